@@ -6,5 +6,5 @@ from coalloc.engine.http.source import HTTPSource, Known
 
 __all__ = ["HTTPSource", "Known"]
 
-# The command line of httpx, which it would load with itself: that takes longer than a round trip to a far server.
+# Keep httpx from importing its command line, which takes longer than a round trip to a distant server.
 sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]

@@ -1,7 +1,7 @@
-"""What an HTTP answer says of a file: its place in it, its version, its digests, or why there is none. No I/O.
+"""Parser of HTTP responses about a file: its range, version and digests, or the error. No I/O.
 
-Digests stand in `Repr-Digest` (RFC 9530) or the older `Digest` (RFC 3230), which grid storage speaks. Servers write
-their values in base64, or against the RFC in hex.
+Digests are in `Repr-Digest` (RFC 9530) or the older `Digest` (RFC 3230), which grid storage uses. Servers write their
+values in base64, or against the RFC in hex.
 """
 
 import re
@@ -41,35 +41,36 @@ Headers = Mapping[str, str]
 WANTED_DIGESTS = {"Want-Digest": "adler32, md5;q=0.8, sha-256;q=0.6", "Want-Repr-Digest": "sha-256=3, adler=2, md5=1"}
 PARTIAL = 206
 BUSY = (429, 503)
-"""Too many requests; out of service, mostly for having too many."""
+"""Too many requests; out of service, mostly because of too many requests."""
 ALIASES = {"adler": "adler32", "sha": "sha1"}
 
 
 def validator(headers: Headers) -> str | None:
-    """What changes with the file: the entity tag, or else the time of the last change."""
+    """Return what identifies the file's version: the entity tag, or else the modification time."""
     return headers.get("etag") or headers.get("last-modified")
 
 
 def is_strong(seen: str | None) -> bool:
-    """Return whether this names one version of the file (RFC 9110, 8.8.1): a date may be that of two."""
+    """Return whether this identifies one version of the file (RFC 9110, 8.8.1): two versions may have the same date."""
     return seen is not None and seen.startswith('"')
 
 
 def condition(seen: str | None) -> dict[str, str]:
-    """The header that asks for a part of the version with this validator only.
+    """Return the header that restricts a range request to the version with this validator.
 
-    A weak tag does not name a version, and one that is not ASCII cannot be said back byte for byte.
+    Empty for a weak tag, which does not identify a version, and for one that is not ASCII, which cannot be sent back
+    byte for byte.
     """
     return {} if seen is None or seen.startswith("W/") or not seen.isascii() else {"If-Range": seen}
 
 
 def closes(headers: Headers) -> bool:
-    """Whether the server ends the connection after this answer."""
+    """Return whether the server closes the connection after this response."""
     return "close" in headers.get("connection", "").lower()
 
 
 def content_range(headers: Headers) -> tuple[int, int, int | None] | None:
-    """The bytes [start, end) that a 206 carries and the file's size, None where the server does not know it.
+    """Return the range [start, end) of a 206 response and the file's size, None where the server does not know it.
 
     >>> content_range({"content-range": "bytes 10-19/100"})
     (10, 20, 100)
@@ -84,7 +85,7 @@ def content_range(headers: Headers) -> tuple[int, int, int | None] | None:
 
 
 def digests(headers: Headers) -> tuple[Checksum, ...]:
-    """The digests of the whole file that the server tells; those it writes in no known way are left out.
+    """Return the server's digests of the whole file; those in an unknown notation are left out.
 
     >>> digests({"digest": "ADLER32=03da0195", "repr-digest": "adler=:A9oBlQ==:"})
     (Checksum(algorithm='adler32', value='03da0195'),)
@@ -110,9 +111,9 @@ def _hex(value: str, digits: int) -> str | None:
 
 
 def retry_after(headers: Headers) -> float | None:
-    """Seconds after which the server wants to be asked again (RFC 9110, 10.2.3); None when it does not say.
+    """Return the seconds until the server wants the next request (RFC 9110, 10.2.3); None when it does not say.
 
-    A date is held against the server's own clock, where it tells that.
+    A date is compared with the server's own clock, if the response has it.
 
     >>> retry_after({"retry-after": "120"})
     120.0
@@ -135,10 +136,10 @@ def _date(said: str) -> datetime | None:
 
 
 def refusal(status: int, reason: str, headers: Headers, shown: str, hidden: Callable[[str], str]) -> SourceError:
-    """The error that a status other than 200 or 206 stands for.
+    """Return the error for a status other than 200 or 206.
 
     :param shown: the URL as it is shown
-    :param hidden: what hides the secrets of URLs in what the server says
+    :param hidden: a function that hides the secrets of URLs in the server's text
     """
     said = f"{shown}: the server says {status} {hidden(reason)}".rstrip()
     if status in (401, 403):

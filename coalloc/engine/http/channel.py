@@ -1,8 +1,8 @@
-"""Receiving ranges over one HTTP connection that is kept: asked for ahead, they follow each other without a pause.
+"""Reception of ranges over one persistent HTTP connection: requested ahead, they follow each other without a pause.
 
-What is asked for and no longer wanted still comes, and is skipped as long as it is little: a new connection costs round
-trips, and TCP's slow start. Who fetches which range is left to `dealing`; what to do where a server does not do this,
-to `source`.
+Requested bytes that are no longer wanted still come, and are skipped as long as there are few: a new connection costs
+round trips, and TCP's slow start. `dealing` decides which session fetches which range; `source` handles servers that do
+not support this.
 """
 
 import asyncio
@@ -19,15 +19,17 @@ from coalloc.model import Way
 __all__ = ["Channel", "Connection", "Ended"]
 
 SKIPPED, SKIPPED_TRIPS = 64 * 1024, 4.0
-"""Bytes that may be skipped, this or what comes in so many round trips: more cost more than a new connection."""
+"""Bytes that may be skipped, or round trips' worth of them, whichever is more: beyond that a new connection is
+cheaper.
+"""
 LEAST_SECONDS = 0.01
-"""How long a near server's bytes may be held back: who shares out what is left counts them as not here."""
+"""Seconds for which a near server's bytes may be held back; `dealing` counts them as missing meanwhile."""
 RECORD = 17 * 1024
-"""Bytes of TLS that may have come without telling yet what they say: a record."""
+"""Bytes of a TLS record, which may have arrived without being decrypted yet."""
 
 
 class Ended(Exception):
-    """A range does not come from byte `at` on. Internal: ask for the rest of it on another connection."""
+    """A range whose bytes from `at` on do not come. Internal: request the rest on another connection."""
 
     def __init__(self, at: int) -> None:
         super().__init__(at)
@@ -38,18 +40,18 @@ class Connection(Protocol):
     """A connection on which nothing is under way."""
 
     def get_extra_info(self, info: str) -> Any:
-        """As httpcore's: `is_readable` says that it is over."""
+        """Return a property, as httpcore does: `is_readable` means that the connection is closed."""
         ...
 
     async def hand_over(self, protocol: asyncio.BufferedProtocol) -> asyncio.Transport:
-        """From now on it belongs to this protocol, which is not told that it is made."""
+        """Hand the connection over to this protocol, without a call of its `connection_made`."""
         ...
 
 
 class Channel(asyncio.BufferedProtocol):
-    """A connection of its own, on which one range after the other is asked for.
+    """An exclusive connection on which one range after another is requested.
 
-    Once it has failed it is of no use.
+    It cannot be used after a failure.
     """
 
     def __init__(self, question: Question) -> None:
@@ -60,7 +62,7 @@ class Channel(asyncio.BufferedProtocol):
 
     async def open(self, connection: Connection) -> None:
         """Take a connection over."""
-        self._connection = connection  # it may end when nobody has it any more
+        self._connection = connection  # keeps it open: without a reference it may be closed
         self._transport = await connection.hand_over(self)
         self._sock = self._transport.get_extra_info("socket")
         self._gather = Gather(self._sock, self._rtt, LEAST_SECONDS)
@@ -68,15 +70,16 @@ class Channel(asyncio.BufferedProtocol):
 
     @property
     def way(self) -> Way | None:
-        """How data come at the moment; None if not known."""
+        """The path of the data; None if not known."""
         return way_of(self._sock) if self.usable else None
 
     async def fetch(self, span: Span, deliver: Deliver) -> None:
-        """Receive `span`, behind what was asked for before.
+        """Receive `span`, after the ranges requested before.
 
-        :raises Ended: when the connection ended before a byte of it came, or after other answers: a server that has
-            given as many as it wants to may cut off its last ones, as it does not read what is asked behind them
-        :raises ConnectionLost: when the first answer was cut off, or at `close`
+        :raises Ended: when the connection ended before a byte of it came, or after other responses: a server that
+            closes the
+          connection after a number of responses may cut off the last ones, as it does not read the requests after them
+        :raises ConnectionLost: when the first response was cut off, or at `close`
         """
         if not self.usable:
             raise Ended(span.start)
@@ -116,17 +119,17 @@ class Channel(asyncio.BufferedProtocol):
         self._fail()
 
     def _skip(self) -> None:
-        """Give up where there is more to skip than a new connection costs, and nothing else to wait for."""
+        """Fail if skipping the rest costs more than a new connection, and no range is wanted."""
         most = max(SKIPPED, SKIPPED_TRIPS * self._rtt * self._gather.rate)
         if not self.pipeline.wanted and self.pipeline.left > most:
             self._fail()
 
     def close(self) -> None:
-        """Let go of the connection, and end what is under way; may be called twice."""
+        """Close the connection, and fail what is under way; may be called twice."""
         self._fail(ConnectionLost(f"{self._shown}: the connection was closed", "try again"))
 
     def _fail(self, error: BaseException | None = None) -> None:
-        """End all that is asked for: with `error`, or as far as it came."""
+        """End all pending ranges: with `error`, or with the bytes that have come."""
         if self.usable:
             self.usable = False
             self._transport.abort()

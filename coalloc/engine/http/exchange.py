@@ -1,8 +1,8 @@
-"""Requests about one URL, one at a time, by httpx: redirects are followed, and what goes wrong becomes our errors.
+"""Requests for one URL, one at a time, by httpx: redirects are followed, and failures become this project's errors.
 
-What comes with a redirect is not read, but for a few bytes that keep the connection. Each server has a client of its
-own, so that nothing that one of them was told (a login, a cookie) is told to another. Where a redirect may lead is for
-the policy of addresses.
+The body of a redirect is not read, except for a few bytes if that keeps the connection. Each server has a client of its
+own, so that nothing sent to one of them (a login, a cookie) is sent to another. The policy of addresses decides where a
+redirect may lead.
 """
 
 import ssl
@@ -28,13 +28,13 @@ __all__ = ["Exchange"]
 
 
 MOST = 10
-"""Redirects in a row."""
+"""Most redirects in a row."""
 REDIRECTS = (301, 302, 303, 307, 308)
 _Server = tuple[str, str, int | None, AddressPolicy]
 
 
 class _Answered(NamedTuple):
-    """Who gave an answer: the scheme, and the numeric address, None where it is not known."""
+    """The server of a response: the scheme, and the numeric address, None where it is not known."""
 
     scheme: str
     address: str | None
@@ -42,7 +42,7 @@ class _Answered(NamedTuple):
 
 @dataclass(frozen=True)
 class _Place:
-    """Where to ask, under which policy of addresses, and what logs in there beside the URL."""
+    """A request's target: its URL, the policy of addresses, and the login headers."""
 
     url: "httpx.URL"
     policy: AddressPolicy
@@ -50,14 +50,14 @@ class _Place:
 
     @property
     def server(self) -> "_Server":
-        """What connections to it have in common."""
+        """The properties that all targets of one client share."""
         return (*_origin(self.url), self.policy)
 
 
 class Exchange:
-    """What is asked about a URL, and answered.
+    """Requests and responses for one URL.
 
-    :param reached: is told of each connection, and how far the server is
+    :param reached: called for each connection with the round-trip time
     """
 
     def __init__(self, url: str, options: EngineOptions, reached: "Reached") -> None:
@@ -70,15 +70,16 @@ class Exchange:
         self._clients: dict[_Server, httpx.AsyncClient] = {}
         self._led_to: _Place | None = None
         self._led_by = deque[str](maxlen=MOST)
-        """Where redirects led of late: what servers say may repeat that, too."""
+        """Targets of recent redirects: servers may repeat them in their text, too."""
 
     def said(self, foreign: object) -> str:
-        """What a server or a library says, without what is secret in the URLs that were asked for."""
+        """Return the text of a server or a library without the secrets of the requested URLs."""
         return hide(str(foreign), self._url, *self._led_by)
 
     @property
     def named_by(self) -> str | None:
-        """The numeric address of the server whose word the last answer is: of those that led to it, the most public.
+        """The numeric address of the server that is responsible for the last response: the most public of those
+        involved.
 
         None where one of them is not known.
         """
@@ -87,16 +88,16 @@ class Exchange:
 
     @property
     def secure(self) -> bool:
-        """Whether the last answer came by https, and all that led to it."""
+        """Return whether the last response and all redirects to it came by https."""
         return all(each.scheme == "https" for each in self._chain)
 
     def refusal(self, answer: "httpx.Response") -> SourceError:
-        """The error that an answer stands for."""
+        """Return the error for a response."""
         return refusal(answer.status_code, answer.reason_phrase, answer.headers, self.shown, self.said)
 
     @asynccontextmanager
     async def answer(self, method: str, headers: Mapping[str, str]) -> "AsyncIterator[httpx.Response]":
-        """The beginning of the answer to a request; its body may be read within `border`."""
+        """Send a request and yield the response before its body, which may be read within `border`."""
         answer = await self._send(method, headers)
         try:
             yield answer
@@ -104,7 +105,9 @@ class Exchange:
             await answer.aclose()
 
     async def _send(self, method: str, headers: Mapping[str, str]) -> "httpx.Response":
-        """The answer to a request. Where a GET was led by a redirect the next one goes at once, while that works."""
+        """Send a request. After a redirected GET the next GET goes directly to the redirect's target, while
+        that works.
+        """
         led_to, self._led_to = self._led_to, None
         if method == "GET" and led_to:
             with suppress(SourceError):
@@ -119,10 +122,10 @@ class Exchange:
         return answer
 
     async def _followed(self, method: str, headers: Mapping[str, str]) -> "tuple[httpx.Response, _Place]":
-        """The answer at the end of all redirects, and where that is.
+        """Follow all redirects; return the last response and its target.
 
-        :raises PermissionRefused: when one leads where it must not
-        :raises Unsupported: when one leads nowhere
+        :raises PermissionRefused: when a redirect leads to a forbidden place
+        :raises Unsupported: when a redirect is unusable
         """
         import httpx
 
@@ -152,7 +155,7 @@ class Exchange:
         return answer, place
 
     def _next(self, place: _Place, answer: "httpx.Response") -> _Place:
-        """Where a redirect leads. A login goes along only to the same server."""
+        """Return the target of a redirect. A login is sent only to the same server."""
         self._led_by.append(answer.headers["location"])
         with self.border():
             old, url = place.url, place.url.join(answer.headers["location"]).copy_with(userinfo=b"")
@@ -169,7 +172,7 @@ class Exchange:
         return _Place(url, place.policy, login)
 
     async def _end_short(self, answer: "httpx.Response") -> None:
-        """End an answer with which next to nothing comes, as it is and never decoded: its connection is then kept."""
+        """Read a very short body, undecoded, so that the connection is kept."""
         length = answer.headers.get("content-length", "")
         short = length.isdecimal() and len(length) < 4 and "transfer-encoding" not in answer.headers
         if short or answer.request.method == "HEAD":
@@ -199,7 +202,7 @@ class Exchange:
 
     @contextmanager
     def border(self) -> Iterator[None]:
-        """Where foreign errors become ours."""
+        """Convert exceptions of the libraries to this project's errors."""
         import httpcore
         import httpx
 
@@ -234,14 +237,14 @@ class Exchange:
         return NotThatProtocol(what, "check scheme and port of the URL")
 
     def _lost(self, said: object) -> ConnectionLost:
-        """The connection, be it ended or reset: a server that speaks something else may do either."""
+        """Return the error for a closed or reset connection; a server of another protocol may cause either."""
         return ConnectionLost(
             f"{self.shown}: the connection was lost: {self.said(said)}",
             "try again; if that happens always, check scheme and port of the URL",
         )
 
     async def close(self) -> None:
-        """Let go of every connection; may be called twice."""
+        """Close every connection; may be called twice."""
         await self._forget_all_but()
 
 
@@ -250,7 +253,7 @@ def _origin(url: "httpx.URL") -> tuple[str, str, int | None]:
 
 
 def _server_of(answer: "httpx.Response") -> str | None:
-    """The numeric address of the server that gave an answer; behind a proxy only what its name tells."""
+    """Return the numeric address of the server that gave a response; behind a proxy, only if the URL contains it."""
     from coalloc.engine.http.transport import proxied
 
     if proxied(str(answer.request.url)):

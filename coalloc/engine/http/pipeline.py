@@ -1,8 +1,8 @@
-"""Ranges that are asked for ahead on one HTTP/1.1 connection, and which of its bytes belong to which. No I/O.
+"""Ranges requested ahead on one HTTP/1.1 connection, and the assignment of its bytes to them. No I/O.
 
-A server answers in the order of asking (RFC 9112, 9.3.2). How an answer begins is left to h11; its body is counted, and
-goes where it belongs without being copied. Only a plain answer to what was asked is taken: with any other the
-connection ends, and what is wrong is for `source` to find out, which then asks for one at a time.
+A server answers in the order of the requests (RFC 9112, 9.3.2). h11 parses the head of a response; the body is counted,
+and delivered without being copied. Only a plain response to the request is accepted: after any other the connection
+ends, and `source` then sends one request at a time to find the problem.
 """
 
 from collections import deque
@@ -20,22 +20,22 @@ __all__ = ["Pipeline", "Question", "Unanswered"]
 
 END = b"\r\n\r\n"
 LONGEST = 64 * 1024
-"""Bytes at the beginning of an answer, before its body."""
+"""Most bytes of a response before its body."""
 
 
 class Unanswered(Exception):
-    """What came is not what was asked for. Internal: the connection is of no use."""
+    """A response that does not fit the request. Internal: the connection cannot be used any more."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """What every request says.
+    """The part that all requests share.
 
-    :param target: of the file, as the server of this connection calls it
-    :param headers: but for those about ranges
-    :param stat: of the file that parts are wanted of
+    :param target: the file's path, as this connection's server names it
+    :param headers: all headers except those for ranges
+    :param stat: size and version of the file
     :param shown: the URL as it is shown
-    :param hidden: what hides the secrets of URLs in what the server says
+    :param hidden: a function that hides the secrets of URLs in the server's text
     """
 
     target: bytes
@@ -46,7 +46,7 @@ class Question:
 
 
 class Pipeline:
-    """The ranges that are to come over one connection, in their order."""
+    """The ranges that are to come over one connection, in order."""
 
     def __init__(self, question: Question) -> None:
         self._question = question
@@ -55,16 +55,16 @@ class Pipeline:
         self._length: int | None = None
         self._asked = 0
         self.answered = 0
-        """How many answers have begun."""
+        """Number of responses that have begun."""
         self._ahead: int | None = None
         self._last = False
         self.vague = False
-        """Whether an answer did not say of which version of the file it is."""
+        """Whether a response did not identify the version of the file."""
         self.moved = False
-        """Whether the server has said that the file is elsewhere."""
+        """Whether the server has redirected a request."""
 
     def ask(self, turn: Turn) -> bytes:
-        """What to send for one more range."""
+        """Return the bytes of a request for one more range."""
         parser = h11.Connection(h11.CLIENT, max_incomplete_event_size=LONGEST)
         part = {"Range": f"bytes={turn.start}-{turn.start + turn.left - 1}", **condition(self._question.stat.validator)}
         headers = [*self._question.headers, *((name.encode(), value.encode()) for name, value in part.items())]
@@ -82,7 +82,7 @@ class Pipeline:
 
     @property
     def coming(self) -> int:
-        """Bytes that are certain to come next: what may be an answer of another kind is not."""
+        """Bytes that are certain to come next; a response whose head is not here may be of another kind."""
         return 0 if self._length is None else self._turns[0][0].left
 
     @property
@@ -91,19 +91,21 @@ class Pipeline:
 
     @property
     def over(self) -> bool:
-        """Whether the last answer has come."""
+        """Return whether the last response has come."""
         return self._last and self._length is None
 
     @property
     def serves_ahead(self) -> bool | None:
-        """Whether what was asked for before its turn was answered; None if nothing was."""
+        """Return whether a request sent before the previous response ended was answered; None if there was no such
+        request.
+        """
         return None if self._ahead is None else self.answered > self._ahead
 
     def feed(self, data: memoryview) -> None:
-        """Bytes have arrived.
+        """Process received bytes.
 
-        :raises Unanswered: when they are not what was asked for
-        :raises ServerBusy: when they say that too much is asked
+        :raises Unanswered: when they do not fit the request
+        :raises ServerBusy: when the server reports too many requests
         """
         while data and not self.over:
             if not self._turns:
@@ -120,7 +122,7 @@ class Pipeline:
                 self._length = None
 
     def _begin(self, turn: Turn, parser: h11.Connection, data: memoryview) -> memoryview:
-        """Read how an answer begins; what lies behind that."""
+        """Process the head of a response; return the bytes after it."""
         known = len(self._begun)
         self._begun += data[:LONGEST]
         end = self._begun.find(END, max(0, known - len(END) + 1))
@@ -161,7 +163,7 @@ class Pipeline:
         self.answered += 1
 
     def _fits(self, turn: Turn, headers: Mapping[str, str]) -> bool:
-        """Whether an answer carries just the range, of the same version of the file, and says how long it is."""
+        """Return whether a response has exactly the range, of the same version of the file, with its length."""
         stat, where, seen = self._question.stat, content_range(headers), validator(headers)
         return (
             where is not None
@@ -174,7 +176,7 @@ class Pipeline:
         )
 
     def end(self, error: BaseException | None = None) -> None:
-        """Nothing more comes."""
+        """End all ranges, because nothing more comes."""
         while self._turns:
             self._turns.popleft()[0].end(error)
         self._length = None

@@ -1,8 +1,8 @@
-"""One session about a file at an HTTP server: its size and version, then ranges of it, one request each.
+"""One session for a file at an HTTP server: its size and version, then its ranges, one request each.
 
-Ranges come over a `channel`, a connection that is kept; from a far server they are asked for ahead. All else is an
-`exchange`, one request at a time: looking for the file, what leads to it, and finding out what is wrong. A server that
-ignores ranges is seen by its answer, whatever it announces.
+Ranges come over a `channel`, a persistent connection; from a distant server they are requested ahead. An `exchange`
+does the rest, one request at a time: finding the file, following redirects, and finding out what is wrong. A server
+that ignores ranges is recognised by its response, whatever it announces.
 """
 
 import asyncio
@@ -38,20 +38,23 @@ if TYPE_CHECKING:
 __all__ = ["FAR", "HTTPSource", "Known"]
 
 FAR = 0.01
-"""Seconds of round trip from which on ranges are asked for ahead."""
+"""Round-trip time in seconds from which ranges are requested ahead."""
 VARYING = frozenset(name.lower().encode() for name in (*WANTED_DIGESTS, "Range", "If-Range"))
-"""What requests say each in their own way."""
+"""Headers that differ between requests."""
 NOTHING_THERE = 416
 BRIEF, BRIEF_TRIPS = 1.0, 20
-"""Seconds, or round trips, within which a file is taken not to be written to in place: to ask again costs one."""
+"""Seconds, or round trips, within which a file is assumed not to be overwritten in place: another query costs a round
+trip.
+"""
 
 
 @dataclass(slots=True)
 class Known:
-    """What the sessions with one replica have found out, for each other.
+    """Findings that the sessions with one replica share.
 
-    `rtt`: seconds of a round trip, once it was reached. `ahead`: the server answers what is asked ahead; None while not
-    tried. `longest`: seconds that a range took. `vague`: whether an answer did not say of which version it is.
+    `rtt`: round-trip time in seconds, once the server was reached. `ahead`: the server answers requests sent ahead;
+    None while not tried. `longest`: longest time in seconds of a range. `vague`: whether a response did not identify
+    the version.
     """
 
     rtt: float | None = None
@@ -61,10 +64,10 @@ class Known:
 
 
 class HTTPSource(Source):
-    """One session about a file at an HTTP server.
+    """One session for a file at an HTTP server.
 
-    :param known: what is shared with other sessions about the same file
-    :param number: of this session, from 0; the others try whether ranges may be asked for ahead
+    :param known: findings shared with other sessions for the same file
+    :param number: number of this session, from 0; the others try whether ranges may be requested ahead
     :raises UsageError: when the URL names no host
     """
 
@@ -83,7 +86,7 @@ class HTTPSource(Source):
 
     async def open(self) -> Stat:
         await self.close()
-        # Twice: once for the connection, which reports its own delay, once for the answer.
+        # Twice: once for the connection, which reports its own time-out, once for the response.
         seconds = 2 * self.options.connect_seconds
         try:
             async with asyncio.timeout(seconds):
@@ -93,14 +96,16 @@ class HTTPSource(Source):
         return self._agreed
 
     async def _ask(self) -> Stat:
-        """HEAD says all that is needed where it is allowed and the server announces ranges; else a part tells."""
+        """Ask by HEAD, which suffices where it is allowed and the server announces ranges; else by a GET of one
+        byte.
+        """
         async with self._server.answer("HEAD", WANTED_DIGESTS) as head:
             await self._ended(head, 0)
             if head.status_code in BUSY:
                 raise self._server.refusal(head)
             size = count(head.headers.get("content-length", ""))
             if head.status_code == 200 and size is not None and head.headers.get("accept-ranges") == "bytes":
-                if not head.history:  # else a GET may be led somewhere else
+                if not head.history:  # else a GET may be redirected elsewhere
                     self._keep(head)
                 return self._stat(size, head, ranged=True)
         async with self._server.answer("GET", {**WANTED_DIGESTS, "Range": "bytes=0-0"}) as part:
@@ -109,7 +114,7 @@ class HTTPSource(Source):
             return self._understand(part)
 
     async def _ended(self, answer: "httpx.Response", size: int) -> bool:
-        """Read an answer that has `size` bytes, so that its connection is kept; whether it had no more."""
+        """Read a response of `size` bytes, so that its connection is kept; return whether it had no more."""
         read = 0
         with self._server.border():
             async for chunk in answer.aiter_raw():
@@ -119,7 +124,7 @@ class HTTPSource(Source):
         return True
 
     def _understand(self, part: "httpx.Response") -> Stat:
-        """The answer to a request for the first byte."""
+        """Evaluate the response to a request for the first byte."""
         where = content_range(part.headers)
         if part.status_code == PARTIAL and where and where[:2] == (0, 1):
             size = where[2]
@@ -140,7 +145,7 @@ class HTTPSource(Source):
         return Stat(size, validator(headers), digests(headers), ranged, rtt)
 
     def _keep(self, answer: "httpx.Response") -> None:
-        """Note the connection of an answer that was read to its end, if the next range can be asked for there."""
+        """Keep the connection of a fully read response, if the next range can be requested on it."""
         from coalloc.engine.http.transport import proxied
 
         counted = answer.http_version == "HTTP/1.1" and "content-length" in answer.headers
@@ -177,7 +182,7 @@ class HTTPSource(Source):
                 self._known.vague |= channel.pipeline.vague
 
     async def _usable_channel(self) -> Channel | None:
-        """The connection that is kept, if there is one."""
+        """Return the persistent connection, or None if there is none."""
         if self._channel and self._channel.usable:
             return self._channel
         idle, self._idle, self._channel = self._idle, None, None
@@ -190,12 +195,12 @@ class HTTPSource(Source):
         return self._channel
 
     def _learn(self, channel: Channel) -> None:
-        """Note whether the server answers what is asked ahead, from a channel that has failed."""
+        """Note whether the server answers requests sent ahead, from a channel that has failed."""
         if self._known.ahead is None and not channel.pipeline.moved:
             self._known.ahead = channel.pipeline.serves_ahead
 
     async def _fetch_alone(self, span: Span, deliver: Deliver) -> None:
-        """Ask for a range, and for the next one when all of it has come."""
+        """Request a range alone; the next request waits until all of it has come."""
         asked = span.end
         async with self._part(span.start, asked) as answer:
             chunks = answer.aiter_raw()
@@ -211,10 +216,10 @@ class HTTPSource(Source):
                 if view:
                     deliver(at, view)
                 at += len(view)
-                await asyncio.sleep(0)  # reading does not pause while data are there: let others and cancellation in
+                await asyncio.sleep(0)  # reading never pauses while there are data: let other tasks and cancellation in
             if at == asked and "content-length" in answer.headers:
                 with self._server.border():
-                    await anext(chunks, b"")  # sees the end that has arrived already, so that the connection is kept
+                    await anext(chunks, b"")  # reads the end that has arrived already, so that the connection is kept
         if at == asked:
             self._keep(answer)
 
@@ -235,7 +240,7 @@ class HTTPSource(Source):
 
     @property
     def _may_queue(self) -> bool:
-        """Whether asking ahead is worth it, and may be possible."""
+        """Return whether requesting ahead is worth it, and may be possible."""
         far = self._agreed is not None and self._agreed.ranged and (self._agreed.rtt or 0.0) >= FAR
         return far and self._known.ahead is not False
 
@@ -244,7 +249,7 @@ class HTTPSource(Source):
 
     @asynccontextmanager
     async def _part(self, start: int, end: int) -> "AsyncIterator[httpx.Response]":
-        """The answer to a request for [start, end), checked to be those bytes of the file that `open` saw."""
+        """Request [start, end) and yield the response, checked to have that range of the file that `open` saw."""
         stat = self._agreed
         if stat and not stat.ranged:
             if start:
@@ -289,7 +294,7 @@ class HTTPSource(Source):
             raise Unsupported(f"{self._shown}: the server sends it encoded as {said}", "use another replica")
 
     async def checksum(self, algorithm: str, start: int, end: int) -> str | None:
-        """What `open` was told, as HTTP has no question about it; of the whole file only."""
+        """Return the digest that `open` received, as HTTP has no query for it; of the whole file only."""
         if self._agreed is None or (start, end) != (0, self._agreed.size):
             return None
         return next((said.value for said in self._agreed.checksums if said.algorithm == algorithm), None)

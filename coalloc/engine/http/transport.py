@@ -1,7 +1,7 @@
 """httpx over this project's dialer: connections are made like those of every other engine.
 
-Connections are plain sockets, or TLS over them by asyncio. They have no time-outs: who waits, sets them. What goes
-wrong here comes out as httpcore, ssl or OSError, or as the dialer's errors; `source` makes all of them ours.
+Connections are plain sockets, or TLS over them by asyncio. They have no time-outs: the caller sets them. Errors are
+those of httpcore, ssl or the dialer, or OSError; `exchange` converts all of them.
 """
 
 import asyncio
@@ -23,23 +23,22 @@ from coalloc.errors import Unsupported
 __all__ = ["Reached", "client", "proxied"]
 
 MAGIC = b"HTTP/"
-"""How every answer begins."""
-CHUNK = 1024 * 1024  # bytes asked of the system at once; httpcore's own 64 KiB halve the speed
+"""Beginning of every response."""
+CHUNK = 1024 * 1024  # bytes read at once; httpcore's own 64 KiB halve the speed
 BEGINNING, HEADERS = 64 * 1024, 128 * 1024
-"""Bytes read at once, and until when, where an answer's headers are expected; httpcore takes 100 KiB of those."""
+"""Bytes read at once, and for how many bytes, where a response's headers are expected; httpcore accepts 100 KiB."""
 
 Reached = Callable[[float | None], None]
-"""Is told of each connection that is made, and how far the server is: seconds of a round trip, None if not known."""
+"""Called for each connection with the round-trip time in seconds, None if not known."""
 
 
 def client(url: str, dialer: Dialer, seconds: float, reached: Reached) -> httpx.AsyncClient:
-    """A client for the server of a URL; the proxy that the environment names for it is used. It follows no redirects.
+    """Return a client for the server of a URL, over the proxy in the environment, if any. It follows no redirects.
 
-    Where nothing is under way on the `network_stream` of an answer it may be handed over, as `channel` wants that.
+    While nothing is under way, the `network_stream` of a response may be handed over, as `channel` requires. Behind a
+    proxy the proxy looks up the host: only hosts whose name contains their address are checked against the policy.
 
-    What lies behind a proxy is looked up there: only hosts whose name tells their address are held against the policy.
-
-    :param seconds: for each connection, TLS included
+    :param seconds: time limit for each connection, TLS included
     :raises PermissionRefused: when the policy does not allow the host
     """
     target, proxy = httpx.URL(url), _proxy(httpx.URL(url))
@@ -55,14 +54,14 @@ def client(url: str, dialer: Dialer, seconds: float, reached: Reached) -> httpx.
     return httpx.AsyncClient(transport=_Transport(pool), timeout=None, headers=headers)
 
 
-@cache  # reading all authorities takes 50 ms: once, not once a source
+@cache  # reading all authorities takes 50 ms: once, not for each source
 def _tls(file: str | None, folder: str | None) -> ssl.SSLContext:
-    """Verification by the authorities that SSL_CERT_FILE or SSL_CERT_DIR name, else by those of certifi."""
+    """Return a TLS context with the authorities in SSL_CERT_FILE or SSL_CERT_DIR, else those of certifi."""
     return httpx.create_ssl_context()
 
 
 def proxied(url: str) -> bool:
-    """Whether requests for a URL go by way of a proxy."""
+    """Return whether requests for a URL go through a proxy."""
     return _proxy(httpx.URL(url)) is not None
 
 
@@ -76,7 +75,7 @@ def _proxy(url: httpx.URL) -> httpcore.Proxy | None:
 
 
 class _Transport(httpx.AsyncBaseTransport):
-    """What httpx asks for, as httpcore takes it."""
+    """Adapter from httpx requests to httpcore."""
 
     def __init__(self, pool: httpcore.AsyncConnectionPool) -> None:
         self._pool = pool
@@ -127,15 +126,15 @@ class _Backend(httpcore.AsyncNetworkBackend):
         try:
             self._reached(round_trip(sock))
             return _Plain(sock, self._seconds)
-        except OSError as error:  # it was reset as soon as it was there
+        except OSError as error:  # the connection was reset as soon as it was made
             sock.close()
             raise httpcore.ConnectError(str(error)) from error
 
 
 class _Opening:
-    """Watches how the other side begins: h11 would take what other servers say for the start of an answer.
+    """Check of the first bytes received: h11 would take another protocol's text for the start of a response.
 
-    The beginning of each answer is read in small pieces, as h11 limits only the headers that do not end.
+    The beginning of each response is read in small pieces, as h11 limits only headers that do not end.
     """
 
     def __init__(self) -> None:
@@ -143,7 +142,7 @@ class _Opening:
         self._received = 0
 
     def asked(self) -> None:
-        """A request goes out: what comes next are headers."""
+        """Expect headers next, because a request goes out."""
         self._received = 0
 
     @property
@@ -152,7 +151,10 @@ class _Opening:
         return CHUNK if self._received > HEADERS else BEGINNING
 
     def check(self, data: bytes) -> bytes:
-        """:raises httpcore.RemoteProtocolError: when these first bytes are not HTTP's"""
+        """Return the data.
+
+        :raises httpcore.RemoteProtocolError: when the first bytes received are not HTTP's
+        """
         self._received += len(data)
         if not self._over and data:
             self._over = True
@@ -163,7 +165,7 @@ class _Opening:
 
 
 class _Plain(httpcore.AsyncNetworkStream):
-    """A socket."""
+    """A plain TCP connection."""
 
     def __init__(self, sock: socket.socket, seconds: float) -> None:
         self._sock = sock
@@ -174,14 +176,14 @@ class _Plain(httpcore.AsyncNetworkStream):
         self._opening = _Opening()
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        await asyncio.sleep(0)  # what is there already comes at once: time-outs have to come in between
+        await asyncio.sleep(0)  # available data return at once: time-outs need a chance to fire
         return self._opening.check(await self._loop.sock_recv(self._sock, self._opening.most))
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
         self._opening.asked()
         try:
             await self._loop.sock_sendall(self._sock, buffer)
-        except OSError as error:  # httpcore then looks whether the server has said why
+        except OSError as error:  # httpcore then checks whether the server has sent a reason
             raise httpcore.WriteError(error) from error
 
     async def aclose(self) -> None:
@@ -189,7 +191,7 @@ class _Plain(httpcore.AsyncNetworkStream):
             self._sock.close()
 
     async def hand_over(self, protocol: asyncio.BufferedProtocol) -> asyncio.Transport:
-        """As `channel.Connection`. To httpcore it is over from now on."""
+        """Hand the connection over, as in `channel.Connection`. For httpcore it is closed from now on."""
         self._given_away = True
         transport, _ = await self._loop.create_connection(lambda: protocol, sock=self._sock)
         return transport
@@ -214,7 +216,7 @@ class _Plain(httpcore.AsyncNetworkStream):
         return self._given_away or self._readable() if info == "is_readable" else None
 
     def _readable(self) -> bool:
-        """Whether an idle connection has something to say: that it is over."""
+        """Return whether an idle connection has something to read, which means that it is closed."""
         try:
             self._sock.recv(1, socket.MSG_PEEK)
         except BlockingIOError:
@@ -225,7 +227,7 @@ class _Plain(httpcore.AsyncNetworkStream):
 
 
 class _Secured(httpcore.AsyncNetworkStream):
-    """TLS over a socket."""
+    """A TLS connection."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, peer: str) -> None:
         self._reader = reader
@@ -248,10 +250,10 @@ class _Secured(httpcore.AsyncNetworkStream):
 
     async def aclose(self) -> None:
         if not self._given_away:
-            self._writer.transport.abort()  # a farewell would be waited for
+            self._writer.transport.abort()  # a graceful shutdown would wait
 
     async def hand_over(self, protocol: asyncio.BufferedProtocol) -> asyncio.Transport:
-        """As `channel.Connection`. To httpcore it is over from now on."""
+        """Hand the connection over, as in `channel.Connection`. For httpcore it is closed from now on."""
         self._given_away = True
         transport = cast(asyncio.Transport, self._writer.transport)
         transport.set_protocol(protocol)
