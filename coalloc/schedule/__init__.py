@@ -1,4 +1,4 @@
-"""Who fetches what: plan and events in, actions out. Pure: no clock, no I/O."""
+"""The scheduler, which divides a file among sources: plan and events in, actions out. Pure: no clock, no I/O."""
 
 from coalloc.schedule.machine import Scheduler
 

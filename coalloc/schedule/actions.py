@@ -1,4 +1,4 @@
-"""What the scheduler wants done. The runner does it and reports back with events."""
+"""Actions that the scheduler requests. The runner carries them out and reports back with events."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ __all__ = ["Abandon", "Action", "Close", "Connect", "Done", "Fetch", "GiveUp", "
 
 
 class Fetch(NamedTuple):
-    """Begin partial copy `copy`: bytes [start, end) from `source`, but for the ranges `skip`, which are here."""
+    """Begin partial copy `copy`: bytes [start, end) from `source`, except the ranges `skip`, which have arrived."""
 
     copy: int
     source: int
@@ -23,7 +23,7 @@ class Shorten(NamedTuple):
 
 
 class Abandon(NamedTuple):
-    """Stop a partial copy at once; nothing more of it is wanted and no event of it is expected."""
+    """Stop a partial copy at once; its remaining bytes are not wanted, and no event of it is expected."""
 
     copy: int
 
@@ -42,10 +42,10 @@ class Connect(NamedTuple):
 
 
 class Close(NamedTuple):
-    """Let go of the connections of `source`, one that is being made included; no event of it is expected after that.
+    """Close the connections of `source`, including one that is being made; no event of it is expected after that.
 
-    It has no partial copy. If it is `well`, it is in no use for the present and may be connected again later: what it
-    is asked as a witness goes on, and it is asked first whether its replica is still what it was.
+    It has no partial copy. If `well`, it is only unused for the moment and may be connected again later: pending
+    checksums continue, and its replica is checked for changes before it is used again.
     """
 
     source: int

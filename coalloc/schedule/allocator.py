@@ -1,4 +1,4 @@
-"""How many bytes for whom: the arithmetic of shares. Pure functions on numbers."""
+"""The arithmetic of shares: how many bytes each source gets. Pure functions on numbers."""
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -31,7 +31,7 @@ def equal_shares(total: int, n: int) -> list[int]:
 def fill_shares(
     total: int, setups: Sequence[float], rates: Sequence[float], smallest: int = 0
 ) -> tuple[list[int], float]:
-    """Shares with which all sources finish together, each after its set-up: the least makespan.
+    """Return the shares with which all sources finish together, each after its set-up: the least makespan.
 
     Finds T with sum(max(0, T - setup_i) * rate_i) = total ("water filling") and gives source i the bytes
     it delivers until T. A source whose share would be below `smallest` bytes gets none.
@@ -54,7 +54,7 @@ def fill_shares(
 
 
 def _water_level(total: int, setups: Sequence[float], rates: Sequence[float]) -> float:
-    """T for sources in the order of their set-ups: each joins once T passes its set-up."""
+    """Return T for sources in the order of their set-ups: each joins once T passes its set-up."""
     level, speed, poured = setups[0], 0.0, 0.0
     for i, rate in enumerate(rates):
         poured += speed * (setups[i] - level)
@@ -65,7 +65,7 @@ def _water_level(total: int, setups: Sequence[float], rates: Sequence[float]) ->
 
 
 def cut(ranges: Iterable[Range], sizes: Sequence[int]) -> list[list[Range]]:
-    """Deal `ranges` out in order, `sizes[i]` bytes to i, each part as few ranges as possible.
+    """Divide `ranges` in order, `sizes[i]` bytes to part i, each part as few ranges as possible.
 
     >>> cut([(0, 10), (20, 30)], [5, 15])
     [[(0, 5)], [(5, 10), (20, 30)]]
@@ -85,7 +85,7 @@ def cut(ranges: Iterable[Range], sizes: Sequence[int]) -> list[list[Range]]:
 
 
 def tail(ranges: Sequence[Range], nbytes: int) -> int:
-    """The offset from which on `ranges` hold `nbytes` bytes, or the start of the first when they hold fewer."""
+    """Return the offset from which `ranges` hold `nbytes` bytes, or the start of the first when they hold fewer."""
     for start, end in reversed(ranges):
         if nbytes <= end - start:
             return end - nbytes

@@ -1,4 +1,4 @@
-"""Partial copies: begun, moved from source to source, and over. Keeps the books of bytes; who does what others say."""
+"""The bookkeeping of partial copies: their begin, their moves from source to source, their end. Decides nothing."""
 
 from collections.abc import Callable, Sequence
 
@@ -14,8 +14,8 @@ __all__ = ["Copies"]
 class Copies:
     """The partial copies of one transfer.
 
-    :param widens: whether sources that are far may get more parallel streams
-    :param act: is told what is to be done
+    :param widens: whether distant sources may get more parallel streams
+    :param act: receives the actions
     """
 
     def __init__(self, state: State, widens: bool, act: Callable[[Action], None]) -> None:
@@ -25,18 +25,20 @@ class Copies:
         self._next = 1
 
     def take(self, lane: Lane, start: int, end: int, now: float) -> None:
-        """Fetch what is unassigned, or of the lane's own share."""
+        """Fetch a range that is unassigned, or in the lane's own share."""
         lane.share.remove(start, end)
         self._state.unassigned.remove(start, end)
         self._fetch(lane, start, end, now)
 
     def take_from_zero(self, lane: Lane, now: float) -> None:
-        """Fetch all that is missing, in one go; what is here already comes once more."""
+        """Fetch everything from byte 0 to the end of the missing ranges in one copy; bytes already here come
+        once more.
+        """
         end = max(end for _, end in [*self._state.unassigned, *lane.share])
         self.take(lane, 0, end, now)
 
     def steal(self, victim: Lane, thief: Lane, nbytes: int, now: float) -> Copy | None:
-        """Move the last `nbytes` of the victim's backlog to the thief: of its share first, else of its copy.
+        """Move the last `nbytes` of the victim's backlog to the thief: from its share first, else from its copy.
 
         :returns: the copy, if nothing is left of it; to be released
         """
@@ -60,16 +62,16 @@ class Copies:
         return copy if spent else None
 
     def race(self, copy: Copy, lane: Lane, now: float) -> None:
-        """Fetch all that a copy lacks a second time."""
+        """Fetch all missing bytes of a copy a second time."""
         lacking = self._state.lacking(copy)
         start, end = lacking[0][0], lacking[-1][1]
         self._state.raced_bytes += sum(b - a for a, b in lacking)
         self._fetch(lane, start, end, now, skip=self._state.final.within(start, end)).racing = True
 
     def abandon_losers(self) -> list[Copy]:
-        """Stop those that lost a race, all that they lacked being delivered by another; which they are, to be released.
+        """Stop copies that lost a race, as another copy delivered their missing bytes; return them, to be released.
 
-        Not so who delivered it all itself: it is about to finish.
+        A copy that delivered all of its bytes itself is not stopped: it is about to finish.
         """
         copies = list(self._state.copies.values())
         if not any(copy.racing for copy in copies):
@@ -84,7 +86,7 @@ class Copies:
         return lost
 
     def hold(self, copy: Copy, now: float, over: bool) -> None:
-        """It waits for leave to ask for more, or no more if that is `over`."""
+        """Note that a copy waits for admission, or does not any more if `over`."""
         if over:
             copy.go_on(now)
         else:
@@ -92,7 +94,7 @@ class Copies:
             self._state.lanes[copy.source].meter.hold(now)
 
     def release(self, copy: Copy, ending: Ending, now: float) -> None:
-        """The lane is free again; what it did not deliver is someone else's."""
+        """Free the lane and record how the copy ended."""
         del self._state.copies[copy.id]
         copy.go_on(now)
         copy.over_at, copy.ending = now, ending
@@ -104,7 +106,7 @@ class Copies:
         self._state.note(f"{now:.3f} copy {copy.id}: over at end {copy.end}")
 
     def hand_back(self, lane: Lane, now: float) -> None:
-        """All that the lane still has to deliver is unassigned."""
+        """Make all bytes that the lane still has to deliver unassigned."""
         copy = self._state.running(lane)
         if copy is not None:
             self.release(copy, copy.ending or "failed", now)
@@ -117,12 +119,12 @@ class Copies:
         lane.share = Intervals()
 
     def begin_widening(self, lane: Lane, now: float) -> None:
-        """Give a source the streams to begin with, if it is known to be far."""
+        """Set the initial number of streams of a source that is known to be distant."""
         if self._widens:
             self.widen(lane, lane.widening.begin(now, self._state.backlog(lane)), now)
 
     def widen(self, lane: Lane, streams: int | None, now: float) -> None:
-        """Use another number of streams, if one is named."""
+        """Set the number of streams, if one is given."""
         if streams is not None:
             self._state.note(f"{now:.3f} source {lane.source}: {streams} streams")
             self._act(Widen(lane.source, streams))

@@ -1,4 +1,4 @@
-"""What happens to a transfer, as the scheduler is told it. Times are seconds on any steady clock."""
+"""Events of a transfer for the scheduler. Times are seconds on any steady clock."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ __all__ = ["Event", "Failed", "Finished", "Held", "Ready", "Received", "Rejected
 
 
 class Started(NamedTuple):
-    """The transfer begins; only `connected` sources were asked for a connection already, or have one."""
+    """The transfer begins; only `connected` sources are already connected or connecting."""
 
     at: float
     connected: tuple[int, ...] = ()
@@ -18,7 +18,7 @@ class Ready(NamedTuple):
     """Source `source` answered; its size is the agreed one. It can fetch now.
 
     If not `ranged`, it can only send the file from its first byte, so it is used alone or not at all. `rtt` is the
-    round trip to it, in seconds, if that is known.
+    round-trip time in seconds, if known.
     """
 
     at: float
@@ -28,7 +28,7 @@ class Ready(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """Source `source` cannot be connected before transfers of others let go of its server; `Ready` follows then.
+    """Source `source` cannot be connected until other transfers free a connection to its server; `Ready` follows then.
 
     That is no failure, and may take as long as those transfers.
     """
@@ -48,9 +48,9 @@ class Received(NamedTuple):
 
 
 class Held(NamedTuple):
-    """Partial copy `copy` waits for leave to ask for more, as the rate of its source is limited; if `over`, it has it.
+    """Partial copy `copy` waits for admission, as the rate of its source is limited; if `over`, it is admitted.
 
-    That is nobody's fault, and may take as long as others have leave before it.
+    That is no failure, and may take as long as the copies admitted before it.
     """
 
     at: float
@@ -66,9 +66,9 @@ class Finished(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """Source `source` failed while connecting (`copy` None) or fetching. If `permanent`, it is of no more use.
+    """Source `source` failed while connecting (`copy` None) or fetching. If `permanent`, it is not used again.
 
-    `retry_after` is how many seconds its server wants to be left alone, if it said so.
+    `retry_after` is the number of seconds that its server asks to wait, if it does.
     """
 
     at: float
@@ -80,9 +80,9 @@ class Failed(NamedTuple):
 
 
 class Rejected(NamedTuple):
-    """Verification found `sources` wrong: they are used no more, and the ranges [start, end) are missing again.
+    """Verification rejected `sources`: they are not used again, and the ranges [start, end) are missing again.
 
-    `reason` says what is wrong. `restored` are sources of earlier rejections that were suspected without reason: they
+    `reason` describes the error. `restored` are sources of earlier rejections that were suspected without reason: they
     can be used again.
     """
 
@@ -94,10 +94,10 @@ class Rejected(NamedTuple):
 
 
 class Tick(NamedTuple):
-    """Time has passed; a `Wake` asked for this.
+    """Time has passed, as a `Wake` requested.
 
-    `ways` say how the data of each source come; None where not known. `wanted` are the sources without work for whose
-    connections others of this machine wait.
+    `ways` are the paths of the sources' data; None where not known. `wanted` are the sources without work for whose
+    connections other transfers of this machine wait.
     """
 
     at: float

@@ -1,7 +1,7 @@
 """The scheduler: a pure state machine. `handle(event)` returns actions; time arrives in the events.
 
-It keeps the books (who has which bytes, who failed how often, who is silent) and asks the policy for two
-decisions only: the shares at the start, and what an idle lane does.
+It keeps the books (which source has which bytes, how often each failed, which are silent) and asks the policy for two
+decisions only: the shares at the start, and the next step of an idle lane.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,15 +19,15 @@ from coalloc.schedule.state import Copy, Lane, State
 __all__ = ["IllegalEventError", "Scheduler"]
 
 TICK = 0.2
-"""Seconds between looks at who is silent, and how data come."""
+"""Seconds between checks for silent sources and of the paths of data."""
 SOON = 0.04
-"""Seconds between looks at how far a source is that connects: it has its further streams from then on."""
+"""Seconds between checks for the round-trip time of a connecting source, which decides its further streams."""
 IDLE_TICK = 0.1
 """Seconds after which an idle lane looks again, where the policy wants that."""
 LINGER = 2.0
-"""Seconds for which a source stays connected that has no work and is not needed, unless its place is."""
+"""Seconds for which a source stays connected without work if it is not needed, unless its place is."""
 USEFUL = 1 << 20
-"""Bytes delivered in one partial copy that make up for earlier failures."""
+"""Bytes delivered in one partial copy that cancel earlier failures."""
 
 
 class IllegalEventError(Exception):
@@ -35,14 +35,14 @@ class IllegalEventError(Exception):
 
 
 class Scheduler:
-    """Decides who fetches what, from the start of a transfer to its last byte.
+    """Decides which source fetches which bytes, from the start of a transfer to its last byte.
 
     :param size: bytes in the file
-    :param estimates: what is expected of each source, in the order of the replicas
+    :param estimates: forecast of each source, in the order of the replicas
     :param policy: the co-allocation scheme
     :param missing: ranges that earlier runs left to do; None means everything
-    :param most: how many sources to use at once; the others replace those that are left
-    :param seed: of the chance by which pauses differ from transfer to transfer
+    :param most: number of sources to use at once; the others replace those that fail
+    :param seed: seed of the random pauses, so that they differ from transfer to transfer
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Scheduler:
         self._copies = Copies(self.state, policy.widens, self._act)
 
     def handle(self, event: Event) -> list[Action]:
-        """Take in one event and return what is to be done now, in this order."""
+        """Process one event and return the actions to take now, in this order."""
         self._actions = []
         match event:
             case Received():
@@ -94,7 +94,7 @@ class Scheduler:
             self._settle(event)
         return self._actions
 
-    # What happened
+    # Events
 
     def _received(self, event: Received) -> None:
         copy = self._copy(event.copy)
@@ -129,7 +129,7 @@ class Scheduler:
             raise self._illegal(f"source {lane.source} is ready but was {lane.status}")
         if lane.status == "waiting":
             lane.reason = None
-            if self._working() >= self._most:  # a spare one came in for it
+            if self._working() >= self._most:  # a spare source replaced it
                 self._put_aside(lane)
                 return
         lane.ranged = event.ranged
@@ -142,7 +142,7 @@ class Scheduler:
             self._put_aside(lane)
 
     def _waiting(self, event: Waiting) -> None:
-        """It may take long, and is nobody's fault: the others do without this source until it is ready."""
+        """Continue without this source until it is ready: waiting may take long and is no failure."""
         lane = self.state.lanes[event.source]
         if lane.status == "connecting":
             self._copies.hand_back(lane, event.at)
@@ -151,7 +151,7 @@ class Scheduler:
     def _failed(self, event: Failed) -> None:
         lane = self.state.lanes[event.source]
         if lane.status == "left" or (event.copy is not None and event.copy not in self.state.copies):
-            return  # it was rejected, or the copy abandoned, while the news was on its way
+            return  # it was rejected, or the copy abandoned, while the event was on its way
         lane.connected = False
         self._fail(lane, event.reason, permanent=event.permanent, now=event.at, asked=event.retry_after)
 
@@ -186,7 +186,7 @@ class Scheduler:
                 lane.widening.rtt = way.rtt
                 self._copies.begin_widening(lane, now)  # further streams connect beside the first
 
-    # What follows from it
+    # Consequences
 
     def _settle(self, event: Event) -> None:
         """Finish, give up, or find work for idle lanes, after any event."""
@@ -201,7 +201,7 @@ class Scheduler:
             if not losers:  # such events are many; idle lanes look again at the next tick
                 return
         if self._begun:
-            self._employ(now)  # before others are connected for what these take
+            self._employ(now)  # before connecting others for the same bytes
         self._admit(now)
         if not any(lane.usable for lane in state.lanes):
             self._end(GiveUp("; ".join(sorted({lane.reason for lane in state.lanes if lane.reason}))), now)
@@ -213,7 +213,7 @@ class Scheduler:
         self._wake(now)
 
     def _begin(self, now: float) -> bool:
-        """Give out the shares once everybody answered, or the policy's patience is over."""
+        """Assign the shares once all sources have answered, or the policy's patience is over."""
         waiting = any(lane.status == "connecting" for lane in self.state.lanes)
         if self._first_ready is None or (waiting and now < self._first_ready + self.policy.patience):
             return False
@@ -249,7 +249,9 @@ class Scheduler:
         return Take(*own) if own else self.policy.choose(self.state, lane, now)
 
     def _retire(self, copy: Copy, now: float) -> None:
-        """Others do all of it. If its source was silent it has to connect anew before it gets more."""
+        """End a copy whose bytes other sources deliver. If its source was silent, it has to reconnect before it gets
+        more.
+        """
         if copy.silence(now) > SUSPICIOUS:
             self._fail_silent(self.state.lanes[copy.source], copy, now)
         else:
@@ -260,7 +262,9 @@ class Scheduler:
         self._fail(lane, f"nothing came for {copy.silence(now):.0f} s", permanent=False, now=now)
 
     def _fail(self, lane: Lane, reason: str, *, permanent: bool, now: float, asked: float | None = None) -> None:
-        """Give the lane's bytes back, then pause it or leave it; for `asked` seconds if its server said so."""
+        """Unassign the lane's bytes, then pause it or stop using it; pause at least `asked` seconds, if its server said
+        so.
+        """
         lane.failures += 1
         lane.reason = reason
         copy = self.state.running(lane)
@@ -281,21 +285,21 @@ class Scheduler:
         self.state.note(f"{now:.3f} source {lane.source}: left, {reason}")
 
     def _admit(self, now: float) -> None:
-        """Connect as many sources as may be used at once; spares come in while others pause, wait or are left."""
+        """Connect as many sources as may be used at once; spares replace sources that pause, wait or have failed."""
         for lane in sorted(self.state.lanes, key=lambda lane: (not lane.ranged, lane.failures)):
             if self._working() < self._most and self._is_wanted(lane, now):
                 lane.status, lane.connected = "connecting", True
                 self._actions.append(Connect(lane.source))
 
     def _is_wanted(self, lane: Lane, now: float) -> bool:
-        """Whether a source that is not in use should be."""
+        """Return whether an unused source should be used."""
         if lane.status != "spare" or not lane.ranged:
             return lane.status == "spare" and self.state.is_last(lane)
         role = self.policy.role(self.state, lane, now) if self._begun else "needed"
         return role == "needed" or (role == "reserve" and not lane.wanted)
 
     def _spare(self, now: float) -> None:
-        """Put aside who has no work and is not needed, and who was connected before that was known."""
+        """Disconnect sources that have no work and are not needed, including those connected before that was known."""
         for lane in self.state.lanes:
             unused = lane.status == "spare" and lane.connected
             if unused or (self._begun and lane.status == "idle" and self._is_spare(lane, now)):
@@ -303,7 +307,7 @@ class Scheduler:
         self._admit(now)  # in their places
 
     def _can_take_part(self, lane: Lane) -> bool:
-        """Whether a source can send what others leave to it, or all, as there are no others."""
+        """Return whether a source can send ranges, or is the only one and can send everything."""
         return lane.ranged or self.state.is_last(lane)
 
     def _put_aside(self, lane: Lane) -> None:
@@ -327,7 +331,7 @@ class Scheduler:
         return limited or (role == "spare" and now >= lane.idle_at + LINGER)
 
     def _would_be_needed(self, lane: Lane, now: float) -> bool:
-        """Whether a source is not in use only because too many others are."""
+        """Return whether a source is unused only because too many others are in use."""
         return lane.status == "spare" and lane.ranged and self.policy.role(self.state, lane, now) == "needed"
 
     def _working(self) -> int:
@@ -353,13 +357,13 @@ class Scheduler:
         if times:
             self._actions.append(Wake(min(times)))
 
-    # Small helpers
+    # Helpers
 
     def _act(self, action: Action) -> None:
         self._actions.append(action)
 
     def _some_will_widen(self) -> bool:
-        """Whether a source connects of which it is not known how far it is."""
+        """Return whether a source with unknown round-trip time is connecting."""
         unknown = any(lane.status == "connecting" and lane.widening.rtt is None for lane in self.state.lanes)
         return self.policy.widens and unknown
 

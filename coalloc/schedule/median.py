@@ -1,4 +1,4 @@
-"""The median. That of `statistics` is the same, but its module takes longer to load than a server needs to answer."""
+"""The median. `statistics` has the same, but takes longer to import than a server needs to answer."""
 
 from collections.abc import Iterable
 
@@ -6,7 +6,7 @@ __all__ = ["median"]
 
 
 def median(values: Iterable[float]) -> float:
-    """The middle one of one or more values, or the mean of the two in the middle.
+    """Return the middle one of one or more values, or the mean of the two in the middle.
 
     >>> median([3.0, 1.0, 2.0]), median([1.0, 4.0])
     (2.0, 2.5)

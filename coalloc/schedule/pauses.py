@@ -1,23 +1,23 @@
-"""How often a source that fails is tried again, and after which pauses. What a failure is, others say."""
+"""Number of attempts with a failing source, and the pauses between them. The caller decides what a failure is."""
 
 from random import Random
 
 __all__ = ["TRIES", "pause_seconds"]
 
 TRIES = 5
-"""Failures in a row, without a useful delivery between them, after which a source is left."""
+"""Failures in a row, without a useful delivery between them, after which a source is not used again."""
 FIRST, LONGEST = 0.5, 30.0
-"""Seconds before a failed source is tried again: doubled each time."""
+"""Seconds before a failed source is tried again: doubled each time, between these bounds."""
 LONGEST_ASKED = 300.0
-"""Seconds a server may ask for, at most: who asks for more is asked again earlier, and soon left."""
+"""Most seconds that a server may ask for: one that asks for more is tried again earlier, and soon not used again."""
 SPREAD = 0.25
-"""Part by which a pause may be longer, so that transfers that failed together do not come back together."""
+"""Fraction by which a pause may be longer, so that transfers that failed together do not come back together."""
 
 
 def pause_seconds(failures: int, asked: float | None, chance: Random) -> float:
-    """Seconds until a source is tried again that failed so many times in a row, 1 or more.
+    """Return the seconds until a source is tried again after `failures` failures in a row, 1 or more.
 
-    :param asked: seconds that its server wants to be left alone, if it said so; the pause is never shorter
+    :param asked: seconds that its server asks to wait, if it does; the pause is never shorter, up to LONGEST_ASKED
 
     >>> [round(pause_seconds(n, None, Random(1)), 2) for n in (1, 2, 3, 9)]
     [0.52, 1.03, 2.07, 31.01]

@@ -1,25 +1,25 @@
-"""How fast a source is now: one small estimator, fed by the bytes that arrive. Pure; time is an argument."""
+"""An estimator of a source's current rate, fed by the bytes that arrive. Pure; time is an argument."""
 
 from math import exp, inf
 
 __all__ = ["RateMeter"]
 
 MEMORY, MOMENT = 1.0, 0.25
-"""Seconds after which bytes count for a third, in the long run and of late."""
+"""Seconds after which bytes count for a third: in the long-term and in the short-term estimate."""
 TRUST = 0.3
 """Seconds of observation that a forecast counts as."""
 LEAST, MOST_OF = 0.01, 0.9
-"""Seconds of measurement from which on there is a rate; part of a moment from which on it says something."""
+"""Seconds of measurement from which there is a rate; part of MOMENT from which the short-term estimate is used."""
 CHANGED = 1.5
-"""How many times as fast, or slow, as in the long run a source must be of late for the long run not to count."""
+"""Factor by which the short-term rate must differ from the long-term rate to replace it."""
 
 
 class RateMeter:
     """Bytes per second over roughly the last second of fetching, starting from a forecast.
 
-    Bytes and seconds are both summed with exponential forgetting and divided, so that silence lowers the
-    rate as surely as bytes raise it, however irregular the arrivals. A source that has changed is judged by what
-    it does since: the last moment counts alone when it was much slower, or faster, than the rest.
+    Bytes and seconds are both summed with exponential forgetting and divided, so that silence lowers the rate as surely
+    as bytes raise it, however irregular the arrivals. A source whose rate has changed is judged by the time since then:
+    the short-term rate counts alone when it is much lower, or higher, than the long-term one.
 
     >>> meter = RateMeter(prior=None)
     >>> meter.begin(0.0)
@@ -37,23 +37,25 @@ class RateMeter:
         self._held_at = inf
 
     def begin(self, now: float) -> None:
-        """Bytes flow from now on: what was set-up or waiting until here does not count, but for being held."""
+        """Begin to count: set-up or waiting before now does not count, except time in which the source was held."""
         if self._held_at < inf:
             self.add(0, now)
         self._at = now
 
     def hold(self, now: float) -> None:
-        """Nothing may come for a while: that counts when something comes again, as the rate is no other until then."""
+        """Suspend the count: the time until the next bytes counts when they arrive, as the rate is unchanged until
+        then.
+        """
         self._at = now if self._at is None else self._at
         self._held_at = now
 
     def pause(self, now: float) -> None:
-        """Nothing is asked of the source from now on; silence until here counts."""
+        """Stop counting, as nothing is requested from the source from now on; silence until now counts."""
         self._pass(min(now, self._held_at), 0)
         self._at, self._held_at = None, inf
 
     def add(self, nbytes: int, now: float) -> None:
-        """`nbytes` arrived at `now`, after `begin`."""
+        """Count `nbytes` that arrived at `now`, after `begin`."""
         self._pass(now, nbytes)
         self._at, self._held_at = now, inf
 
@@ -64,7 +66,7 @@ class RateMeter:
             sums.bytes += nbytes
 
     def rate(self, now: float) -> float | None:
-        """Bytes per second, or None while there is neither a forecast nor a measurement."""
+        """Return the bytes per second, or None while there is neither a forecast nor a measurement."""
         elapsed = 0.0 if self._at is None else min(now, self._held_at) - self._at
         (nbytes, seconds), (lately, moment) = self._long.after(elapsed), self._short.after(elapsed)
         if seconds < LEAST:
@@ -86,7 +88,7 @@ class _Sums:
         self.seconds = TRUST if prior else 0.0
 
     def after(self, elapsed: float) -> tuple[float, float]:
-        """What they are when so many seconds have passed in silence."""
+        """Return both sums after so many seconds of silence."""
         if elapsed <= 0.0:
             return self.bytes, self.seconds
         kept = exp(-elapsed / self.memory)

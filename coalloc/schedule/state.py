@@ -1,4 +1,4 @@
-"""What the scheduler knows: lanes (one a source), partial copies, and where every byte of the file stands.
+"""The scheduler's knowledge: lanes (one per source), partial copies, and the state of every byte of the file.
 
 At any time each byte is exactly one of: final (delivered), unassigned, in the share of one lane, or in a running
 partial copy; only a race puts a byte in two copies. Policies read this; only the scheduler changes it.
@@ -21,30 +21,31 @@ __all__ = ["Copy", "Lane", "State", "Status"]
 Status = Literal["spare", "connecting", "idle", "fetching", "waiting", "pausing", "left"]
 
 UNKNOWN_RATE = 10e6
-"""Bytes per second assumed of a source when nothing is known of any."""
+"""Assumed bytes per second of a source when no rate is known."""
 UNKNOWN_SETUP = 0.1
-"""Seconds to the first byte of a range assumed when nothing is known of any."""
+"""Assumed seconds to the first byte of a range when no set-up time is known."""
 
 FIRST_WINDOW = 14_600
 """Bytes that TCP sends in the first round trip of a connection (RFC 6928); twice as many in each that follows."""
 SETUP_TRIPS = 2
-"""Round trips from asking for a range to its first byte."""
+"""Round trips from requesting a range to its first byte."""
 GROWING_TRIPS = 10
-"""Round trips from the first byte on in which TCP may still double its rate with each."""
+"""Round trips from the first byte during which TCP may still double its rate with each."""
 
 THROTTLED = 0.1
-"""Part of its time that a partial copy waits for leave from which on it is its rate's limit that it waits for."""
+"""Part of its time that a partial copy waits for admission, above which the rate limit counts as its bottleneck."""
 
 USUAL_GAP = 0.05
-"""Seconds between two arrivals that mean nothing."""
+"""Seconds between two arrivals that are normal."""
 
 
 @dataclass(slots=True)
 class Lane:
-    """One source: what it is doing, how fast it is, and the bytes that are kept for it.
+    """One source: its status, its rate, and the bytes that are reserved for it.
 
-    `planned` are the bytes of its share at the start; None where nobody was given any. `connected`: a connection is
-    there, or being made. `wanted`: when it was without work, others waited for that. If idle, it is so since `idle_at`.
+    `planned` are the bytes of its share at the start; None where no lane was given any. `connected`: a connection
+    exists or is being made. `wanted`: when it was without work, other transfers waited for its connection. `idle_at`:
+    when it became idle.
     """
 
     source: int
@@ -71,27 +72,29 @@ class Lane:
 
     @property
     def usable(self) -> bool:
-        """Whether it is in use, or will be again after a pause."""
+        """Return whether it is in use, or will be again after a pause."""
         return self.status not in ("left", "spare")
 
     @property
     def answers(self) -> bool:
-        """Whether it can be asked for checksums: it answered, and was not left. It need not be in use."""
+        """Return whether it can be asked for checksums: it answered, and has not failed for good. It need not be in
+        use.
+        """
         return self.ready_at is not None and self.status not in ("left", "pausing", "waiting")
 
     def learn_setup(self, seconds: float) -> None:
-        """Take in how long a first byte took to come; what was expected counts half."""
+        """Learn the time that a first byte took; the earlier value counts half."""
         known = self.setup_seconds
         self.setup_seconds = seconds if known is None else 0.5 * (known + seconds)
 
 
 @dataclass(slots=True)
 class Copy:
-    """A partial copy: bytes [start, end) asked of one source. `end` may be lowered while it runs.
+    """A partial copy: bytes [start, end) requested from one source. `end` may be lowered while it runs.
 
-    `received` are the bytes it delivered, `bytes` those that it delivered first; `racing` says that it was begun as
-    the second to fetch its range, but for `skipped` bytes that were here, `relieved` that others were given some of it.
-    Since `held_at` it waits for leave to ask for more, if it does; it did so for `held_seconds`, until `went_on_at`.
+    `received` counts the bytes it delivered, `bytes` those that it delivered first. `racing`: it was begun as the
+    second copy of its range, except for `skipped` bytes that had arrived. `relieved`: others were given some of its
+    range. It waits for admission since `held_at`, if it does; it has waited for `held_seconds`, until `went_on_at`.
     """
 
     id: int
@@ -113,30 +116,30 @@ class Copy:
     went_on_at: float = 0.0
 
     def go_on(self, now: float) -> None:
-        """It has leave to ask for more, or need not wait for it."""
+        """End the wait for admission."""
         self.held_seconds, self.held_at, self.went_on_at = self.held(now), None, now
 
     def held(self, now: float) -> float:
-        """Seconds that it has waited for leave."""
+        """Return the seconds that it has waited for admission."""
         return self.held_seconds + (0.0 if self.held_at is None else now - self.held_at)
 
     def throttled(self, now: float) -> bool:
-        """Whether more could come if only there were leave for it."""
+        """Return whether its rate is bounded by the limit of admission."""
         return self.held(now) > THROTTLED * (now - self.asked_at)
 
     def silence(self, now: float) -> float:
-        """Seconds since its last byte came, or since more was asked for if that is later; none while it is held."""
+        """Return the seconds since its last byte, or its last request if that is later; 0 while it is held."""
         if self.held_at is not None:
             return 0.0
         return now - max(self.asked_at, self.last_byte_at or 0.0, self.went_on_at)
 
 
 class State:
-    """The whole of what is known about one transfer.
+    """All knowledge about one transfer.
 
     :param size: bytes in the file
-    :param estimates: what is expected of each source, in the order of the replicas
-    :param missing: what earlier runs left to do; None means everything
+    :param estimates: forecast of each source, in the order of the replicas
+    :param missing: ranges that earlier runs left to do; None means everything
     """
 
     def __init__(
@@ -154,42 +157,44 @@ class State:
 
     @property
     def complete(self) -> bool:
-        """Whether every byte is final."""
+        """Return whether every byte is final."""
         return self.final.total == self.size
 
     @property
     def held(self) -> Intervals:
-        """What running partial copies will deliver."""
+        """The ranges that running partial copies will deliver."""
         return Intervals((copy.start, copy.end) for copy in self.copies.values())
 
     def note(self, line: str) -> None:
-        """Remember what was decided, for messages about defects."""
+        """Record a decision, for messages about defects."""
         self.history.append(line)
 
     def is_last(self, lane: Lane) -> bool:
-        """Whether no other source is in use, or will be again after a pause; one that waits may do so for ever."""
+        """Return whether no other source is in use, or will be again after a pause; a waiting one may wait for ever."""
         return not any(other.usable and other.status != "waiting" for other in self.lanes if other is not lane)
 
     def lacking(self, copy: Copy) -> list[tuple[int, int]]:
-        """The ranges of a partial copy that are not final yet."""
+        """Return the ranges of a partial copy that are not final yet."""
         return self.final.gaps(copy.start, copy.end)
 
     def running(self, lane: Lane) -> Copy | None:
-        """The lane's partial copy, if it has one."""
+        """Return the lane's partial copy, if it has one."""
         return None if lane.copy is None else self.copies[lane.copy]
 
     def copies_of(self, lane: Lane) -> list[Copy]:
-        """The lane's partial copies, those that ended and the one that runs."""
+        """Return the lane's partial copies, ended ones and the running one."""
         running = self.running(lane)
         return [*lane.ended, running] if running else lane.ended
 
     def backlog(self, lane: Lane) -> int:
-        """Bytes the lane still has to deliver: of its running copy and of its share."""
+        """Return the bytes that the lane still has to deliver: of its running copy and of its share."""
         copy = self.running(lane)
         return lane.share.total + (sum(b - a for a, b in self.lacking(copy)) if copy else 0)
 
     def rate(self, lane: Lane, now: float) -> float:
-        """Expected bytes per second of a lane: measured, else forecast, else the median of what is known of others."""
+        """Return the expected bytes per second of a lane: measured, else forecast, else the median of the known
+        ones.
+        """
         own = lane.meter.rate(now)
         if own is not None:
             return own
@@ -197,25 +202,29 @@ class State:
         return median(known) if known else UNKNOWN_RATE
 
     def setup(self, lane: Lane) -> float:
-        """Expected seconds from asking a lane for a range to its first byte."""
+        """Return the expected seconds from requesting a range from a lane to its first byte."""
         if lane.setup_seconds is not None:
             return lane.setup_seconds
         known = [other.setup_seconds for other in self.lanes if other.setup_seconds is not None]
         return median(known) if known else UNKNOWN_SETUP
 
     def fetch_seconds(self, lane: Lane, nbytes: int, now: float) -> float:
-        """Expected seconds a lane needs for a range anew, at its rate or in TCP's slow start, whichever is slower."""
+        """Return the expected seconds for a new range, at the lane's rate or in TCP's slow start, whichever is
+        slower.
+        """
         rate, setup = self.rate(lane, now), self.setup(lane)
         doublings = log2(1 + nbytes / FIRST_WINDOW)
         growing = doublings * setup / SETUP_TRIPS
         return setup + max(nbytes / rate if rate > 0 else inf, growing) + self.ending_seconds(lane)
 
     def ending_seconds(self, lane: Lane) -> float:
-        """Expected seconds that a range takes longer than its bytes at the rate of all streams: they end one by one."""
+        """Return the expected delay of a range's end by parallel streams, which end one by one, in seconds."""
         return self._round_trip(lane) if lane.widening.streams > 1 else 0.0
 
     def wait_seconds(self, lane: Lane, now: float) -> float:
-        """Expected seconds until a lane's bytes flow (again). One that is late is expected to be late as much again."""
+        """Return the expected seconds until a lane's bytes flow (again). A late one is expected to be late as much
+        again.
+        """
         copy = self.running(lane)
         if copy is None:
             return self.setup(lane)
@@ -225,9 +234,10 @@ class State:
         return max(self.setup(lane) - silent, silent)
 
     def finish_seconds(self, lane: Lane, now: float) -> float:
-        """Seconds until the lane has delivered its backlog at its present rate; infinite if it is silent.
+        """Return the seconds until the lane has delivered its backlog at its present rate; infinite if it is silent.
 
-        At the begin of a range from far away, when TCP doubles its rate with each round trip, if it goes on so.
+        At the beginning of a range from a distant source TCP doubles its rate with each round trip: that is assumed to
+        go on.
         """
         backlog, rate = self.backlog(lane), self.rate(lane, now)
         if not backlog:
@@ -240,7 +250,9 @@ class State:
         return self.wait_seconds(lane, now) + seconds + self.ending_seconds(lane)
 
     def on_its_way(self, lane: Lane, now: float) -> int:
-        """Bytes that the lane's server has sent, or will have before it learns that somebody else delivers them."""
+        """Return the bytes that the server has sent, or will have before it learns that another source delivers
+        them.
+        """
         if self.wait_seconds(lane, now):
             return 0
         return int((2 if self._grows(lane, now) else 1) * self.rate(lane, now) * self._round_trip(lane))
@@ -250,14 +262,14 @@ class State:
         return lane.widening.rtt or 0.0
 
     def _grows(self, lane: Lane, now: float) -> bool:
-        """Whether the lane's range has begun so lately that TCP may not have come to its rate."""
+        """Return whether the lane's range has begun so recently that TCP may not have reached its rate."""
         copy = self.running(lane)
         if copy is None or copy.first_byte_at is None:
             return False
         return now < copy.first_byte_at + GROWING_TRIPS * self._round_trip(lane)
 
     def raced(self, copy: Copy) -> bool:
-        """Whether this partial copy takes part in a race, on either side."""
+        """Return whether this partial copy takes part in a race, on either side."""
         return any(
             other is not copy and other.start < copy.end and copy.start < other.end for other in self.copies.values()
         )

@@ -1,13 +1,13 @@
-"""How many parallel streams a source is worth. Pure; one `Widening` a source.
+"""The number of parallel streams that a source is worth. Pure; one `Widening` per source.
 
-Over a short way one TCP stream is as fast as many. Over a long way one needs seconds to reach the link's rate, and
-where packets are lost, be it one in a thousand, it never does (docs/explanation/distance.md has measurements). So a
-source that is near begins with one stream; one that is far with some.
+Over a short path one TCP stream is as fast as many. Over a long path one stream needs seconds to reach the link's rate,
+and if even one packet in a thousand is lost, it never does (docs/explanation/distance.md has measurements). So a near
+source begins with one stream, a distant one with several.
 
-Whether more would help is seen by how data come. On a way that is full packets queue: the round trip is longer than it
-was when nothing was sent, and it is then that packets are lost. Where packets are lost though nothing queues, it is by
-chance, and each stream yields to it as if the way were full: more streams yield less. And where nothing queues for a
-while and the rate does not grow, something else holds these streams back.
+Two observations show whether more streams would help. On a full path packets queue: the round-trip time is longer than
+it was when nothing was sent, and then packets are lost. If packets are lost without a queue, that is by chance, and
+each stream yields to it as if the path were full: more streams yield less. And if nothing queues for a while and the
+rate does not grow, something else holds these streams back.
 """
 
 from dataclasses import dataclass
@@ -17,27 +17,29 @@ from coalloc.model import Way
 __all__ = ["FIRST", "MOST", "Widening"]
 
 FAR = 0.015
-"""Seconds of round trip from which on a source is far."""
+"""Round-trip time in seconds from which a source is distant."""
 FIRST, MOST, FACTOR = 8, 32, 4
-"""Streams of a source that is far: at first, at most, and by how much an increase multiplies them."""
+"""Streams of a distant source: at first, at most, and the factor of an increase."""
 LEAST = 2 << 20
-"""Bytes that a source must still have to deliver, for each stream, to be given more of them."""
+"""Bytes per stream that a source must still have to deliver to be given more streams."""
 QUEUE, QUEUE_PART = 0.002, 0.02
-"""Seconds, and part of the round trip, by which it is longer where packets queue."""
+"""Increase of the round-trip time where packets queue, in seconds and as a part of it."""
 GROWING = 1.2
-"""How many times as fast as before a source is that has not yet come to its rate."""
+"""Factor between two measured rates above which a source has not yet reached its rate."""
 EMPTY, EMPTY_TRIPS = 0.5, 8.0
-"""Seconds, and round trips, for which nothing queues on a way that has room: where it is full, TCP's ebb is shorter."""
+"""Seconds, and round trips, without a queue after which a path has room: on a full path, TCP's ebb is shorter."""
 CHANCE = 2
-"""Looks at which packets were lost, and none queued since the first, that are more than an accident."""
+"""Number of looks with lost packets, and no queue since the first, that are more than an accident."""
 AFTER, AFTER_TRIPS = 0.1, 4.0
-"""Seconds, and round trips, after packets queued, in which others may still be missed for that."""
+"""Seconds, and round trips, after packets queued, in which packets may still be lost for that reason."""
 STEADY = 0.05
-"""Part of its highest rate within which a source is that no loss slows down: its TCP takes them for what they are."""
+"""Distance from its highest rate, as a part of it, within which a source is not slowed down by losses: its TCP
+recognises them as random.
+"""
 WORTH = 1.15
-"""How many times as fast as before a source must have become by an increase for another one to be tried."""
+"""Factor by which an increase must have raised the rate for another increase to be tried."""
 SETTLE, SETTLE_TRIPS = 0.25, 8.0
-"""Seconds, and round trips, until an increase shows: the new streams connect, and begin slowly."""
+"""Seconds, and round trips, until an increase has its effect: the new streams connect, and begin slowly."""
 LOOK, LOOK_TRIPS = 0.2, 2.0
 """Seconds, and round trips, over which a rate is measured."""
 
@@ -68,7 +70,7 @@ class Widening:
     _before: float = 0.0
 
     def begin(self, now: float, backlog: int) -> int | None:
-        """The number of streams to begin with, if it is not one.
+        """Return the number of streams to begin with, if it is not one.
 
         :param backlog: bytes that the source has to deliver
         """
@@ -79,10 +81,10 @@ class Widening:
         return FIRST
 
     def look(self, now: float, delivered: int, backlog: int, way: Way | None) -> int | None:
-        """The number of streams from now on, if it changes.
+        """Return the new number of streams, if it changes.
 
         :param delivered: bytes that have come over all streams so far
-        :param way: how they come
+        :param way: the path of the data
         """
         if self.rtt is None or way is None:
             return None
@@ -98,7 +100,7 @@ class Widening:
         return self.streams
 
     def _watch(self, now: float, way: Way) -> None:
-        """See whether packets queue, and whether some were lost though they do not."""
+        """Record whether packets queue, and whether some were lost without a queue."""
         if way.rtt > (self.rtt or 0.0) * (1 + QUEUE_PART) + QUEUE:
             self._queued_at, self._losses = now, 0
         elif now > self._queued_at + AFTER + AFTER_TRIPS * (self.rtt or 0.0):
@@ -106,7 +108,7 @@ class Widening:
         self._disordered = way.disordered
 
     def _measure(self, now: float, delivered: int) -> None:
-        """Follow the rate."""
+        """Measure the rate."""
         if now < self._looked_at + LOOK + LOOK_TRIPS * (self.rtt or 0.0):
             return
         last, self._rate = self._rate, (delivered - self._bytes) / (now - self._looked_at)
@@ -116,12 +118,12 @@ class Widening:
         self._steady = min(self._rate, last) > (1 - STEADY) * self._highest
 
     def _by_chance(self, now: float) -> bool:
-        """Whether packets are lost by chance, and these streams slowed down by it."""
+        """Return whether packets are lost by chance, and slow these streams down."""
         slow = not (self._growing or self._steady)
         return self._losses >= CHANCE and slow and (not self._before or now >= self._again_at)
 
     def _held_back(self, now: float) -> bool:
-        """Whether streams of a source that is far are slow for no reason that shows."""
+        """Return whether several streams are slow without a visible reason."""
         empty = now > self._queued_at + EMPTY + EMPTY_TRIPS * (self.rtt or 0.0)
         return self.streams > 1 and empty and not self._growing and now >= self._again_at
 

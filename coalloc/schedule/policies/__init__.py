@@ -1,4 +1,4 @@
-"""The co-allocation schemes, one a file; `make` builds one by its name."""
+"""The co-allocation schemes, one per file; `make` builds one by its name."""
 
 from coalloc.errors import UsageError
 from coalloc.schedule.policies.adaptive import Adaptive
@@ -17,7 +17,7 @@ NAMES = ("single", "brute", "history", "conservative", "aggressive", "adaptive")
 
 
 def make(name: str, blocks: int | None = None, *, widens: bool = True) -> Policy:
-    """Build the scheme called `name`; `blocks` is k of the schemes that deal in blocks.
+    """Build the scheme called `name`; `blocks` is k of the schemes that work with blocks.
 
     :param widens: whether `adaptive` may change the number of parallel streams
     :raises UsageError: for an unknown name, or blocks for a scheme that has none

@@ -1,15 +1,15 @@
-"""`adaptive`: ours. One contiguous share a source; whoever runs dry relieves whoever would finish last.
+"""`adaptive`: our own scheme. One contiguous share per source; an idle source steals from the one that would finish
+last.
 
-The rule, in prose. At the start each source is given the share with which, by its forecast set-up time and
-rate, all finish together. A source that has delivered its share looks at the one that would finish last and
-takes over the tail of what that one still has to deliver: so much that it would end when all could end
-together, the taker's own set-up counted, no more than the taker can deliver by then, and nothing that is on
-its way already. If that would save less than its set-up it leaves things as they are and looks again a moment
-later.
-A victim that would be left with next to nothing, or is silent, is relieved of everything: while the budget
-for double bytes lasts by a race, which both may win, and after that outright. So a slow source is fed less, a
-dead one costs what it had in flight, and the tail of a transfer is bounded by set-up times, not by the
-slowest rate.
+The rule in words: At the start each source is given the share with which, by its forecast set-up time and rate, all
+finish together. A source that has delivered its share looks at the source that would finish last, and steals the tail
+of what that one still has to deliver: as much as lets it finish when all could finish together, its own set-up
+included, no more than it can deliver by then, and no bytes that are on their way already. If that would save less than
+its set-up, it does nothing and looks again a moment later.
+
+A victim that would be left with next to nothing, or is silent, loses all its bytes: by a race, which either may win,
+while the budget for double bytes lasts, and afterwards outright. So a slow source is given less, a dead one costs the
+bytes it had in flight, and the tail of a transfer is bounded by set-up times, not by the slowest rate.
 """
 
 from collections.abc import Iterable
@@ -26,18 +26,19 @@ LEAST_SHARE = 256 * 1024
 LEAST_STEAL = 64 * 1024
 """Bytes below which a range is not split any further."""
 LEAST_GAIN = 0.02
-"""Seconds the transfer must end earlier for a range to be moved, if the taker's set-up is not longer: a new
-connection is slow at first, which nobody knows beforehand."""
+"""Least seconds that the transfer must end earlier for a range to be moved, if the thief's set-up is not longer: a
+new connection is slow at first, by an unknown amount.
+"""
 RACE_BUDGET = 0.005
-"""Part of the file that may be fetched twice, at most."""
+"""Largest part of the file that may be fetched twice."""
 CONNECTING = 0.05
-"""Seconds a source that has not answered yet is thought to be behind one that has."""
+"""Seconds that a source that has not answered yet is assumed to be behind one that has."""
 
 
 class Adaptive(Policy):
     """Shares by set-up and rate, moved while the transfer runs.
 
-    :param widens: whether sources that are far may get more parallel streams
+    :param widens: whether distant sources may get more parallel streams
     """
 
     name = "adaptive"
@@ -57,7 +58,7 @@ class Adaptive(Policy):
         return {lane.source: part for lane, part in zip(lanes, cut(state.unassigned, sizes), strict=True) if part}
 
     def role(self, state: State, lane: Lane, now: float) -> Role:
-        return "needed"  # to the end: it may relieve others, and race them for the last bytes
+        return "needed"  # to the end: it may steal from others, and race them for the last bytes
 
     def choose(self, state: State, lane: Lane, now: float) -> Choice | None:
         if free := first_unassigned(state):
@@ -71,7 +72,7 @@ class Adaptive(Policy):
 
     def _relieve(self, state: State, victim: Lane, thief: Lane, together: float, now: float) -> Choice | None:
         copy, backlog = state.running(victim), state.backlog(victim)
-        if copy is None:  # it has not even begun: whoever can work takes all
+        if copy is None:  # it has not even begun: any source that can work takes all
             return Steal(victim.source, backlog)
         mine, theirs = state.rate(thief, now), state.rate(victim, now)
         if mine <= 0 or state.raced(copy):
@@ -88,7 +89,7 @@ class Adaptive(Policy):
         if not victim.share and (len(gaps) > 1 or victim.widening.streams > 1):
             if wholly and self._may_race(state, backlog):
                 return Race(copy.id)
-            nbytes = min(nbytes, gaps[-1][1] - gaps[-1][0])  # what lies before it is on its way, over parallel streams
+            nbytes = min(nbytes, gaps[-1][1] - gaps[-1][0])  # parallel streams have the bytes before it on their way
         if nbytes < LEAST_STEAL:
             return None
         end = max(together, state.fetch_seconds(thief, nbytes, now))
@@ -96,7 +97,7 @@ class Adaptive(Policy):
 
     @staticmethod
     def _together(state: State, others: Iterable[Lane], thief: Lane, now: float) -> float:
-        """Seconds until all is here if those who have something to deliver, and `thief`, end together."""
+        """Return the seconds until the end if all sources with bytes to deliver, and `thief`, end together."""
         rate = state.rate(thief, now)
         total, work = rate, rate * (state.setup(thief) + state.ending_seconds(thief))
         for lane in others:
@@ -121,5 +122,5 @@ class Adaptive(Policy):
 
 
 def _without(state: State, lane: Lane, now: float) -> float:
-    """Seconds, of those until it ends, in which a lane delivers nothing, if all others are counted at its rate."""
+    """Return for how many seconds until its end a lane delivers nothing, if all others are counted at its rate."""
     return state.wait_seconds(lane, now) + state.ending_seconds(lane)

@@ -1,4 +1,4 @@
-"""`aggressive`: aggressive load balancing (paper, section 3.2.3): faster servers are asked for more at a time.
+"""`aggressive`: aggressive load balancing (paper, section 3.2.3): faster servers are given more blocks at a time.
 
 For each block delivered, its rate is compared with the running maximum over all servers:
 
@@ -15,11 +15,12 @@ __all__ = ["DROP_BELOW", "Aggressive"]
 
 DROP_BELOW = 0.1
 """A server slower than this part of the running maximum is no longer used. The paper gives no number; a tenth
-keeps every source whose share is worth its last block and drops those that would be waited for."""
+keeps every source whose share is worth its last block, and drops those that would delay the end.
+"""
 
 
 class Aggressive(Conservative):
-    """As conservative, with block sizes that follow the rates."""
+    """A conservative scheme with block sizes that follow the rates."""
 
     name = "aggressive"
 
@@ -49,9 +50,9 @@ class Aggressive(Conservative):
             self.dropped.add(copy.source)
 
     def _is_dropped(self, state: State, lane: Lane) -> bool:
-        """Whether a source is too slow and another one is there that is not: the last one is never given up.
+        """Return whether a source is too slow and another one is usable that is not: the last one is never dropped.
 
-        One that waits for a free connection may wait for ever.
+        Sources that wait for a free connection do not count, as they may wait for ever.
         """
         others = [other for other in state.lanes if other is not lane and other.status != "waiting"]
         return lane.source in self.dropped and any(o.usable and o.source not in self.dropped for o in others)

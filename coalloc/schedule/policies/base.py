@@ -1,4 +1,4 @@
-"""What a co-allocation scheme decides: shares at the start, and what a source does that has nothing to do."""
+"""The decisions of a co-allocation scheme: shares at the start, and the next step of a source without work."""
 
 from abc import ABC, abstractmethod
 from typing import ClassVar, Literal, NamedTuple
@@ -18,60 +18,62 @@ class Take(NamedTuple):
 
 
 class Steal(NamedTuple):
-    """Take the last `nbytes` of what lane `victim` still has to deliver."""
+    """Take the last `nbytes` that lane `victim` still has to deliver."""
 
     victim: int
     nbytes: int
 
 
 class Race(NamedTuple):
-    """Fetch all that partial copy `copy` lacks a second time; whichever delivers first wins."""
+    """Fetch all missing bytes of partial copy `copy` a second time; the first to deliver wins."""
 
     copy: int
 
 
 Choice = Take | Steal | Race
 Role = Literal["needed", "reserve", "spare"]
-"""What a source without work is good for: it may have some soon; it stands in for one that fails; nothing now."""
+"""Role of a source without work: it may have some soon; it replaces one that fails; or it is not needed now."""
 
 
 class Policy(ABC):
-    """One scheme. `patience` is how long the start waits for sources that have not answered, in seconds."""
+    """One scheme. `patience` is the time in seconds that the start waits for sources that have not answered."""
 
     name: ClassVar[str]
     patience: ClassVar[float] = 0.0
     watches_idle: ClassVar[bool] = False
-    """Whether an idle lane is asked again as time passes, not only when something happened."""
+    """Whether an idle lane is asked again as time passes, not only after events."""
     rebalances: ClassVar[bool] = False
-    """Whether what a source does not deliver in time is delivered by others."""
+    """Whether other sources deliver what a source does not deliver in time."""
     widens: bool = False
     """Whether a source may get more parallel streams while it runs."""
 
     def shares(self, state: State, now: float) -> Shares:
-        """Ranges kept for each lane from the start; what is in none stays unassigned."""
+        """Return the ranges reserved for each lane from the start; all others stay unassigned."""
         return {}
 
     @abstractmethod
     def choose(self, state: State, lane: Lane, now: float) -> Choice | None:
-        """What an idle lane with an empty share does now."""
+        """Return the next step of an idle lane with an empty share; None for nothing."""
 
     def role(self, state: State, lane: Lane, now: float) -> Role:
-        """What a lane without work is good for, once the shares are given out; some lane if bytes are unassigned."""
+        """Return the role of a lane without work, once the shares are assigned; some lane is needed if bytes are
+        unassigned.
+        """
         return "needed" if state.unassigned else "spare"
 
     def delivered(self, copy: Copy, now: float) -> None:
-        """Partial copy `copy` was delivered whole."""
+        """Note that partial copy `copy` was delivered completely."""
 
     def explain(self, state: State, now: float) -> str:
-        """One sentence for people: why this split."""
+        """Return one sentence for users: the reason for this split."""
         return f"{self.name}: {len(state.lanes)} source{'s' if len(state.lanes) > 1 else ''}"
 
 
 def first_unassigned(state: State) -> Take | None:
-    """The first unassigned range, whole: what a failed source left, or what nobody was given."""
+    """Return the first unassigned range, whole: from a failed source, or never assigned."""
     return next((Take(start, end) for start, end in state.unassigned), None)
 
 
 def candidates(state: State) -> list[Lane]:
-    """The lanes a split is made for: all that can send ranges and are not left, pausing or waiting, maybe for long."""
+    """Return the lanes to split among: all that support ranges, except those not in use, pausing or waiting."""
     return [lane for lane in state.lanes if lane.usable and lane.ranged and lane.status not in ("pausing", "waiting")]

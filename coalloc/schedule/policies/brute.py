@@ -8,7 +8,7 @@ __all__ = ["Brute"]
 
 
 class Brute(Policy):
-    """Equal shares, fixed at the start. A source that failed leaves its bytes to the first that is done."""
+    """Equal shares, fixed at the start. The bytes of a failed source go to the first source that is done."""
 
     name = "brute"
     patience = 5.0

@@ -9,10 +9,10 @@ MB = 1_000_000
 
 
 def block_count(size: int) -> int:
-    """How many blocks: the paper's 5, 10 or 15.
+    """Return the number of blocks: the paper's 5, 10 or 15.
 
     It found fewer blocks better for small files and more for large ones (section 4.3.3, figure 10), with
-    files of 10 MB, 100 MB, 500 MB and 1 GB; the borders here lie between those.
+    files of 10 MB, 100 MB, 500 MB and 1 GB; the limits here lie between those.
     """
     if size <= 100 * MB:
         return 5
@@ -35,14 +35,14 @@ class Conservative(Policy):
         return self.next_blocks(state, 1)
 
     def next_blocks(self, state: State, count: int) -> Take | None:
-        """Up to `count` whole blocks from the first unassigned byte on; a rest of a block counts as one."""
+        """Return up to `count` whole blocks from the first unassigned byte; the rest of a block counts as one."""
         for start, end in state.unassigned:
             block = self.block_size(state)
             return Take(start, min(end, (start // block + count) * block))
         return None
 
     def block_size(self, state: State) -> int:
-        """Bytes a block; the last may be shorter."""
+        """Return the bytes per block; the last may be shorter."""
         return max(1, -(-state.size // (self.blocks or block_count(state.size))))
 
     def explain(self, state: State, now: float) -> str:

@@ -8,7 +8,7 @@ from coalloc.schedule.state import Lane, State
 __all__ = ["Single"]
 
 STANDING_BY = ("spare", "connecting", "idle")
-"""What sources do of which one is held in reserve."""
+"""Statuses of sources of which one is held in reserve."""
 
 
 class Single(Policy):
@@ -29,7 +29,7 @@ class Single(Policy):
         return first_unassigned(state)
 
     def role(self, state: State, lane: Lane, now: float) -> Role:
-        """The next best one stands by; one that is connected before one that is not."""
+        """Return "reserve" for the next best source only; connected sources come before others."""
         if state.unassigned:
             return "needed"
         others = [each for each in state.lanes if each.status in STANDING_BY and each.ranged]
@@ -41,7 +41,7 @@ class Single(Policy):
 
 
 def _best(state: State, lanes: Sequence[Lane], now: float) -> Lane:
-    """The fastest of those that can begin now, the first of equals."""
+    """Return the fastest of those that can begin now, the first of equals."""
     return max(lanes, key=lambda lane: (lane.status == "idle", *_rank(state, lane, now)))
 
 
