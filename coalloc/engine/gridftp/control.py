@@ -137,7 +137,7 @@ class ControlConnection(asyncio.Protocol):
 
         :param patience: seconds after which a silent server is given up, counted from its last reply to an earlier
             command;
-          None to leave that to `reply`
+            None to leave that to `reply`
         """
         pending: PendingReply = self._loop.create_future()
         self.send(command, partial(_settle, pending), patience)

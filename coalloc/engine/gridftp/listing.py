@@ -1,6 +1,6 @@
 """Parser of MLST and MLSD replies about files and directories (RFC 3659), and of timestamps. Pure.
 
-  Type=file;Modify=20240229120000;Size=12;UNIX.mode=0644;UNIX.owner=ann; name with spaces
+    Type=file;Modify=20240229120000;Size=12;UNIX.mode=0644;UNIX.owner=ann; name with spaces
 
 `storage` sends the commands.
 """

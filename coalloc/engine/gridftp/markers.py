@@ -1,10 +1,10 @@
 """Markers that a receiving server sends during a transfer: bytes received, and ranges on its disk. Pure.
 
-  112-Perf Marker                       every few seconds, and at the beginning and the end
-  Stripe Index: 0
-  Stripe Bytes Transferred: 10240
-  112 End.
-  111 Range Marker 0-10240              after the former, if ranges were added
+    112-Perf Marker                       every few seconds, and at the beginning and the end
+    Stripe Index: 0
+    Stripe Bytes Transferred: 10240
+    112 End.
+    111 Range Marker 0-10240              after the former, if ranges were added
 
 Offsets are counted from the beginning of the transfer (GFD.20, 3.4; in RFC 959 code 110 is for text only).
 """

@@ -78,7 +78,7 @@ class Channel(asyncio.BufferedProtocol):
 
         :raises Ended: when the connection ended before a byte of it came, or after other responses: a server that
             closes the
-          connection after a number of responses may cut off the last ones, as it does not read the requests after them
+            connection after a number of responses may cut off the last ones, as it does not read requests after them
         :raises ConnectionLost: when the first response was cut off, or at `close`
         """
         if not self.usable:

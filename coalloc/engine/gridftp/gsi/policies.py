@@ -1,8 +1,8 @@
 """Signing policies: which names an authority may sign, as in `HASH.signing_policy` files (EACL). No I/O.
 
-  access_id_CA   X509    '/C=CH/O=Grid/CN=CA'
-  pos_rights     globus  CA:sign
-  cond_subjects  globus  '"/C=CH/O=Grid/*" "/O=Other/CN=host/?.example"'
+    access_id_CA   X509    '/C=CH/O=Grid/CN=CA'
+    pos_rights     globus  CA:sign
+    cond_subjects  globus  '"/C=CH/O=Grid/*" "/O=Other/CN=host/?.example"'
 
 A file may have entries for several authorities. `*` stands for any characters, `?` for one. A file with a line that
 cannot be parsed allows nothing: that line may have been the condition.

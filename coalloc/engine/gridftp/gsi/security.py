@@ -1,8 +1,8 @@
 """Logging in to a GridFTP server with a proxy certificate: the GSI exchange over its connections.
 
-  AUTH GSSAPI           -> 334
-  ADAT <ClientHello>    -> 335 ADAT=<token>      and so on until the context is complete -> 235
-  ENC <USER ...>        -> 632 <331 ...>         from here on all is sealed
+    AUTH GSSAPI           -> 334
+    ADAT <ClientHello>    -> 335 ADAT=<token>      and so on until the context is complete -> 235
+    ENC <USER ...>        -> 632 <331 ...>         from here on all is sealed
 
 With TLS 1.3 the client knows after the server's first token all that it will send: the rest of the exchange and the
 sealed commands go out in one flight.
@@ -68,7 +68,7 @@ class GridSecurity:
 
     :param modes: data channel authentication as it is offered to the server, best first: none, with our own
         certificate,
-      with a certificate that we delegate; the last only if `delegates`, unless the modes are given
+        with a certificate that we delegate; the last only if `delegates`, unless the modes are given
     :param proxy: the file of the proxy to show, in place of the user's usual one
     :param delegates: whether a proxy may be delegated to this host
     """
