@@ -1,4 +1,6 @@
-"""What survives a crash: which bytes of a file are here, from whom, with which checksums. `format` has the promise."""
+"""The record of a transfer that survives a crash: ranges of a file, their sources and checksums. `format`
+defines it.
+"""
 
 from coalloc.journal.file import Journal, Recollection, describe, recall
 from coalloc.journal.format import Header, Origin

@@ -1,8 +1,8 @@
-"""The journal as a file that only grows, beside the data. What its bytes mean is in `format`.
+"""The journal as a file that only grows, beside the data. `format` defines its bytes.
 
-The order of a run: `describe` what is to be fetched, `recall` what an earlier run left of it, let the sink say
-what of that is still right, and `create` a journal of this. An old journal is never appended to: the new one
-takes its place in one rename.
+The order of a run: `describe` the file to be fetched, `recall` what an earlier run left, let the sink check which of
+that is still right, and `create` a journal of it. An old journal is never appended to: the new one replaces it by one
+rename.
 """
 
 import os
@@ -32,11 +32,13 @@ from coalloc.urls import without_login
 __all__ = ["Journal", "Recollection", "describe", "recall"]
 
 _GRAINS = 4096
-"""Bytes are recorded once they are a 4096th of the file: so much can be lost, and so many writes are made."""
+"""Bytes are recorded once they are a 4096th of the file: this bounds both the possible loss and the number of
+writes.
+"""
 
 
 class Recollection(NamedTuple):
-    """What an earlier run left: the header and the extents to go on with, and why not all was used, if so."""
+    """The state left by an earlier run: header and extents to continue with, and the reason if not all was used."""
 
     header: Header
     extents: tuple[Extent, ...] = ()
@@ -44,11 +46,11 @@ class Recollection(NamedTuple):
 
 
 def describe(size: int, urls: Sequence[str], known: Mapping[int, Stat], checksums: Iterable[Checksum]) -> Header:
-    """The header for a file that is to be fetched now.
+    """Return the header for a file that is to be fetched now.
 
     :param urls: the replicas; their passwords are left out
-    :param known: what replicas have said of themselves, by their numbers
-    :param checksums: what is expected of the whole file
+    :param known: size, version and checksums of replicas that answered, by their numbers
+    :param checksums: expected checksums of the whole file
     """
     origins = (_origin(url, known.get(i)) for i, url in enumerate(urls))
     return Header(size, tuple(origins), tuple(checksums), _boot())
@@ -59,7 +61,7 @@ def _origin(url: str, stat: Stat | None) -> Origin:
 
 
 def _boot() -> str:
-    """Names the time since the machine was started; what cannot be known is never the same."""
+    """Return an identifier of the time since the machine was started; a unique one if it cannot be read."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -67,13 +69,13 @@ def _boot() -> str:
 
 
 def recall(path: Path, now: Header, own: OwnDirectory | None = None) -> Recollection:
-    """What can be used of the journal at `path`, if there is one.
+    """Return the usable contents of the journal at `path`, if there is one.
 
-    Of one that is damaged a copy is kept beside it. One that is of no use at all is removed, before anybody
-    writes over the data that it vouches for.
+    A copy of a damaged journal is kept beside it. An unusable one is removed, before the data that it describes are
+    overwritten.
 
-    :param own: the directory in which it is, if that is open already
-    :raises SinkError: if the disk fails, or the journal is not own
+    :param own: the directory that contains it, if it is open already
+    :raises SinkError: if the disk fails, or the journal belongs to another user
     """
     try:
         with _directory(path, own) as directory:
@@ -93,7 +95,7 @@ def recall(path: Path, now: Header, own: OwnDirectory | None = None) -> Recollec
 
 @contextmanager
 def _directory(path: Path, own: OwnDirectory | None) -> Iterator[OwnDirectory]:
-    """The directory of `path`: the one that is open already, or one that is opened for a while."""
+    """Yield the directory of `path`: the open one if given, else one that is opened for the duration."""
     if own is not None:
         yield own
         return
@@ -125,7 +127,7 @@ def _judge(contents: Contents, now: Header) -> Recollection:
 
 
 class Journal:
-    """An open journal. Its methods raise SinkError when the disk fails; what it had taken stays right."""
+    """An open journal. Its methods raise SinkError when the disk fails; earlier records stay valid."""
 
     def __init__(self, path: Path, fd: int, size: int, disk: Disk) -> None:
         self._path = path
@@ -146,11 +148,11 @@ class Journal:
         disk: Disk | None = None,
         own: OwnDirectory | None = None,
     ) -> Self:
-        """Begin a journal with what is here already; it replaces the one at `path`, whole or not at all.
+        """Create a journal with these extents; it replaces the one at `path`, completely or not at all.
 
-        It is for this user only, as URLs may carry keys.
+        Only this user can read it, as URLs may contain keys.
 
-        :param own: the directory in which it is, if that is open already
+        :param own: the directory that contains it, if it is open already
         """
         new = f"{path.name}.new"
         journal: Self | None = None
@@ -175,7 +177,7 @@ class Journal:
         self._disk.sync(self._fd)
 
     def append(self, extents: Iterable[Extent]) -> None:
-        """Take note of bytes that were written. They are recorded when they are enough to be worth it."""
+        """Note bytes that were written. They are recorded once enough have accumulated."""
         for extent in extents:
             self._pending.add(extent.start, extent.end, extent.source, extent.adler32)
             self._waiting += extent.end - extent.start
@@ -183,7 +185,7 @@ class Journal:
             self.flush()
 
     def identify(self, source: int, stat: Stat) -> None:
-        """Record what a replica says of itself, if that is new."""
+        """Record a replica's version and checksums, if they are new."""
         origin = self._origins[source]
         known = origin._replace(validator=stat.validator, checksums=stat.checksums)
         if known != origin:
@@ -196,14 +198,14 @@ class Journal:
         self._write(encode_revoke(start, end))
 
     def flush(self) -> None:
-        """Record all that was noted."""
+        """Record everything that was noted."""
         if self._pending:
             self._write(b"".join(encode_extent(p.start, p.end, p.source, p.adler32) for p in self._pending))
             self._pending.clear()
         self._waiting = 0
 
     def _write(self, data: bytes) -> None:
-        """Write records behind the last whole one, over what a failed write may have left there."""
+        """Write records after the last complete one, over the remains of a failed write."""
         if self._fd is None:
             raise RuntimeError(f"{self._path} is used after close")
         view, at = memoryview(data), self._at
@@ -216,7 +218,9 @@ class Journal:
         self._at = at
 
     def close(self) -> None:
-        """Record what was noted and let go of the file. Never raises: what cannot be recorded is fetched again."""
+        """Record everything that was noted and close the file. Never raises: what cannot be recorded is fetched
+        again.
+        """
         if self._fd is None:
             return
         with suppress(SinkError):

@@ -1,20 +1,20 @@
-"""The journal's bytes: what is written while a file is fetched, and what can be believed of it afterwards. Pure.
+"""The journal's bytes: records written while a file is fetched, and their evaluation afterwards. Pure.
 
-What is assumed of a crash
---------------------------
-- A process that dies at any instant, by SIGKILL too, leaves in the file what write(2) had taken: all of the
-  earlier records, and of the one being written a part or nothing. The data was written before its record was.
+Assumptions about crashes
+-------------------------
+- A process that dies at any instant, also by SIGKILL, leaves in the file what write(2) had taken: all of the
+  earlier records, and a part or nothing of the one being written. The data was written before its record was.
 - A power cut may lose or reorder anything that was not synced, of the journal and of the data alike: a record
-  may be there whose data is not. Nothing is synced while a transfer runs. Instead each extent carries its
-  adler32, and is read again before it is believed.
-- Where checksums are off that cannot be done. Such extents are believed only under the boot during which they
-  were written (the header says which), for then no power was cut.
+  may exist without its data. Nothing is synced while a transfer runs. Instead each extent carries its
+  adler32, and is read again before it is trusted.
+- Where checksums are off that cannot be done. Such extents are trusted only under the boot during which they
+  were written (the header has it), for then no power was cut.
 - A disk that fills up may cut a record short; the writer writes the next one over it.
-- A replica's identity is recorded when it is first known, which for most of them is after the header was written.
-- Bytes may rot. Each record has its own crc32; from the first record that is wrong, nothing is believed.
+- A replica's identity is recorded when it is first known, which for most replicas is after the header was written.
+- Bytes may rot. Each record has its own crc32; from the first wrong record on, nothing is trusted.
 
-What is lost with a cut tail is fetched again. A lost `revoke` brings wrong bytes back as extents that look
-right; the verification of the whole finds them again.
+The bytes of a lost tail are fetched again. A lost `revoke` brings wrong bytes back as extents that look
+right; the verification of the whole file finds them again.
 
 The file
 --------
@@ -63,10 +63,10 @@ _REVOKE = struct.Struct("<QQ")
 
 
 class Origin(NamedTuple):
-    """A replica as the journal knows it: its URL without password, and what tells its version, as far as is known.
+    """A replica in the journal: its URL without password, and its version, as far as known.
 
-    :param validator: what changes with the file (ETag, MDTM)
-    :param checksums: what its server stated of the whole file
+    :param validator: a value that changes with the file (ETag, MDTM)
+    :param checksums: its server's checksums of the whole file
     """
 
     url: str
@@ -75,11 +75,11 @@ class Origin(NamedTuple):
 
 
 class Header(NamedTuple):
-    """Of which file a journal tells.
+    """The description of a journal's file.
 
     :param size: in bytes
     :param origins: the replicas; an extent's `source` is an index into them
-    :param checksums: what is expected of the whole file
+    :param checksums: expected checksums of the whole file
     :param boot: the boot during which the data was written
     """
 
@@ -90,10 +90,10 @@ class Header(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """What can be believed of a journal: everything before `length`, the first byte that is not whole and right.
+    """The trustworthy contents of a journal: everything before `length`, the first byte that is damaged.
 
-    `header` is None when not even that could be read. `trouble` says in one sentence what is wrong, if
-    anything is. The extents are disjoint if what was appended was, and are what no revocation touched.
+    `header` is None when not even that could be read. `trouble` describes damage in one sentence, if there is any. The
+    extents are those that no revocation touched; they are disjoint if the appended ones were.
     """
 
     header: Header | None
@@ -103,7 +103,7 @@ class Contents(NamedTuple):
 
 
 class _Wrong(Exception):
-    """The next record is torn or corrupt; says how."""
+    """The next record is torn or corrupt; the message says how."""
 
 
 def _record(kind: int, body: bytes) -> bytes:
@@ -112,7 +112,7 @@ def _record(kind: int, body: bytes) -> bytes:
 
 
 def encode_header(header: Header) -> bytes:
-    """The beginning of a journal: the preamble and the header, whose body is a JSON object.
+    """Return the beginning of a journal: the preamble and the header, whose body is a JSON object.
 
     {"size": 5, "boot": "...", "checksums": [[algorithm, value], ...],
      "origins": [[url, validator, [[algorithm, value], ...]], ...]}
@@ -145,7 +145,7 @@ def _checksums(pairs: Iterable[Sequence[str]]) -> tuple[Checksum, ...]:
 
 
 def encode_origin(source: int, origin: Origin) -> bytes:
-    """An identity, as a JSON object: {"source": 0, "origin": [url, validator, [[algorithm, value], ...]]}."""
+    """Encode an identity, as a JSON object: {"source": 0, "origin": [url, validator, [[algorithm, value], ...]]}."""
     return _record(ORIGIN, json.dumps({"source": source, "origin": list(origin)}).encode())
 
 
@@ -158,12 +158,13 @@ def _decode_origin(body: bytes, header: Header) -> Header:
 
 
 def encode_extent(start: int, end: int, source: int, adler32: int | None) -> bytes:
-    """An extent: bytes [start, end) are here, from `source`.
+    """Encode an extent: bytes [start, end) have arrived from `source`.
 
     +-------+-----+--------+---------+------+
     | start | end | source | adler32 | kept |
     | u64   | u64 | u32    | u32     | u8   |
     +-------+-----+--------+---------+------+
+
     kept is 0 when there is no adler32, which then is 0.
     """
     return _record(EXTENT, _EXTENT.pack(start, end, source, adler32 or 0, adler32 is not None))
@@ -177,7 +178,7 @@ def _decode_extent(body: bytes, header: Header) -> Extent:
 
 
 def encode_revoke(start: int, end: int) -> bytes:
-    """A revocation: bytes [start, end) are missing again.
+    """Encode a revocation: bytes [start, end) are missing again.
 
     +-------+-----+
     | start | end |
@@ -193,7 +194,9 @@ def _decode_revoke(body: bytes) -> tuple[int, int]:
 
 
 def _left(changes: Sequence[Extent | tuple[int, int]]) -> tuple[Extent, ...]:
-    """The extents that no later revocation touches. One that is cut goes whole: its adler32 tells nothing of parts."""
+    """Return the extents that no later revocation touches; partly revoked ones are dropped, as their adler32 is
+    useless.
+    """
     revoked, left = Intervals(), list[Extent]()
     for change in reversed(changes):
         if not isinstance(change, Extent):
@@ -204,7 +207,7 @@ def _left(changes: Sequence[Extent | tuple[int, int]]) -> tuple[Extent, ...]:
 
 
 def decode(data: bytes) -> Contents:
-    """Read as much of a journal as is right. Never fails: what cannot be read is `trouble`."""
+    """Decode a journal up to the first damage. Never raises: damage is described in `trouble`."""
     if not data.startswith(PREAMBLE):
         other = data.startswith(MAGIC) and b"\n" in data[:40]
         trouble = f"its version, {data[:40].split()[2].decode(errors='replace')}, is not 1" if other else "it is torn"
@@ -229,7 +232,7 @@ def decode(data: bytes) -> Contents:
 
 
 def _records(data: bytes, at: int) -> Iterator[tuple[int, bytes, int]]:
-    """Each record that is whole and right, as its kind, its body and where it ends."""
+    """Yield the kind, the body and the end of each intact record."""
     while at < len(data):
         if len(data) - at < _FRAME.size:
             raise _Wrong("a torn record")

@@ -1,4 +1,4 @@
-"""Whether an earlier run's journal is of the file that is to be fetched now, and how to go on from it. Pure.
+"""The check that an earlier run's journal describes the file to be fetched now, and the continuation from it. Pure.
 
 Two runs may be of the same file when its size is the same, and the same checksum is expected, or at least one replica
 has the same URL.
@@ -15,14 +15,14 @@ STAGED = "staged, from "
 
 
 def staged(url: str) -> str:
-    """Name as an origin the hosts that staged bytes of a replica, which may have made them up."""
+    """Return the name as an origin of the hosts that staged bytes of a replica, which may have made them up."""
     return f"{STAGED}{url}"
 
 
 def why_not(then: Header, now: Header) -> str | None:
-    """Why nothing of what `then` tells of can be used for `now`, as a sentence for people; None if some may.
+    """Return as a sentence for users why the state `then` cannot be used for `now`; None if some of it may.
 
-    Whether replicas have changed meanwhile is for others to say (`coalloc.continuation`).
+    `coalloc.continuation` checks whether replicas have changed meanwhile.
     """
     if then.size != now.size:
         return f"the file has {now.size} bytes now and had {then.size} when its fetch began"
@@ -38,12 +38,12 @@ def why_not(then: Header, now: Header) -> str | None:
 
 
 def carry_over(then: Header, extents: Sequence[Extent], now: Header) -> tuple[Header, list[Extent]]:
-    """The header and the extents under which the fetch goes on.
+    """Return the header and the extents with which the fetch continues.
 
-    Today's replicas come first, so that their numbers are today's. Those that gave bytes then come after, also where
-    they have the same URLs: what they gave then is not what they give today. An extent without adler32 is left out if
-    the machine was started again since it was written, and one that was `staged` if today nothing is: then it is not
-    known how to verify it.
+    The current replicas come first, so that their numbers are the current ones. The earlier replicas that delivered
+    bytes follow, even if they have the same URLs, as their content may have changed. An extent is left out if it has no
+    adler32 and the machine was restarted since it was written, and if it was `staged` and nothing is staged now: then
+    it cannot be verified.
     """
     listed = {origin.url for origin in now.origins}
     believed = [
