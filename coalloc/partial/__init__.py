@@ -1,4 +1,4 @@
-"""Partial data: what it is called until a file is whole (`names`), and folders of users that look like it."""
+"""Partial data: its names until a file is complete (`names`), and users' folders with similar names (`lookalikes`)."""
 
 from coalloc.partial.lookalikes import FETCHED, LOCK, looks_partial, mark_fetched
 from coalloc.partial.names import LONGEST, MARK, at_random, beside, data_folder, derived, private

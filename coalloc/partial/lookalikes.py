@@ -1,7 +1,7 @@
-"""Folders of fetched files that look like partial data: marked, so that nobody takes one for the other.
+"""Fetched folders whose names look like partial data: marked, so that they are not mistaken for it.
 
-What is partial of `x` lies in `x.coget/`. Somebody else may call a folder so, too, and have this user fetch it; taken
-for partial data, its author would write the bytes of `x`.
+The partial data of `x` is in `x.coget/`. Another user may give a folder such a name, and have this user fetch it; if it
+were taken for partial data, that user would choose the bytes of `x`.
 """
 
 import os
@@ -15,13 +15,13 @@ from coalloc.errors import SinkError
 __all__ = ["FETCHED", "LOCK", "looks_partial", "mark_fetched"]
 
 LOCK = "lock"
-"""The file in a folder of partial data that says who is at it; it is made first and removed last."""
+"""Lock file in a folder of partial data; it is made first and removed last."""
 FETCHED = stat.S_ISVTX
-"""The mark, which no server can set. In a folder that only its owner writes this bit means nothing else."""
+"""The mark, which no server can set. In a folder that only its owner can write this bit has no other meaning."""
 
 
 def looks_partial(name: str) -> bool:
-    """Whether a file system may take a folder's name for one of partial data.
+    """Return whether a file system may treat a folder's name as one of partial data.
 
     >>> [looks_partial(name) for name in ("x.coget", "X.Coget. ", "x.coget-1", "coget")]
     [True, True, False, False]
@@ -30,11 +30,11 @@ def looks_partial(name: str) -> bool:
 
 
 def mark_fetched(path: Path, folder: int) -> None:
-    """Mark an open folder, so that what is in it is nobody's partial data.
+    """Mark an open folder, so that its contents are not taken for partial data.
 
-    A folder of another user is never taken for own, and needs no mark.
+    A folder of another user is never used for partial data, and needs no mark.
 
-    :raises SinkError: if partial data is in it, or its file system has no modes
+    :raises SinkError: if it contains partial data, or its file system has no modes
     :raises OSError: if the system refuses
     """
     found = os.fstat(folder)

@@ -1,15 +1,15 @@
-"""Names under which files are written until they are whole; pure but for random numbers.
+"""Names under which files are written until they are complete; pure but for random numbers.
 
-Users' files may be called anything, so that no name of ours may be foreseen by them, or be taken for theirs. One rule
-for all: beside the file lies `.NAME.coget-KEY`, and its key is a random number that is on record where it has to be
+Users' files may have any name. So these names must be unpredictable for other users, and must not be mistaken for
+theirs. One rule for all: beside the file is `.NAME.coget-KEY`, whose key is a random number, recorded if it has to be
 found again.
 
 - `coget` is started again in the same place, perhaps on another machine: `NAME.coget/` beside the file, which
-  `lookalikes` keeps apart from folders of users that are called so.
-- `coget collect`: of the number that the user's records have for the directory, and of the file (`derived`).
-- a task: its own number, and that of the piece of work, which are in the broker's database.
-- a copy to a server outside of tasks, and what other hosts stage: a number that only this run knows (`at_random`,
-  `private`).
+  `lookalikes` tells apart from users' folders of such names.
+- `coget collect`: derived from the directory's number in the user's records, and from the file (`derived`).
+- a task: its own number, and that of the work item, which are in the broker's database.
+- a copy to a server outside of tasks, and files staged by other hosts: a number that only this run knows
+  (`at_random`, `private`).
 """
 
 import os
@@ -18,7 +18,7 @@ __all__ = ["LONGEST", "MARK", "at_random", "beside", "data_folder", "derived", "
 
 MARK = ".coget-"
 LONGEST = 180
-"""Bytes of a name that still has room for more beside it."""
+"""Bytes of a name to which more can still be added."""
 SHOWN = 100
 """Bytes of a collected file's name in that of its partial data."""
 
@@ -35,12 +35,12 @@ def beside(path: str, key: str, longest: int = LONGEST) -> str:
 
 
 def at_random(path: str) -> str:
-    """Return a name beside a path that nobody can foresee."""
+    """Return an unpredictable name beside a path."""
     return beside(path, os.urandom(16).hex())
 
 
 def private(kind: str = "") -> str:
-    """Return a name that nobody can foresee, for what is gone again in the end.
+    """Return an unpredictable name for temporary data.
 
     >>> private("staging")[:15], len(private())
     ('.coget-staging-', 39)
@@ -62,7 +62,7 @@ def derived(number: bytes, name: str) -> str:
 
 
 def data_folder(path: str) -> str:
-    """Return the folder beside a path for what is fetched to this machine under it.
+    """Return the folder beside a path for its data while they are fetched to this machine.
 
     >>> data_folder("/a/.run.root.coget-0123abcd-7"), data_folder("x")
     ('/a/.run.root.coget-0123abcd-7.coget', 'x.coget')
