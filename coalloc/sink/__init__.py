@@ -1,4 +1,4 @@
-"""Where fetched bytes go: sparse writes beside the target, checksums as they pass, one rename at the end."""
+"""Destination of fetched bytes: sparse writes beside the target, checksums as they arrive, one rename at the end."""
 
 from coalloc.sink.existing import matching_bytes, resembles
 from coalloc.sink.folder import discard

@@ -1,6 +1,6 @@
-"""The sparse file that holds fetched bytes, each at its place. Knows nothing of which are there, or whose they are.
+"""The sparse file of fetched bytes. It does not track which bytes are present, or their sources.
 
-Every failure of the disk comes out as a SinkError.
+Every failure of the disk is raised as a SinkError.
 """
 
 import os
@@ -15,15 +15,15 @@ from coalloc.sink.writeback import WriteBack
 __all__ = ["BLOCK", "Data"]
 
 BLOCK = 4 << 20
-"""Bytes read at once: enough that a block's work hides the cost of the call, little enough to wait for."""
+"""Bytes read at once: enough that the call costs little in comparison, few enough to wait for."""
 
 
 class Data:
-    """The open file of that name; made if it is not there. `room` comes before all else.
+    """The open file of that name; made if it does not exist. `room` has to be called first.
 
-    Its mode and group are those that any file gets that is made there, as they are the final file's.
+    Its mode and group are those of any new file in the directory, as it becomes the final file.
 
-    :raises SinkError: if a file of that name is not own
+    :raises SinkError: if a file of that name belongs to another user
     """
 
     def __init__(self, own: OwnDirectory, name: str, disk: Disk) -> None:
@@ -38,9 +38,9 @@ class Data:
         self._writeback = WriteBack(self._fd, disk)
 
     def room(self, size: int, keep: bool) -> bool:
-        """Give the file its size, sparse: blocks come with the bytes. Returns whether its old bytes were kept.
+        """Set the file's size; it is sparse: blocks are allocated on writing. Return whether its old bytes were kept.
 
-        They are lost unless `keep`, and if they are of a file of another size.
+        Old bytes are kept only if `keep`, and if the size is the same.
 
         :raises SinkError: if `size` bytes will not fit, before anything is changed
         """
@@ -65,17 +65,17 @@ class Data:
             )
 
     def write(self, offset: int, view: memoryview) -> None:
-        """Write all these bytes at their place."""
+        """Write all these bytes at their offset."""
         try:
             written = self._pwrite(self._fd, view, offset)
-            while written < len(view):  # a disk that gets full writes what it can, and fails the next time
+            while written < len(view):  # a disk that fills up writes what it can, and fails the next time
                 written += self._pwrite(self._fd, view[written:], offset + written)
         except OSError as error:
             raise disk_error(error, "write", self.path) from None
         self._writeback.wrote(offset, offset + written)
 
     def hand_over(self) -> None:
-        """Have the last bytes written while they are verified; to be called when all are here."""
+        """Start writing the last bytes to the disk while they are verified; to be called when all have arrived."""
         self._writeback.hand_over()
 
     def read(self, offset: int, buffer: memoryview) -> None:
@@ -90,7 +90,7 @@ class Data:
             raise disk_error(error, "read", self.path) from None
 
     def digest(self, algorithm: str, start: int, end: int) -> str:
-        """The digest of bytes [start, end), read block by block, in lower-case hex."""
+        """Return the digest of bytes [start, end), read block by block, in lower-case hex."""
         found = hasher(algorithm)
         buffer = memoryview(bytearray(min(BLOCK, end - start)))
         for at in range(start, end, BLOCK):
@@ -100,12 +100,15 @@ class Data:
         return found.hexdigest()
 
     def sync(self) -> os.stat_result:
-        """Return when all bytes are on the medium, with what is known of the file. :raises OSError:"""
+        """Write all bytes to the medium, and return the file's status.
+
+        :raises OSError: if the disk fails
+        """
         self._disk.sync(self._fd)
         return os.fstat(self._fd)
 
     def close(self) -> None:
-        """Let go of the file; to be called once."""
+        """Close the file; to be called once."""
         self._writeback.close()
         os.close(self._fd)
 

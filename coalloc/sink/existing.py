@@ -1,4 +1,4 @@
-"""A target that is there already: is it the file that is wanted?"""
+"""Check of an existing target: whether it is the wanted file."""
 
 import errno
 import os
@@ -20,20 +20,20 @@ NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
 def resembles(target: Path, size: int | None, within: Path | None = None) -> bool:
-    """Whether `target` is a file, and of `size` bytes if that is known.
+    """Return whether `target` is a file, of `size` bytes if that is known.
 
-    :param within: as of `Folder`; where it is given no link is followed
-    :raises SinkError: if that cannot be told
+    :param within: as in `Folder`; if given, no link is followed
+    :raises SinkError: if that cannot be determined
     """
     with _found(target, within) as (_, found):
         return found is not None and size in (None, found.st_size)
 
 
 def matching_bytes(target: Path, wanted: Checksum, size: int | None, within: Path | None = None) -> int | None:
-    """How many bytes `target` has, if it is a file with this checksum, and of `size` bytes if that is known. Reads it.
+    """Return the bytes of `target` if it is a file with this checksum, and of `size` bytes if that is known. Reads it.
 
-    :param within: as of `Folder`; where it is given no link is followed
-    :raises SinkError: if it is there and cannot be read
+    :param within: as in `Folder`; if given, no link is followed
+    :raises SinkError: if it exists and cannot be read
     """
     with _found(target, within) as (folder, there):
         if there is None or size not in (None, there.st_size):
@@ -51,9 +51,9 @@ def matching_bytes(target: Path, wanted: Checksum, size: int | None, within: Pat
 
 @contextmanager
 def _found(target: Path, within: Path | None) -> Iterator[tuple[int, os.stat_result | None]]:
-    """The open directory of a target, and the file that is there; None where there is none.
+    """Open the directory of a target, and yield it with the status of the file there; None where there is no file.
 
-    It is looked where the directory is once it is open, since another user may put a link on the path meanwhile.
+    The directory's place is checked once it is open, since another user may put a link on the path meanwhile.
     """
     try:
         try:

@@ -1,12 +1,12 @@
-"""The directory `NAME.coget/` beside a target, and the lock that makes it one process's own.
+"""The directory `NAME.coget/` beside a target, and the lock that reserves it for one process.
 
-The lock is flock(2) on the file `lock` in it: the kernel lets go of it when the process ends, however it ends.
-The process that has it may remove the directory while another waits with `lock` already open; so, once
-locked, the file is looked up again, and if its name now leads elsewhere all is tried anew.
+The lock is flock(2) on the file `lock` in it: the kernel releases it when the process ends, however it ends. The
+process that holds it may remove the directory while another waits with `lock` already open. So, once locked, the file
+is looked up again, and if its name now refers to another file, everything is tried anew.
 
-Other users may be able to write where the target is. So the directory is for this user only (0700), it is used only
-if it and all in it are own (`coalloc.owned`), and it is reached by descriptors from there on. One that others
-could write until now is closed to them first and looked at then.
+Other users may be able to write beside the target. So the directory is private (0700), it is used only if it and all in
+it belong to this user (`coalloc.owned`), and it is accessed by descriptors from then on. A directory that others could
+write is first closed to them and then checked.
 """
 
 import errno
@@ -25,20 +25,20 @@ __all__ = ["DATA", "JOURNAL", "Folder", "discard", "refuse_outside"]
 
 DATA, JOURNAL = "data", "journal"
 NAMES = (DATA, JOURNAL, f"{JOURNAL}.new", f"{JOURNAL}.broken", LOCK)
-"""All that coget makes in it. The lock is last, so that it is removed last."""
+"""All files that coget makes in it. The lock is last, so that it is removed last."""
 NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL)
-"""What file systems say that lock no files, as Lustre and NFS do where they were mounted so."""
+"""Errors of file systems that do not lock files, as Lustre and NFS with certain mount options."""
 OPEN_ON_NFS = ".nfs"
-"""How names begin that NFS gives to files that were removed while a process has them open."""
+"""Prefix that NFS gives to the names of files that were removed while a process has them open."""
 
 
 def discard(target: Path, within: Path | None = None, beside: str | None = None) -> bool:
-    """Delete what was fetched of a file, also while a process is at it, which cannot publish it then.
+    """Delete the partial data of a file, even while a process uses it, which then cannot publish the file.
 
     A file of the target's name is left alone.
 
-    :param within: as of `Folder`
-    :param beside: as of `Folder`
+    :param within: as in `Folder`
+    :param beside: as in `Folder`
     :returns: whether nothing is left; NFS keeps files that are open
     :raises SinkError: when another user made some of it, or the system refuses
     """
@@ -65,12 +65,12 @@ def discard(target: Path, within: Path | None = None, beside: str | None = None)
 
 
 def _empty(path: Path, outside: int) -> None:
-    """Delete what is in a directory, unless there is anything in it that coget did not make."""
+    """Delete the contents of a directory, unless it contains a file that coget did not make."""
     owner = owner_of_new_files(outside)
     own = OwnDirectory(path, _opened(path, outside, owner), owner)
     try:
         for name in own.names():
-            with suppress(FileNotFoundError):  # removed by who is at it
+            with suppress(FileNotFoundError):  # removed by the process that uses it
                 found = own.stat(name)
                 if name not in NAMES and not name.startswith(OPEN_ON_NFS):
                     raise SinkError(f"{path} has {name!r} in it, which coget did not make", "look at it, and remove it")
@@ -87,12 +87,12 @@ class Folder:
     """The locked directory of one target; `path` is the directory."""
 
     def __init__(self, target: Path, within: Path | None = None, beside: str | None = None) -> None:
-        """Make the directory if it is not there, and lock it.
+        """Make the directory if it does not exist, and lock it.
 
         :param within: the real path of a directory that the target must not leave by a symbolic link
         :param beside: the name of the directory; None for the usual one
         :raises TargetInUse: if another process has the lock
-        :raises SinkError: if the target cannot be written, or what is there is not own
+        :raises SinkError: if the target cannot be written, or the existing directory belongs to another user
         """
         self.path = target.parent / beside if beside else _beside(target)
         self.name = target.name
@@ -124,13 +124,16 @@ class Folder:
 
     @property
     def own(self) -> OwnDirectory:
-        """What is in it."""
+        """The open directory."""
         if self._own is None:
             raise RuntimeError(f"{self.path} is used after close")
         return self._own
 
     def refuse_moved(self) -> None:
-        """:raises SinkError: when the target's directory is not the one any more in which the bytes were kept"""
+        """Check that the target's directory is still the one in which the bytes were kept.
+
+        :raises SinkError: if it was moved or replaced
+        """
         refuse_outside(self._target, self._within, self.outside)
         try:
             now = self._target.parent.stat()
@@ -143,13 +146,13 @@ class Folder:
 
     @property
     def has_data(self) -> bool:
-        """Whether any data are in it; not once it is unlocked."""
+        """Return whether it contains any data; False once it is unlocked."""
         with suppress(OSError):
             return self._own is not None and self._own.stat(DATA).st_size > 0
         return False
 
     def _try_lock(self) -> int | None:
-        """A descriptor that holds the lock, or None when the directory was removed meanwhile."""
+        """Return a descriptor that holds the lock, or None when the directory was removed meanwhile."""
         with suppress(FileExistsError):
             os.mkdir(self.path.name, 0o700, dir_fd=self.outside)
         try:
@@ -163,7 +166,7 @@ class Folder:
             fd = _open_lock(self._own)
         except FileNotFoundError:
             return None
-        except OSError as error:  # a link, for instance
+        except OSError as error:  # such as a symbolic link
             raise disk_error(error, "lock", self.path / LOCK) from None
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -184,14 +187,17 @@ class Folder:
         return None
 
     def _discard_empty(self) -> None:
-        """Remove what was made to be locked, if there is nothing else."""
+        """Remove the directory and the lock file, if it contains nothing else."""
         if set(self.own.names()) == {LOCK}:
             self.own.unlink(LOCK)
             with suppress(OSError):
                 os.rmdir(self.path.name, dir_fd=self.outside)
 
     def _refuse_foreign(self) -> None:
-        """Raise a SinkError that names what is in the directory and is not own, before anything in it is changed."""
+        """Refuse a directory with foreign files, before anything in it is changed.
+
+        :raises SinkError: if it contains a file that coget did not make, or of another user
+        """
         names = [name for name in sorted(self.own.names()) if not name.startswith(OPEN_ON_NFS)]
         if names and LOCK not in names and self.own.names():  # it is made first, and removed last
             raise SinkError(
@@ -202,7 +208,7 @@ class Folder:
         for name in names:
             try:
                 found = self.own.stat(name)
-            except FileNotFoundError:  # another process of this user has it, and it will be seen by its lock
+            except FileNotFoundError:  # another process of this user has it, which its lock will show
                 continue
             if name not in NAMES:
                 raise SinkError(
@@ -210,7 +216,7 @@ class Folder:
                     "which coget did not make",
                     "remove or rename it, or choose another name",
                 )
-            own_link = stat.S_ISLNK(found.st_mode) and found.st_uid == self._owner  # is refused when it is opened
+            own_link = stat.S_ISLNK(found.st_mode) and found.st_uid == self._owner  # refused when it is opened
             if not (own_link or (name == DATA and self._is_target(found))):
                 self.own.refuse_foreign(name, found)
 
@@ -220,7 +226,7 @@ class Folder:
         return False
 
     def _end_publication(self) -> None:
-        """Remove the data's old name where a crash left it with both."""
+        """Remove the data's old name where a crash left the file with both names."""
         with suppress(FileNotFoundError):
             if self._is_target(self.own.stat(DATA)):
                 for name in (JOURNAL, DATA):
@@ -228,10 +234,11 @@ class Folder:
                         self.own.unlink(name)
 
     def remove(self) -> None:
-        """While locked, remove the directory and all in it, and let go of the lock. What coget did not make stays.
+        """Remove the directory and all files in it that coget made, and release the lock. To be called while it is
+        locked.
 
         The lock file goes last, and is closed before the directory goes (NFS keeps open files in it). A process that
-        opens a new lock file from then on has the directory for its own: it is not empty, and so it stays.
+        opens a new lock file from then on owns the directory: it is not empty, and so it stays.
         """
         if self._lock is None:
             return
@@ -247,7 +254,7 @@ class Folder:
         self.unlock()
 
     def unlock(self) -> None:
-        """Let go of the lock. May be called twice."""
+        """Release the lock. May be called twice."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -267,7 +274,7 @@ def _beside(target: Path) -> Path:
 
 
 def _opened(path: Path, outside: int, owner: int) -> int:
-    """Open the directory in an open one, if it is own, and close it to all others."""
+    """Open the directory within an open one, if it belongs to this user, and remove the access of all others."""
     flags = DIRECTORY | os.O_NOFOLLOW
     try:
         held = os.open(path.name, os.O_PATH | flags, dir_fd=outside)
@@ -304,20 +311,24 @@ def _open_lock(own: OwnDirectory) -> int:
 
 
 def _narrow(held: int, found: os.stat_result) -> None:
-    """Give a directory the mode 0700; setgid stays, as it gives the data their group."""
+    """Set the mode of a directory to 0700; setgid stays, as it gives the data their group."""
     if stat.S_IMODE(found.st_mode) & 0o777 == 0o700:
         return
     mode = stat.S_IMODE(found.st_mode) & stat.S_ISGID | 0o700
     try:
-        Path(f"/proc/self/fd/{held}").chmod(mode)  # fchmod refuses a descriptor that is open for no more than its path
-    except PermissionError:  # file systems without modes: whoever mounted it decided who may do what
+        Path(f"/proc/self/fd/{held}").chmod(mode)  # fchmod refuses an O_PATH descriptor
+    except PermissionError:  # a file system without modes: its mount options decide about access
         pass
     except FileNotFoundError:
         raise OSError("this takes a /proc") from None
 
 
 def refuse_outside(target: Path, within: Path | None, outside: int) -> None:
-    """Look where the open directory is, not where its path leads: another user may have put a link on it."""
+    """Refuse an open directory outside of `within`. Its real place counts, as another user may have put a link on its
+    path.
+
+    :raises SinkError: if it is outside
+    """
     if within is not None and Path("/proc/self").exists():
         found = Path(f"/proc/self/fd/{outside}").readlink()
         if not found.is_relative_to(within):
@@ -328,7 +339,7 @@ def refuse_outside(target: Path, within: Path | None, outside: int) -> None:
 
 
 def _refuse_special(target: Path, outside: int) -> None:
-    """A rename would replace a device, and fail at a directory: say so before anything is fetched."""
+    """Refuse special files before anything is fetched: a rename would replace a device, and fail at a directory."""
     try:
         mode = os.stat(target.name or ".", dir_fd=outside).st_mode
     except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""Computes a whole file's digest while it is still being fetched: a thread reads behind the front.
+"""Digest of a whole file computed while it is still being fetched: a thread reads behind the front.
 
-The front is where the first missing byte is. What is behind it is final unless a replica turns out to be bad;
-then `rewind` starts over. At the end `finish` has only the rest to read.
+The front is the first missing byte. Bytes before it are final unless a replica turns out to be bad; then `rewind`
+starts over. At the end `finish` has only the rest to read.
 """
 
 import threading
@@ -40,20 +40,20 @@ class Follower:
         self.at = 0
 
     def advance(self, front: int) -> None:
-        """All bytes before `front` are here now. Cheap; called after every write."""
+        """Move the front: all bytes before it have arrived. Cheap; called after every write."""
         self._front = front
         if front - self.at >= BLOCK:
             self._more.set()
 
     def rewind(self, front: int) -> None:
-        """Bytes from `front` on are missing again; if they were read already, all is read again."""
+        """Move the front back, as bytes from it on are missing again; if they were read already, start over."""
         with self._lock:
             self._front = min(self._front, front)
             if self.at > front:
                 self._start_over()
 
     def finish(self, size: int) -> str:
-        """The digest of the first `size` bytes, all of which must be here. Blocks; ends the thread.
+        """Return the digest of the first `size` bytes, all of which must have arrived. Blocks; ends the thread.
 
         :raises CoallocError: as `read`
         """
@@ -78,13 +78,13 @@ class Follower:
                 pass
 
     def _follow_block(self) -> bool:
-        """Take in one block if the front is far enough; whether it was."""
+        """Process one block if the front is far enough; return whether it was."""
         with self._lock:
             if self._front - self.at < BLOCK:
                 return False
             try:
                 self._take_block(BLOCK)
-            except Exception as error:  # a thread has nobody to tell: `finish` raises it
+            except Exception as error:  # not visible in a thread: `finish` raises it
                 self._failure = error
                 self._stopped = True
             return True

@@ -1,4 +1,4 @@
-"""Which names a directory of this machine holds for one, asked by making files of these names."""
+"""Test which names a directory of this machine treats as the same, by making files of these names."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -13,13 +13,13 @@ __all__ = ["HeldHere", "held_in"]
 
 
 class HeldHere:
-    """Answers for the directories below a destination, which need not be there; None for the current directory."""
+    """Answers for the directories below a destination, which need not exist; None for the current directory."""
 
     def __init__(self, destination: Path | None) -> None:
         self._destination = destination or Path()
 
     async def __call__(self, folder: str, names: Sequence[str]) -> Mapping[str, str]:
-        """Return for each name which of them it is held for.
+        """Return for each name the first name that denotes the same file there.
 
         :raises SinkError: if no directory can be made there
         """
@@ -27,7 +27,7 @@ class HeldHere:
 
 
 def _asked(folder: Path, names: Sequence[str]) -> dict[str, str]:
-    # What is not there will be made, and takes after the directory that it is made in.
+    # A missing directory will be made, and inherits the properties of its nearest existing parent.
     there = next(path for path in (folder, *folder.absolute().parents) if path.is_dir())
     try:
         outside = os.open(there, os.O_RDONLY | DIRECTORY)
@@ -40,7 +40,7 @@ def _asked(folder: Path, names: Sequence[str]) -> dict[str, str]:
 
 
 def held_in(directory: int, names: Sequence[str]) -> dict[str, str]:
-    """Return for each name which of them it is held for in a directory that is open.
+    """Return for each name the first name that denotes the same file in an open directory.
 
     :raises OSError: if no directory can be made there
     """
@@ -60,7 +60,7 @@ def held_in(directory: int, names: Sequence[str]) -> dict[str, str]:
 
 
 def _made(fd: int, names: Sequence[str]) -> dict[str, str]:
-    """Make a file of each name, unless it is there by another one. Each says by which it was made."""
+    """Make a file for each name, unless an earlier name denotes it. Each file contains the number of its name."""
     found: dict[str, str] = {}
     for number, name in enumerate(names):
         found[name] = name
@@ -69,7 +69,7 @@ def _made(fd: int, names: Sequence[str]) -> dict[str, str]:
         except FileExistsError:
             with suppress(OSError, ValueError):
                 found[name] = names[_number(fd, name)]
-        except OSError:  # it can have no such name: the fetch says so
+        except OSError:  # an impossible name: the fetch reports it
             continue
         else:
             with os.fdopen(file, "wb") as made:

@@ -1,7 +1,7 @@
-"""A file that is being fetched: which bytes of it are here, from whom, and with which checksums.
+"""A file that is being fetched: which ranges have arrived, their sources and their checksums.
 
-Each byte is written once as final; the file gets its name when it is whole. What is to be fetched, and whether
-the bytes are right, is for others to say; so is what to remember of all this (`coalloc.journal`).
+Each byte is written once as final; the file gets its name when it is complete. The caller decides what to fetch, and
+whether the bytes are right; `coalloc.journal` keeps the record of all this.
 """
 
 from collections.abc import Callable, Iterable
@@ -28,15 +28,15 @@ _ROLLING: dict[str, tuple[int, Callable[[int, int, int], int]]] = {
     "adler32": (1, adler32_combine),
     "crc32": (0, crc32_combine),
 }
-"""The sums that pieces may carry: the sum of no bytes, and how two are combined."""
+"""Sums that pieces may carry: the sum of no bytes, and the function that combines two."""
 
 
 class PartialFile:
-    """The bytes of `target` that are here, in `NAME.coget/data` beside it.
+    """The bytes of `target` that have arrived, in `NAME.coget/data` beside it.
 
-    Making one takes the target's lock; `begin` comes next, once the size is known; `publish` ends a fetch that
-    went well, and `close` any. Methods that are said to read the disk may take long: they can be called in a
-    thread, as long as nothing is written meanwhile.
+    Making one takes the target's lock; `begin` comes next, once the size is known; `publish` ends a successful fetch,
+    and `close` any. Methods that are said to read the disk may take long: they can be called in a thread, as long as
+    nothing is written meanwhile.
 
     :param keep_checksums: whether each piece has its adler32
     :param within: the real path of a directory that the target must not leave by a symbolic link
@@ -66,7 +66,7 @@ class PartialFile:
         self._begun = False
         self.size = 0
         self.duplicate_bytes = 0
-        """Bytes that arrived though they were here already."""
+        """Bytes that arrived although they were there already."""
 
     def __enter__(self) -> Self:
         return self
@@ -76,12 +76,12 @@ class PartialFile:
 
     @property
     def journal_path(self) -> Path:
-        """Where a journal of this fetch belongs."""
+        """The path for a journal of this fetch."""
         return self._folder.path / JOURNAL
 
     @property
     def directory(self) -> OwnDirectory:
-        """The directory of the journal, open while this is."""
+        """The directory of the journal, open as long as this object."""
         return self._folder.own
 
     @property
@@ -91,14 +91,14 @@ class PartialFile:
         return self._data
 
     def begin(self, size: int, extents: Iterable[Extent] = (), expected: str | None = None) -> list[Extent]:
-        """Make room for `size` bytes, and take over what an earlier run left. Reads the disk.
+        """Allocate `size` bytes, and take over the extents of an earlier run. Reads the disk.
 
-        An extent with an adler32 is read, and kept if it still has it. One without is kept as it is: whoever
-        gives it vouches for it. Of extents that overlap, the first to be kept excludes the others. None is
-        kept when the data is gone or of another size.
+        An extent with an adler32 is read, and kept if the sum still matches. One without is kept unchecked: the caller
+        is responsible for it. Of overlapping extents, the first one kept excludes the others. None is kept when the
+        data is missing or of another size.
 
-        :param extents: what an earlier run says is here; if there are none, old data is dropped
-        :param expected: the algorithm of the whole's checksum, so that it is computed as bytes arrive
+        :param extents: extents of an earlier run; if there are none, old data is dropped
+        :param expected: the algorithm of the whole file's checksum, so that it is computed as bytes arrive
         :returns: the extents that were kept
         """
         extents = list(extents)
@@ -114,7 +114,7 @@ class PartialFile:
         return kept
 
     def _adopt(self, extent: Extent) -> bool:
-        """Take over one extent, if it is free and right."""
+        """Take over one extent, if it overlaps no other and its checksum matches."""
         start, end = extent.start, extent.end
         if end > self.size or self._held.within(start, end):
             return False
@@ -130,7 +130,7 @@ class PartialFile:
         return True
 
     def write(self, source: int, offset: int, view: memoryview) -> list[Extent]:
-        """Keep those of these bytes that are not here yet, and return them as extents."""
+        """Write those of these bytes that are still missing, and return them as extents."""
         gaps = self._held.gaps(offset, offset + len(view))
         if len(gaps) == 1 and gaps[0][1] - gaps[0][0] == len(view):  # nearly always: all of it is new
             fresh = [self._keep(source, offset, view)]
@@ -153,11 +153,13 @@ class PartialFile:
         return Extent(start, end, source, adler32)
 
     def missing(self) -> list[tuple[int, int]]:
-        """The ranges [start, end) that are not here, in order."""
+        """Return the missing ranges [start, end), in order."""
         return self._held.gaps(0, self.size)
 
     def pieces(self) -> list[Extent]:
-        """What is here, in order, adjacent bytes of one source in one. Reads the disk after a `revoke`, else not."""
+        """Return the present ranges in order, adjacent ones of one source merged. Reads the disk only after a
+        `revoke`.
+        """
         for piece in self._pieces:
             if piece.adler32 is None and self._keeps_adler32:
                 piece.adler32 = self._sum("adler32", piece.start, piece.end)
@@ -165,7 +167,7 @@ class PartialFile:
 
     @property
     def senders(self) -> set[int]:
-        """Who delivered what is here."""
+        """The sources of the present bytes."""
         return {piece.source for piece in self._pieces}
 
     def revoke(self, start: int, end: int) -> None:
@@ -176,10 +178,10 @@ class PartialFile:
             self._follower.rewind(self._held.reach(0))
 
     def digest(self, algorithm: str, start: int = 0, end: int | None = None) -> str:
-        """The digest of bytes [start, end), by default of all, in lower-case hex. Reads the disk.
+        """Return the digest of bytes [start, end), by default of all, in lower-case hex. Reads the disk.
 
-        adler32 and crc32 are combined from the pieces that carry them; the whole's digest that `begin` was told
-        to expect is mostly computed already; all else is read. Bytes that are missing count as zeros.
+        adler32 and crc32 are combined from the pieces that carry them; the whole file's digest named in `begin` is
+        mostly computed already; for any other digest the bytes are read. Missing bytes count as zeros.
         """
         end = self.size if end is None else end
         if algorithm in _ROLLING:
@@ -204,17 +206,17 @@ class PartialFile:
         return int(self._file.digest(algorithm, start, end), 16)
 
     def sync(self) -> None:
-        """Bring all bytes to the medium, so that `publish` takes but a moment. Writes the disk."""
+        """Write all bytes to the medium, so that `publish` takes only a moment. Writes the disk."""
         try:
             self._file.sync()
         except OSError as error:
             raise disk_error(error, "write", self._target) from None
 
     def publish(self, *, replace: bool = True) -> None:
-        """Give the file its name and remove all else; what was fetched outlives a power cut then. Writes the disk.
+        """Give the file its name and remove all else; the file then survives a power cut. Writes the disk.
 
-        :param replace: whether a file that has the name by then is replaced
-        :raises TargetExists: if it is not; what was fetched stays for a later run
+        :param replace: whether an existing file of that name is replaced
+        :raises TargetExists: if it is not; the fetched data stay for a later run
         """
         if self.missing():
             raise RuntimeError(f"{self._target} is not whole")
@@ -223,7 +225,7 @@ class PartialFile:
         self._folder.remove()
 
     def close(self) -> None:
-        """End this run. What is here stays for the next one; if nothing is, nothing stays. May be called twice."""
+        """End this run. Fetched bytes stay for the next one; without any, nothing stays. May be called twice."""
         self._let_go()
         if not self._is_worth_keeping():
             self._folder.remove()
@@ -232,7 +234,7 @@ class PartialFile:
     def _is_worth_keeping(self) -> bool:
         if self._begun:
             return bool(self._held)
-        return self._folder.has_data  # which an earlier run left, if this one came to nothing
+        return self._folder.has_data  # from an earlier run, if this one did not begin
 
     def _let_go(self) -> None:
         if self._follower is not None:

@@ -1,12 +1,12 @@
-"""The last step of a fetch: the data get the name of the target, out of the directory in which they were kept.
+"""The last step of a fetch: the data are renamed to the target, out of the directory in which they were kept.
 
-By one rename, which replaces what has the name. Where nothing may be replaced, by the first of these that the file
-system knows; each fails if the name is taken, also when that happened a moment ago:
+Usually by one rename, which replaces an existing file. Where nothing may be replaced, by the first of these that the
+file system supports; each fails if the name is taken, even if that happened a moment ago:
 
-1. renameat2(2) with RENAME_NOREPLACE: ext4, XFS, Btrfs, tmpfs, exFAT and others
-2. link(2), and the old name is removed afterwards: NFS. After a crash in between the file has both names, and the next
+1. renameat2(2) with RENAME_NOREPLACE: ext4, XFS, Btrfs, tmpfs, exFAT and others 2. link(2), and the old name is removed
+afterwards: NFS. After a crash in between the file has both names, and the next
    run removes the old one.
-3. An empty file is made under the name, and then replaced: file systems that know neither, as some over FUSE. Other
+3. An empty file is made under the name, and then replaced: file systems that support neither, as some over FUSE. Other
    programs see an empty file for an instant, and a crash in between leaves it.
 """
 
@@ -24,7 +24,7 @@ from coalloc.sink.folder import DATA, Folder
 __all__ = ["publish"]
 
 _UNKNOWN = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
-"""The call, or its flag, is not known here."""
+"""Errors that mean that the call, or its flag, is not supported."""
 _NO_LINKS = (*_UNKNOWN, errno.EPERM, errno.EMLINK)
 
 
@@ -49,7 +49,7 @@ def publish(data: Data, folder: Folder, target: Path, disk: Disk, replace: bool)
         ) from None
     except OSError as error:
         raise disk_error(error, "write", target) from None
-    with suppress(OSError):  # not every file system can; the file is whole and has its name already
+    with suppress(OSError):  # not supported by every file system; the file is complete and has its name already
         _sync_directory(folder.outside)
 
 
