@@ -1,4 +1,6 @@
-"""Are these the right bytes, and if not, whose are wrong? Asks servers for checksums; moves no data."""
+"""Verification of fetched bytes, and search for the sources of wrong ones. Asks servers for checksums; moves no
+data.
+"""
 
 from coalloc.verify.atsink import AtSink
 from coalloc.verify.blame import SUSPECTED, agreed_checksum, expectation

@@ -1,7 +1,7 @@
-"""Are the bytes at a sink that is a server those of the replicas? Both ends are asked for checksums, range by range.
+"""Verification of a file at a sink that is a server: both servers are asked for checksums, range by range.
 
-Each range is held against what another replica says of it, if one can, so that every byte has two witnesses. Where a
-checksum of the whole file is known, that one decides, and ranges only tell who is to blame.
+Each range is compared with another replica's checksum of it, if there is one, so that every byte has two witnesses. If
+a checksum of the whole file is known, that one decides, and ranges only show which source is to blame.
 """
 
 import asyncio
@@ -17,17 +17,17 @@ from coalloc.verify.jury import Jury
 __all__ = ["AtSink"]
 
 Ask = Callable[[str, int, int], Awaitable[str | None]]
-"""`ask(algorithm, start, end)`: what the sink says of its bytes [start, end)."""
+"""`ask(algorithm, start, end)`: return the sink's checksum of its bytes [start, end)."""
 KEPT = "adler32"
 WEAKEST: Sequence[Basis] = ("none", "own word", "agree")
 CHANGED = "its bytes changed on the way"
 
 
 class AtSink:
-    """Judges what is at the sink; may be asked again when what was bad has been copied anew.
+    """Verifies the file at the sink; may be asked again when wrong ranges have been copied anew.
 
-    :ivar checksum: of the whole file there, once it is known
-    :ivar basis: with what it was compared
+    :ivar checksum: checksum of the whole file there, once it is known
+    :ivar basis: basis of the comparison
     """
 
     def __init__(self, jury: Jury, size: int, expected: Iterable[Checksum]) -> None:
@@ -40,20 +40,20 @@ class AtSink:
 
     @property
     def knows_the_whole(self) -> bool:
-        """Whether a checksum of the whole has said that the file is right."""
+        """Return whether a checksum of the whole file has shown that it is right."""
         return self.basis == "given"
 
     async def find_bad(self, pieces: Sequence[Extent], ask: Ask) -> Mapping[int, str]:
-        """The sources whose bytes are wrong, with the reason; none when all is well, or nobody can say.
+        """Return the sources whose bytes are wrong, with the reason; empty when all is well, or cannot be determined.
 
-        :raises VerificationError: when the replicas contradict each other, or the checksum that is expected
+        :raises VerificationError: when the replicas contradict each other, or the expected checksum
         """
         if not self._expected:
             return await self._compare(pieces, ask)
         expected, found = await self._computed(self._expected, ask)
         if found is None:
             bad = await self._compare(pieces, ask)
-            self.basis = "none"  # it may be the file that all replicas have, and not the one that is expected
+            self.basis = "none"  # it may be the file that all replicas have, and not the expected one
             return bad
         self.checksum = Checksum(expected.algorithm, found)
         if found == expected.value:
@@ -66,7 +66,9 @@ class AtSink:
         return bad
 
     async def _computed(self, expected: Sequence[Checksum], ask: Ask) -> tuple[Checksum, str | None]:
-        """The strongest of these that the sink computes, and what it says; the strongest of all where it can none."""
+        """Return the strongest of these checksums that the sink computes, and its value; else the strongest,
+        and None.
+        """
         for each in expected:
             if (found := await ask(each.algorithm, 0, self._size)) is not None:
                 return each, found
@@ -86,7 +88,7 @@ class AtSink:
         return bad
 
     async def _judge(self, piece: Extent) -> Basis | None:
-        """By whom a range at the sink was confirmed; None if it is wrong."""
+        """Return the basis on which a range at the sink was confirmed; None if it is wrong."""
         if piece.adler32 is None:
             return "none"
         found = f"{piece.adler32:08x}"
@@ -100,7 +102,10 @@ class AtSink:
         return "none"
 
     async def _check_agreed(self, piece: Extent, witness: int, found: str) -> None:
-        """:raises VerificationError: when whoever sent a range has it as it arrived, and the witness has another one"""
+        """Check that the replicas agree on a range that a witness contradicts.
+
+        :raises VerificationError: when its sender has it as it arrived, and the witness has another one
+        """
         if witness == piece.source:
             return
         if await self._jury.digest(piece.source, KEPT, piece.start, piece.end) == found:

@@ -1,4 +1,4 @@
-"""Which checksum is to be expected of the whole file, and who is to blame when it is not met."""
+"""Choice of the expected checksum of a file, and search for the sources to blame when it does not match."""
 
 import asyncio
 from collections import Counter
@@ -12,17 +12,17 @@ from coalloc.verify.jury import Jury
 __all__ = ["SUSPECTED", "agreed_checksum", "blame", "blame_by_pieces", "expectation"]
 
 SUSPECTED = "its bytes are under suspicion"
-"""The reason for blame where nobody could say who is wrong."""
+"""The reason for blame where it cannot be determined which source is wrong."""
 
 
 def expectation(candidates: Iterable[Checksum]) -> Checksum | None:
-    """The strongest of the checksums that are known, or None."""
+    """Return the strongest of the known checksums, or None."""
     known = [c for c in candidates if c.algorithm in ALGORITHMS]
     return max(known, key=lambda c: ALGORITHMS[c.algorithm], default=None)
 
 
 async def agreed_checksum(jury: Jury, size: int) -> list[Checksum]:
-    """The whole file's checksum by the word of all replicas that can say it; none when none can.
+    """Return the whole file's checksum on which all replicas agree that can compute it; empty when none can.
 
     :raises VerificationError: when they contradict each other
     """
@@ -41,19 +41,19 @@ async def agreed_checksum(jury: Jury, size: int) -> list[Checksum]:
 async def blame(
     jury: Jury, pieces: Sequence[Extent], expected: Checksum, found: str, size: int, suspected: Set[int] = frozenset()
 ) -> dict[int, str]:
-    """Who gave wrong bytes, when the whole file's checksum is `found` and not the expected one.
+    """Find the sources of wrong bytes, when the whole file's checksum is `found` and not the expected one.
 
-    First the replicas that say themselves that they are of another file, and what an earlier run had from them; then
-    those whose bytes changed on the way. When no server can say, one of those that only an earlier run used, which
-    costs no source; then the one that delivered least, so that little has to be fetched again.
+    First the replicas whose own checksum shows another file, and the bytes that an earlier run had from them; then
+    sources whose bytes changed in transit. When no server can tell, one of the replicas that only an earlier run used,
+    which costs no source; then the one that delivered least, so that little has to be fetched again.
 
-    :param suspected: those that were suspected before, in vain
+    :param suspected: sources that were suspected before, in vain
     :returns: at least one source that delivered something, with the reason
-    :raises VerificationError: when it is the expected checksum that must be wrong, or all were suspected in vain
+    :raises VerificationError: when the expected checksum must be wrong, or all were suspected in vain
     """
     delivered = {i: sum(p.end - p.start for p in pieces if p.source == i) for i in {p.source for p in pieces}}
     wholes = await _ask_all(jury, expected.algorithm, size)
-    if len(wholes) == jury.size and set(wholes.values()) == {found}:  # one that says nothing may have the right file
+    if len(wholes) == jury.size and set(wholes.values()) == {found}:  # one without an answer may have the right file
         raise VerificationError(
             f"every replica has {expected.algorithm} {found}, not the expected {expected.value}",
             "check the expected checksum: it seems to be of another file",
@@ -76,14 +76,14 @@ async def blame(
 
 
 async def _ask_all(jury: Jury, algorithm: str, size: int) -> dict[int, str]:
-    """What each replica says of the whole file, of those that can say."""
+    """Return each replica's checksum of the whole file, without those that cannot compute it."""
     members = jury.members
     values = await asyncio.gather(*(jury.digest(i, algorithm, 0, size) for i in members))
     return {i: value for i, value in zip(members, values, strict=True) if value is not None}
 
 
 async def _changed_on_the_way(jury: Jury, pieces: Sequence[Extent], good: Sequence[int]) -> dict[int, str]:
-    """Whose bytes are not what their replicas have; of a replica that is not there now, what a good one has."""
+    """Return the senders whose bytes differ from their replicas; for a replica not in use now, from a good one."""
 
     def witness(piece: Extent) -> int:
         holder = jury.holder(piece.source)
@@ -101,12 +101,12 @@ async def _changed_on_the_way(jury: Jury, pieces: Sequence[Extent], good: Sequen
 def blame_by_pieces(
     pieces: Sequence[Extent], wrong: Sequence[tuple[int, int]], suspected: Set[int] = frozenset()
 ) -> dict[int, str]:
-    """Who gave wrong bytes, when the ranges `wrong` do not have the hashes that a Metalink gives for them.
+    """Find the sources of wrong bytes, when the ranges `wrong` do not match the hashes of a Metalink.
 
-    Whoever delivered a wrong range alone is bad; if each had several sources, the one that was in most of them
-    is suspected, and if all of them were, they are bad.
+    A source that delivered a wrong range alone is bad. If each wrong range had several sources, the one that was in
+    most of them is suspected, and if all of them were before, all are bad.
 
-    :param suspected: those that were suspected before, in vain
+    :param suspected: sources that were suspected before, in vain
     :returns: at least one source
     """
     involved = [{p.source for p in pieces if p.start < end and start < p.end} for start, end in wrong]

@@ -1,10 +1,10 @@
-"""Do the replicas agree on what arrives? Each piece is held against the checksum that another replica gives of it.
+"""Comparison of replicas: each piece that arrives is compared with another replica's checksum of it.
 
-So every byte has two witnesses: who delivered it, and who was asked. Asking goes on beside the fetching, on
+So every byte has two witnesses: its sender, and the replica that was asked. The queries run beside the fetching, on
 the servers' time; only the last pieces are waited for, and these are few and small: the less is left to fetch, the
-smaller are the pieces that are asked about; those that grow no more are not left to the end; the last ones are asked
-about before they are here (`foresight`); and where that was of no use neighbours are asked about at once, of a replica
-that delivered none of them.
+smaller the queried pieces are; pieces that have stopped growing are not left to the end; the last ones are queried
+before they have arrived (`foresight`); and where that failed, neighbours are queried together, from a replica that
+delivered none of them.
 """
 
 import asyncio
@@ -23,24 +23,24 @@ from coalloc.verify.jury import Jury
 __all__ = ["Comparison", "together"]
 
 LEAST, MOST = 8 << 20, 64 << 20
-"""Bytes that are asked about at once."""
+"""Bytes of one query."""
 PART = 8
-"""They are this part of what is left to fetch, within these bounds."""
+"""Divisor: a query has this part of the bytes left to fetch, within these bounds."""
 WORTH = 256 << 10
-"""Bytes from which on a piece that has not grown for a while is asked about; a smaller one only if it cannot grow."""
+"""Bytes from which a piece that has not grown for a while is queried; a smaller one only if it cannot grow."""
 LOOK = 0.25
-"""Seconds between looks at which pieces have grown."""
+"""Seconds between checks of which pieces have grown."""
 
 
 class Verdict(NamedTuple):
-    """Which replicas are bad, with the reason, by the word of `witness`; None when nobody could say anything."""
+    """The bad replicas, with the reason, according to `witness`; the witness is None when no replica could answer."""
 
     witness: int | None = None
     bad: Mapping[int, str] = MappingProxyType({})
 
 
 class Comparison:
-    """Compares pieces as they become long enough; `finish` the rest.
+    """Compares pieces as they become long enough; `finish` compares the rest.
 
     :param left: bytes that will be added
     """
@@ -53,15 +53,15 @@ class Comparison:
         self._looked_at, self._left_then = 0.0, left
         self._foresight: Foresight | None = None
         self.alone: set[int] = set()
-        """Senders of which some bytes no other replica has confirmed."""
+        """Senders with bytes that no other replica has confirmed."""
         self._seen: set[Extent] = set()
-        """The pieces that were waiting when last looked at."""
+        """The pieces that were waiting at the last check."""
         self._cases: dict[Extent, asyncio.Task[Verdict]] = {}
         self._late: list[asyncio.Task[Verdict]] = []
-        """Those for whom others were asked."""
+        """Queries that were replaced by queries of others."""
 
     def add(self, extents: Iterable[Extent]) -> None:
-        """These bytes are here now, with their adler32."""
+        """Add ranges that have arrived, with their adler32."""
         for extent in extents:
             self._waiting.add(extent.start, extent.end, extent.source, extent.adler32)
             self._left -= extent.end - extent.start
@@ -79,9 +79,9 @@ class Comparison:
             self._foresee(rate)
 
     def _foresee(self, rate: float) -> None:
-        """Ask about all that nobody has answered about, when the answers are about as far away as the end.
+        """Query all bytes without an answer, when the answers will take about as long as the rest of the fetch.
 
-        Also what was asked: it may stand in line, before a witness that is far.
+        This includes queried pieces without an answer: the query may be queued at a distant witness.
         """
         foresight = Foresight(self._jury)
         if self._left > 0 and foresight.due(self._left, rate):
@@ -93,7 +93,7 @@ class Comparison:
             foresight.ask(answered.gaps(0, self._size))
 
     def _examine_the_still(self) -> None:
-        """Ask about the pieces that have not grown since the last look."""
+        """Query the pieces that have not grown since the last check."""
         pieces = {_extent(piece) for piece in self._waiting}
         for piece in pieces & self._seen:
             if piece.end - piece.start >= WORTH or self._enclosed(piece):
@@ -102,7 +102,7 @@ class Comparison:
         self._seen = pieces
 
     def _enclosed(self, piece: Extent) -> bool:
-        """Whether what lies before and behind a piece was asked about without it: it came late, after a loss."""
+        """Return whether the ranges before and behind a piece were queried without it: it came late, after a loss."""
         before, behind = max(0, piece.start - 1), piece.end
         return self._examined.covers(before, piece.start) and self._examined.covers(behind, behind + 1)
 
@@ -114,11 +114,11 @@ class Comparison:
             self._cases[piece] = create_task(_examine(self._jury, piece, soon, asked))
 
     async def finish(self, dropped: Container[int] = ()) -> tuple[Basis, dict[int, str]]:
-        """Wait for all verdicts on what is here. More may be added after it.
+        """Wait for the verdicts on all present bytes. More may be added later.
 
-        :param dropped: sources whose pieces are here no more
-        :returns: by whom all of it was confirmed, and the replicas found bad, with the reason
-        :raises VerificationError: when replicas differ and no third one can say which is right
+        :param dropped: sources whose pieces have been removed
+        :returns: the basis on which all of it was confirmed, and the bad replicas, with the reason
+        :raises VerificationError: when replicas differ and no third one can tell which is right
         """
         waiting = [_extent(piece) for piece in self._waiting]
         self._waiting.clear()
@@ -138,7 +138,7 @@ class Comparison:
         ), {}
 
     def _basis(self, judged: Sequence[tuple[int, int | None]]) -> Basis:
-        """By whom all was confirmed, given who delivered and who confirmed each piece."""
+        """Return the basis on which all was confirmed, given the sender and the witness of each piece."""
         self.alone = {sender for sender, witness in judged if witness in (None, self._jury.holder(sender))}
         if self._foresight:
             self.alone |= self._foresight.alone
@@ -147,7 +147,7 @@ class Comparison:
         return "own word" if self.alone else "agree"
 
     async def _not_foreseen(self, waiting: Sequence[Extent]) -> Sequence[Extent]:
-        """Those that nobody confirmed beforehand; who was asked about others that were confirmed is not waited for."""
+        """Return the pieces that were not confirmed beforehand; stop waiting for queries about confirmed ones."""
         if not self._foresight:
             return waiting
         right = await self._foresight.confirmed(sorted([*waiting, *self._cases]))
@@ -157,7 +157,9 @@ class Comparison:
         return [piece for piece in waiting if not right.covers(piece.start, piece.end)]
 
     async def _ask_others_instead(self) -> None:
-        """Ask others, too, where an answer takes long; a witness may be behind a link that has become slow."""
+        """Query other replicas, too, where an answer takes long; a witness may be behind a link that has become
+        slow.
+        """
         if not self._cases:
             return
         _, pending = await asyncio.wait(self._cases.values(), timeout=self._patience)
@@ -170,22 +172,22 @@ class Comparison:
 
     @property
     def _patience(self) -> float:
-        """Seconds after which another is asked instead of who has not answered: the soonest would have."""
+        """Seconds after which another replica is queried: the fastest would have answered by then."""
         return max(PATIENCE, SLOWER * min((self._jury.expected(i) for i in self._jury.members), default=0.0))
 
     def _can_be_told_more(self, piece: Extent, verdict: Verdict) -> bool:
-        """Whether no other replica had answered yet when this piece was asked about, and one has by now."""
+        """Return whether another replica can answer now that could not when this piece was queried."""
         return verdict.witness in (None, self._jury.holder(piece.source)) and self._jury.witnesses(piece.source)[
             :1
         ] != [verdict.witness]
 
     def cancel(self) -> None:
-        """Nobody wants to know any more."""
+        """Cancel all queries, because the result is no longer needed."""
         if self._foresight:
             self._foresight.cancel()
         for task in [*self._cases.values(), *self._late]:
             if not task.cancel() and not task.cancelled():
-                task.exception()  # seen
+                task.exception()  # mark as retrieved
 
 
 def _extent(piece: Piece) -> Extent:
@@ -195,7 +197,7 @@ def _extent(piece: Piece) -> Extent:
 def together(
     pieces: Iterable[Extent], members: Set[int], holder: Callable[[int], int] = lambda sender: sender
 ) -> list[list[Extent]]:
-    """Which pieces are asked about at once: neighbours, LEAST bytes at most, of which a member delivered none.
+    """Group the pieces to query together: neighbours, at most LEAST bytes, of which some member delivered none.
 
     >>> [len(group) for group in together([Extent(0, 5, 0), Extent(5, 7, 1), Extent(7, 9, 2)], {0, 1, 2})]
     [2, 1]
@@ -216,7 +218,7 @@ def together(
 
 
 async def _confirm(jury: Jury, neighbours: Sequence[Extent]) -> int | None:
-    """Who confirms these pieces at once, if anybody does who delivered none of them."""
+    """Return the replica that confirms these pieces together and delivered none of them; None if there is none."""
     senders = {jury.holder(piece.source) for piece in neighbours}
     start, end = neighbours[0].start, neighbours[-1].end
     for witness in jury.witnesses(*senders, soon=True):
@@ -229,9 +231,9 @@ async def _confirm(jury: Jury, neighbours: Sequence[Extent]) -> int | None:
 
 
 async def _examine(jury: Jury, piece: Extent, soon: bool, asked: asyncio.Task[int | None] | None) -> Verdict:
-    """Hold a piece against the word of the first replica that can say anything of it.
+    """Compare a piece with the answer of the first replica that has one.
 
-    :param asked: asks about it and its neighbours at once; if somebody confirms them, nobody else is asked
+    :param asked: query for it and its neighbours together; if that confirms them, no other replica is asked
     """
     if asked is not None and (witness := await asked) is not None:
         return Verdict(witness)
@@ -239,7 +241,7 @@ async def _examine(jury: Jury, piece: Extent, soon: bool, asked: asyncio.Task[in
 
 
 async def _hold(jury: Jury, piece: Extent, witnesses: Iterable[int]) -> Verdict:
-    """Hold a piece against the word of the first of these that can say anything of it."""
+    """Compare a piece with the answer of the first of these replicas that has one."""
     ours = f"{piece.adler32:08x}"
     for witness in witnesses:
         theirs = await jury.digest(witness, "adler32", piece.start, piece.end)
@@ -250,7 +252,7 @@ async def _hold(jury: Jury, piece: Extent, witnesses: Iterable[int]) -> Verdict:
 
 
 async def _either(jury: Jury, piece: Extent, late: asyncio.Task[Verdict], others: Sequence[int]) -> Verdict:
-    """What `late` finds out in the end, or one of `others` before."""
+    """Return the verdict of `late`, or of one of `others` if that is faster."""
     other = asyncio.ensure_future(_hold(jury, piece, others))
     try:
         done, _ = await asyncio.wait({late, other}, return_when=asyncio.FIRST_COMPLETED)
@@ -261,7 +263,7 @@ async def _either(jury: Jury, piece: Extent, late: asyncio.Task[Verdict], others
 
 
 async def _settle(jury: Jury, piece: Extent, ours: str, witness: int, theirs: str) -> dict[int, str]:
-    """Who is right when `witness` contradicts the bytes that we have of a piece."""
+    """Return the replicas that are wrong when `witness` contradicts our bytes of a piece."""
     holder = jury.holder(piece.source)
     own = theirs if witness == holder else await jury.digest(holder, "adler32", piece.start, piece.end)
     if own is not None and own != ours:
@@ -273,7 +275,7 @@ async def _settle(jury: Jury, piece: Extent, ours: str, witness: int, theirs: st
         return {witness: "its replica differs from the others"}
     if votes[theirs] > votes[ours]:
         return {piece.source: "its replica differs from the others"}
-    if not jury.includes(holder):  # what is named now says what the file is
+    if not jury.includes(holder):  # the current replicas define the file
         return {piece.source: "an earlier run took these bytes from a replica that differs from those named now"}
     raise VerificationError(
         f"{jury.name(holder)} and {jury.name(witness)} differ in bytes {piece.start} to {piece.end - 1}, "

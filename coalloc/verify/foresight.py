@@ -1,7 +1,8 @@
-"""What replicas say of bytes that are not here yet, asked so that the answers come before the last byte does.
+"""Queries for checksums of bytes that have not arrived yet, so that the answers come before the last byte does.
 
-Who is asked only when all is here keeps the end waiting for a round trip, and not to the nearest server: it may have
-delivered the last bytes itself. So two are asked about the same ranges, and whoever delivers, one of them did not.
+A query sent only when everything has arrived delays the end by a round trip, and not to the nearest server: that one
+may have delivered the last bytes itself. So two replicas are asked about the same ranges: whichever delivers the bytes,
+one of the two did not.
 """
 
 import asyncio
@@ -16,28 +17,28 @@ from coalloc.verify.jury import Jury
 __all__ = ["PATIENCE", "SLOWER", "Foresight", "combined"]
 
 MARGIN, ROUNDS = 0.1, 2.0
-"""Seconds, and answers' worth of time, by which to ask ahead: rates differ from what they were."""
+"""Margin for queries in seconds, and as a multiple of the answer time: rates differ from earlier ones."""
 MOST = 64 << 20
-"""Bytes that may still be missing: servers need time to read, too."""
+"""Most bytes that may still be missing, as servers need time to read."""
 SHORT = 16 << 20
-"""Bytes that are asked about at once while it is not known how long answers take: sessions have to be made first."""
+"""Bytes of one query while the answer time is unknown: sessions have to be made first."""
 WITNESSES = 2
 PATIENCE, SLOWER = 0.05, 3.0
-"""Seconds for which an answer is waited for at the end, or times as long as it is expected to need."""
+"""Time limit for an answer at the end: in seconds, or as a multiple of the expected time."""
 
 
 class Foresight:
-    """Asks once about all that was not asked about before; knows later which of it was right."""
+    """Queries once everything that was not queried before; later finds which of it was right."""
 
     def __init__(self, jury: Jury) -> None:
         self._jury = jury
         self._ranges: Sequence[tuple[int, int]] = ()
         self._answers: dict[int, asyncio.Task[list[str | None]]] = {}
         self.alone: set[int] = set()
-        """Who delivered what was confirmed by that replica alone."""
+        """Senders of bytes that only their own replica confirmed."""
 
     def due(self, left: int, rate: float) -> bool:
-        """Whether it is time to ask.
+        """Return whether it is time to query.
 
         :param left: bytes that are missing
         :param rate: bytes per second at which they come
@@ -52,17 +53,17 @@ class Foresight:
         return sorted(self._jury.members, key=lambda i: (self._jury.expected(i), i))[:WITNESSES]
 
     def ask(self, ranges: Sequence[tuple[int, int]]) -> None:
-        """Ask about these ranges, of which none overlap."""
+        """Query these disjoint ranges."""
         self._ranges = ranges
         for witness in self._witnesses:
             self._answers[witness] = asyncio.create_task(self._jury.digests(witness, "adler32", ranges))
 
     async def confirmed(self, pieces: Sequence[Extent]) -> Intervals:
-        """Of which of these pieces all bytes are right, by the word of a replica that did not deliver them.
+        """Return the ranges of these pieces whose bytes are right, according to a replica that did not deliver them.
 
-        Answers are waited for as long as the slowest may need: what is asked anew stands in line behind them.
+        Waits for answers as long as the slowest may need: new queries would be queued behind them.
 
-        :param pieces: all that was not asked about otherwise, in order
+        :param pieces: all pieces that were not queried otherwise, in order
         """
         late = [self._jury.expected(witness) for witness, task in self._answers.items() if not task.done()]
         until = asyncio.get_running_loop().time() + max(PATIENCE, SLOWER * max(late, default=0.0))
@@ -75,7 +76,7 @@ class Foresight:
             await asyncio.wait(pending, timeout=left, return_when=asyncio.FIRST_COMPLETED)
 
     def _right(self, pieces: Sequence[Extent]) -> Intervals:
-        """What is confirmed by the answers that are here."""
+        """Return the ranges confirmed by the answers so far."""
         right = Intervals()
         for i, (start, end) in enumerate(self._ranges):
             within = [piece for piece in pieces if start <= piece.start and piece.end <= end]
@@ -87,7 +88,7 @@ class Foresight:
         return right
 
     def _suffice(self, witnesses: set[int], pieces: Sequence[Extent]) -> bool:
-        """Whether there is somebody else for each who delivered, if there is anybody else at all."""
+        """Return whether each sender has another replica as a witness, if there is any other replica at all."""
         senders = {self._jury.holder(piece.source) for piece in pieces}
         if all(witnesses - {sender} for sender in senders):
             return True
@@ -97,13 +98,13 @@ class Foresight:
         return alone and bool(witnesses)
 
     def cancel(self) -> None:
-        """Nobody wants to know any more."""
+        """Cancel the queries, because the result is no longer needed."""
         for task in self._answers.values():
             task.cancel()
 
 
 def combined(pieces: Sequence[Extent]) -> str:
-    """The adler32 of pieces that follow each other.
+    """Return the adler32 of consecutive pieces.
 
     >>> from zlib import adler32
     >>> combined([Extent(0, 2, 0, adler32(b"ab")), Extent(2, 3, 1, adler32(b"c"))]) == f"{adler32(b'abc'):08x}"

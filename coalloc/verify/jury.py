@@ -1,4 +1,4 @@
-"""The replicas as witnesses: what their servers say of ranges of the file."""
+"""The replicas as witnesses: their servers' checksums of ranges of the file."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -11,21 +11,21 @@ from coalloc.urls import redact
 __all__ = ["Jury"]
 
 GLANCE = 0.25
-"""Seconds between looks at whether a witness that has not answered is still there."""
+"""Seconds between checks whether a witness that has not answered is still available."""
 GLANCES = 8
-"""Looks that any witness is granted before another is asked."""
+"""Checks that any witness is granted before another is asked."""
 UNKNOWN = 1.0
-"""Seconds that a server is thought to need for an answer before it has given one."""
+"""Seconds that a server is assumed to need for an answer before it has given one."""
 SLOWEST = 50e6
-"""Bytes per second at which a server is expected to read, at least, while another can be asked."""
+"""Least bytes per second at which a server is expected to read, while another can be asked."""
 
 
 class Jury:
-    """Each replica says, where its server can, what the checksum of a range is; one turn at a time.
+    """Asks replicas, where their servers can, for checksums of ranges; each answers one query at a time.
 
     :param sources: all replicas
-    :param able: whether a replica can be asked now: it answered, and was not left
-    :param holders: today's numbers of the replicas that an earlier run used, of those that are still named
+    :param able: whether a replica can be asked now: it answered, and has not failed
+    :param holders: current numbers of the replicas that an earlier run used, if they are still named
     """
 
     def __init__(
@@ -40,36 +40,36 @@ class Jury:
         self._busy = [asyncio.Lock() for _ in sources]
         self._asked = [0] * len(sources)
         self._seconds: dict[int, float] = {}
-        """How long the last answer of each took."""
+        """Seconds that the last answer of each took."""
         self._since: dict[int, float] = {}
-        """Since when those who have not answered yet are asked."""
+        """Start times of the pending queries."""
         self._waiting = [0] * len(sources)
         self._silent: set[int] = set()
 
     @property
     def size(self) -> int:
-        """How many replicas there are, whether they can be asked or not."""
+        """The number of replicas, whether they can be asked or not."""
         return len(self._sources)
 
     def includes(self, source: int) -> bool:
-        """Whether this is one of the replicas, and not one that only an earlier run used."""
+        """Return whether this is one of the current replicas, and not one that only an earlier run used."""
         return source < len(self._sources)
 
     def holder(self, sender: int) -> int:
-        """The replica from which a sender had its bytes, which cannot be their only witness."""
+        """Return the replica from which a sender had its bytes, which cannot be their only witness."""
         return self._holders.get(sender, sender)
 
     @property
     def members(self) -> list[int]:
-        """Who can be asked now."""
+        """The replicas that can be asked now."""
         return [i for i in range(len(self._sources)) if i not in self._silent and self._able(i)]
 
     async def digest(self, witness: int, algorithm: str, start: int, end: int) -> str | None:
-        """What this witness says of bytes [start, end), or None when it cannot say."""
+        """Return this witness's checksum of bytes [start, end), or None when it has none."""
         return (await self.digests(witness, algorithm, [(start, end)]))[0]
 
     async def digests(self, witness: int, algorithm: str, ranges: Sequence[tuple[int, int]]) -> list[str | None]:
-        """What this witness says of several ranges, asked at once."""
+        """Return this witness's checksums of several ranges, queried at once."""
         if witness not in self.members:
             return [None] * len(ranges)
         self._asked[witness] += sum(end - start for start, end in ranges)
@@ -95,7 +95,7 @@ class Jury:
         return values
 
     async def _ask(self, witness: int, algorithm: str, ranges: Sequence[tuple[int, int]]) -> list[str | None]:
-        """What it says, given up when the witness is gone, or slow while another can be asked."""
+        """Return the answers; give up when the witness is gone, or slow while another can be asked."""
         task = asyncio.ensure_future(_all(self._sources[witness], algorithm, ranges))
         patience = GLANCES + sum(end - start for start, end in ranges) / SLOWEST / GLANCE
         try:
@@ -111,10 +111,9 @@ class Jury:
         return [None] * len(ranges)
 
     def witnesses(self, *senders: int, soon: bool = False) -> list[int]:
-        """Whom to ask about bytes of `senders`: the others, then themselves.
+        """Return the replicas to ask about bytes of `senders`: first the others, then the senders themselves.
 
-        The least asked come first, so that no server does more than its part, or those from whom an answer is
-        expected first, if it has to be `soon`.
+        The least asked come first, so that the load is shared; if the answer is needed `soon`, the fastest come first.
         """
 
         holders = {self.holder(sender) for sender in senders}
@@ -125,20 +124,20 @@ class Jury:
         return sorted(self.members, key=rank)
 
     def free(self, witness: int) -> bool:
-        """Whether nothing is asked of it now."""
+        """Return whether no query to it is pending."""
         return not self._waiting[witness]
 
     def has_answered(self, witness: int) -> bool:
-        """Whether it is known how long its answers take."""
+        """Return whether its answer time is known."""
         return witness in self._seconds
 
     def expected(self, witness: int) -> float:
-        """Seconds until it answers: as long as the last time, or as it is late already."""
+        """Return the expected seconds until it answers: as long as the last time, or as long as it is already late."""
         now = asyncio.get_running_loop().time()
         return max(self._seconds.get(witness, UNKNOWN), now - self._since.get(witness, now))
 
     def name(self, source: int) -> str:
-        """The URL of a source as it may be shown."""
+        """Return the URL of a source as it may be shown."""
         return redact(self._sources[source].url)
 
 

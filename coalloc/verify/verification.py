@@ -1,7 +1,7 @@
-"""Is the file right? Asked when all of it is here; as often as it is not, those who gave wrong bytes are named.
+"""Verification of a file when all of it has arrived; each time it is wrong, the sources of wrong bytes are named.
 
-By a checksum of the whole where one is expected, else by a Metalink's hashes of pieces, else by comparing the
-replicas with each other. What to fetch again, and from whom, is for others to say.
+The basis is a checksum of the whole file where one is expected, else a Metalink's hashes of pieces, else a comparison
+of the replicas with each other. The caller decides what to fetch again, and from where.
 """
 
 from collections.abc import Container, Iterable, Mapping, Set
@@ -17,11 +17,11 @@ __all__ = ["Verification"]
 
 
 class Verification:
-    """What is found out about one file, and about who delivered it.
+    """The verification of one file and of its sources.
 
-    :param file: what was fetched; begun already
+    :param file: the fetched file; begun already
     :param jury: the replicas as witnesses
-    :param expected: the checksum of the whole
+    :param expected: the checksum of the whole file
     :param stated_by: the replicas that state it; None where the user or a Metalink does
     :param hashes: those of a Metalink's pieces
     :param compare: whether to ask the replicas, where neither of these is known
@@ -45,42 +45,43 @@ class Verification:
         self._comparison = Comparison(jury, file.size) if compare and not (expected or hashes) else None
         self._suspected: set[int] = set()
         self.checksum: Checksum | None = None
-        """Of the whole, if one was computed."""
+        """Checksum of the whole file, if one was computed."""
         self.basis: Basis = "none"
-        """With what all bytes were compared."""
+        """Basis on which all bytes were compared."""
         self.bad: dict[int, str] = {}
         """Sources whose bytes were found to be wrong, with the reason."""
 
     @property
     def knows_the_whole(self) -> bool:
-        """Whether a checksum of the whole, or of all its pieces, says whether the file is right."""
+        """Return whether a checksum of the whole file, or of all its pieces, shows whether the file is right."""
         return bool(self._expected or self._hashes)
 
     @property
     def mismatch(self) -> str:
-        """The whole's checksum and the one expected, if they were compared and differ, as part of a sentence."""
+        """Return the whole file's checksum and the expected one, if they differ, as part of a sentence."""
         if self._expected is None or self.checksum is None or self.basis != "none":
             return ""
         return f" (its {self.checksum.algorithm} is {self.checksum.value}, not the expected {self._expected.value})"
 
     def confirmed_by_others(self, sender: int) -> bool:
-        """Whether another replica has confirmed all bytes of one, when that was last looked for."""
+        """Return whether other replicas had confirmed all bytes of a sender at the last comparison."""
         return self._comparison is not None and sender not in self._comparison.alone
 
     def add(self, extents: Iterable[Extent]) -> None:
-        """These bytes are here now. Replicas are asked about them while the rest is fetched."""
+        """Add ranges that have arrived. Replicas are asked about them while the rest is fetched."""
         if self._comparison is not None:
             self._comparison.add(extents)
 
     def cancel(self) -> None:
-        """Nobody wants to know any more."""
+        """Cancel all queries, because the result is no longer needed."""
         if self._comparison is not None:
             self._comparison.cancel()
 
     async def find_bad(self) -> dict[int, str]:
-        """The sources whose bytes are wrong, with the reason; none when the file is verified as well as it can be.
+        """Return the sources of wrong bytes, with the reason; empty when the file is verified as well as possible.
 
-        :raises VerificationError: when nobody can say which bytes are right, or it is not the bytes that are wrong
+        :raises VerificationError: when it cannot be determined which bytes are right, or the bytes are not what is
+            wrong
         """
         if self._expected is not None:
             return await self._hold_against(self._expected)
@@ -109,14 +110,14 @@ class Verification:
         return await blame(self._jury, pieces, expected, found, self._file.size, self._suspected)
 
     def _stated(self) -> Basis:
-        """What the whole's checksum is worth: who states it cannot be the only witness of its own bytes."""
+        """Return the value of the whole file's checksum: a replica cannot be the only witness of its own bytes."""
         if self._stated_by is None:
             return "given"
         alone = len(self._stated_by) == 1 and self._stated_by & {self._jury.holder(i) for i in self._file.senders}
         return "own word" if alone else "agree"
 
     def _bad_by_pieces(self, hashes: PieceHashes) -> dict[int, str]:
-        """Read the file piece by piece, and compare with the hashes of a Metalink."""
+        """Read the file piece by piece, and compare it with the hashes of a Metalink."""
         size, length = self._file.size, hashes.length
         ranges = [(start, min(start + length, size)) for start in range(0, size, length)]
         wrong = [
@@ -127,11 +128,11 @@ class Verification:
         return blame_by_pieces(self._file.pieces(), wrong, self._suspected) if wrong else {}
 
     async def forget(self, sources: Container[int]) -> list[Extent]:
-        """Take out of the file all that these sources delivered, who have done no wrong: their replicas have changed.
+        """Remove all bytes of these sources, which are not to blame: their replicas have changed.
 
-        What is left is compared anew, as what was said of it may have been about another version.
+        The rest is compared anew, as earlier answers may have been about another version.
 
-        :returns: what was taken out
+        :returns: the removed pieces
         """
         pieces = await in_thread(self._file.pieces)
         dropped = [piece for piece in pieces if piece.source in sources]
@@ -144,11 +145,11 @@ class Verification:
         return dropped
 
     async def drop(self, bad: Mapping[int, str]) -> tuple[list[Extent], list[int]]:
-        """Take out of the file all that bad sources delivered, so that it is fetched from others.
+        """Remove all bytes of bad sources, so that they are fetched from others.
 
-        One source at a time is left out on mere suspicion: who was before, in vain, may come back.
+        Only one source at a time is left out on mere suspicion: one that was suspected in vain may come back.
 
-        :returns: what was taken out, and who may come back
+        :returns: the removed pieces, and the sources that may come back
         """
         dropped = [piece for piece in await in_thread(self._file.pieces) if piece.source in bad]
         for piece in dropped:
