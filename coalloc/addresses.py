@@ -1,8 +1,8 @@
-"""Classes of addresses, and the policy that says which of them may be connected to. Pure.
+"""Classes of addresses, and the policy that decides which of them may be connected to. Pure.
 
-The user's own words go anywhere. What a server names (a redirect, a Metalink, a PASV reply, a broker's answer) reaches
-no more inner address than the class of that server's own. Addresses that carry an IPv4 address in them (IPv4-mapped,
-6to4, NAT64, Teredo, ISATAP, ...) count as what they carry.
+URLs that the user gives may lead anywhere. A name from a server (a redirect, a Metalink, a PASV reply, a broker's
+answer) may not lead to a more internal address than the class of that server's own. Addresses with an embedded IPv4
+address (IPv4-mapped, 6to4, NAT64, Teredo, ISATAP, ...) count as the embedded one.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -29,15 +29,16 @@ Network = IPv4Network | IPv6Network
 
 
 class AddressClass(IntEnum):
-    """A class of addresses; the greater, the more inner."""
+    """A class of addresses; the greater, the more internal."""
 
     PUBLIC = 0
     PRIVATE = 1
-    """Of a site: RFC 1918, unique local, carrier-grade NAT, benchmarking."""
+    """Addresses of a site: RFC 1918, unique local, carrier-grade NAT, benchmarking."""
     LOOPBACK = 2
     LINK_LOCAL = 3
-    """Of this link, of many hosts, or of none: link-local, multicast, unspecified, reserved, and where clouds hand out
-    the credentials of a machine."""
+    """Addresses of this link, of many hosts, or of none: link-local, multicast, unspecified, reserved, and those where
+    clouds hand out the credentials of a machine.
+    """
 
 
 CLASSES: tuple[tuple[AddressClass, tuple[str, ...]], ...] = (
@@ -45,7 +46,7 @@ CLASSES: tuple[tuple[AddressClass, tuple[str, ...]], ...] = (
         AddressClass.LINK_LOCAL,
         (
             *("0.0.0.0/8", "169.254.0.0/16", "192.0.0.0/24", "224.0.0.0/4", "240.0.0.0/4"),
-            *("168.63.129.16/32", "100.100.100.200/32", "fd00:ec2::254/128", "fd20:ce::254/128"),  # of clouds
+            *("168.63.129.16/32", "100.100.100.200/32", "fd00:ec2::254/128", "fd20:ce::254/128"),  # used by clouds
             *("::/128", "fe80::/10", "ff00::/8", "100::/64", "2001:10::/28"),
         ),
     ),
@@ -60,7 +61,7 @@ CLASSES: tuple[tuple[AddressClass, tuple[str, ...]], ...] = (
     (AddressClass.PUBLIC, ("0.0.0.0/0", "2000::/3")),
     (AddressClass.LINK_LOCAL, ("::/0",)),  # reserved
 )
-"""The first that fits counts."""
+"""Networks of each class; the first match counts."""
 NETWORKS = tuple((each, ip_network(text)) for each, texts in CLASSES for text in texts)
 REFUSED = [network for each, network in NETWORKS[:-1] if each == AddressClass.LINK_LOCAL]
 
@@ -68,21 +69,21 @@ MAPPED, TRANSLATED, COMPATIBLE = IPv6Network("::ffff:0:0/96"), IPv6Network("::ff
 NAT64, LOCAL_NAT64 = IPv6Network("64:ff9b::/96"), IPv6Network("64:ff9b:1::/48")
 SIX_TO_FOUR, TEREDO = IPv6Network("2002::/16"), IPv6Network("2001::/32")
 ISATAP = (b"\x00\x00\x5e\xfe", b"\x02\x00\x5e\xfe")
-"""How the interface's half of such an address begins."""
+"""First bytes of the interface half of an ISATAP address."""
 NAT64_BYTES = ((12, 13, 14, 15), (9, 10, 11, 12), (7, 9, 10, 11), (6, 7, 9, 10))
-"""Where prefixes of 96, 64, 56 and 48 bits leave the IPv4 address (RFC 6052, section 2.2)."""
+"""Positions of the IPv4 address behind prefixes of 96, 64, 56 and 48 bits (RFC 6052, section 2.2)."""
 
 
 class AddressPolicy(NamedTuple):
     """A rule for which addresses may be connected to.
 
-    :param innermost: the most inner class that is allowed
-    :param networks: more networks that are allowed, but for what is link-local in them
-    :param addresses: numeric addresses that are allowed whatever they are
-    :param servers: names of servers, as `server` makes them, that may lead anywhere but to link-local addresses
+    :param innermost: the most internal class that is allowed
+    :param networks: further allowed networks, except link-local addresses in them
+    :param addresses: numeric addresses that are allowed in any class
+    :param servers: names of servers, as made by `server`, that may lead anywhere but to link-local addresses
     :param data_hosts: servers, as above, each with another host that its data may come from, or go to
-    :param pinned: hosts that were looked up before, each with the numeric addresses it is then connected at
-    :param remedy: what to do about a refusal
+    :param pinned: hosts that were looked up before, each with the numeric addresses at which it is then connected
+    :param remedy: remedy in the message of a refusal
     """
 
     innermost: AddressClass = AddressClass.LINK_LOCAL
@@ -95,13 +96,13 @@ class AddressPolicy(NamedTuple):
 
     @property
     def anywhere(self) -> bool:
-        """Whether every address is allowed."""
+        """Return whether every address is allowed."""
         return self.innermost == AddressClass.LINK_LOCAL
 
     def allows(self, address: str, server: tuple[str, int] | None = None) -> bool:
-        """Whether a numeric address may be connected to.
+        """Return whether a numeric address may be connected to.
 
-        :param server: host and port as they were named, where `address` is what the name resolved to
+        :param server: original host name and port, if `address` is the result of a look-up
         """
         return (
             self.anywhere
@@ -110,11 +111,11 @@ class AddressPolicy(NamedTuple):
         )
 
     def data_hosts_of(self, server: tuple[str, int]) -> frozenset[str]:
-        """Return the other hosts that the data of a server may come from, or go to; those of no other server."""
+        """Return the other hosts that the data of this server may come from, or go to."""
         return frozenset(host for each, host in self.data_hosts if each == server)
 
     def lists(self, address: str) -> bool:
-        """Whether a numeric address is in one of the networks."""
+        """Return whether a numeric address is in one of the networks."""
         return all(self._lists(each) for each in _carried(_parsed(address)))
 
     def _allows(self, address: Address, server: tuple[str, int] | None) -> bool:
@@ -127,7 +128,7 @@ class AddressPolicy(NamedTuple):
         return _class(address) != AddressClass.LINK_LOCAL and any(address in each for each in self.networks)
 
     def named_by(self, address: str | None) -> "AddressPolicy":
-        """The policy for what a server at this numeric address names; None where that is not known.
+        """Return the policy for names from a server at this numeric address; None if the address is not known.
 
         In a chain of servers the least trusted counts. The server itself may be named again.
         """
@@ -139,29 +140,29 @@ class AddressPolicy(NamedTuple):
         )
 
     def pin(self, known: Mapping[str, tuple[str, ...]]) -> "AddressPolicy":
-        """Return the same policy, by which hosts are connected at these numeric addresses, and not looked up anew."""
+        """Return this policy with numeric addresses for these hosts, which are then not looked up anew."""
         new = {_plain(host): addresses for host, addresses in known.items()}
         return self._replace(pinned=tuple(({**dict(self.pinned), **new}).items()))
 
     def pinned_to(self, host: str) -> tuple[str, ...]:
-        """Return the numeric addresses that a host was found to have; none where it is to be looked up."""
+        """Return the pinned numeric addresses of a host; empty if it has to be looked up."""
         return next((addresses for name, addresses in self.pinned if name == _plain(host)), ())
 
     def with_address(self, address: str) -> "AddressPolicy":
-        """The same policy, which allows one more numeric address."""
+        """Return this policy with one more allowed numeric address."""
         return self._replace(addresses=self.addresses | {address})
 
 
 ANYWHERE = AddressPolicy()
-"""The policy for the user's own words."""
+"""The policy for URLs that the user gives."""
 
 
 def policy_of(origin: Origin, own: AddressPolicy = ANYWHERE) -> AddressPolicy:
     """Return the policy for a name of this origin.
 
-    A file on this machine was handed over by the user: it may name all but link-local addresses.
+    A file on this machine was provided by the user: it may name all but link-local addresses.
 
-    :param own: the policy for the user's own words
+    :param own: the policy for URLs that the user gives
     """
     if origin.kind == "server":
         return own.named_by(origin.address)
@@ -171,12 +172,12 @@ def policy_of(origin: Origin, own: AddressPolicy = ANYWHERE) -> AddressPolicy:
 
 
 def server(host: str, port: int) -> tuple[str, int]:
-    """Return a server's name as policies have it."""
+    """Return a server's name in the form used in policies."""
     return _plain(host), port
 
 
 def class_of(address: str) -> AddressClass:
-    """Return the class of a numeric address: the most inner of those that it carries.
+    """Return the class of a numeric address: the most internal one of the addresses embedded in it.
 
     >>> [class_of(each).name for each in ("192.0.2.1", "10.1.2.3", "127.0.0.2", "169.254.169.254")]
     ['PUBLIC', 'PRIVATE', 'LOOPBACK', 'LINK_LOCAL']
@@ -189,7 +190,7 @@ def class_of(address: str) -> AddressClass:
 
 
 def carried(address: str) -> tuple[str, ...]:
-    """Return the numeric addresses that packets to one may end at.
+    """Return the numeric addresses at which packets to an address may end.
 
     >>> carried("::ffff:192.0.2.1"), carried("2001:DB8::1%eth0")
     (('192.0.2.1',), ('2001:db8::1',))
@@ -198,9 +199,9 @@ def carried(address: str) -> tuple[str, ...]:
 
 
 def reach(address: str) -> AddressClass:
-    """Return the most inner class that the words of a server at a numeric address reach.
+    """Return the most internal class to which names from a server at a numeric address may lead.
 
-    A neighbour on the link is a server of the site.
+    A neighbour on the link counts as a server of the site.
     """
     known = class_of(address)
     return AddressClass.PRIVATE if known == AddressClass.LINK_LOCAL else known
@@ -209,7 +210,7 @@ def reach(address: str) -> AddressClass:
 def parse_networks(texts: Iterable[object]) -> tuple[Network, ...]:
     """Return networks such as "10.1.0.0/16" or "fd00:1::/48".
 
-    :raises ValueError: for what is none, or has link-local addresses only
+    :raises ValueError: for an invalid network, or one of link-local addresses only
     """
     found = []
     for text in texts:
@@ -235,7 +236,7 @@ def _class(address: Address) -> AddressClass:
 
 
 def _carried(address: Address) -> tuple[Address, ...]:
-    """The addresses that packets to an address may end at, as far as it tells."""
+    """Return the addresses at which packets to an address may end, as far as its form shows."""
     if isinstance(address, IPv4Address):
         return (address,)
     raw = address.packed
@@ -252,6 +253,6 @@ def _carried(address: Address) -> tuple[Address, ...]:
 
 
 def _translated(raw: bytes) -> Iterator[Address]:
-    """The IPv4 addresses in one of a local translator, whose prefix may have any length."""
+    """Yield the IPv4 addresses embedded by a local translator, whose prefix may have any length."""
     found = {IPv4Address(bytes(raw[i] for i in places)) for places in NAT64_BYTES}
     yield from {each for each in found if each.packed[0]} or {IPv4Address(0)}

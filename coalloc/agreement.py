@@ -1,7 +1,7 @@
-"""Is this replica of the same file as the others? Decided before a byte of it is used. Pure.
+"""The check that a replica is of the same file as the others, before a byte of it is used. Pure.
 
-Sizes must be equal, and digests that servers offer (HTTP Repr-Digest) too. Validators are compared only with
-what the same server said before, here and in the journal: RFC 9110 lets two servers tag equal bytes differently.
+Sizes must be equal, and digests from servers (HTTP Repr-Digest) too. Validators are compared only with earlier ones of
+the same server, here and in the journal: RFC 9110 lets two servers tag equal bytes differently.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,9 +23,9 @@ __all__ = ["Agreement", "unusable"]
 
 
 class Agreement:
-    """What is known of the file, and who said so.
+    """The known properties of the file, and their sources.
 
-    :param files: what the user or a Metalink said; its size and checksums count more than any server's word
+    :param files: description by the user or a Metalink; its size and checksums have precedence over any server's
     """
 
     def __init__(self, files: ReplicaSet) -> None:
@@ -36,25 +36,26 @@ class Agreement:
         self._given = {c.algorithm: c.value for c in files.checksums}
         self._digests: dict[str, tuple[str, str]] = {}
         self.said: dict[int, Stat] = {}
-        """What each replica was when it first answered."""
+        """First answer of each replica."""
         self.answered: list[int] = []
-        """Who said what is agreed, in that order."""
+        """Sources whose answers agree, in order of their answers."""
 
     @property
     def digests(self) -> list[Checksum]:
-        """What servers say of the whole file, all of them alike."""
+        """The servers' digests of the whole file, which all agree."""
         return [Checksum(algorithm, value) for algorithm, (value, _) in self._digests.items()]
 
     def stated_by(self, checksum: Checksum) -> set[int]:
-        """Who says that the whole file has this checksum."""
+        """Return the sources that state this checksum of the whole file."""
         return {source for source, stat in self.said.items() if checksum in stat.checksums}
 
     def check(self, source: int, stat: Stat) -> None:
-        """Take in what a server says of its replica.
+        """Process a server's answer about its replica.
 
-        :raises ReplicaChanged: if it is not of the file that the user or the Metalink describes, or of the one that
-            the same server had before
-        :raises VerificationError: if it contradicts another server, and nobody has said which is right
+        :raises ReplicaChanged: if it is not of the file that the user or the Metalink describes, or of the one that the
+            same
+            server had before
+        :raises VerificationError: if it contradicts another server, and neither the user nor a Metalink decides
         """
         url = self._urls[source]
         self._check_unchanged(source, stat)
@@ -68,7 +69,7 @@ class Agreement:
             self.answered.append(source)
 
     def _check_unchanged(self, source: int, stat: Stat) -> None:
-        """When a server is asked again, after a lost connection, its word must be what it was."""
+        """Check that a server's answer is the same as its first one, for instance after a lost connection."""
         before = self.said.setdefault(source, stat)
         if before.size != stat.size:
             now = f"it had {before.size} bytes and has {stat.size} now"
@@ -97,7 +98,7 @@ class Agreement:
                 "leave this URL out, or check the expected checksum",
             )
         value, by = self._digests.setdefault(offered.algorithm, (offered.value, url))
-        if value != offered.value and not self._given:  # else the whole's checksum will tell
+        if value != offered.value and not self._given:  # else the whole file's checksum decides
             raise VerificationError(
                 f"the replicas are not of one file: by {offered.algorithm}, {url} has {offered.value} and {by} {value}",
                 "give the right checksum with --checksum ALGORITHM:HEX, or leave the wrong URL out",
@@ -110,7 +111,7 @@ def _contradict(before: Iterable[Checksum], now: Iterable[Checksum]) -> bool:
 
 
 def unusable(urls: Sequence[str], errors: Mapping[int, SourceError]) -> CoallocError:
-    """The one error to show when no source could be used from the start."""
+    """Return the one error to show when no source could be used from the start."""
     if len(errors) == 1:
         (error,) = errors.values()
         # What would be a failed transfer later is none yet.

@@ -1,4 +1,4 @@
-"""The public API and composition root: download, plan, probe, history. Wires all rooms; decides nothing."""
+"""The public API and composition root: download, plan, probe, history. Connects all parts; decides nothing."""
 
 import asyncio
 import time
@@ -94,7 +94,7 @@ __all__ = [
 
 
 class Probe(NamedTuple):
-    """Whether a server answers, in how many seconds, and what it says of the file."""
+    """Result of a probe: whether a server answers, after how many seconds, and the size and features of the file."""
 
     url: str
     ok: bool
@@ -111,11 +111,13 @@ async def download(
     limits: Mapping[str, Admission] | None = None,
     confirm: Confirm | None = None,
 ) -> list[TransferReport]:
-    """Fetch every file that the request names; `watch` is shown snapshots as the transfer goes.
+    """Fetch every file that the request names; `watch` receives snapshots during the transfer.
 
-    `expected` is what is known of replicas, by URL, where that is more than this user's history. Of those that have
-    `limits`, by URL, no piece is asked for before there is leave; whoever sends only the whole, when there is for that.
-    `confirm` is awaited when a file is whole, before it gets its name, which it does not get if that fails.
+    `expected` are forecasts for replicas, by URL, which replace those of this user's history. Replicas with `limits`,
+    by URL, are sent requests for a piece only after admission of the piece; a server that sends only whole files, after
+    admission of all pieces. `confirm` is awaited when a file is complete, before it gets its name; if it fails, the
+    file does not get the name.
+
     Raises a CoallocError; with several files, its `done` has the reports of those before. Cancelling stops cleanly
     and leaves a state that the next call resumes; the CancelledError has `report` and `done` as its arguments.
     """
@@ -165,7 +167,7 @@ async def _download(
         beside=request.beside,
         confirm=confirm,
     )
-    exact = request.output if request.within else None  # what is there may become a directory at any moment
+    exact = request.output if request.within else None  # the existing target may become a directory at any moment
     where = exact or target(found.file.name, request.output, many, _is_foreign(found.file))
     ordered, estimates = ranked(found, past)
     counted = replace(request.options, slots=Slots.from_environment())
@@ -183,18 +185,18 @@ async def _download(
 
 
 def _is_foreign(file: ReplicaSet) -> bool:
-    """Whether somebody else than the user named the file."""
+    """Return whether the file's name does not come from the user."""
     return file.origin.kind != "user"
 
 
 async def _relayed(
     request: Request, found: Found, many: bool, watch: Callable[[Snapshot], None] | None
 ) -> TransferReport | None:
-    """Fetch a file over other servers, if the plan says that this pays."""
+    """Fetch a file over other servers, if the plan says that this is faster; else return None."""
     from coalloc.collecting import fetch_over  # few downloads have a use for plans
     from coalloc.staging.relayed import report, snapshot
 
-    exact = request.output if request.within else None  # what is there may become a directory at any moment
+    exact = request.output if request.within else None  # the existing target may become a directory at any moment
     where = exact or target(found.file.name, request.output, many, _is_foreign(found.file))
     told = (lambda view: watch(snapshot(view, where.name))) if watch else None
     try:
@@ -211,7 +213,7 @@ async def _relayed(
 
 
 def _bad(request: Request, found: Found, report: TransferReport) -> list[tuple[str, str, str]]:
-    """Replicas of a broker's dataset that are wrong beyond doubt: by its own checksum, and not under suspicion only."""
+    """Return replicas of a broker's dataset that contradict its own checksum, without those that are only suspected."""
     if not (found.dataset and report.verified) or request.expected:
         return []
     wrong = [each for each in report.sources if each.outcome == "corrupt" and each.error != SUSPECTED]
@@ -227,7 +229,7 @@ async def _remember(
     began: float,
     error: CoallocError | None = None,
 ) -> None:
-    """For this user's next transfer, and for everybody's."""
+    """Add the transfer to this user's history, and report it to the broker."""
     transfers = past_transfers(report, began, request.streams)
     past.add(transfers)
     if broker:
@@ -237,7 +239,7 @@ async def _remember(
         thing, candidates = found.dataset or found.file.name, report.sources[: len(found.file.replicas)]
         why = error.message if error else None
         decided = decisions(broker, thing, report._replace(sources=candidates), why, began)
-        with suppress(asyncio.CancelledError):  # all is done that the user wanted
+        with suppress(asyncio.CancelledError):  # the user's work is done
             await tell(broker, transfers, bad, decided=decided)
 
 
@@ -248,15 +250,16 @@ async def collect(
 ) -> CollectionReport:
     """Collect many files from GridFTP servers to one place, over other hosts where a method sends them.
 
-    Each is at its destination when it is whole and compared with its origin, or not at all; what is there already is
-    left alone. Cancelling stops cleanly, and leaves nothing at servers in between; the CancelledError has the report as
+    Each file is at its destination only when it is complete and compared with its origin; an existing file is left
+    alone. Cancelling stops cleanly, and leaves nothing at intermediate servers; the CancelledError has the report as
     its argument.
 
-    :param watch: is shown views as it goes
-    :param network: which hosts take part beside those that are named, and what goes between them; what it leaves open
-        is taken from what was measured. The host without a server is this machine. Without a network, every host is
-        thought to reach every other one, and what was not measured is guessed
-    :raises CoallocError: with what was known in its `report`
+    :param watch: receives views during the collection
+    :param network: hosts that take part beside those that are named, and the links between them; missing values are
+        taken
+        from measurements. The host without a server is this machine. Without a network, every host is assumed to reach
+        every other one, and missing measurements are guessed
+    :raises CoallocError: with the known results in its `report`
     """
     from coalloc.collecting import collect  # downloads have no use for methods and plans
 
@@ -264,12 +267,12 @@ async def collect(
 
 
 async def plan(request: Request) -> list[Plan]:
-    """Say how each file would be fetched. Asks the servers for sizes, moves nothing."""
+    """Return the plan of each file's transfer. Asks the servers for sizes, moves nothing."""
     return [(await _plan(request, found))[0] for found in await named_files(request, _broker(request))]
 
 
 async def metalink(request: Request) -> str:
-    """A Metalink 4 document of the files: replicas that answer, the best first, with a checksum that all agree on.
+    """Return a Metalink 4 document of the files: replicas that answer, the best first, with an agreed checksum.
 
     Where no checksum is known yet, the servers are asked to compute one, which takes them a read of the file.
     """
@@ -279,9 +282,9 @@ async def metalink(request: Request) -> str:
 
 
 def planned(file: ReplicaSet, estimates: Sequence[Estimate], strategy: Strategy = "adaptive") -> Plan:
-    """How a file of known size would be fetched if all its servers answer; asks none of them.
+    """Return the plan for a file of known size, assuming that all its servers answer; asks none of them.
 
-    :param estimates: what is expected of each replica, in their order
+    :param estimates: forecast of each replica, in their order
     """
     stat = Stat(file.size or 0)
     answers = dict.fromkeys(range(len(file.replicas)), stat)
@@ -289,21 +292,21 @@ def planned(file: ReplicaSet, estimates: Sequence[Estimate], strategy: Strategy 
 
 
 def metalink_files(document: bytes, where: str) -> list[ReplicaSet]:
-    """The files that a Metalink 4 document describes; `where` is what messages call it. Raises a UsageError."""
+    """Return the files that a Metalink 4 document describes; messages call it `where`. Raises a UsageError."""
     from coalloc.resolve.metalink import read
 
     return read(document, where)
 
 
 def metalink_document(files: Sequence[ReplicaSet], published: datetime) -> str:
-    """A Metalink 4 document of files that are described already; `published` is an aware time."""
+    """Return a Metalink 4 document of described files; `published` is an aware time."""
     from coalloc.resolve.metalink import write
 
     return write(files, published)
 
 
 async def _plan(request: Request, found: Found, ask_checksum: bool = False) -> tuple[Plan, ReplicaSet]:
-    """The plan, and what is known of the file now: the replicas that can be used in the order of the plan."""
+    """Return the plan, and the file's description with the usable replicas in the order of the plan."""
     ordered, estimates = ranked(found, History.open())
     sources = sources_of(request, ordered, request.options)
     try:
@@ -317,7 +320,7 @@ async def _plan(request: Request, found: Found, ask_checksum: bool = False) -> t
     made = preview(ordered, estimates, make(request.strategy, request.blocks), answers, known)
     usable = [
         replica._replace(priority=share.priority)
-        for replica, share in zip(ordered.replicas, made.shares, strict=False)  # those left out come last
+        for replica, share in zip(ordered.replicas, made.shares, strict=False)  # replicas left out come last
         if share.error is None
     ]
     return made, ordered._replace(replicas=tuple(usable), size=made.size, checksums=made.checksums)
@@ -326,9 +329,9 @@ async def _plan(request: Request, found: Found, ask_checksum: bool = False) -> t
 async def _answers(
     file: ReplicaSet, sources: Sequence[Source], keep: bool
 ) -> tuple[dict[int, Stat | SourceError], Agreement]:
-    """What each server says; at least one says what can be used.
+    """Return each server's answer, of which at least one is usable.
 
-    :param keep: whether they are asked more soon, and keep their connections
+    :param keep: whether to keep the connections, because more queries follow soon
     """
     agreement = Agreement(file)
     answers = dict(enumerate(await asyncio.gather(*(_stat(source, keep) for source in sources))))
@@ -345,7 +348,7 @@ async def _answers(
 
 
 async def _stat(source: Source, keep: bool = False) -> Stat | SourceError:
-    """What a server says, when there is a place to ask it; its connection is closed unless it is to be kept."""
+    """Return a server's answer, once a connection to it is free; close the connection unless it is to be kept."""
     try:
         while True:
             try:
@@ -360,7 +363,7 @@ async def _stat(source: Source, keep: bool = False) -> Stat | SourceError:
 
 
 async def probe(urls: Sequence[str], engine: Engine = "auto", delegate: frozenset[str] = frozenset()) -> list[Probe]:
-    """Whether each of these servers answers; `delegate` are hosts that may be given a limited proxy."""
+    """Probe each of these servers; `delegate` are hosts that may be given a limited proxy."""
     request = Request(tuple(urls), engine=engine, delegate=delegate)
     return list(await asyncio.gather(*(_probe(url, request) for url in urls)))
 
@@ -380,20 +383,26 @@ async def _probe(url: str, request: Request) -> Probe:
 
 
 async def search(beginning: str, most: int = 100, broker: str | None = None) -> list[Dataset]:
-    """Datasets of a broker whose names begin so. :raises UsageError: where no broker is known"""
+    """Return datasets of a broker whose names begin with `beginning`.
+
+    :raises UsageError: if no broker is known
+    """
     return await Broker(some_access(broker)).search(beginning, most)
 
 
 async def datasets(names: Sequence[str], broker: str | None = None) -> list[Found]:
-    """Where a broker knows these datasets to be, and what to expect. :raises UsageError: where no broker is known"""
+    """Return the replicas of these datasets in a broker's catalogue, with forecasts.
+
+    :raises UsageError: if no broker is known
+    """
     return await Broker(some_access(broker)).resolve(names)
 
 
 async def register(name: str, urls: Sequence[str], broker: str | None = None) -> tuple[ReplicaSet, int]:
-    """Tell a broker that these are replicas of a dataset; what was told, and how many of them were news.
+    """Register replicas of a dataset at a broker; return the registered file and the number of new replicas.
 
-    The servers are asked for the size, and for a checksum that all agree on. Raises what `plan` does, and a UsageError
-    where no broker is known.
+    The servers are asked for the size, and for a checksum on which all agree. Raises the errors of `plan`, and a
+    UsageError if no broker is known.
     """
     known = Broker(some_access(broker))
     request = Request(tuple(urls))
@@ -405,20 +414,20 @@ async def register(name: str, urls: Sequence[str], broker: str | None = None) ->
 
 
 async def register_directory(name: str, url: str, broker: str | None = None) -> Registered:
-    """Tell a broker of every file below a directory of a GridFTP server, named after it below `name`.
+    """Register every file below a directory of a GridFTP server at a broker, with names below `name`.
 
-    The server computes checksums where it can. Raises SourceErrors, and a UsageError where no broker is known.
+    The server computes checksums where it can. Raises SourceErrors, and a UsageError if no broker is known.
     """
     return await register_below(Broker(some_access(broker)), name, url, partial(storage, url))
 
 
 def http_client(url: str, policy: AddressPolicy, seconds: float) -> "httpx.AsyncClient":
-    """A client for the server of a URL that connects where this policy allows; it follows no redirects."""
+    """Return a client for the server of a URL that connects where this policy allows; it follows no redirects."""
     from coalloc.engine.http.transport import client
 
     return client(url, DirectDialer(policy), seconds, lambda _: None)
 
 
 def history() -> list[SourceSummary]:
-    """What this user's transfers achieved at each source."""
+    """Return the results of this user's transfers at each source."""
     return History.open().summary()

@@ -1,4 +1,4 @@
-"""Questions asked side by side, where one failure ends them all: none goes on behind the back of who has asked."""
+"""Concurrent queries, where one failure ends them all: none continues after the caller has returned."""
 
 import asyncio
 from collections.abc import Coroutine, Iterable
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 async def answers(questions: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """All answers, in the order of the questions.
+    """Return all answers, in the order of the questions.
 
     The first failure is raised when all others have ended, too. An asyncio.TaskGroup would raise a group of it.
     """

@@ -1,7 +1,7 @@
-"""Checksums by name: which there are, how their values are written, and how two are combined into one.
+"""Checksums by name: the algorithms, the notation of their values, and the combination of two sums into one.
 
-Algorithm names are in lower case without dashes (`sha256`), values in lower-case hex of full length. Which
-checksum a transfer needs, and what to do when it is wrong, is for others to say.
+Algorithm names are in lower case without dashes (`sha256`), values in lower-case hex of full length. The caller
+decides which checksum a transfer needs, and how to handle a wrong one.
 """
 
 import re
@@ -31,19 +31,19 @@ _ADLER_BASE = 65521
 
 
 class Hasher(Protocol):
-    """What takes in bytes and says their digest; the part of hashlib's objects that is used here."""
+    """An object that computes a digest; the part of hashlib's objects that is used here."""
 
     def update(self, data: memoryview, /) -> None:
-        """Take in the next bytes."""
+        """Process the next bytes."""
         ...
 
     def hexdigest(self) -> str:
-        """The digest of all bytes so far, in lower-case hex."""
+        """Return the digest of all bytes so far, in lower-case hex."""
         ...
 
 
 class _Rolling:
-    """A 32-bit sum in the shape of a hashlib object."""
+    """A 32-bit sum with the interface of a hashlib object."""
 
     def __init__(self, function: Callable[[memoryview, int], int], start: int) -> None:
         self._function = function
@@ -57,7 +57,7 @@ class _Rolling:
 
 
 def hasher(algorithm: str) -> Hasher:
-    """A new hasher for one of `ALGORITHMS`."""
+    """Return a new hasher for one of `ALGORITHMS`."""
     if algorithm == "adler32":
         return _Rolling(zlib_ng.adler32, 1)
     if algorithm == "crc32":
@@ -68,7 +68,7 @@ def hasher(algorithm: str) -> Hasher:
 
 
 def normalise(name: str) -> str | None:
-    """The algorithm meant by a name as people, servers and Metalinks write it, or None if there is none here.
+    """Return the algorithm of a name as users, servers and Metalinks write it, or None if it is not supported.
 
     >>> normalise("SHA-256"), normalise("ADLER32"), normalise("whirlpool")
     ('sha256', 'adler32', None)
@@ -78,7 +78,7 @@ def normalise(name: str) -> str | None:
 
 
 def checksum(name: str, value: str) -> Checksum:
-    """A checksum from an algorithm's name and a hex value in any case.
+    """Return a checksum from an algorithm's name and a hex value in any case.
 
     :raises UsageError: if the algorithm is unknown, or the value is not hex of its length
     """
@@ -95,7 +95,7 @@ def checksum(name: str, value: str) -> Checksum:
 
 
 def parse(text: str) -> Checksum:
-    """A checksum from "ALGORITHM:HEX".
+    """Parse a checksum written as "ALGORITHM:HEX".
 
     >>> parse("Adler-32:0A1B2C3D")
     Checksum(algorithm='adler32', value='0a1b2c3d')
@@ -109,7 +109,7 @@ def parse(text: str) -> Checksum:
 
 
 def adler32_combine(first: int, second: int, second_length: int) -> int:
-    """The adler32 of two strings one after the other, from the adler32 of each and the second's length in bytes.
+    """Return the adler32 of two concatenated strings, from the adler32 of each and the second's length in bytes.
 
     Adler-32 of d1..dn is (A, B) mod 65521 with A = 1 + d1 + ... + dn, and B the sum of the n values that A
     takes after each byte. Let the first string give (A1, B1), the second, alone, (A2, B2), with n bytes.
@@ -123,5 +123,5 @@ def adler32_combine(first: int, second: int, second_length: int) -> int:
 
 
 def crc32_combine(first: int, second: int, second_length: int) -> int:
-    """The crc32 of two strings one after the other, from the crc32 of each and the second's length in bytes."""
+    """Return the crc32 of two concatenated strings, from the crc32 of each and the second's length in bytes."""
     return zlib_ng.crc32_combine(first, second, second_length)

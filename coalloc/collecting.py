@@ -1,4 +1,4 @@
-"""Many files from many GridFTP servers to one place, over other hosts where a method sends them. Wires the rooms."""
+"""Collection of many files from GridFTP servers to one place, relayed where a method decides so. Connects the parts."""
 
 import asyncio
 import time
@@ -42,13 +42,13 @@ from coalloc.urls import redact
 __all__ = ["collect", "default", "fetch_over"]
 
 WORTH = 1.2
-"""How many times as fast as the straight way a plan has to be for a single file to be sent over other servers."""
+"""Factor by which a plan has to be faster than the direct transfer for a single file to be relayed."""
 
 
 async def collect(
     wanted: Wanted, watch: Callable[[CollectionView], None] | None = None, network: Scenario | None = None
 ) -> CollectionReport:
-    """As `coalloc.api.collect`, which says all about it."""
+    """Collect many files to one place; see `coalloc.api.collect`."""
     given = labelled(network) if network else None
     gathering = Gathering(
         EngineOptions(DirectDialer(own_policy()), data_hosts=wanted.data_hosts, delegate=wanted.delegate)
@@ -93,12 +93,13 @@ async def fetch_over(
     watch: Callable[[CollectionView], None] | None = None,
     overwrite: bool = False,
 ) -> CollectionReport | None:
-    """Fetch one file from its replicas, over other servers too; None, and nothing is done, unless that pays.
+    """Fetch one file from its replicas, also over other servers, if that is faster; else do nothing and return None.
 
-    It pays where something is known of the ways, and the plan is faster than the one without relays by `WORTH`.
+    It counts as faster where links are known, and the plan is faster than the one without relays by the factor `WORTH`.
 
     :param via: URLs of servers that may relay, and of the directories in which they may stage pieces; if there are
-        none, all between which something was measured
+        none, all
+        servers with measured links
     :raises CoallocError: as `collect`
     """
     if not any(speaks(replica.url) for replica in file.replicas):
@@ -131,29 +132,29 @@ async def fetch_over(
 
 
 def _measured_servers() -> list[str]:
-    """All of which something was measured, from server to server."""
+    """Return all servers with measured links."""
     seen = Pairs.open().observations(time.time())
     return [label for label in dict.fromkeys(end for each in seen for end in (each.source, each.sink)) if speaks(label)]
 
 
 def default() -> str:
-    """The method that is used where none is named."""
+    """Return the method that is used where none is named."""
     return "adaptive" if find_spec("scipy") else "all-at-once"
 
 
 def _plan(network: Network, demand: Demand) -> tuple[float, float | None] | None:
-    """The seconds that everything should take, and without relays; None where nobody can say."""
+    """Return the makespan of the plan in seconds, and without relays; None if it cannot be computed."""
     from coalloc.planner.least import least_makespan
 
     try:
         plan = least_makespan(network, demand)
-    except UsageError:  # no SciPy, or no way
+    except UsageError:  # no SciPy, or no route
         return None
     return float(plan.makespan), None if plan.direct is None else float(plan.direct)
 
 
 async def _known(given: Scenario | None, servers: Sequence[str], destination: str, broker: str | None) -> Network:
-    """What the user says, then what was measured, then what a broker expects."""
+    """Return the network, from the user's values first, then from measurements, then from a broker's forecasts."""
     scenario = Scenario(given.network if given else Network({}, {}), urls={label: label for label in servers})
     found = await filled(scenario, broker)
     past = History.open().estimates(servers, time.time()) if destination == HERE else {}
@@ -161,9 +162,9 @@ async def _known(given: Scenario | None, servers: Sequence[str], destination: st
 
 
 async def _named(wanted: Wanted) -> tuple[list[str], list[Found]]:
-    """The URLs of files and directories, and what replicas are known of other names.
+    """Return the URLs of files and directories, and the known replicas of other names.
 
-    :raises UsageError: when a word is neither
+    :raises UsageError: when a source is neither
     """
     urls = [source for source in wanted.sources if "://" in source and not _metalink(source)]
     others = [source for source in wanted.sources if source not in urls]
@@ -192,13 +193,13 @@ def _landing(to: str, gathering: Gathering, overwrite: bool) -> Landing:
 
 
 def _folder(url: str) -> str:
-    """The directory that a URL names, as servers take it; the login directory, if it names none."""
+    """Return the directory of a URL, as servers take it; the login directory, if it names none."""
     path = url.partition("://")[2].partition("/")[2]
     return (parse(url).named.rstrip("/") or "/") if path else "/~"
 
 
 def _areas(gathering: Gathering, landing: Landing) -> dict[str, Area]:
-    """Where each server but the destination stages pieces of this collection."""
+    """Return the staging area for this collection at each server but the destination."""
     run = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
     return {
         label: Area(gathering.servers[label], folder, run)
@@ -208,18 +209,18 @@ def _areas(gathering: Gathering, landing: Landing) -> dict[str, Area]:
 
 
 async def _remember(report: CollectionReport, began: float, broker: str | None, error: str | None = None) -> None:
-    """For this user's next collection, and for everybody's."""
+    """Add the collection to this user's history, and report it to the broker."""
     transfers, measured = _transfers(report, began), _measured(report, began)
     History.open().add(transfers)
     Pairs.open().add(measured)
     if known := access(broker):
         hops = collected(report, error, began, uuid4().hex, known.site or "")
-        with suppress(asyncio.CancelledError):  # all is done that the user wanted
+        with suppress(asyncio.CancelledError):  # the user's work is done
             await tell(Broker(known), transfers, measured=measured, decided=[hops] if hops else [])
 
 
 def _measured(report: CollectionReport, began: float) -> list[Measured]:
-    """What went from server to server, where it went for long enough to say how fast that goes."""
+    """Return the transfers between servers that lasted long enough to measure the rate."""
     return [
         Measured(pair.source, pair.sink, began, began + pair.bytes / pair.best_rate, pair.bytes)
         for pair in report.pairs
@@ -228,7 +229,7 @@ def _measured(report: CollectionReport, began: float) -> list[Measured]:
 
 
 def _transfers(report: CollectionReport, began: float) -> list[Transfer]:
-    """What the history remembers: what came to this machine, by source."""
+    """Return the history's records of transfers to this machine, by source."""
     return [
         Transfer(
             url=pair.source,

@@ -1,4 +1,4 @@
-"""A collection, many files from many hosts to one place: what is wanted, shown, and reported. No behaviour.
+"""A collection of many files from many hosts to one place: the request, the views and the report. No behaviour.
 
 Sizes are bytes, rates bytes per second, times seconds from the beginning. Hosts are named as in a network: servers by
 scheme, host and port, this machine as `HERE`.
@@ -25,17 +25,17 @@ __all__ = [
 CollectionPhase = Literal["connecting", "collecting", "verifying", "done"]
 
 HERE = "here"
-"""What this machine is called among hosts."""
+"""Name of this machine among hosts."""
 
 
 class Wanted(NamedTuple):
-    """What is to be collected, and how.
+    """A request for a collection.
 
     `sources` are URLs of files at GridFTP servers, or of directories if they end with a slash, Metalinks, or names of
     datasets that the broker knows. `to` is a directory of this machine, or the URL of one at a server; it is made if
     need be. `via` are URLs of servers that may relay, and of the directories in which they may stage pieces; sources
-    may relay, too. `delegate` are hosts that may be given a limited proxy if they insist on one.
-    may relay, too. `overwrite` lets files of directories, Metalinks and datasets replace those of other content.
+    may relay, too. `delegate` are hosts that may be given a limited proxy if they require one. `overwrite` lets files
+    of directories, Metalinks and datasets replace those of other content.
     """
 
     sources: tuple[str, ...]
@@ -49,10 +49,10 @@ class Wanted(NamedTuple):
 
 
 class Collected(NamedTuple):
-    """One file. `seconds` is when it had its name; None while it has not, or where it was there before.
+    """One file. `seconds` is when it got its name; None while it has not, or if it existed before.
 
-    `checksum` is that of the file at its destination; `verified` says that its origin, or whoever named it, has the
-    same. `error` says why it is not there.
+    `checksum` is that of the file at its destination; `verified` means that it is also that of its origin, or the one
+    given with its name. `error` is the reason why the file is missing.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Collected(NamedTuple):
 
 
 class Stretch(NamedTuple):
-    """A time in which something went from one host to another one without a pause: how much, in how many pieces."""
+    """A period of transfer from one host to another without a pause: the bytes, and the number of pieces."""
 
     begin: float
     end: float
@@ -75,11 +75,11 @@ class Stretch(NamedTuple):
 
 
 class PairReport(NamedTuple):
-    """What went from one host to another one, in how many pieces; `seconds` is the time in which any was on its way.
+    """All traffic from one host to another; `seconds` is the time in which any piece was on its way.
 
-    `best_rate` is the most that went for a few seconds, None if it was never as long; what a way can carry is more like
-    that than like `rate`, since it may be that no more was to go there. `error` is what was last wrong between them.
-    Of very many `stretches` those between which the pause was shortest are told as one.
+    `best_rate` is the highest rate over a few seconds, None if it never took that long; it is closer to a link's
+    capacity than `rate`, since there may have been no more to transfer. `error` is the last error between the hosts. If
+    there are very many `stretches`, those with the shortest pauses between them are merged.
     """
 
     source: str
@@ -94,20 +94,20 @@ class PairReport(NamedTuple):
 
 
 class LeftBehind(NamedTuple):
-    """What could not be removed from a server in the end."""
+    """A file or directory that could not be removed from a server in the end."""
 
     where: str
     reason: str
 
 
 class CollectionReport(NamedTuple):
-    """What a collection did. `seconds` is its makespan.
+    """The results of a collection. `seconds` is its makespan.
 
-    `planned_seconds` and `direct_seconds` are what it was expected to be at best, and without relays; None where
-    nothing was known of the ways.
+    `planned_seconds` and `direct_seconds` are the forecasts of the best makespan, and of that without relays; None
+    where no links were known.
 
-    `duplicate_bytes` arrived though they were there, `mended_bytes` were wrong and came again from their origins.
-    `staged_bytes` went to hosts in between, `peaks` are the most bytes that were there at once, by host. `gone` are
+    `duplicate_bytes` arrived although they were there, `mended_bytes` were wrong and came again from their origins.
+    `staged_bytes` went to intermediate hosts, `peaks` are the most bytes stored there at once, by host. `gone` are
     hosts that were lost, with the reason.
     """
 
@@ -130,7 +130,7 @@ class CollectionReport(NamedTuple):
 
 
 class PairView(NamedTuple):
-    """What goes from one host to another one now: pieces on their way or waiting, and what went so far."""
+    """Current traffic from one host to another: pieces on their way or waiting, and bytes so far."""
 
     source: str
     sink: str

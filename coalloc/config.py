@@ -1,8 +1,8 @@
-"""What the user has set for good: which broker, which site, which networks servers may name, and the tokens, each for
+"""The user's permanent settings: the broker, the site, the networks that servers may name, and the tokens, each for
 one host only.
 
 `config.toml` and `tokens.toml` are in ~/.config/coget, or below XDG_CONFIG_HOME. COGET_BROKER, COGET_SITE and
-COGET_BROKER_TOKEN (or the file that COGET_BROKER_TOKEN_FILE names) take their place; the token is for the host of
+COGET_BROKER_TOKEN (or the file that COGET_BROKER_TOKEN_FILE names) take precedence; the token is for the host of
 COGET_BROKER.
 """
 
@@ -24,7 +24,7 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 class Access(NamedTuple):
-    """A broker's address, the token for it, and where this user's transfers go."""
+    """A broker's address, the token for it, and the site of this user's transfers."""
 
     url: str
     token: str | None
@@ -32,10 +32,11 @@ class Access(NamedTuple):
 
 
 def access(named: str | None) -> Access | None:
-    """The broker to ask: the one that is named, or the user's usual one; None where there is none.
+    """Return the broker to use: the named one, or the user's usual one; None if there is none.
 
-    :raises UsageError: for what is no address, a file that cannot be read, tokens that others may read, or a token that
-        would go through the net in clear
+    :raises UsageError: for an invalid address, an unreadable file, tokens that others may read, or a token that would
+        be
+        sent unencrypted
     """
     settings = _texts("config.toml")
     usual = os.environ.get("COGET_BROKER") or settings.get("broker")
@@ -55,7 +56,10 @@ def access(named: str | None) -> Access | None:
 
 
 def some_access(named: str | None) -> Access:
-    """The same where there has to be one. :raises UsageError: also when none is known"""
+    """Return the broker to use, as `access` does.
+
+    :raises UsageError: also when none is known
+    """
     known = access(named)
     if known is None:
         raise UsageError("no broker is known", "name one with --broker, or set COGET_BROKER")
@@ -63,11 +67,11 @@ def some_access(named: str | None) -> Access:
 
 
 def own_policy() -> AddressPolicy:
-    """The policy of addresses for this user's own words: they go anywhere.
+    """Return the policy of addresses for URLs that this user gives: they may lead anywhere.
 
-    What servers name reaches the `networks` of config.toml, too, which are a list such as ["10.1.0.0/16"].
+    Names from servers may also lead to the `networks` of config.toml, which are a list such as ["10.1.0.0/16"].
 
-    :raises UsageError: for a file that cannot be read, and what is no network
+    :raises UsageError: for an unreadable file, or an invalid network
     """
     named = _table("config.toml").get("networks", [])
     try:
@@ -80,7 +84,7 @@ def own_policy() -> AddressPolicy:
 
 
 def _host(url: str) -> str:
-    """Host and port, as tokens are filed."""
+    """Return host and port in the form in which tokens are filed."""
     try:
         parts = urlsplit(url)
         if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0 and "@" not in parts.netloc:
@@ -98,7 +102,10 @@ def _token(host: str, usual: str | None) -> str | None:
 
 
 def _texts(name: str, secret: bool = False) -> Mapping[str, str]:
-    """All that is text in a file. :raises UsageError: when something else is that should be"""
+    """Return all text values of a file.
+
+    :raises UsageError: when another value is no text
+    """
     table = {key: value for key, value in _table(name, secret).items() if key != "networks"}
     for key, value in table.items():
         if not isinstance(value, str):
@@ -119,5 +126,5 @@ def _table(name: str, secret: bool = False) -> Mapping[str, Any]:
         return {}
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", "make it readable for you") from None
-    except ValueError as error:  # TOML, or its encoding
+    except ValueError as error:  # invalid TOML, or its encoding
         raise UsageError(f"{path} is no TOML: {error}", 'write lines like broker = "https://broker.example"') from None

@@ -1,8 +1,8 @@
-"""Are the bytes that an earlier run left of the file that is fetched now? Learnt as replicas answer. Pure.
+"""The check that bytes of an earlier run belong to the file that is fetched now, done as replicas answer. Pure.
 
-Bytes of the earlier run are believed where the replica that gave them shows the identity that it had then. One replica
-that has changed and one that has not are no longer of one file: whichever is believed first decides, and the other one
-is left out.
+Bytes of the earlier run are trusted if the replica that delivered them still shows the same identity. A replica that
+has changed and one that has not are no longer of one file: whichever is trusted first decides, and the other one is
+left out.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,10 +16,10 @@ __all__ = ["Continuation"]
 
 
 class Continuation:
-    """The earlier run's replicas, held against what those of today say.
+    """The earlier run's replicas, compared with the current answers.
 
-    :param earlier: the replicas that gave bytes which are kept, by their numbers
-    :param today: today's replicas, in their order
+    :param earlier: the replicas that delivered the kept bytes, by their numbers
+    :param today: the current replicas, in their order
     """
 
     def __init__(self, earlier: Mapping[int, Origin], today: Sequence[Origin]) -> None:
@@ -28,31 +28,31 @@ class Continuation:
         self._continued = False
         self._heard: set[int] = set()
         self.begun_anew = False
-        """Whether a replica that has changed is used: nothing of the earlier run is believed then."""
+        """Whether a replica that has changed is used: nothing of the earlier run is trusted then."""
         self.confirmed: set[int] = set()
-        """Numbers of earlier replicas that are as they were."""
+        """Numbers of earlier replicas that are unchanged."""
         self.changed: set[int] = set()
         """Numbers of earlier replicas that are known to have changed."""
 
     @property
     def unheard(self) -> list[int]:
-        """Today's sources that gave bytes in the earlier run and have not answered yet."""
+        """The current sources that delivered bytes in the earlier run and have not answered yet."""
         known = {origin.url for origin in self._earlier.values()}
         return [i for i, url in enumerate(self._urls) if url in known and i not in self._heard]
 
     def is_same(self, source: int, stat: Stat) -> bool:
-        """Return whether a source has the identity that it had when it gave bytes to the earlier run."""
+        """Return whether a source has the identity that it had when it delivered bytes to the earlier run."""
         return any(_same(origin, stat) for origin in self._origins(source).values())
 
     def differs(self, source: int, stat: Stat) -> bool:
-        """Return whether a source has another identity than when it gave bytes to the earlier run."""
+        """Return whether a source has another identity than when it delivered bytes to the earlier run."""
         origins = self._origins(source).values()
         return not self.is_same(source, stat) and any(_differ(origin, stat) for origin in origins)
 
     def hear(self, source: int, stat: Stat) -> None:
-        """Take in what a source says of its replica.
+        """Process a source's answer about its replica.
 
-        :raises ReplicaChanged: if it cannot be of one file with the sources that were heard before
+        :raises ReplicaChanged: if it cannot be of one file with the sources that answered before
         """
         self._heard.add(source)
         url = redact(self._urls[source])
@@ -76,7 +76,7 @@ class Continuation:
 
 
 def _same(origin: Origin, stat: Stat) -> bool:
-    """Return whether something that changes with the file is as it was."""
+    """Return whether a property that identifies the version is unchanged."""
     return (origin.validator is not None and origin.validator == stat.validator) or bool(
         set(origin.checksums) & set(stat.checksums)
     )

@@ -1,7 +1,8 @@
-"""One file from several GridFTP servers to another one, co-allocated, with no byte through this machine.
+"""A copy of one file from several GridFTP servers to another one, co-allocated, with no byte through this machine.
 
-As in a download, scheduler and runner decide who copies what; what differs is where the bytes go: to a file beside its
-final name at the sink, which gets that name when it is whole and verified. Nothing is kept of a copy that failed.
+As in a download, scheduler and runner decide which source copies which range. The difference is the destination: a file
+beside its final name at the sink, which gets that name when it is complete and verified. Nothing is kept of a failed
+copy.
 """
 
 import asyncio
@@ -33,15 +34,15 @@ LOOK = 0.125
 class Copy:
     """Copies one file.
 
-    :param file: what is known of the file; its replicas are in the order of `sources`
+    :param file: description of the file; its replicas are in the order of `sources`
     :param sources: write to the temporary name at the sink
     :param connect: logs in at the sink, to verify and to rename
     :param names: the temporary path and the final one
-    :param estimates: what is expected of each source
+    :param estimates: forecast of each source
     :param output: the URL of the final name, as it may be shown
-    :param watch: is shown a snapshot several times a second
-    :param seed: of the chance by which pauses differ from transfer to transfer
-    :param confirm: is awaited before the file gets its name; what it raises ends the copy
+    :param watch: receives a snapshot several times a second
+    :param seed: seed of the random pauses, so that they differ from transfer to transfer
+    :param confirm: is awaited before the file gets its name; an exception it raises ends the copy
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class Copy:
         self._checked: AtSink | None = None
         self._here = Intervals()
         self._first = [Intervals() for _ in sources]
-        """What each source brought before any other did."""
+        """Ranges that each source delivered first."""
         self._bad: dict[int, str] = {}
         self._duplicate_bytes = 0
         self._urls = [redact(source.url) for source in sources]
@@ -85,7 +86,7 @@ class Copy:
     async def run(self) -> TransferReport:
         """Copy, verify, and give the file its name.
 
-        :raises CoallocError: with what is known so far in its `report`; a CancelledError has it as its argument
+        :raises CoallocError: with the results so far in its `report`; a CancelledError has them as its argument
         """
         showing = self._loop.create_task(self._show()) if self._watch else None
         try:
@@ -95,7 +96,7 @@ class Copy:
                 error.report = self.report()
             elif isinstance(error, asyncio.CancelledError):
                 error.args = (self.report(),)
-            await self._runner.close()  # before, the sources would make it anew
+            await self._runner.close()  # first, else the sources would create the file again
             with suppress(SourceError):
                 async with await self._connect() as store:
                     await store.delete(self._names[0])
@@ -124,7 +125,7 @@ class Copy:
             self._phase, self._fetched_at = "fetching", None
             await self._run(self._scheduler, event)
             self._phase, self._fetched_at = "verifying", self._loop.time()
-            async with await self._connect() as store:  # a session that was idle meanwhile may be gone
+            async with await self._connect() as store:  # an idle session may have been closed meanwhile
                 bad = await self._checked.find_bad(self._pieces(), partial(store.checksum, self._names[0]))
                 bad = bad or await self._unconfirmed(self._checked)
                 if not bad:
@@ -135,7 +136,10 @@ class Copy:
             event = self._reject(self._scheduler, bad)
 
     async def _run(self, scheduler: Scheduler, event: Event) -> None:
-        """:raises NoSpace: when it was the sink's disk that no source got over"""
+        """Run the scheduler until all ranges are copied.
+
+        :raises NoSpace: when the transfer failed because the sink's disk is full
+        """
         try:
             await self._runner.run(scheduler, event)
         except TransferFailed:
@@ -145,9 +149,9 @@ class Copy:
             raise
 
     async def _unconfirmed(self, checked: AtSink) -> dict[int, str]:
-        """Who delivered something and has changed since, or cannot tell whether it has, though nothing else tells.
+        """Return the sources that have changed since they delivered, or cannot tell, if no other check covers that.
 
-        Where a checksum of the whole was expected and found, that tells.
+        A checksum of the whole file that was expected and found covers it.
         """
         if checked.knows_the_whole:
             return {}
@@ -159,7 +163,7 @@ class Copy:
         return sorted(Extent(start, end, i) for i, first in enumerate(self._first) for start, end in first)
 
     def _write(self, source: int, offset: int, view: memoryview) -> None:
-        """Note what is at the sink; the view stands for bytes that are there already."""
+        """Note ranges that are at the sink; the view is a placeholder for bytes there."""
         end = offset + len(view)
         fresh = self._here.gaps(offset, end)
         for start, stop in fresh:
@@ -168,7 +172,9 @@ class Copy:
         self._duplicate_bytes += len(view) - sum(stop - start for start, stop in fresh)
 
     def _reject(self, scheduler: Scheduler, bad: Mapping[int, str]) -> Rejected:
-        """Have all that bad sources wrote copied from others, what they wrote over other sources' bytes, too."""
+        """Unassign all ranges that bad sources wrote, even over other sources' bytes, so that others copy them
+        again.
+        """
         self._bad |= bad
         wrong = [each for source in bad for at in self._sources[source].touched for each in self._here.within(*at)]
         for held in (self._here, *self._first):
@@ -189,7 +195,7 @@ class Copy:
             self._watch(self.snapshot())
 
     def snapshot(self) -> Snapshot:
-        """The copy as it is now."""
+        """Return the current state of the copy."""
         now = self._loop.time()
         name = self._output.rpartition("/")[2]
         if self._scheduler is None:
@@ -210,7 +216,7 @@ class Copy:
         )
 
     def report(self) -> TransferReport:
-        """What the copy did, so far."""
+        """Return the results of the copy so far."""
         now = self._loop.time()
         if self._scheduler is None:
             sources = unstarted_reports(self._urls, self._runner.errors)

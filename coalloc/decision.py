@@ -1,6 +1,6 @@
-"""A transfer as a decision: which replicas there were, what was expected of each, who was given what, what came. Pure.
+"""A transfer as a decision: the replicas, their forecasts, the assigned ranges, and the results. Pure.
 
-It is told to brokers, which keep it; the document is what `POST /broker/v1/decisions` takes.
+It is reported to brokers, which keep it; the document is the body of `POST /broker/v1/decisions`.
 """
 
 from collections.abc import Sequence
@@ -19,21 +19,21 @@ __all__ = ["Document", "collected", "decision", "worth_telling"]
 Document = dict[str, Any]
 
 LARGE = 8 << 20
-"""Bytes from which on a file is told of, even if there was no choice."""
+"""Bytes from which a file is reported, even if there was no choice."""
 CHOSEN = 1 << 20
-"""The same where there was one: thousands of small files are nobody's decision."""
+"""The same if there was a choice: thousands of small files need no decision."""
 MOST = 2000
-"""Ranges of one transfer; of more, neighbours are put together."""
+"""Most ranges of one transfer; beyond that, neighbours are merged."""
 MOST_SOURCES = 100
 LONGEST, LONGEST_NAME = 500, 2000
 """Characters of a remark, and of a name."""
 MOMENT = 0.1
-"""Seconds in which a source's bytes have to have flowed for these to show its rate, apart from its set-up."""
+"""Seconds for which a source's bytes must have flowed to show its rate without its set-up."""
 WORST = ("failed", "stalled", "relieved", "whole")
 
 
 def worth_telling(report: TransferReport) -> bool:
-    """Whether anybody would ever look at it: something was to be moved, and it is large, or there was a choice."""
+    """Return whether the transfer is worth a report: it moved bytes, and it is large, or there was a choice."""
     moved = report.size - report.resumed_bytes
     return moved >= LARGE or (moved >= CHOSEN and len(report.sources) > 1)
 
@@ -41,14 +41,14 @@ def worth_telling(report: TransferReport) -> bool:
 def decision(
     report: TransferReport, error: str | None, began: float, key: str, kind: str, thing: str, sink: str
 ) -> Document:
-    """What a transfer decided, and what came of it.
+    """Return the document of a transfer's decision and its results.
 
-    :param error: why it failed, if it did
+    :param error: the reason of the failure, if it failed
     :param began: seconds since the epoch
-    :param key: what tells it from all others of its reporter
+    :param key: identifier that is unique for its reporter
     :param kind: download or copy
     :param thing: the dataset, or the file's name
-    :param sink: where it went: a site, or empty
+    :param sink: the destination: a site, or empty
     """
     sources = report.sources[:MOST_SOURCES]
     ranges = _thinned(sources)
@@ -73,9 +73,9 @@ def decision(
 
 
 def collected(report: CollectionReport, error: str | None, began: float, key: str, site: str) -> Document | None:
-    """The same of a collection: its hops over time, each pair of hosts as a source; None if nobody would look at it.
+    """Return the document of a collection, with each pair of hosts as a source; None if it is not worth a report.
 
-    :param site: where this machine is
+    :param site: the site of this machine
     """
     pairs = [pair for pair in report.pairs if "://" in pair.source][:MOST_SOURCES]
     if report.size < LARGE or not any(pair.bytes for pair in pairs):
@@ -158,9 +158,9 @@ def _source(source: SourceReport) -> Document:
 
 
 def _shown(source: SourceReport) -> tuple[float | None, float]:
-    """When its bytes could first flow, and for how long they did.
+    """Return the seconds until a source's bytes could first flow, and for how long they did.
 
-    Where that was too short to say anything, its set-up counts as time in which they flowed.
+    If they flowed too briefly to show a rate, its set-up is included in the time of flow.
     """
     flow = sum(copy.last_byte - copy.first_byte for copy in source.copies if copy.last_byte and copy.first_byte)
     if flow < MOMENT or source.ready_seconds is None:
@@ -170,9 +170,9 @@ def _shown(source: SourceReport) -> tuple[float | None, float]:
 
 
 def _thinned(sources: Sequence[SourceReport]) -> list[Document]:
-    """The ranges of each source, in the order in which they were asked; neighbours together where they are too many.
+    """Return the ranges of each source in the order of the requests; merge neighbours if there are too many.
 
-    No byte and no second is lost by that, only where one ends and the next begins; the worst ending is told.
+    Merging preserves all bytes and seconds, but not the boundaries; the worst ending is reported.
     """
     count = sum(len(source.copies) for source in sources)
     together = max(1, ceil(count / max(1, MOST - len(sources)))) if count > MOST else 1

@@ -1,9 +1,9 @@
-"""How a connection is made. Engines are handed a dialer, so that one day all of them can be relayed.
+"""Connections. Engines use a dialer, so that one day all of them can be relayed.
 
-What a name resolves to is held against the policy of addresses, and what is allowed of it is connected to: there is no
+The addresses of a name are checked against the policy of addresses, and the allowed ones are connected to, without a
 second look-up in between.
 
-Turns what the operating system says about a failed connection into this project's errors.
+Converts the operating system's errors about a failed connection to this project's errors.
 """
 
 import asyncio
@@ -25,17 +25,17 @@ from coalloc.errors import AddressRefused, SourceError, UnknownHost, Unreachable
 __all__ = ["Dialer", "DirectDialer", "checked", "numeric", "refuse_numeric", "round_trip"]
 
 LEAST_RTT = slice(148, 152)
-"""Of `struct tcp_info` (linux/tcp.h): tcpi_min_rtt, in microseconds."""
+"""Offset of tcpi_min_rtt in `struct tcp_info` (linux/tcp.h), in microseconds."""
 UNKNOWN = (0, 2**32 - 1)
 
 
 ZONE = re.compile(r"[%\s\0]")
-"""What ends an address, in what is written behind it."""
+"""Characters that end an address in front of other text."""
 LOOPBACK_NAMES = (
     *("localhost", "localhost.localdomain", "localhost4", "localhost6", "localhost4.localdomain4"),
     *("localhost6.localdomain6", "ip6-localhost", "ip6-loopback"),
 )
-"""What systems call themselves in /etc/hosts."""
+"""Names of this machine in /etc/hosts on various systems."""
 WORDS = {
     AddressClass.PUBLIC: "public",
     AddressClass.PRIVATE: "private",
@@ -45,7 +45,7 @@ WORDS = {
 
 
 class Dialer(Protocol):
-    """Makes TCP connections on behalf of engines."""
+    """Makes TCP connections for engines."""
 
     async def dial(self, host: str, port: int, seconds: float) -> socket.socket:
         """Return a connected, non-blocking socket (TCP_NODELAY set) within `seconds`, or raise a SourceError."""
@@ -53,7 +53,7 @@ class Dialer(Protocol):
 
     @property
     def policy(self) -> AddressPolicy:
-        """The addresses that are connected to."""
+        """The policy for the addresses to connect to."""
         ...
 
     def under(self, policy: AddressPolicy) -> "Dialer":
@@ -61,7 +61,7 @@ class Dialer(Protocol):
         ...
 
     async def addresses(self, host: str) -> frozenset[str]:
-        """Return the numeric addresses that a host may be connected at: those that it was last dialled by, if it was.
+        """Return the numeric addresses at which a host may be connected: those last dialled, if any.
 
         :raises OSError: when the name does not resolve
         """
@@ -69,19 +69,19 @@ class Dialer(Protocol):
 
 
 def round_trip(sock: socket.socket) -> float | None:
-    """Seconds that a packet has needed, at the least, to the other end of a TCP connection and back, if known."""
+    """Return the least round-trip time in seconds of a TCP connection so far, if known."""
     try:
         info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, LEAST_RTT.stop)
-    except OSError:  # no TCP connection
+    except OSError:  # not a TCP connection
         return None
     least = int.from_bytes(info[LEAST_RTT], sys.byteorder)
     return None if least in UNKNOWN else least / 1e6
 
 
 class DirectDialer:
-    """Connects straight to the host, IPv6 and IPv4 side by side (RFC 8305).
+    """Connects directly to the host, IPv6 and IPv4 side by side (RFC 8305).
 
-    :param policy: the addresses that are connected to
+    :param policy: the policy for the addresses to connect to
     """
 
     policy: AddressPolicy = ANYWHERE
@@ -106,7 +106,7 @@ class DirectDialer:
                 f"{where} did not answer within {seconds:g} s",
                 "check the address and that no firewall drops the connection",
             ) from None
-        except (socket.gaierror, UnicodeError) as error:  # the latter: a label is empty, or longer than names can be
+        except (socket.gaierror, UnicodeError) as error:  # UnicodeError: a label is empty or too long
             raise self._unresolved(host, error) from None
         except OSError as error:
             reason = (
@@ -122,14 +122,17 @@ class DirectDialer:
         return await aiohappyeyeballs.start_connection(found, happy_eyeballs_delay=0.25)
 
     def _allowed(self, host: str, port: int, found: list[AddrInfoType]) -> list[AddrInfoType]:
-        """:raises AddressRefused: when none of a host's addresses is allowed"""
+        """Return the allowed ones of a host's addresses.
+
+        :raises AddressRefused: when none is allowed
+        """
         allowed = [each for each in found if self.policy.allows(str(each[4][0]), server(host, port))]
         if found and not allowed:
             raise refused(host, str(found[0][4][0]), self.policy)
         return allowed
 
     async def addresses(self, host: str) -> frozenset[str]:
-        """Return the numeric addresses that a host may be connected at: those that it was last dialled by, if it was.
+        """Return the numeric addresses at which a host may be connected: those last dialled, if any.
 
         :raises OSError: when the name does not resolve
         """
@@ -146,9 +149,10 @@ class DirectDialer:
 
 
 async def _found(host: str, port: int, policy: AddressPolicy) -> list[AddrInfoType]:
-    """The addresses of a host, which may have been looked up before.
+    """Return the addresses of a host, which may be pinned by the policy.
 
-    :raises OSError: :raises UnicodeError: when it has none
+    :raises OSError: when it has none
+    :raises UnicodeError: when its name is invalid
     """
     names = policy.pinned_to(host) or (host,)
     return [each for name in names for each in await _looked_up(name, port)]
@@ -164,7 +168,7 @@ async def _looked_up(host: str, port: int) -> list[AddrInfoType]:
 
 
 async def checked(host: str, port: int, policy: AddressPolicy) -> str:
-    """Return an address of a host that another program will connect to; each that it may take has to be allowed.
+    """Return an address of a host that another program will connect to; all its addresses have to be allowed.
 
     :raises SourceError: when one is not, or there is none
     """
@@ -179,14 +183,14 @@ async def checked(host: str, port: int, policy: AddressPolicy) -> str:
 
 
 def numeric(host: str) -> str | None:
-    """Return the numeric address that a host's name tells, in any of its spellings; None where it is to be looked up.
+    """Return the numeric address that a host's name contains, in any notation; None if it has to be looked up.
 
     >>> [numeric(each) for each in ("127.1", "0x7f000001", "::1", "LOCALHOST.", "example.org")]
     ['127.0.0.1', '127.0.0.1', '::1', '127.0.0.1', None]
     >>> [numeric(each) for each in ("fe80::1%25eth9", "%31%32%37.1%20", "ip6-localhost", "localhost.localdomain.")]
     ['fe80::1', '127.0.0.1', '127.0.0.1', '127.0.0.1']
     """
-    plain = ZONE.split(unquote(host))[0].rstrip(".").lower()  # who is asked for it may decode it, and knows zones
+    plain = ZONE.split(unquote(host))[0].rstrip(".").lower()  # a proxy may decode the name, and knows zones
     if plain in LOOPBACK_NAMES or plain.endswith(".localhost"):
         return "127.0.0.1"
     try:
@@ -197,7 +201,7 @@ def numeric(host: str) -> str | None:
 
 
 def refuse_numeric(host: str, port: int, policy: AddressPolicy) -> None:
-    """Refuse a host that somebody else connects to for us, as far as its name tells its address.
+    """Refuse a host that a proxy connects to for us, as far as its name contains its address.
 
     :raises AddressRefused: when the policy does not allow it
     """
@@ -207,7 +211,7 @@ def refuse_numeric(host: str, port: int, policy: AddressPolicy) -> None:
 
 
 def refused(host: str, address: str, policy: AddressPolicy) -> AddressRefused:
-    """The error for a host to which nothing connects from here."""
+    """Return the error for a host that must not be connected to."""
     known = host if host == address else f"{host} has the address {address}, which"
     kind = WORDS[class_of(address)]
     return AddressRefused(f"{known} is {kind}: nothing connects there on the word of others", policy.remedy)

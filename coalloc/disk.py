@@ -1,7 +1,7 @@
-"""The system calls on which what was fetched depends, and what their failure means to a person.
+"""The system calls that store fetched bytes, and the meaning of their failures for users.
 
-They are gathered in one value so that a test can put a failing disk in its place. What is written where is for
-`coalloc.sink` and `coalloc.journal` to say. What takes long of it runs in a thread, by `in_thread`.
+They are gathered in one class so that a test can replace it with a failing disk. `coalloc.sink` and `coalloc.journal`
+decide which bytes to write where. Slow calls run in a thread, by `in_thread`.
 """
 
 import asyncio
@@ -51,44 +51,46 @@ class Disk:
         return os.preadv(fd, buffers, offset)
 
     def truncate(self, fd: int, size: int, /) -> None:
-        """Give the file this size; what is new is a hole."""
+        """Set the size of the file; a part added is a hole."""
         os.ftruncate(fd, size)
 
     def start_writing(self, fd: int, offset: int, length: int, /) -> None:
-        """Let the kernel begin to bring these bytes to the medium; returns before they are there."""
-        # What is still to be written it does not forget, as the name has it, but writes.
+        """Start writing these bytes to the medium; return before that is done."""
+        # The kernel does not drop bytes that are still to be written, as the flag's name suggests, but writes them.
         os.posix_fadvise(fd, offset, length, os.POSIX_FADV_DONTNEED)
 
     def sync(self, fd: int, /) -> None:
-        """Return when the bytes of the file are on the medium."""
+        """Wait until the bytes of the file are on the medium."""
         os.fdatasync(fd)
 
     def rename(self, name: str, directory: int, to: str, into: int, /) -> None:
-        """Give a file another name, in another directory, and replace the file that has it."""
+        """Rename a file into another directory, and replace an existing file."""
         os.rename(name, to, src_dir_fd=directory, dst_dir_fd=into)
 
     def rename_new(self, name: str, directory: int, to: str, into: int, /) -> None:
-        """As `rename`, but fail with EEXIST where the name is taken. Some file systems know no such call (EINVAL)."""
+        """Rename a file; fail with EEXIST if the name is taken. Some file systems do not support this call (EINVAL)."""
         import ctypes  # for transfers that may replace nothing only
 
         rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
-        if rename is None:  # an old C library
+        if rename is None:  # old C library
             raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
         if rename(directory, os.fsencode(name), into, os.fsencode(to), _NOREPLACE):
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
     def link(self, name: str, directory: int, to: str, into: int, /) -> None:
-        """Give a file a second name, or fail with EEXIST where that is taken."""
+        """Give a file a second name; fail with EEXIST if the name is taken."""
         os.link(name, to, src_dir_fd=directory, dst_dir_fd=into, follow_symlinks=False)
 
     def free(self, directory: Path | int) -> int | None:
-        """Bytes that this user may still write in `directory`; None when the file system does not say."""
+        """Return the bytes that this user may still write in `directory`; None if the file system does not
+        report them.
+        """
         found = os.statvfs(directory)
         return found.f_bavail * found.f_frsize if found.f_blocks else None
 
 
 def disk_error(error: OSError, what: str, path: Path) -> SinkError:
-    """The SinkError for an OSError: "cannot `what` `path`: reason", with what to do about it."""
+    """Return the SinkError for an OSError: "cannot `what` `path`: reason", with the remedy."""
     reason = os.strerror(error.errno) if error.errno else str(error)
     remedy = _REMEDIES.get(error.errno or 0, "choose another place")
     kind = DiskFull if error.errno in (errno.ENOSPC, errno.EDQUOT) else SinkError
@@ -96,9 +98,9 @@ def disk_error(error: OSError, what: str, path: Path) -> SinkError:
 
 
 async def in_thread(job: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run what reads or writes the disk in a thread.
+    """Run a job that reads or writes the disk in a thread.
 
-    When cancelled, the file is not let go of before the job ends, and if the job failed that is what is raised.
+    When cancelled, this waits for the end of the job, as it uses the file; an error of the job is then raised instead.
     """
     task = asyncio.ensure_future(asyncio.to_thread(job, *args, **kwargs))
     try:

@@ -1,4 +1,6 @@
-"""One file, from the first server's answer to its final name. Joins runner, sink, journal and verification."""
+"""The download of one file, from the first server's answer to its final name. Connects runner, sink, journal and
+verification.
+"""
 
 import asyncio
 import os
@@ -46,12 +48,12 @@ FIRST_LOOK = 0.01
 
 
 class Wishes(NamedTuple):
-    """What the user asked for, apart from the file: the scheme, the most sources at once, whether to keep checksums.
+    """The user's options apart from the file: the scheme, the most sources at once, whether to keep checksums.
 
-    `within` is the real path of a directory that the target must not leave by a symbolic link.
-    `replace` says whether the file may take the place of one of other content.
-    `beside` is the name of the directory for what is partial, in place of `NAME.coget`.
-    `confirm` is awaited when the file is whole, before it gets its name, which it does not get if that fails.
+    `within` is the real path of a directory that the target must not leave by a symbolic link. `replace`: whether the
+    file may replace one of other content. `beside` is the name of the directory for partial data, in place of
+    `NAME.coget`. `confirm` is awaited when the file is complete, before it gets its name; if it fails, the file does
+    not get the name.
     """
 
     policy: Policy
@@ -66,10 +68,10 @@ class Wishes(NamedTuple):
 class Download:
     """Fetches one file to `target`.
 
-    :param file: what is known of the file; its replicas are in the order of `sources`
-    :param estimates: what is expected of each source
-    :param watch: is shown a snapshot several times a second
-    :param seed: of the chance by which pauses differ from transfer to transfer
+    :param file: description of the file; its replicas are in the order of `sources`
+    :param estimates: forecast of each source
+    :param watch: receives a snapshot several times a second
+    :param seed: seed of the random pauses, so that they differ from transfer to transfer
     """
 
     def __init__(
@@ -103,14 +105,14 @@ class Download:
         self._resumed = Intervals()
         self._notice: str | None = None
         self._here: Checksum | None = None
-        """The checksum by which the target was found to be there already."""
+        """Checksum of the existing target, if it is the wanted file."""
         self._here_by: Basis = "none"
         self._fetched_at: float | None = None
 
     async def run(self) -> TransferReport:
         """Fetch, verify, and give the file its name.
 
-        :raises CoallocError: with what is known so far in its `report`; a CancelledError has it as its argument
+        :raises CoallocError: with the results so far in its `report`; a CancelledError has them as its argument
         """
         showing = self._loop.create_task(self._show()) if self._watch else None
         try:
@@ -128,9 +130,9 @@ class Download:
                 finally:
                     self._close_journal()
                 if self._wishes.confirm and self._verification:
-                    await in_thread(self._partial.sync)  # what is confirmed gets its name at once
+                    await in_thread(self._partial.sync)  # so that a confirmed file gets its name at once
                     await self._wishes.confirm(self._verification.basis != "none" or not self._agreement.size)
-                with suppress(asyncio.CancelledError):  # once it has begun, being done is the cleanest stop
+                with suppress(asyncio.CancelledError):  # once publishing has begun, finishing it is the cleanest stop
                     await in_thread(self._publish)
         except CoallocError as error:
             error.report = self.report()
@@ -153,7 +155,7 @@ class Download:
         )
 
     async def _is_here(self, wanted: Checksum | None, basis: Basis) -> bool:
-        """Whether the target is there already, with the checksum that is known of it."""
+        """Return whether the target exists already, with its known checksum."""
         if wanted is None:
             return False
         size = await in_thread(matching_bytes, self._target, wanted, self._agreement.size, self._wishes.within)
@@ -168,9 +170,9 @@ class Download:
     async def _refuse_to_replace(self, said: Checksum | None) -> None:
         """Refuse before a byte is fetched, if the target has other content and is not to be replaced.
 
-        Where nobody can tell, it is fetched and compared.
+        If that is not known, the file is fetched and compared.
 
-        :param said: the checksum that a server tells of the file, which the target does not have
+        :param said: a server's checksum of the file, which the target does not have
         """
         if self._wishes.replace or not await in_thread(os.path.lexists, self._target):
             return
@@ -185,7 +187,7 @@ class Download:
         return await in_thread(resembles, self._target, size, self._wishes.within)
 
     def _publish(self) -> None:
-        """Give the file its name, unless the same is there and not to be replaced."""
+        """Give the file its name, unless an existing file is the same and not to be replaced."""
         try:
             self._partial.publish(replace=self._wishes.replace)
         except TargetExists:
@@ -202,12 +204,12 @@ class Download:
         return self.report()
 
     async def _connect(self) -> None:
-        """Learn the size from the first server that answers."""
+        """Connect until the first server answers, which determines the size."""
         if not await self._runner.connect(self._most):
             raise unusable(self._urls, self._runner.errors)
 
     async def _servers_word(self) -> Checksum | None:
-        """What the server that answered says of the whole file, if the target is there and as long as it."""
+        """Return the answering server's checksum of the whole file, if the target exists and has its size."""
         size, known = self._agreement.size or 0, self._file.checksums or self._file.pieces
         if known or not self._wishes.keep_checksums or not await self._resembles(size):
             return None
@@ -223,7 +225,7 @@ class Download:
         return Checksum("adler32", value) if value else None
 
     async def _prepare(self) -> None:
-        """Take up what an earlier run left."""
+        """Continue from the state that an earlier run left, or begin anew."""
         size = self._agreement.size
         assert size is not None
         expected = expectation(self._file.checksums) or expectation(self._agreement.digests)
@@ -252,7 +254,7 @@ class Download:
         self._verification.add(self._partial.pieces())
 
     def _holders(self, now: Header, all_known: Header) -> dict[int, int]:
-        """Of the replicas that only an earlier run used those that are still named, with their numbers of today."""
+        """Return the replicas that only an earlier run used, if they are still named, with their current numbers."""
         numbers = {origin.url: number for number, origin in enumerate(now.origins)}
         earlier = enumerate(all_known.origins[len(now.origins) :], len(now.origins))
         return {number: numbers[origin.url] for number, origin in earlier if origin.url in numbers}
@@ -262,7 +264,10 @@ class Download:
             self._journal.close()
 
     def _agree(self, source: int, stat: Stat) -> None:
-        """Take in what a replica says of itself. :raises CoallocError: as `Agreement.check`"""
+        """Process a replica's answer.
+
+        :raises CoallocError: as `Agreement.check`
+        """
         self._agreement.check(source, stat)
         if self._continuation:
             self._continuation.hear(source, stat)
@@ -270,9 +275,9 @@ class Download:
             self._journal.identify(source, stat)
 
     async def _continued(self, header: Header, earlier: Recollection) -> Recollection:
-        """What of the earlier run may be used, as far as the first answers tell: nothing where replicas changed.
+        """Return the usable part of the earlier run, as far as the first answers show: nothing if replicas changed.
 
-        Where one has changed, the others are waited for: they may be as they were.
+        If one has changed, this waits for the others, which may be unchanged.
         """
         origins = {extent.source: earlier.header.origins[extent.source] for extent in earlier.extents}
         continuation, said = Continuation(origins, header.origins), self._agreement.said
@@ -280,7 +285,7 @@ class Download:
         if known and not any(continuation.is_same(source, said[source]) for source in known):
             await self._runner.hear(set(continuation.unheard) - said.keys())
         for source in sorted(said, key=lambda source: not continuation.is_same(source, said[source])):
-            with suppress(ReplicaChanged):  # it is told so again when it is connected
+            with suppress(ReplicaChanged):  # raised again when it is connected
                 continuation.hear(source, said[source])
         self._continuation = continuation
         if continuation.begun_anew:
@@ -301,13 +306,16 @@ class Download:
             self._phase, self._fetched_at = "fetching", None
             await self._run(self._scheduler, event)
             self._phase, self._fetched_at = "verifying", self._loop.time()
-            if not (self._file.checksums or self._file.pieces):  # else no server can say anything new
+            if not (self._file.checksums or self._file.pieces):  # else no server's answer matters
                 await self._runner.hear_the_late()
             event = await judge.judge()
             self._notice = judge.notice or self._notice
 
     async def _run(self, scheduler: Scheduler, event: Event) -> None:
-        """:raises ReplicaChanged: when no source is left, as all have changed"""
+        """Run the scheduler until all ranges are fetched.
+
+        :raises ReplicaChanged: when no source is left, as all have changed
+        """
         try:
             await self._runner.run(scheduler, event)
         except TransferFailed:
@@ -323,7 +331,7 @@ class Download:
         self._journal.append(fresh)
         self._verification.add(fresh)
 
-    # What is shown
+    # Views and report
 
     async def _show(self) -> None:
         assert self._watch is not None
@@ -333,7 +341,7 @@ class Download:
             await asyncio.sleep(LOOK)
 
     def snapshot(self) -> Snapshot:
-        """The transfer as it is now."""
+        """Return the current state of the transfer."""
         now = self._loop.time()
         if self._scheduler is None:
             waiting = unstarted_views(self._urls, self._runner.errors)
@@ -355,7 +363,7 @@ class Download:
         )
 
     def report(self) -> TransferReport:
-        """What the transfer did, so far."""
+        """Return the results of the transfer so far."""
         now = self._loop.time()
         size = self._agreement.size or 0
         scheduler, checked = self._scheduler, self._verification

@@ -1,40 +1,40 @@
-"""The error tree of coalloc. Every error names the thing, what went wrong, and what to do.
+"""The error tree of coalloc. Every error names the thing, the failure, and the remedy.
 
     CoallocError
-    ├── UsageError             2  an option, URL or Metalink that makes no sense
-    │   └── TooMuch               it may make sense, and is more than is taken at once
+    ├── UsageError             2  an invalid option, URL or Metalink
+    │   └── TooMuch               a request that may be valid, but exceeds a limit
     ├── NothingToFetchFrom     3  no source could be used
     ├── VerificationError      4  a checksum does not match, or replicas disagree
-    ├── TransferFailed         5  every source was tried and left
+    ├── TransferFailed         5  every source was tried and failed
     ├── SinkError              6  the local disk: full, unwritable, failing
-    │   └── DiskFull              no room on it, or in what the user may have of it
+    │   └── DiskFull              no space on it, or in the user's quota
     ├── NotAllowed             7  every source refused us
-    ├── TargetExists           7  a file has the target's name, and is not to be replaced
+    ├── TargetExists           7  an existing file is not to be replaced
     ├── TargetInUse            8  another coget writes this target
-    └── SourceError               one replica, one attempt; never ends a transfer by itself
+    └── SourceError               one replica, one attempt; never ends a transfer alone
         ├── UnknownHost           permanent
         ├── Unreachable           refused, no route, connect timed out
         ├── ConnectionLost        closed or reset while in use
         ├── Stalled               open, but no bytes
-        ├── ServerBusy            it takes no more work now; says when to come back, or not
-        ├── NoFreeConnection      other transfers of this machine have all that it may have to this server
-        │   └── NoFreeProcess     this process runs as many copies of a program as it may
+        ├── ServerBusy            no more requests now; may say when to come back
+        ├── NoFreeConnection      other transfers of this machine have all permitted connections
+        │   └── NoFreeProcess     this process runs as many copies of a program as permitted
         ├── NoSuchFile            permanent
         │   ├── IsDirectory       where a file is needed
         │   └── NotDirectory      where a directory is needed
         ├── AlreadyThere          permanent: a file or directory of that name exists
-        ├── NotEmpty              permanent: a directory that has something in it
+        ├── NotEmpty              permanent: a directory that is not empty
         ├── NoSpace               the server's disk, or the user's quota there, is full
         ├── PermissionRefused     permanent: login, certificate, mode bits
-        │   └── AddressRefused        nothing connects there on the word of whoever named it
-        ├── NotThatProtocol       permanent: something else answers at that port
+        │   └── AddressRefused        the server or document that named it may not lead there
+        ├── NotThatProtocol       permanent: another protocol answers at that port
         ├── Unsupported           permanent: the server lacks what we need (ranges, a command)
-        ├── ReplicaChanged        permanent: size or validator differ from what was agreed
-        └── ServerSays            the server's own words, when nothing above fits
-            └── LimitExceeded     permanent: it sends more than a transfer has use for
+        ├── ReplicaChanged        permanent: size or validator differ from the agreed ones
+        └── ServerSays            the server's own message, when nothing above fits
+            └── LimitExceeded     permanent: it sends more than a transfer needs
 
-The number is the exit status of `coget`. Foreign exceptions (OSError, httpx, ssl, fsspec) become one of
-these at the border where they arise.
+The number is the exit status of `coget`. Foreign exceptions (OSError, httpx, ssl, fsspec) are converted
+to one of these where they arise.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -77,17 +77,17 @@ __all__ = [
 ]
 
 BUSY_SECONDS = 2.0
-"""After how long a busy server is asked again that does not say when."""
+"""Seconds until a busy server is asked again, if it does not name a time."""
 
 
 class CoallocError(Exception):
-    """An error a person can act on.
+    """An error that the user can act on.
 
-    :param message: what went wrong, naming the thing (a URL, a path, an option)
-    :param remedy: what to do about it, as an imperative sentence
-    :param reasons: what the message sums up, a line each
+    :param message: the failure, naming the thing (a URL, a path, an option)
+    :param remedy: the remedy, as an imperative sentence
+    :param reasons: the individual failures that the message sums up, a line each
 
-    Servers and files have a say in all of these: they are escaped here, and each is one line.
+    All of these may contain text from servers and files: they are escaped here, and each is one line.
     """
 
     status = 1
@@ -98,80 +98,80 @@ class CoallocError(Exception):
         super().__init__(self.message)
         self.remedy = one_line(remedy)
         self.report: object | None = None
-        """The `coalloc.model.TransferReport` of what was known when a download ended with this error."""
+        """The `coalloc.model.TransferReport` of the results so far, if a download ended with this error."""
         self.done: Sequence[object] | None = None
-        """Those of the files that were fetched before, when several were to be."""
+        """Reports of the files that were fetched before, when several were requested."""
 
 
 class UsageError(CoallocError):
-    """An option, a URL or a Metalink that makes no sense."""
+    """An option, a URL or a Metalink that is invalid."""
 
     status = 2
     code = "usage"
 
 
 class TooMuch(UsageError):
-    """It may make sense, and is more than is taken at once."""
+    """A request that may be valid, but exceeds a limit."""
 
 
 class NothingToFetchFrom(CoallocError):
-    """No source could be used from the start."""
+    """A failure of all sources at the start of a transfer."""
 
     status = 3
     code = "nothing_to_fetch_from"
 
 
 class VerificationError(CoallocError):
-    """The bytes are not what they should be, or the replicas are not of one file."""
+    """Wrong bytes, or replicas that are not of one file."""
 
     status = 4
     code = "verification_failed"
 
 
 class TransferFailed(CoallocError):
-    """Every source failed while bytes were still missing; what is verified is kept."""
+    """A failure of all sources while bytes were still missing; the verified bytes are kept."""
 
     status = 5
     code = "transfer_failed"
 
 
 class SinkError(CoallocError):
-    """The local disk: full, unwritable, or failing."""
+    """A failure of the local disk: full, unwritable, or failing."""
 
     status = 6
     code = "local_disk"
 
 
 class DiskFull(SinkError):
-    """There is no room on the local disk, or in what this user may have of it."""
+    """A full local disk, or an exhausted quota of the user."""
 
 
 class NotAllowed(CoallocError):
-    """Every source refused us."""
+    """A refusal by every source."""
 
     status = 7
     code = "not_allowed"
 
 
 class TargetExists(CoallocError):
-    """A file that is not to be replaced has the target's name."""
+    """An existing file of the target's name that is not to be replaced."""
 
     status = 7
     code = "target_exists"
 
 
 class TargetInUse(CoallocError):
-    """Another process is fetching to this target."""
+    """A target that another process is fetching to."""
 
     status = 8
     code = "target_in_use"
 
 
 class SourceError(CoallocError):
-    """What went wrong at one replica in one attempt.
+    """A failure at one replica in one attempt.
 
-    `permanent` says that trying again is of no use, `retry_after` after how many seconds it is, where that is known;
-    `at_source` that, of two servers between which a file is copied, it is the one that sends.
+    `permanent`: trying again is useless. `retry_after`: seconds to wait before trying again, if known. `at_source`: of
+    two servers between which a file is copied, the sending one failed.
     """
 
     status = 5
@@ -182,7 +182,7 @@ class SourceError(CoallocError):
 
 
 class UnknownHost(SourceError):
-    """The host name does not resolve."""
+    """A host name that does not resolve."""
 
     status = 3
     code = "unknown_host"
@@ -190,28 +190,28 @@ class UnknownHost(SourceError):
 
 
 class Unreachable(SourceError):
-    """No connection: refused, no route, or no answer in time."""
+    """A failed connection attempt: refused, no route, or no answer in time."""
 
     status = 3
     code = "unreachable"
 
 
 class ConnectionLost(SourceError):
-    """The connection was closed or reset while it was in use."""
+    """A connection that was closed or reset while it was in use."""
 
     code = "connection_lost"
 
 
 class Stalled(SourceError):
-    """The connection is open, but nothing arrives."""
+    """An open connection on which nothing arrives."""
 
     code = "stalled"
 
 
 class ServerBusy(SourceError):
-    """The server takes no more requests or sessions now.
+    """A server that accepts no more requests or sessions now.
 
-    :param retry_after: seconds after which it wants to be asked again; None if it does not say
+    :param retry_after: seconds after which the server wants the next request; None if it does not say
     """
 
     status = 3
@@ -223,11 +223,12 @@ class ServerBusy(SourceError):
 
 
 class NoFreeConnection(SourceError):
-    """Other transfers of this machine have all the connections that it may have to one server.
+    """A limit reached: other transfers of this machine have all permitted connections to one server.
 
     :param server: HOST:PORT
-    :param most: how many that are
-    :param until_free: waits for one, which is kept for whoever raised this until that is opened again
+    :param most: the number of permitted connections
+    :param until_free: waits for a connection, which is reserved for the source that raised this until it is opened
+        again
     """
 
     code = "no_free_connection"
@@ -241,7 +242,7 @@ class NoFreeConnection(SourceError):
 
 
 class NoFreeProcess(NoFreeConnection):
-    """This process runs as many copies of a program as it may.
+    """A limit reached: this process runs as many copies of a program as permitted.
 
     :param program: its name
     """
@@ -256,9 +257,9 @@ class NoFreeProcess(NoFreeConnection):
 
 
 class NoSuchFile(SourceError):
-    """The server has no such file, or it is not a plain file.
+    """A file that the server does not have, or that is not a plain file.
 
-    `certain`: the server says that nothing is there, and not only that it will not do what was asked.
+    `certain`: the server says that nothing is there, and not only that it refuses the request.
     """
 
     status = 3
@@ -268,39 +269,39 @@ class NoSuchFile(SourceError):
 
 
 class IsDirectory(NoSuchFile):
-    """There is a directory where a file is needed."""
+    """A directory in place of a file."""
 
     code = "is_directory"
 
 
 class NotDirectory(NoSuchFile):
-    """There is a file where a directory is needed, as the last part of a path or before."""
+    """A file in place of a directory, as the last part of a path or before."""
 
     code = "not_directory"
 
 
 class AlreadyThere(SourceError):
-    """There is something of that name already."""
+    """An existing file or directory of that name."""
 
     code = "already_there"
     permanent = True
 
 
 class NotEmpty(SourceError):
-    """The directory has something in it."""
+    """A directory that is not empty."""
 
     code = "not_empty"
     permanent = True
 
 
 class NoSpace(SourceError):
-    """The server's disk is full, or what the user may have of it."""
+    """A full disk of the server, or an exhausted quota of the user there."""
 
     code = "no_space"
 
 
 class PermissionRefused(SourceError):
-    """Login, certificate or file permission was refused."""
+    """A refusal of the login, the certificate or access to the file."""
 
     status = 7
     code = "permission_refused"
@@ -308,13 +309,13 @@ class PermissionRefused(SourceError):
 
 
 class AddressRefused(PermissionRefused):
-    """Nothing connects to the address on the word of whoever named it."""
+    """An address to which the server or document that named it may not lead."""
 
     code = "address_refused"
 
 
 class NotThatProtocol(SourceError):
-    """Something answers at that port, but it does not speak the URL's protocol."""
+    """Another protocol than the URL's at that port."""
 
     status = 3
     code = "not_that_protocol"
@@ -322,7 +323,7 @@ class NotThatProtocol(SourceError):
 
 
 class Unsupported(SourceError):
-    """The server, or this installation, lacks what is needed."""
+    """A missing feature of the server, or of this installation."""
 
     status = 3
     code = "unsupported"
@@ -330,7 +331,7 @@ class Unsupported(SourceError):
 
 
 class ReplicaChanged(SourceError):
-    """Size or validator are not what was agreed for this file."""
+    """A size or validator that differs from the agreed one of this file."""
 
     status = 4
     code = "replica_changed"
@@ -338,13 +339,13 @@ class ReplicaChanged(SourceError):
 
 
 class ServerSays(SourceError):
-    """The server's own words, when nothing more exact is known."""
+    """An error message of the server without a more specific meaning."""
 
     code = "server_says"
 
 
 class LimitExceeded(ServerSays):
-    """A server sends more, or in smaller parts, than any transfer has use for."""
+    """More data, or smaller parts, from a server than any transfer needs."""
 
     status = 3
     code = "limit_exceeded"

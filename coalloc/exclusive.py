@@ -1,9 +1,9 @@
-"""Renames that replace nothing, on every file system: the first of these that it knows.
+"""Renames that replace nothing, on every file system, by the first of these that it supports.
 
-1. renameat2(2) with RENAME_NOREPLACE: ext4, XFS, Btrfs, tmpfs and others
-2. link(2), and the old name is removed afterwards: files on NFS. After a crash in between there are both names.
-3. Something empty is made under the new name, and then replaced: directories on NFS, and whatever else knows neither,
-   as some over FUSE. Other programs see it for an instant. Of two that want the name one gets it.
+1. renameat2(2) with RENAME_NOREPLACE: ext4, XFS, Btrfs, tmpfs and others 2. link(2), and the old name is removed
+afterwards: files on NFS. After a crash in between there are both names. 3. An empty file or directory is made under the
+new name, and then replaced: directories on NFS, and file systems that
+   support neither, as some over FUSE. Other programs see it for an instant. Of two that want the name one gets it.
 """
 
 import errno
@@ -20,9 +20,9 @@ _NO_LINKS = (*_UNKNOWN, errno.EPERM, errno.EMLINK)
 
 
 def rename_exclusively(old: str, origin: int, new: str, aim: int, disk: Disk | None = None) -> None:
-    """Give what is called so in an open directory another name in an open directory.
+    """Rename a file or directory of one open directory into another, without replacing anything.
 
-    :raises FileExistsError: when something has that name, a link that leads nowhere, too
+    :raises FileExistsError: when the name is taken, even by a link that leads nowhere
     :raises OSError: when the system refuses
     """
     disk = disk or Disk()
@@ -34,7 +34,7 @@ def rename_exclusively(old: str, origin: int, new: str, aim: int, disk: Disk | N
     if stat.S_ISDIR(os.stat(old, dir_fd=origin, follow_symlinks=False).st_mode):
         os.mkdir(new, dir_fd=aim)
         try:
-            disk.rename(old, origin, new, aim)  # of a directory that is not empty by then nothing is replaced
+            disk.rename(old, origin, new, aim)  # a directory that is not empty by then is not replaced
         except BaseException:
             with suppress(OSError):
                 os.rmdir(new, dir_fd=aim)

@@ -1,8 +1,8 @@
-"""This user's own tasks at Globus, or at a broker, which speaks like it: asked for through Globus's own SDK.
+"""The user's own tasks at Globus, or at a broker with the same interface, read through Globus's own SDK.
 
-That logs the user in, or a service in their place, as the client of GLOBUS_CLIENT_ID (and GLOBUS_CLIENT_SECRET), keeps
-its tokens where it always does, and finds the service as it always does: GLOBUS_SDK_ENVIRONMENT and
-GLOBUS_SDK_SERVICE_URL_TRANSFER lead it to a broker.
+The SDK logs in the user, or a service in their place, as the client of GLOBUS_CLIENT_ID (and GLOBUS_CLIENT_SECRET),
+keeps its tokens in its usual place, and finds the service in its usual way: GLOBUS_SDK_ENVIRONMENT and
+GLOBUS_SDK_SERVICE_URL_TRANSFER direct it to a broker.
 """
 
 import os
@@ -25,24 +25,24 @@ __all__ = ["Tasks", "tasks"]
 NAME = "coget"
 SUCCEEDED = "type:TRANSFER/status:SUCCEEDED/completion_time:{},{}"
 MOST = 1000
-"""Tasks, or events of one, that Globus tells of one question, however it is asked for more."""
+"""Most tasks, or events of one, in one answer of Globus, however many are requested."""
 BEGINNING = int(datetime(2010, 1, 1, tzinfo=UTC).timestamp())
-"""Before Globus had any task."""
+"""A time before the first task of Globus."""
 DAY = 86_400
 
 
 class Tasks(NamedTuple):
-    """How many transfers there were that succeeded, and what some of them tell, by their ids."""
+    """The number of transfers that succeeded, and the measurements of some of them, by their ids."""
 
     found: int
     observations: Mapping[str, Observation]
 
 
 def tasks() -> Tasks:
-    """All transfers of this user, or of the service, that succeeded. May ask the user to log in, on standard error.
+    """Return all successful transfers of this user, or of the service. May ask the user to log in, on standard error.
 
-    :raises UsageError: when the SDK, or what it needs to know, is missing
-    :raises NotAllowed: when Globus lets nobody in
+    :raises UsageError: when the SDK, or a setting it needs, is missing
+    :raises NotAllowed: when Globus refuses the login
     :raises NothingToFetchFrom: when it does not answer
     """
     try:
@@ -71,7 +71,7 @@ def _app() -> "GlobusApp":
 
 
 def _succeeded(client: "TransferClient") -> Iterator[Mapping[str, Any]]:
-    """Each at least once. Of a time in which more ended than are told at once, each half is asked for."""
+    """Yield each task at least once. A period with more tasks than fit in one answer is halved."""
     spans = [(BEGINNING, int(time.time()) + DAY)]
     while spans:
         since, until = spans.pop()
@@ -84,7 +84,9 @@ def _succeeded(client: "TransferClient") -> Iterator[Mapping[str, Any]]:
 
 
 def _events(client: "TransferClient", number: str) -> list[Mapping[str, Any]]:
-    """What happened in a task; nothing where there is more than is told, the newest first: its begin would lack."""
+    """Return a task's events; none if they exceed one answer, as the newest come first and its begin would be
+    missing.
+    """
     page: list[Mapping[str, Any]] = client.task_event_list(number, limit=MOST)["DATA"]
     return page if len(page) < MOST else []
 
@@ -95,7 +97,7 @@ def _stamp(seconds: int) -> str:
 
 @contextmanager
 def _translated() -> Iterator[None]:
-    """What the SDK raises, in our words."""
+    """Convert exceptions of the SDK to this project's errors."""
     from globus_sdk import GlobusAPIError, GlobusError, NetworkError
 
     try:

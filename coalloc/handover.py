@@ -1,6 +1,6 @@
-"""What is handed over to a broker: downloads that it does on its own, while nobody waits; and how they go.
+"""Tasks for a broker: transfers that it does on its own, without a waiting user; and their progress.
 
-A source, and the destination, is `COLLECTION:/path`, with a slash or a tilde after the colon; a source may as well be
+A source, and the destination, is `COLLECTION:/path`, with a slash or a tilde after the colon; a source may also be
 the name of a dataset, which is a file of the broker's catalogue.
 """
 
@@ -20,22 +20,22 @@ from coalloc.resolve import DATASET
 __all__ = ["Handover", "Sync", "cancel", "dry_run", "submit", "tasks", "watch"]
 
 Sync = Literal["exists", "size", "mtime", "checksum"]
-"""What has to be the same for a file not to be transferred again, in the order of the broker's levels."""
+"""Properties that have to be the same for a file to be skipped, in the order of the broker's levels."""
 PLACE = re.compile(r"([^:/]+):([/~].*)")
 UNDER_WAY: tuple[TaskStatus, ...] = ("ACTIVE", "INACTIVE")
 EVERY: tuple[TaskStatus, ...] = (*UNDER_WAY, "SUCCEEDED", "FAILED")
 FIRST, LONGEST = 0.5, 5.0
-"""Seconds until a broker that went away is asked again; they double."""
+"""Seconds until a silent broker is asked again; doubled each time up to the second value."""
 PATIENCE = 600.0
-"""Seconds after which a broker that went away is given up."""
+"""Seconds after which a silent broker is given up."""
 
 
 class Handover(NamedTuple):
-    """What is to be transferred by a broker.
+    """A transfer for a broker.
 
-    With a final slash `destination` is a folder that each source gets into under its own name; else it is the name of
-    the only source there. With `delete`, what is only at the destination is deleted in the end; a `dry_run` only finds
-    out what would be done. `deadline` is in seconds since the epoch.
+    With a final slash `destination` is a folder in which each source keeps its own name; else it is the name of the
+    only source there. With `delete`, files that are only at the destination are deleted in the end; a `dry_run` only
+    finds out the necessary actions. `deadline` is in seconds since the epoch.
     """
 
     sources: tuple[str, ...]
@@ -56,10 +56,10 @@ class Place(NamedTuple):
 
 
 async def submit(wish: Handover, broker: str | None = None) -> Submitted:
-    """Hand a download over.
+    """Submit a transfer to a broker.
 
-    :raises UsageError: for words that name nothing, and where no broker is known
-    :raises NothingToFetchFrom: for a dataset that there is not, or a broker that does not answer
+    :raises UsageError: for sources or a destination that name nothing, and if no broker is known
+    :raises NothingToFetchFrom: for a dataset that does not exist, or a broker that does not answer
     """
     access = some_access(broker)
     board = BrokerTasks(access)
@@ -69,12 +69,12 @@ async def submit(wish: Handover, broker: str | None = None) -> Submitted:
         raise _nowhere(wish.destination, known, "write the destination as COLLECTION:/path")
     sources = [_place(word, known) or _catalogued(word, known) for word in wish.sources]
     if datasets := [word for word in wish.sources if not _place(word, known)]:
-        await Broker(access).resolve(datasets)  # what there is not is told here, and not by a task that fails
+        await Broker(access).resolve(datasets)  # report missing datasets now, and not by a failing task
     return await board.submit(_submission(wish, sources, destination))
 
 
 def _place(word: str, known: Sequence[Collection]) -> Place | None:
-    """The path of a collection that a word means, if it means one that is known."""
+    """Return the path of a known collection that `word` names; None if it names none."""
     if not (match := PLACE.fullmatch(word)):
         return None
     for each in known:
@@ -84,7 +84,7 @@ def _place(word: str, known: Sequence[Collection]) -> Place | None:
 
 
 def _catalogued(word: str, known: Sequence[Collection]) -> Place:
-    """Where the catalogue has a dataset."""
+    """Return the place of a dataset in the catalogue."""
     if not DATASET.fullmatch(word):
         raise _nowhere(word, known, "write COLLECTION:/path, or the name of a dataset")
     for each in known:
@@ -102,7 +102,10 @@ def _nowhere(word: str, known: Sequence[Collection], remedy: str) -> UsageError:
 
 
 def _submission(wish: Handover, sources: Sequence[Place], destination: Place) -> dict[str, Any]:
-    """As the broker's interface has it. :raises UsageError: when that is no one task"""
+    """Return the request body for the broker.
+
+    :raises UsageError: when it is not one task
+    """
     from uuid import uuid4  # most commands have no use for it
 
     if len({place.collection for place in sources}) > 1:
@@ -132,14 +135,14 @@ def _submission(wish: Handover, sources: Sequence[Place], destination: Place) ->
 
 
 def _name(path: str) -> str:
-    """The last part of a path; none where it is a whole collection."""
+    """Return the last part of a path; empty for a whole collection."""
     return path.rstrip("/").rpartition("/")[2].replace("~", "")
 
 
 async def dry_run(number: str, show: Callable[[PlannedFile], None], broker: str | None = None) -> None:
-    """Show all that a dry run would copy, link and delete.
+    """Show all files that a dry run would copy, link and delete.
 
-    :raises BrokerRefuses: when there is no such dry run of the user's
+    :raises BrokerRefuses: when the user has no such dry run
     """
     async for page in BrokerTasks(some_access(broker)).planned(number):
         for each in page:
@@ -147,23 +150,23 @@ async def dry_run(number: str, show: Callable[[PlannedFile], None], broker: str 
 
 
 async def tasks(every: bool = False, most: int = 100, broker: str | None = None) -> list[TaskView]:
-    """The user's tasks that are under way, or every one; the newest first."""
+    """Return the user's tasks that are under way, or every one; the newest first."""
     return await BrokerTasks(some_access(broker)).listed(EVERY if every else UNDER_WAY, most)
 
 
 async def cancel(number: str, broker: str | None = None) -> TaskView:
-    """End a task; as it is then. The beginning of its id is enough."""
+    """Cancel a task; return its state then. The beginning of its id is enough."""
     board = BrokerTasks(some_access(broker))
     return await board.cancel(await board.full(number))
 
 
 async def watch(number: str, show: Callable[[TaskView], None], broker: str | None = None) -> TaskView:
-    """Show a task as it goes until it is over, across restarts of the broker. Cancelling leaves the task alone.
+    """Show the progress of a task until it is over, across restarts of the broker. Cancelling leaves the task alone.
 
     The beginning of its id is enough.
 
     :raises TransferFailed: when it failed
-    :raises NothingToFetchFrom: when the broker does not answer, or not any more for `PATIENCE`
+    :raises NothingToFetchFrom: when the broker does not answer at first, or later for `PATIENCE`
     """
     board, seen, pause, heard = BrokerTasks(some_access(broker)), "", FIRST, time.monotonic()
     last: TaskView | None = None

@@ -1,7 +1,7 @@
-"""What this user's transfers achieved, and what may be expected from that.
+"""The results of this user's transfers, and the forecasts based on them.
 
-One row a source a transfer, in the file of `records`. Forecasting itself is `predictors`' part; what to do about
-sources of which nothing is known is the scheduler's.
+One row per source and transfer, in the file of `records`. `predictors` makes the forecasts; the scheduler handles
+sources without one.
 """
 
 from collections.abc import Iterable
@@ -23,7 +23,7 @@ __all__ = ["History", "SourceSummary", "Transfer", "source_key"]
 KEPT = 10_000
 """Transfers remembered of each source; older ones are dropped."""
 RECENT = 30
-"""Of these the newest on which forecasts rest: more would hold up each transfer's start, and tell little else."""
+"""Newest of these that forecasts use: more would delay each transfer's start, and add little."""
 OBSERVED = """
 SELECT source, started, ended, bytes, busy_seconds, setup_seconds, ranges, streams
 FROM transfers WHERE ended > started AND outcome IN ('ok', 'slow')
@@ -63,9 +63,9 @@ class Transfer(NamedTuple):
 
 
 class SourceSummary(NamedTuple):
-    """What one source achieved so far.
+    """The results of one source so far.
 
-    `rate` is bytes per second over all its transfers that went well, `last_rate` that of the newest of them,
+    `rate` is bytes per second over all its successful transfers, `last_rate` that of the newest of them,
     `setup_seconds` the mean time to the first byte of a range; each is None while there was none. `failures`
     counts the transfers in which it failed or sent wrong bytes, `last` is when it was last used (since the epoch).
     """
@@ -81,7 +81,7 @@ class SourceSummary(NamedTuple):
 
 
 def source_key(url: str) -> str:
-    """What counts as one source: scheme, host and port of a URL; a scheme's own port is left out.
+    """Return the identifier of a source: scheme, host and port of a URL, without a scheme's default port.
 
     >>> source_key("FTP://ann:secret@Host.example:21/a"), source_key("gsiftp://[::1]:2812/a")
     ('ftp://host.example', 'gsiftp://[::1]:2812')
@@ -98,13 +98,13 @@ class History(Records):
     """The history of downloads."""
 
     def add(self, transfers: Iterable[Transfer]) -> None:
-        """Remember these; parts that were never used say nothing and are left out."""
+        """Add these transfers; parts that were never used are left out."""
         rows = [_row(transfer) for transfer in transfers if transfer.outcome != "unused"]
         if rows:  # else no file is made
             self._use(lambda database: _insert(database, rows), 0, create=True)
 
     def estimates(self, urls: Iterable[str], now: float) -> dict[str, Estimate]:
-        """What to expect of each URL in a transfer that begins at `now`; rate None where nothing is known.
+        """Return the forecast for each URL in a transfer that begins at `now`; its rate is None if nothing is known.
 
         :param now: seconds since the epoch
         """
@@ -123,23 +123,23 @@ class History(Records):
         return {url: _estimate(forecast) for url, forecast in found.items()}
 
     def observations(self) -> list[Observation]:
-        """All transfers that went well, in the order of their starts."""
+        """Return all successful transfers, in the order of their starts."""
         query = f"{OBSERVED} ORDER BY started"
         nothing: list[Observation] = []
         return self._use(lambda database: [Observation(*row) for row in database.execute(query)], nothing)
 
     def remember(self, transfers: Iterable[Transfer]) -> int:
-        """Remember what other programs did. Those that are remembered already are left out; how many were new."""
+        """Add transfers of other programs, without those that are known already; return the number of new ones."""
         rows = [_row(transfer) for transfer in transfers]
         return self._use(lambda database: _insert(database, _unknown(database, rows)), 0, create=True)
 
     def summary(self) -> list[SourceSummary]:
-        """What each source achieved so far, the one used last first."""
+        """Return the results of each source so far, the one used last first."""
         return self._use(lambda database: [SourceSummary(*row) for row in database.execute(SUMMARY)], [])
 
 
 def _unknown(database: "sqlite3.Connection", rows: list[Row]) -> list[Row]:
-    """Those that are not in the database, each once."""
+    """Return the rows that are not in the database, each once."""
     known = "SELECT 1 FROM transfers WHERE source = ? AND started = ? AND ended = ? AND bytes = ?"
     new = {(row[0], row[2], row[3], row[6]): row for row in rows}
     return [row for key, row in new.items() if not database.execute(known, key).fetchone()]
@@ -155,7 +155,7 @@ def _insert(database: "sqlite3.Connection", rows: list[Row]) -> int:
 
 
 def _newest(database: "sqlite3.Connection", sources: set[str], now: float) -> list[Observation]:
-    """The newest of each source that had ended by now, in the order of their ends."""
+    """Return the newest transfers of each source that had ended by now, in the order of their ends."""
     found = [
         Observation(*row)
         for source in sources

@@ -1,7 +1,7 @@
-"""What other programs logged, for this user's history and for a broker's: by the addresses of the sources.
+"""Import of other programs' logs into this user's history and a broker's, by the addresses of the sources.
 
-Nothing is rewritten in silence: a line whose source is no address is refused, and one whose source is kept in another
-form is told.
+No change is silent: a line whose source is not an address is refused, and one whose source is stored in another form is
+reported.
 """
 
 import re
@@ -24,22 +24,23 @@ if TYPE_CHECKING:
 __all__ = ["Remembered", "address", "read_log", "remember", "remember_globus", "report_globus"]
 
 SHOWN = 200
-"""Characters of a name in what is told of it."""
+"""Characters of a name that are shown in a report."""
 AT_ONCE = 10_000
-"""Transfers in one request to a broker, which takes up to 50,000."""
+"""Transfers in one request to a broker, which accepts up to 50,000."""
 HOST = r"(?:\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9_][A-Za-z0-9_.-]{0,252})(?::(?P<port>[0-9]{1,5}))?"
 ADDRESS = re.compile(rf"[A-Za-z][A-Za-z0-9+.-]{{0,20}}://(?:[A-Za-z0-9._~!$&'()*+,;=:%-]*@)?{HOST}(?:[/?#][!-~]*)?")
-"""A URL of which each program knows the same server: a stricter form than what urllib takes, and mends in silence."""
+"""A URL in which every program sees the same server: stricter than urllib, which silently corrects some URLs."""
 BARE = re.compile(HOST)
 IPV6 = re.compile("[0-9A-Fa-f:.]{2,45}")
 PORTS = range(1, 1 << 16)
 
 
 class Remembered(NamedTuple):
-    """What an import brought.
+    """The results of an import.
 
-    `kind` says what the log is. Of its `transfers`, those that this user's history can use were `usable`, and of these
-    `new` were not in it yet. Lines that are no transfer are `refused`, values that are kept in another form `changed`.
+    `kind` is the format of the log. Of its `transfers`, `usable` ones can be used by this user's history, and `new`
+    ones of these were not in it yet. `refused` are lines that are not transfers, `changed` values that are stored in
+    another form.
     """
 
     kind: str
@@ -51,9 +52,9 @@ class Remembered(NamedTuple):
 
 
 def remember(path: Path) -> Remembered:
-    """Put what another program logged into this user's history: reads that went well, each once.
+    """Add another program's log to this user's history: successful reads, each once.
 
-    :raises UsageError: when it is no log that is known, or there is no history to put it into
+    :raises UsageError: when the format is unknown, or no history is kept
     """
     history = History.open()
     if history.path is None:
@@ -64,7 +65,7 @@ def remember(path: Path) -> Remembered:
 
 
 def remember_globus(tasks: "Tasks") -> Remembered:
-    """Put what this user's tasks at Globus achieved into the history, each once; where none is kept, nothing is."""
+    """Add this user's tasks at Globus to the history, each once; do nothing if no history is kept."""
     return _keep(History.open(), "tasks at Globus", tasks.found, tasks.observations.values())
 
 
@@ -89,9 +90,9 @@ def _keep(history: History, kind: str, count: int, observations: Iterable[Observ
 
 
 async def report_globus(tasks: "Tasks", named: str | None = None) -> int | None:
-    """Tell a broker of them: how many were news to it; None where no broker is known.
+    """Report the tasks to a broker; return the number of new ones, or None if no broker is known.
 
-    :param named: its address, if it is not the user's usual one
+    :param named: the broker's address, if it is not the user's usual one
     :raises CoallocError: when it does not answer, or refuses
     """
     known = access(named)
@@ -116,14 +117,15 @@ async def report_globus(tasks: "Tasks", named: str | None = None) -> int | None:
 
 
 def read_log(path: Path, most: int | None = None, databases: bool = True) -> "Log":
-    """What another program logged: transfers by the addresses of their sources, and the lines that are none.
+    """Read another program's log: transfers by the addresses of their sources, and the refused lines.
 
-    The refused and the changed are in the order of their lines; secrets in them are not shown.
+    The refused and the changed lines are in order; secrets in them are not shown.
 
-    :param most: bytes that it may have once it is unpacked, each line counted as 256 at least: reading one takes some
-        600 bytes of memory
-    :param databases: False where a stranger sent the log, whose databases are not opened
-    :raises UsageError: when it is no log that is known
+    :param most: limit in bytes for the unpacked log, each line counted as at least 256: reading one takes some 600
+        bytes of
+        memory
+    :param databases: False if the log comes from an untrusted user, whose databases are not opened
+    :raises UsageError: when the format is unknown
     :raises TooMuch: when it is longer
     """
     from coalloc.logs import Changed, Refused
@@ -152,7 +154,7 @@ def read_log(path: Path, most: int | None = None, databases: bool = True) -> "Lo
 
 
 def address(source: str) -> str | None:
-    """What counts as one source, of what a log calls one; None for what is no address.
+    """Return the source identifier for a source in a log; None if it is not an address.
 
     >>> address("gsiftp://a.example"), address("FTP://ann:x@A.example:21/b"), address("a.example:2812"), address("::1")
     ('gsiftp://a.example', 'ftp://a.example', 'gsiftp://a.example:2812', 'gsiftp://[::1]')
@@ -168,5 +170,5 @@ def address(source: str) -> str | None:
         return None
     try:
         return source_key(source)
-    except ValueError:  # brackets around what is no address
+    except ValueError:  # brackets around text that is not an address
         return None

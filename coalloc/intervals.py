@@ -1,4 +1,4 @@
-"""Sets of byte ranges [start, end): which bytes are here, missing, or promised. Pure."""
+"""Sets of byte ranges [start, end), for instance of present, missing or assigned bytes. Pure."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
@@ -40,7 +40,7 @@ class Intervals:
         return f"Intervals({list(self)})"
 
     def add(self, start: int, end: int) -> None:
-        """Put [start, end) in; what is there already stays."""
+        """Add [start, end); members already in the set stay."""
         if start >= end:
             return
         first = bisect_left(self._ends, start)
@@ -59,7 +59,7 @@ class Intervals:
         self._replace(first, last, [(start, end)])
 
     def remove(self, start: int, end: int) -> None:
-        """Take [start, end) out; what is not there stays out."""
+        """Remove [start, end); other members stay."""
         if start >= end:
             return
         first = bisect_right(self._ends, start)
@@ -79,7 +79,7 @@ class Intervals:
         self._ends[first:last] = [b for _, b in ranges]
 
     def within(self, start: int, end: int) -> list[Range]:
-        """The parts of [start, end) that are in the set, in order."""
+        """Return the parts of [start, end) that are in the set, in order."""
         first = bisect_right(self._ends, start)
         found = []
         for i in range(first, len(self._starts)):
@@ -89,7 +89,7 @@ class Intervals:
         return found
 
     def gaps(self, start: int, end: int) -> list[Range]:
-        """The parts of [start, end) that are not in the set, in order."""
+        """Return the parts of [start, end) that are not in the set, in order."""
         found, at = [], start
         for a, b in self.within(start, end):
             if at < a:
@@ -100,10 +100,10 @@ class Intervals:
         return found
 
     def reach(self, at: int) -> int:
-        """The end of the range that `at` is in, or `at` itself when it is in none."""
+        """Return the end of the range that contains `at`, or `at` itself if none does."""
         i = bisect_right(self._starts, at) - 1
         return max(at, self._ends[i]) if i >= 0 else at
 
     def covers(self, start: int, end: int) -> bool:
-        """Whether all of [start, end) is in the set."""
+        """Return whether all of [start, end) is in the set."""
         return not self.gaps(start, end)

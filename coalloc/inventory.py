@@ -1,4 +1,4 @@
-"""What is below a directory of a GridFTP server, with the server's own checksums; told to a broker.
+"""The files below a directory of a GridFTP server, with the server's own checksums; registered at a broker.
 
 Symbolic links to files count as files; those to directories are not followed, since they may lead in circles.
 """
@@ -29,18 +29,18 @@ from coalloc.urls import redact
 __all__ = ["Registered", "register_below", "walk"]
 
 SESSIONS = 4
-"""In which a server is asked for checksums at once; it computes one at a time in each."""
+"""Concurrent sessions in which a server is asked for checksums; it computes one at a time in each."""
 ALGORITHMS = ("sha256", "md5", "adler32")
-"""What is asked for: the first that the server offers."""
+"""Algorithms to request: the first that the server offers."""
 
 Connect = Callable[[], Coroutine[None, None, Storage]]
 
 
 class Registered(NamedTuple):
-    """What a broker knows of a directory now: how many files of how many bytes, and how many replicas were news.
+    """A broker's records of a directory: the number of files, their bytes, and the number of new replicas.
 
-    `refused` says of other files, by the names of their datasets, why they are not among them: the broker does not take
-    them, or the server does not hand them out.
+    `refused` has the reasons for other files, by the names of their datasets: the broker refuses them, or the server
+    does not serve them.
     """
 
     files: int
@@ -50,7 +50,7 @@ class Registered(NamedTuple):
 
 
 async def register_below(broker: Broker, name: str, url: str, connect: Connect) -> Registered:
-    """Tell a broker of every file below a directory, named after it below `name`.
+    """Register every file below a directory at a broker, with names below `name`.
 
     :raises UsageError: when there is none
     """
@@ -65,13 +65,13 @@ async def register_below(broker: Broker, name: str, url: str, connect: Connect) 
 
 
 async def _inventory(url: str, connect: Connect) -> tuple[list[ReplicaSet], dict[str, SourceError]]:
-    """Each file below a directory, its name relative to it, with its size, its URL and its checksum.
+    """Return each file below a directory, with its relative name, its size, its URL and its checksum.
 
-    And those, by name, that the server lists but does not hand out, with the reason.
+    Also return the reasons, by name, for files that the server lists but does not serve.
 
-    :param url: of the directory, with a slash at its end
+    :param url: URL of the directory, with a slash at its end
     :param connect: logs in at the server
-    :raises SourceError: when something cannot be listed or read
+    :raises SourceError: when a directory cannot be listed or a file cannot be read
     """
     top = parse(url).named.rstrip("/")
     async with AsyncExitStack() as stack:
@@ -86,9 +86,9 @@ async def _inventory(url: str, connect: Connect) -> tuple[list[ReplicaSet], dict
 
 
 async def walk(store: Storage, top: str) -> AsyncIterator[tuple[str, Entry]]:
-    """The files below `top`, with their relative paths.
+    """Yield the files below `top`, with their relative paths.
 
-    :raises LimitExceeded: when the tree is deeper or larger than anything that is taken at once
+    :raises LimitExceeded: when the tree exceeds the limits in depth or size
     """
     folders, found, length = deque([""]), 0, 0
     while folders:
@@ -120,7 +120,7 @@ async def walk(store: Storage, top: str) -> AsyncIterator[tuple[str, Entry]]:
 
 
 def _kept(entry: Entry) -> Entry:
-    """Return a file without what is said of it and not needed here: it may be long."""
+    """Return a file's entry without the facts that are not needed here: they may be long."""
     return entry._replace(permissions=None, user=None, group=None, link_target=None, unique=None)
 
 
@@ -135,7 +135,7 @@ def _described(url: str, name: str, entry: Entry) -> ReplicaSet:
 async def _summed(
     store: Storage, top: str, files: Iterator[ReplicaSet], troubles: dict[str, SourceError]
 ) -> list[ReplicaSet]:
-    """The next files, one after the other, with their checksums."""
+    """Return the next files, one after another, with their checksums."""
     found = []
     for file in files:
         try:

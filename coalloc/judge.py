@@ -1,4 +1,4 @@
-"""Judgement of a file that is all here: which bytes are wrong, or of another version, and are fetched again."""
+"""Judgement of a complete file: which bytes are wrong, or of another version, and are fetched again."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ __all__ = ["Judge", "JudgedFile"]
 
 
 class JudgedFile(NamedTuple):
-    """The file as it is here, and what is known of its bytes; those that an earlier run left are in `resumed`."""
+    """The fetched file and the records of its bytes; those that an earlier run left are in `resumed`."""
 
     name: str
     partial: PartialFile
@@ -27,7 +27,7 @@ class JudgedFile(NamedTuple):
     resumed: Intervals
 
     def revoke(self, dropped: Sequence[Extent]) -> tuple[tuple[int, int], ...]:
-        """Note that these pieces, which are not in the partial file any more, are missing again; where they were."""
+        """Record that these pieces, already removed from the partial file, are missing again; return their ranges."""
         for piece in dropped:
             self.journal.revoke(piece.start, piece.end)
             self.resumed.remove(piece.start, piece.end)
@@ -35,11 +35,11 @@ class JudgedFile(NamedTuple):
 
 
 class Judge:
-    """Decides, as often as all bytes are here, whether they make the file.
+    """Decides, each time all bytes have arrived, whether they make the file.
 
-    :param urls: of all who delivered something: today's sources, then the replicas of an earlier run
-    :param lanes: today's sources
-    :param continuation: what is known of the earlier run's replicas, if it left anything
+    :param urls: URLs of all senders: the current sources, then the replicas of an earlier run
+    :param lanes: the current sources
+    :param continuation: state of the earlier run's replicas, if it left anything
     """
 
     def __init__(
@@ -61,9 +61,9 @@ class Judge:
         """Note for the user about bytes that were fetched again."""
 
     async def judge(self) -> Rejected | None:
-        """Return what has to be fetched again, and who is not asked for it; None when the file is right.
+        """Return the ranges to fetch again and the sources not to use for them; None when the file is right.
 
-        :raises CoallocError: when it is not, and nobody is left to fetch it from, or nobody can say what is right
+        :raises CoallocError: when it is not, and no source is left, or it cannot be determined which bytes are right
         """
         bad, changed = await self._suspects()
         if changed:
@@ -71,7 +71,9 @@ class Judge:
         return await self._reject(bad) if bad else None
 
     async def _suspects(self) -> tuple[Mapping[int, str], Mapping[int, str]]:
-        """Return the senders of wrong bytes, and those of another version than the file is now, with the reasons."""
+        """Return the senders of wrong bytes, and those of another version than the file's current one, with the
+        reasons.
+        """
         verification = self._verification
         verdict = asyncio.get_running_loop().create_task(verification.find_bad())
         try:
@@ -87,7 +89,7 @@ class Judge:
     async def _unconfirmed(self) -> tuple[dict[int, str], dict[int, str]]:
         """Return the senders that have changed since they delivered, and those that cannot tell whether they have.
 
-        Where a checksum of the whole is known, that one tells.
+        If a checksum of the whole file is known, that one decides.
         """
         if self._verification.knows_the_whole:
             return {}, {}
@@ -103,9 +105,9 @@ class Judge:
         return changed, doubted
 
     async def _fetch_anew(self, changed: Mapping[int, str]) -> Rejected:
-        """Drop what is of another version, or may be, so that it is fetched again.
+        """Remove the bytes that are of another version, or may be, so that they are fetched again.
 
-        :raises CoallocError: when there is nobody to fetch it from
+        :raises CoallocError: when there is no source left
         """
         if all(lane.source in changed or lane.status == "left" for lane in self._lanes):
             errors = [self._runner.errors[i] for i in changed if i in self._runner.errors]
@@ -124,7 +126,7 @@ class Judge:
         return Rejected(_now(), self._of_today(changed), total, reason=why)
 
     async def _reject(self, bad: Mapping[int, str]) -> Rejected:
-        """Drop all that bad sources delivered, so that it is fetched from others."""
+        """Remove all bytes of bad sources, so that they are fetched from others."""
         verification = self._verification
         dropped, back = await verification.drop(bad)
         ranges = self._file.revoke(dropped)

@@ -1,4 +1,4 @@
-"""The values that travel through a transfer: replicas, checksums, estimates, reports. No behaviour, no I/O.
+"""The data types of a transfer: replicas, checksums, estimates, reports. No behaviour, no I/O.
 
 Sizes and offsets are bytes, rates bytes per second, times seconds.
 """
@@ -39,18 +39,19 @@ __all__ = [
 Outcome = Literal["ok", "slow", "failed", "corrupt", "unused"]
 SourceState = Literal["connecting", "idle", "fetching", "stalled", "waiting", "pausing", "left"]
 Ending = Literal["whole", "relieved", "failed", "stalled"]
-"""How a partial copy ended; `relieved`: others were given what was left of it, or delivered it first."""
+"""End of a partial copy; `relieved`: its remaining range was given to others, or they delivered it first."""
 Phase = Literal["connecting", "fetching", "verifying", "done"]
 Kind = Literal["file", "dir", "link", "other"]
 TaskStatus = Literal["ACTIVE", "INACTIVE", "SUCCEEDED", "FAILED"]
 Basis = Literal["given", "agree", "own word", "none"]
-"""With what a file was compared.
+"""Basis on which a file was verified.
 
-`given`: a checksum that the user or a Metalink gave. `agree`: each byte is the same at two replicas or more.
-`own word`: some of it is only what its own replica says that it should be. `none`: some was compared with nothing.
+`given`: a checksum from the user or a Metalink. `agree`: each byte is the same at two replicas or more.
+`own word`: some bytes were compared only with the checksum of the replica that sent them. `none`: some bytes were
+compared with nothing.
 """
 Confirm = Callable[[bool], Awaitable[None]]
-"""Is told whether a file that is whole was compared with anything; raises an error where it is not to get its name."""
+"""Receives whether a complete file was compared with anything; raises an error if it must not get its name."""
 
 
 class Checksum(NamedTuple):
@@ -69,9 +70,9 @@ class PieceHashes(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """The origin of a replica's name, which decides what the name may reach.
+    """The origin of a replica's name, which determines the addresses to which the name may lead.
 
-    `user`: the user's own words. `document`: a file on this machine, such as a Metalink. `server`: an answer of a
+    `user`: the user's own input. `document`: a file on this machine, such as a Metalink. `server`: an answer of a
     server (a Metalink by URL, a broker, a redirect, a listing); `address` is then the numeric address of that server,
     None if it is not known.
     """
@@ -90,11 +91,11 @@ class Replica(NamedTuple):
 
 
 class ReplicaSet(NamedTuple):
-    """All that was said about one file before any server was asked.
+    """All information about one file before any server is asked.
 
-    `left_out` are the URLs of replicas that will not be used because of an option, or because of where their names came
-    from, with the reason. `vouched`: there is a checksum of the file, or of its pieces, that the user gave or that came
-    by https. `origin` is that of the file's own name.
+    `left_out` are the URLs of replicas that will not be used because of an option, or because of the origin of their
+    names, with the reason. `vouched`: there is a checksum of the file, or of its pieces, from the user or by https.
+    `origin` is that of the file's own name.
     """
 
     name: str
@@ -108,10 +109,10 @@ class ReplicaSet(NamedTuple):
 
 
 class Stat(NamedTuple):
-    """What a server says about its replica. `validator` changes when the file does (ETag, MDTM).
+    """A server's information about its replica. `validator` changes when the file does (ETag, MDTM).
 
-    A server that is not `ranged` can only send the whole file from its first byte. `rtt` is the round trip to it, as
-    far as the engine knows: it says nothing about the replica.
+    A server that is not `ranged` can only send the whole file from its first byte. `rtt` is the round-trip time to it,
+    if the engine knows it; it is no property of the replica.
     """
 
     size: int
@@ -122,11 +123,11 @@ class Stat(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """A name at a server and what it stands for; None is what the server does not say.
+    """A name at a server and its properties; None for those that the server does not report.
 
-    Most servers tell the `kind` of what a symbolic link leads to; then `link_target` alone shows that it is one.
-    `unique` tells what it leads to from all else at that server, by whatever path it is reached. `modified` is in
-    seconds since the epoch, `permissions` are octal, such as "0644".
+    For a symbolic link most servers report the `kind` of its target; then only `link_target` shows that it is a link.
+    `unique` identifies the target at that server, by whatever path it is reached. `modified` is in seconds since the
+    epoch, `permissions` are octal, such as "0644".
     """
 
     name: str
@@ -141,7 +142,7 @@ class Entry(NamedTuple):
 
 
 class Omission(NamedTuple):
-    """What a listing leaves out: entries that the server counts and does not name, or lines that name nothing.
+    """Entries missing from a listing: entries that the server counts but does not name, or lines without a name.
 
     :param example: one of the lines; empty for entries that are not named
     """
@@ -152,10 +153,10 @@ class Omission(NamedTuple):
 
 
 class Way(NamedTuple):
-    """How the data of a source come to us at the moment, over all its connections.
+    """The current path of a source's data, over all its connections.
 
-    `rtt` is the longest round trip now, queues included; `disordered` counts the packets so far that came before one
-    which was lost, or late.
+    `rtt` is the longest current round-trip time, queues included; `disordered` counts the packets so far that arrived
+    before an earlier one which was lost or late.
     """
 
     rtt: float
@@ -163,10 +164,10 @@ class Way(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """What is expected of a source: seconds until the first byte of a range, then bytes per second.
+    """The forecast for a source: seconds until the first byte of a range, then bytes per second.
 
-    `rate` is None while nothing is known. `reason` is one sentence for people. In four of five cases the rate should be
-    within `bounds`, the p10 and p90 of its forecast.
+    `rate` is None while nothing is known. `reason` is one sentence for users. The rate should be within `bounds`, the
+    p10 and p90 of its forecast, in four of five cases.
     """
 
     setup_seconds: float | None = None
@@ -185,11 +186,10 @@ class Extent(NamedTuple):
 
 
 class PartialCopy(NamedTuple):
-    """Bytes [start, end) as they were asked of one source; `end` is where it was told to stop in the end.
+    """Bytes [start, end) requested from one source; `end` includes later reductions.
 
-    `bytes` are those that it delivered first. Times count from the beginning of the transfer: when it was asked,
-    when its first and its last byte came (None if none came), and when it was over, with how it ended (None while it
-    runs).
+    `bytes` are those that it delivered first. Times count from the beginning of the transfer: of the request, of the
+    first and the last byte (None if none came), and of the end, with its kind (None while the copy runs).
     """
 
     start: int
@@ -203,10 +203,10 @@ class PartialCopy(NamedTuple):
 
 
 class SourceReport(NamedTuple):
-    """What one source did in one transfer. `seconds` is the time it was busy, set-up included.
+    """The part of one source in one transfer. `seconds` is the time it was busy, set-up included.
 
-    `ready_seconds` is when it could first be asked, counted from the beginning; None if it never could. Beside that
-    what was expected of it, and the bytes that it was given at the start; None where the scheme gives out no shares.
+    `ready_seconds` is the time from the beginning until it could first be used; None if it never could. `estimate` is
+    its forecast, and `planned_bytes` its share at the start; None if the scheme assigns no shares.
     """
 
     url: str
@@ -226,10 +226,10 @@ class SourceReport(NamedTuple):
 
 
 class TransferReport(NamedTuple):
-    """What a whole transfer did; the JSON document of `coget --json` is made of it.
+    """The results of a whole transfer; the JSON document of `coget --json` is made of it.
 
-    `basis` is with what all of it was compared. `notice` says in one sentence what people should know beside it: why an
-    earlier run's bytes were not used. `there`: the file was at its place already, and nothing was fetched.
+    `basis` is the basis of its verification. `notice` is one sentence of further information for users: why an
+    earlier run's bytes were not used. `there`: the file existed at its place already, and nothing was fetched.
     """
 
     output: str
@@ -248,17 +248,17 @@ class TransferReport(NamedTuple):
 
     @property
     def verified(self) -> bool:
-        """Whether a checksum that was given, or a second replica, says that all of it is right."""
+        """Return whether a given checksum, or a second replica, confirms the whole file."""
         return self.basis in ("given", "agree")
 
     @property
     def compared(self) -> bool:
-        """Whether all of it is as a checksum says, be it that of the replica that it came from."""
+        """Return whether a checksum confirms the whole file, even if only that of the replica that sent it."""
         return self.basis != "none"
 
 
 class PlannedShare(NamedTuple):
-    """What one source is expected to do. `error` says why it would not be used."""
+    """The expected part of one source. `error` is the reason why it would not be used."""
 
     url: str
     bytes: int
@@ -269,9 +269,9 @@ class PlannedShare(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """How one file would be fetched now. `seconds` is None while no rate is known.
+    """The expected transfer of one file now. `seconds` is None while no rate is known.
 
-    In four of five cases it should take as many seconds as `bounds` say; None where no source's bounds are known.
+    In four of five cases it should take a time within `bounds`, in seconds; None if no source's bounds are known.
     """
 
     name: str
@@ -285,7 +285,7 @@ class Plan(NamedTuple):
 
 
 class SourceView(NamedTuple):
-    """One source as a progress display shows it now. `share` is its part of the bytes that are here."""
+    """The current state of one source for a progress display. `share` is its part of the bytes that have arrived."""
 
     url: str
     state: SourceState
@@ -296,7 +296,7 @@ class SourceView(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """A transfer as it is now. `size` is None until the first server has answered."""
+    """The current state of a transfer. `size` is None until the first server has answered."""
 
     name: str
     phase: Phase
@@ -310,13 +310,13 @@ class Snapshot(NamedTuple):
 
 
 class TaskView(NamedTuple):
-    """A task that a broker does, as it is now.
+    """The current state of a task of a broker.
 
-    `size` and `files` are what it has found to do so far, which grows while it reads folders; `ends` are the names of
-    its collections; `begun` says whether anybody has begun with it, and `waits` for what it waits, if it does.
-    `files_unverified` are those that were copied and could not be verified, though they should have been;
-    `left_out` are files that it goes on without, `folders_not_cleared` those of the destination in which a sync deleted
-    nothing, for a doubt; `document` is all that the broker says.
+    `size` and `files` are the work found so far, which grows while the task reads folders; `ends` are the names of
+    its collections; `begun`: work on it has begun; `waits` is the reason why it waits, if it does.
+    `files_unverified` were copied and could not be verified, though they should have been;
+    `left_out` are files that it skips, `folders_not_cleared` folders of the destination in which a sync deleted
+    nothing, because of a doubt; `document` is the broker's complete answer.
     """
 
     id: str
@@ -345,17 +345,17 @@ class TaskView(NamedTuple):
 
     @property
     def over(self) -> bool:
-        """Whether nothing will happen any more."""
+        """Return whether the task has ended."""
         return self.status in ("SUCCEEDED", "FAILED")
 
     @property
     def name(self) -> str:
-        """What people know it by."""
+        """The name shown to users: the label, or the collections."""
         return self.label or " to ".join(self.ends)
 
     @property
     def phase(self) -> str:
-        """What it does, in a word or two."""
+        """The current activity in a word or two."""
         if self.over:
             return "done" if self.status == "SUCCEEDED" else "failed"
         return "waiting" if self.waits or not self.begun else "under way"

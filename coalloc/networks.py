@@ -1,4 +1,4 @@
-"""Networks of servers, from what this user has measured and from what a broker expects."""
+"""Networks of servers, from this user's measurements and from a broker's forecasts."""
 
 from collections.abc import Mapping, Sequence
 from itertools import permutations
@@ -15,7 +15,7 @@ __all__ = ["expected_network", "measured_network"]
 
 
 def measured_network(urls: Mapping[str, str], seen: Sequence[Observation], now: float) -> Network:
-    """What was measured between servers: pairs of which nothing is known have no link.
+    """Return the measured network of servers: pairs without measurements have no link.
 
     :param urls: the server of each host, as `ftp://host:port`
     :param seen: measurements, in the order of their ends
@@ -46,9 +46,9 @@ def _link(key: LinkKey, forecast: Forecast) -> Link:
 
 
 async def expected_network(urls: Mapping[str, str], broker: Broker) -> Network:
-    """What a broker expects of transfers between servers, measured there or like others that are.
+    """Return a broker's forecast network, based on its measurements of these servers or of similar ones.
 
-    Raises what a broker's answers do.
+    Raises the errors of the broker client.
     """
     pairs = list(permutations(urls, 2))
     found = await broker.expected([(source_key(urls[a]), source_key(urls[b])) for a, b in pairs])

@@ -1,7 +1,7 @@
-"""What transfers achieved, on its way to the broker: told at once if that is quick, else kept and told next time.
+"""Reports of transfers to the broker: sent at once if that is quick, else kept and sent next time.
 
-A report is a file beside the history, written and then renamed. It goes once the broker has said that it took it, or
-that it makes no sense; or when it is a month old.
+A report is a file beside the history, written and then renamed. It is removed once the broker has accepted or refused
+it, or when it is a month old.
 """
 
 import asyncio
@@ -29,21 +29,21 @@ __all__ = ["decisions", "tell"]
 log = logging.getLogger(__name__)
 
 PATIENCE = 1.0
-"""Seconds that a user may wait for a broker, whose file is there already; and for the resolver of its name."""
+"""Seconds that a user whose file is complete may wait for a broker, and for the resolver of its name."""
 AT_ONCE = 100
 """Reports in one request, the newest first."""
 OLDEST = 30 * 86_400.0
-"""Seconds after which a report is of no use."""
+"""Seconds after which a report is useless."""
 SUFFIX = ".report"
 LONGEST = 500
-"""Characters of a remark that the broker takes."""
+"""Characters of a remark that the broker accepts."""
 
 Bad = tuple[str, str, str]
-"""A replica with wrong bytes: dataset, URL, and what is wrong."""
+"""A replica with wrong bytes: dataset, URL, and the error."""
 
 
 class Report(NamedTuple):
-    """What a broker is to be told, and the file in which that waits; None where it could not be kept."""
+    """A report for a broker, and the file that stores it; None where it could not be stored."""
 
     observations: list[dict[str, Any]]
     bad: list[Bad]
@@ -52,15 +52,16 @@ class Report(NamedTuple):
 
     @property
     def says_something(self) -> bool:
-        """Whether there is anything in it."""
+        """Return whether it has any content."""
         return bool(self.observations or self.bad or self.decided)
 
 
 def decisions(broker: Broker, thing: str, report: TransferReport, error: str | None, began: float) -> list[Document]:
-    """What a transfer decided, as the broker is told; nothing if nobody would look at it, or it is of no server.
+    """Return a transfer's decision as a document for the broker; none if it is not worth a report, or a source is no
+    server.
 
     :param thing: the dataset, or the file's name
-    :param error: why it failed, if it did
+    :param error: the reason of the failure, if it failed
     """
     servers = all("://" in source.url and not source_key(source.url).endswith("//") for source in report.sources)
     if not (report.sources and servers and worth_telling(report)):
@@ -75,9 +76,10 @@ async def tell(
     measured: Sequence[Measured] = (),
     decided: Sequence[Document] = (),
 ) -> None:
-    """Tell the broker of these, and of what it was not told before. Fails nothing, and waits no longer than a second.
+    """Send these results to the broker, and earlier unsent reports. Never raises for a failure, and waits at most a
+    second.
 
-    Where no history is kept, nothing is kept for later either.
+    If no history is kept, nothing is kept for later either.
     """
     observations = [_observation(broker, each) for each in transfers if _tells(each)]
     observations += [_pair(each) for each in measured if EVERYBODY not in (each.source, each.sink)]
@@ -94,12 +96,12 @@ async def tell(
                 await _send(broker, [report for report in waiting if report.says_something])
     except CoallocError as error:
         log.info("the broker was not told: %s", error.message)
-    except Exception as error:  # the user's file is there: nothing here may take that back
+    except Exception as error:  # the user's file is complete: an error here must not change that
         log.warning("the broker was not told: %s: %s", type(error).__name__, error)
 
 
 async def _send(broker: Broker, reports: Sequence[Report]) -> None:
-    """All in one request; one by one where the broker refuses that, so that one which makes no sense goes alone."""
+    """Send all reports in one request; one by one if the broker refuses that, so that an invalid one is sent alone."""
     for report in reports:
         for each in report.bad:
             with suppress(BrokerRefuses):
@@ -121,7 +123,7 @@ async def _send(broker: Broker, reports: Sequence[Report]) -> None:
 
 
 async def _send_decided(broker: Broker, decided: Sequence[Document]) -> None:
-    """What a broker does not want, or does not know what it is, is nobody's loss."""
+    """Send decisions; log and drop those that the broker refuses."""
     try:
         if decided:
             await broker.decided(decided)
@@ -135,7 +137,7 @@ def _folder() -> Path | None:
 
 
 def _waiting(folder: Path, broker: Broker) -> list[Report]:
-    """The newest reports to this broker; old ones, and those that cannot be read, are removed."""
+    """Return the newest reports to this broker; remove old and unreadable ones."""
     found: list[Report] = []
     for path in sorted(folder.glob(f"*{SUFFIX}"), reverse=True):
         if len(found) == AT_ONCE:
@@ -147,7 +149,7 @@ def _waiting(folder: Path, broker: Broker) -> list[Report]:
             if said["broker"] == broker.access.url:
                 bad = [(a, b, c) for a, b, c in said["bad"]]
                 found.append(Report(list(said["observations"]), bad, list(said.get("decided", ())), path))
-        except FileNotFoundError:  # another coget has sent it
+        except FileNotFoundError:  # another coget process has sent it
             continue
         except (ValueError, KeyError, TypeError) as error:
             log.warning("a report to the broker is of no use and removed: %s: %s", path, error)
@@ -156,14 +158,14 @@ def _waiting(folder: Path, broker: Broker) -> list[Report]:
 
 
 def _keep(folder: Path, broker: Broker, report: Report) -> Report:
-    """The report with its file, which is whole or not there; as it was where none can be written."""
+    """Store a report atomically, and return it with its file; unchanged if it cannot be stored."""
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        folder.chmod(0o700)  # earlier versions let others in
+        folder.chmod(0o700)  # earlier versions gave others access
         path = folder / f"{time.time():017.3f}-{uuid4().hex}{SUFFIX}"
         temporary = path.with_suffix(".new")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        with os.fdopen(os.open(temporary, flags, 0o600), "w") as file:  # error texts and URLs can hold keys
+        with os.fdopen(os.open(temporary, flags, 0o600), "w") as file:  # error texts and URLs can contain keys
             said = {"observations": report.observations, "bad": report.bad, "decided": report.decided}
             json.dump({"broker": broker.access.url, **said}, file)
             file.flush()
@@ -176,7 +178,7 @@ def _keep(folder: Path, broker: Broker, report: Report) -> Report:
 
 
 def _tells(transfer: Transfer) -> bool:
-    """Whether a broker can use it: something was tried, and the source is a server."""
+    """Return whether a broker can use it: something was tried, and the source is a server."""
     return (
         transfer.outcome != "unused" and transfer.end > transfer.start and not source_key(transfer.url).endswith("//")
     )

@@ -1,10 +1,10 @@
 """A directory of this user, held by a descriptor: no link in it is followed, and no file of another user is used.
 
-A path is looked up anew at each call, and who may write a directory on it can put a link there between two calls.
-So the directory is opened once, and what is in it is reached by its name alone.
+A path is looked up anew at each call, and a user who may write a directory on it can put a link there between two
+calls. So the directory is opened once, and its files are accessed by their names alone.
 
-A file counts as own when it is regular, has one name, and has the owner that a file just made there gets. That is
-not always the user who asks: NFS gives what root makes to another user.
+A file counts as the user's own when it is regular, has one name, and has the owner that a new file there gets. That is
+not always the calling user: NFS gives files made by root to another user.
 """
 
 import errno
@@ -20,7 +20,7 @@ __all__ = ["DIRECTORY", "OwnDirectory", "owner_of_new_files"]
 
 DIRECTORY = os.O_DIRECTORY | os.O_CLOEXEC
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-"""O_NONBLOCK: else opening a FIFO would wait until it has another end."""
+"""O_NONBLOCK: otherwise opening a FIFO would wait until it has another end."""
 _NO_TMPFILE = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EISDIR, errno.EINVAL, errno.ENOENT)
 
 
@@ -42,7 +42,7 @@ def owner_of_new_files(directory: int) -> int:
 
 
 def _owner_of_named(directory: int) -> int:
-    """As `owner_of_new_files`, on file systems that make no file without a name, as NFS."""
+    """Return the same on file systems that cannot make a file without a name, such as NFS."""
     name = f".coget-{os.urandom(8).hex()}"
     fd = os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY | _FILE, 0o600, dir_fd=directory)
     try:
@@ -56,9 +56,9 @@ def _owner_of_named(directory: int) -> int:
 class OwnDirectory:
     """An open directory, which is closed with `close`. Methods raise OSError when the system refuses.
 
-    :param path: what messages call it
+    :param path: path for messages
     :param fd: its descriptor, whose owner was checked
-    :param owner: who owns what is made in it
+    :param owner: owner of new files in it
     """
 
     def __init__(self, path: Path, fd: int, owner: int) -> None:
@@ -77,9 +77,9 @@ class OwnDirectory:
             os.close(fd)
 
     def open(self, name: str, flags: int) -> int:
-        """Open an own file that is there.
+        """Open an existing file of this user.
 
-        :raises SinkError: if it is not own
+        :raises SinkError: if it belongs to another user, or is not a regular file with one name
         """
         fd = os.open(name, flags | _FILE, dir_fd=self.fd)
         try:
@@ -93,17 +93,20 @@ class OwnDirectory:
         return fd
 
     def create(self, name: str, mode: int) -> int:
-        """Make a file, to be read and written. :raises FileExistsError: if anything has that name"""
+        """Create a file for reading and writing.
+
+        :raises FileExistsError: if the name is taken
+        """
         return os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | _FILE, mode, dir_fd=self.fd)
 
     def renew(self, name: str) -> int:
-        """Make a file for this user alone in place of what has that name. A link is removed, not followed."""
+        """Create a file for this user alone in place of an existing one. A link is removed, not followed."""
         with suppress(FileNotFoundError):
             self.unlink(name)
         return self.create(name, 0o600)
 
     def stat(self, name: str) -> os.stat_result:
-        """Return what is known of a file; of a link, not of where it leads."""
+        """Return the status of a file; of a link itself, not of its target."""
         return os.stat(name, dir_fd=self.fd, follow_symlinks=False)
 
     def unlink(self, name: str) -> None:
@@ -111,7 +114,7 @@ class OwnDirectory:
         os.unlink(name, dir_fd=self.fd)
 
     def rename(self, old: str, new: str) -> None:
-        """Give a file another name in this directory."""
+        """Rename a file in this directory."""
         os.rename(old, new, src_dir_fd=self.fd, dst_dir_fd=self.fd)
 
     def names(self) -> list[str]:
@@ -120,7 +123,10 @@ class OwnDirectory:
             return [entry.name for entry in found]
 
     def refuse_foreign(self, name: str, found: os.stat_result) -> None:
-        """Raise a SinkError that says why a file is not own, if so."""
+        """Refuse a file that is not this user's own.
+
+        :raises SinkError: with the reason, if it is not
+        """
         if found.st_uid != self._owner:
             why = f"belongs to another user (uid {found.st_uid})"
         elif not stat.S_ISREG(found.st_mode):
@@ -132,7 +138,7 @@ class OwnDirectory:
         raise SinkError(f"{self.path / name} {why}", f"remove {self.path}, or choose another name")
 
     def close(self) -> None:
-        """Let go of it. May be called twice."""
+        """Close it. May be called twice."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1

@@ -1,6 +1,6 @@
-"""What was measured from server to server, kept beside the history of downloads, and what may be expected from that.
+"""Measurements between servers, kept beside the history of downloads, and the forecasts based on them.
 
-One row a measurement. Forecasts of downloads rest on none of it: those go another way.
+One row per measurement. Forecasts of downloads use none of them: downloads take other paths.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 __all__ = ["EVERYBODY", "Measured", "Pairs", "forecasts", "observations"]
 
 EVERYBODY = "*"
-"""In the place of a server: all that took part, at once."""
+"""Placeholder for a server: all servers of a measurement, at once."""
 KEPT = 1000
 """Measurements remembered of each pair; older ones are dropped."""
 RECENT = 30
-"""Of these the newest on which forecasts rest."""
+"""Newest of these that forecasts use."""
 STEADY = SMALLEST
 NEWEST = """
 SELECT source, sink, started, ended, bytes FROM (
@@ -36,9 +36,9 @@ AND ended < (SELECT ended FROM pairs WHERE source = ?1 AND sink = ?2 ORDER BY en
 
 
 class Measured(NamedTuple):
-    """What went from a server to another one while it went steadily; times in seconds since the epoch.
+    """A steady transfer from one server to another; times in seconds since the epoch.
 
-    Servers are SCHEME://HOST[:PORT]. What EVERYBODY sends to a server at once is its downlink, what it sends to
+    Servers are SCHEME://HOST[:PORT]. A transfer from EVERYBODY to a server measures its downlink, one from it to
     EVERYBODY its uplink.
     """
 
@@ -53,7 +53,7 @@ class Measured(NamedTuple):
 
     @property
     def rate(self) -> float | None:
-        """Bytes per second; None where nothing came."""
+        """Bytes per second; None if the transfer failed."""
         return self.bytes / (self.end - self.start) if self.outcome == "ok" and self.end > self.start else None
 
 
@@ -61,13 +61,13 @@ class Pairs(Records):
     """The history of measurements between servers."""
 
     def add(self, measured: Iterable[Measured]) -> None:
-        """Remember these."""
+        """Add these measurements."""
         rows = list(measured)
         if rows:  # else no file is made
             self._use(lambda database: _insert(database, rows), None, create=True)
 
     def observations(self, now: float) -> list[Observation]:
-        """The newest of each pair that went well and had ended by now, in the order of their ends."""
+        """Return the newest successful measurements of each pair that had ended by now, in the order of their ends."""
 
         def read(database: "sqlite3.Connection") -> list[Observation]:
             return observations(Measured(*row) for row in database.execute(NEWEST, (now, RECENT)))
@@ -83,7 +83,9 @@ def _insert(database: "sqlite3.Connection", rows: list[Measured]) -> None:
 
 
 def observations(measured: Iterable[Measured]) -> list[Observation]:
-    """Of what went well: as of large transfers, since little that came steadily tells as much."""
+    """Return the successful measurements, weighted as large transfers, since few bytes at a steady rate are as
+    meaningful.
+    """
     return [
         Observation(
             each.source, each.start, each.end, each.bytes * STEADY, (each.end - each.start) * STEADY, sink=each.sink
@@ -94,7 +96,7 @@ def observations(measured: Iterable[Measured]) -> list[Observation]:
 
 
 def forecasts(seen: Sequence[Observation], now: float) -> dict[tuple[str, str], Forecast]:
-    """What to expect of each pair of which something was seen.
+    """Return the forecast of each pair with measurements.
 
     :param seen: in the order of their ends
     :param now: seconds since the epoch

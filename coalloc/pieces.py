@@ -1,7 +1,7 @@
-"""What was delivered, as the fewest pieces: adjacent bytes of one source are one piece with one checksum. Pure.
+"""The delivered ranges as the fewest pieces: adjacent bytes of one source are one piece with one checksum. Pure.
 
-So memory depends on how often sources take turns, not on the size of the file. Pieces never overlap; to see to
-that is the caller's.
+So memory depends on how often sources take turns, not on the size of the file. Pieces never overlap; the caller has to
+ensure that.
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -25,7 +25,7 @@ class Piece:
         self.crc32 = crc32
 
     def extend(self, end: int, adler32: int | None, crc32: int | None) -> None:
-        """Take in the bytes from this piece's end up to `end`, with their sums."""
+        """Append the bytes from this piece's end up to `end`, with their sums."""
         length = end - self.end
         self.end = end
         self.adler32 = (
@@ -35,7 +35,7 @@ class Piece:
 
 
 class Pieces:
-    """Disjoint pieces, found by where they end and where they start.
+    """Disjoint pieces, indexed by their ends and their starts.
 
     >>> pieces = Pieces()
     >>> pieces.add(0, 10, source=0, adler32=1); pieces.add(20, 30, 1, 1); pieces.add(10, 20, 0, 1)
@@ -49,7 +49,7 @@ class Pieces:
         self._by_end: dict[int, Piece] = {}
         self._by_start: dict[int, Piece] = {}
         self._starts: list[int] = []
-        """Where pieces start, in order."""
+        """Starts of the pieces, in order."""
 
     def __iter__(self) -> Iterator[Piece]:
         return iter([self._by_start[start] for start in self._starts])
@@ -58,7 +58,7 @@ class Pieces:
         return len(self._starts)
 
     def add(self, start: int, end: int, source: int, adler32: int | None, crc32: int | None = None) -> None:
-        """Put in [start, end), of which nothing may be there yet; it joins its neighbours of the same source."""
+        """Add [start, end), which must not overlap any piece; it joins its neighbours of the same source."""
         before = self._by_end.get(start)
         if before is not None and before.source == source:
             del self._by_end[start]
@@ -73,14 +73,14 @@ class Pieces:
         self._by_end[before.end] = before
 
     def ending_at(self, end: int) -> Piece | None:
-        """The piece whose last byte is before `end`."""
+        """Return the piece that ends at `end`."""
         return self._by_end.get(end)
 
     def remove(self, start: int, end: int) -> None:
-        """Take [start, end) out. What is left of a piece that was cut no longer has its sums."""
+        """Remove [start, end). The rest of a piece that was cut no longer has its sums."""
         if start >= end:
             return
-        first = max(0, bisect_right(self._starts, start) - 1)  # the last one that starts before, and may reach in
+        first = max(0, bisect_right(self._starts, start) - 1)  # the last one that starts before, and may overlap
         touched = self._starts[first : bisect_left(self._starts, end)]
         for piece in [piece for at in touched if (piece := self._by_start[at]).end > start]:
             self._forget(piece)
@@ -91,7 +91,7 @@ class Pieces:
                     self._begin(left)
 
     def clear(self) -> None:
-        """Take everything out."""
+        """Remove everything."""
         self._by_end.clear()
         self._by_start.clear()
         self._starts.clear()

@@ -1,4 +1,4 @@
-"""The one form in which foreign text is shown: what servers, brokers, documents and other programs say. Pure.
+"""The display form of foreign text from servers, brokers, documents and other programs. Pure.
 
 Text may hold sequences that control a terminal, line ends that forge lines, and characters that hide or reorder others.
 """
@@ -10,17 +10,17 @@ from coalloc.urls import redacted_text
 __all__ = ["LONGEST", "escaped", "lines", "one_line"]
 
 LONGEST = 4096
-"""Characters of a line at most."""
+"""Most characters of a line."""
 
 _INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
-"""Characters that have no shape, though Unicode calls them letters or marks."""
+"""Characters without a shape, though Unicode calls them letters or marks."""
 
 
 def escaped(text: str, kept: str = "") -> str:
-    """Return `text` with all that is not seen written as Python would; `kept` are characters that stay.
+    """Return `text` with all invisible characters escaped as in Python; characters in `kept` stay.
 
-    These are control characters, all blanks but the usual one, ends of lines, changes of the writing direction,
-    characters of no width, and what is no character.
+    Escaped are control characters, all blanks but the space, line ends, changes of the writing direction, characters
+    without width, and code points that are no characters.
 
     >>> print(escaped("550 no\\r\\n\\x1b[2Jsuch\\u202efile\\udcff"))
     550 no\\r\\n\\x1b[2Jsuch\\u202efile\\udcff
@@ -35,7 +35,7 @@ def _seen(char: str) -> bool:
 
 
 def one_line(text: str, longest: int = LONGEST) -> str:
-    """Return `text` escaped, on one line, of `longest` characters at most, with URLs as they are shown.
+    """Return `text` escaped, on one line, of at most `longest` characters, with its URLs redacted.
 
     >>> one_line("x" * 9, 6), one_line("a\\tb")
     ('xxx...', 'a\\\\tb')
@@ -45,5 +45,5 @@ def one_line(text: str, longest: int = LONGEST) -> str:
 
 
 def lines(text: str) -> str:
-    """Return `text` escaped, but for its line feeds and tabs. URLs in it stay as they are."""
+    """Return `text` escaped, except for its line feeds and tabs. URLs in it stay unchanged."""
     return escaped(text, kept="\n\t")

@@ -1,4 +1,4 @@
-"""What a transfer is expected to do, without doing it: the shares, the time, the sentence. Pure."""
+"""A forecast of a transfer without doing it: the shares, the time, the sentence. Pure."""
 
 from collections.abc import Mapping, Sequence
 from math import exp, log
@@ -13,7 +13,7 @@ from coalloc.schedule.state import State
 __all__ = ["preview"]
 
 DRAWS = 400
-"""Of the rates that may come: enough for tenths to differ by some percent."""
+"""Random draws of the rates: enough for the p10 and p90 to vary by only some percent."""
 
 
 def preview(
@@ -23,9 +23,9 @@ def preview(
     answers: Mapping[int, Stat | SourceError],
     checksums: Sequence[Checksum] = (),
 ) -> Plan:
-    """The plan for a file whose servers answered as `answers` says; at least one has to have answered well.
+    """Return the plan for a file with these answers of its servers; at least one has to have answered well.
 
-    Schemes that deal in blocks have no shares beforehand: theirs are expected to follow the rates.
+    Schemes that work with blocks have no shares beforehand: theirs are assumed to be proportional to the rates.
     """
     size = next(answer.size for answer in answers.values() if isinstance(answer, Stat))
     state = State(size, estimates)
@@ -61,7 +61,7 @@ def preview(
 
 def _expected_bytes(state: State, policy: Policy) -> dict[int, int]:
     usable = [lane for lane in state.lanes if lane.usable and lane.ranged]
-    if not usable:  # only servers that ignore ranges: the first sends it all
+    if not usable:  # only servers that ignore ranges: the first sends everything
         usable = [lane for lane in state.lanes if lane.usable][:1]
     elif shares := policy.shares(state, 0.0):
         return {source: sum(b - a for a, b in ranges) for source, ranges in shares.items()}
@@ -70,7 +70,7 @@ def _expected_bytes(state: State, policy: Policy) -> dict[int, int]:
 
 
 def _seconds(state: State, expected: Mapping[int, int]) -> float | None:
-    """The longest that any source needs for its part; None while the rate of none is known."""
+    """Return the longest time that any source needs for its share; None if no rate is known."""
     lanes = [state.lanes[source] for source in expected]
     if not any(lane.estimate.rate for lane in lanes):
         return None
@@ -78,10 +78,10 @@ def _seconds(state: State, expected: Mapping[int, int]) -> float | None:
 
 
 def _bounds(state: State, expected: Mapping[int, int], rebalances: bool) -> tuple[float, float] | None:
-    """Seconds that a tenth of the transfers should take less, and a tenth more, if the sources' rates are independent.
+    """Return the p10 and p90 of the transfer's seconds, assuming that the sources' rates are independent.
 
-    With a scheme that rebalances all sources end together, each begun after its set-up; with others the file is there
-    when the last has done its part.
+    With a scheme that rebalances, all sources end together, each having begun after its set-up; with others the file is
+    complete when the last source has delivered its share.
     """
     lanes = [state.lanes[source] for source in expected]
     if not any(lane.estimate.bounds for lane in lanes):
@@ -100,7 +100,7 @@ def _bounds(state: State, expected: Mapping[int, int], rebalances: bool) -> tupl
 
 
 def _drawn(estimate: Estimate, usual: float, share: float) -> float:
-    """The rate below which that share of what may come lies: log-linear through the quantiles that are known."""
+    """Return the quantile `share` of a source's rate: log-linear through the known quantiles."""
     if estimate.bounds is None:
         return usual
     low, high = estimate.bounds

@@ -1,6 +1,6 @@
-"""The small SQLite file that holds what this user's transfers achieved: made if need be, in nobody's way.
+"""The small SQLite file with the results of this user's transfers: made if needed, and never an obstacle.
 
-A file that is broken, locked or unwritable never fails a transfer: it is warned of once, and then as good as empty.
+A file that is broken, locked or unwritable never fails a transfer: there is one warning, and it counts as empty.
 """
 
 import logging
@@ -24,7 +24,7 @@ Row = tuple[str | float | None, ...]
 log = logging.getLogger(__name__)
 
 PATIENCE = 2.0
-"""Seconds to wait for another coget that is writing."""
+"""Seconds to wait for another coget process that is writing."""
 SCHEMAS = (
     (
         """
@@ -70,11 +70,11 @@ SCHEMAS = (
         """,
     ),
 )
-"""What each version of the file has more than the one before."""
+"""Additions of each version of the file to the one before."""
 
 
 def default_path() -> Path | None:
-    """Where the file is: COGET_HISTORY, or else below XDG_DATA_HOME. None when COGET_HISTORY is empty or `off`."""
+    """Return the file's path: COGET_HISTORY, or else below XDG_DATA_HOME. None if COGET_HISTORY is empty or `off`."""
     named = os.environ.get("COGET_HISTORY")
     if named is not None:
         return None if named in ("", "off") else Path(named).expanduser()
@@ -83,9 +83,10 @@ def default_path() -> Path | None:
 
 
 class Records:
-    """What is in the file at `path`; with None, nothing ever.
+    """The contents of the file at `path`; with None, always empty.
 
-    Nothing is open between calls, so that any number of cogets can use one file, and a long transfer holds none.
+    Nothing is open between calls, so that any number of coget processes can use one file, and a long transfer does not
+    lock it.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -94,11 +95,11 @@ class Records:
 
     @classmethod
     def open(cls) -> Self:
-        """This user's, at `default_path()`."""
+        """Return this user's records, at `default_path()`."""
         return cls(default_path())
 
     def _use(self, work: "Callable[[sqlite3.Connection], Result]", nothing: Result, create: bool = False) -> Result:
-        """What `work` makes of the database, or `nothing` when there is none or it cannot be used."""
+        """Return the result of `work` with the database, or `nothing` when there is none or it cannot be used."""
         if self.path is None:
             return nothing
         import sqlite3
@@ -124,9 +125,9 @@ class Records:
 
 
 def _connect(path: Path) -> "sqlite3.Connection":
-    """Open the file, made with its tables if need be.
+    """Open the file; make it with its tables if needed.
 
-    With SQLite's rollback journal, not its write-ahead log: that one does not work on NFS, where homes often are.
+    SQLite's rollback journal is used, not its write-ahead log, which does not work on NFS, where homes often are.
     """
     import sqlite3
 
@@ -145,14 +146,14 @@ def _connect(path: Path) -> "sqlite3.Connection":
 
 
 def keep_private(path: Path) -> None:
-    """Make a file that only its owner reads, or take away what others may: URLs can hold keys.
+    """Make a file that only its owner can read, or remove the access of others: URLs can contain keys.
 
     SQLite gives its journal the mode of the database.
     """
     try:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     except FileExistsError:
-        # Not by a descriptor: closing one would end the locks that SQLite holds in this process.
+        # Not by a descriptor: closing one would release the locks that SQLite holds in this process.
         with suppress(FileNotFoundError):
             found = path.stat()
             if stat.S_ISREG(found.st_mode) and found.st_mode & 0o077 and found.st_uid == os.geteuid():
@@ -161,7 +162,7 @@ def keep_private(path: Path) -> None:
 
 def _upgrade(database: "sqlite3.Connection") -> None:
     with transaction(database):
-        for schema in SCHEMAS[_version(database) :]:  # none if another coget was first
+        for schema in SCHEMAS[_version(database) :]:  # none if another coget process was first
             for statement in schema:
                 database.execute(statement)
         database.execute(f"PRAGMA user_version = {max(_version(database), len(SCHEMAS))}")
@@ -173,7 +174,7 @@ def _version(database: "sqlite3.Connection") -> int:
 
 @contextmanager
 def transaction(database: "sqlite3.Connection") -> Iterator[None]:
-    """The only writer from its first statement on; what was done is kept only if the block ends well."""
+    """Run a block as the only writer from its first statement on; keep its changes only if it succeeds."""
     database.execute("BEGIN IMMEDIATE")
     with database:
         yield

@@ -1,4 +1,4 @@
-"""What a transfer looks like from outside: source lines for a display, the final report, what is remembered. Pure."""
+"""The views and reports of a transfer: source lines for a display, the final report, the history's records. Pure."""
 
 from collections.abc import Container, Mapping, Sequence
 
@@ -10,13 +10,13 @@ from coalloc.schedule.state import Copy, Lane, State
 __all__ = ["past_transfers", "source_reports", "source_views", "unstarted_reports", "unstarted_views"]
 
 SLOW = 0.1
-"""A source below this part of the fastest one's rate is reported as slow."""
+"""A source with less than this part of the fastest one's rate is reported as slow."""
 SILENT = 1.0
 """Seconds without a byte after which a fetching source is shown as stalled."""
 
 
 def source_views(state: State, urls: Sequence[str], now: float) -> tuple[SourceView, ...]:
-    """Each source as a display shows it now."""
+    """Return the current state of each source for a display."""
     whole = max(1, sum(lane.bytes for lane in state.lanes))
     return tuple(
         SourceView(
@@ -34,11 +34,11 @@ def source_views(state: State, urls: Sequence[str], now: float) -> tuple[SourceV
 def source_reports(
     state: State, urls: Sequence[str], bad: Mapping[int, str], began: float, until: float
 ) -> tuple[SourceReport, ...]:
-    """Each source's part in the whole transfer.
+    """Return each source's part in the whole transfer.
 
     :param bad: the sources whose bytes were wrong, with the reason
-    :param began: when the transfer began
-    :param until: when the last byte was there, or now; what comes after is nobody's idle time
+    :param began: time at which the transfer began
+    :param until: time of the last byte, or now; later time does not count as idle
     """
     rates = {lane.source: lane.bytes / busy for lane in state.lanes if (busy := _busy(state, lane, until)) > 0}
     paces = {lane.source: lane.bytes / busy for lane in state.lanes if (busy := _busy(state, lane, until, False)) > 0}
@@ -65,7 +65,7 @@ def source_reports(
 
 
 def unstarted_views(urls: Sequence[str], errors: Mapping[int, SourceError]) -> tuple[SourceView, ...]:
-    """The sources of a transfer before any has answered; `errors` say why one has not."""
+    """Return the sources of a transfer before any has answered; `errors` are the reasons of those that failed."""
     return tuple(_unstarted_view(url, errors.get(i)) for i, url in enumerate(urls))
 
 
@@ -82,14 +82,14 @@ def _unstarted_view(url: str, error: SourceError | None) -> SourceView:
 
 
 def unstarted_reports(urls: Sequence[str], errors: Mapping[int, SourceError]) -> tuple[SourceReport, ...]:
-    """The sources of a transfer that did not begin; `errors` are of those that could not be used."""
+    """Return the sources of a transfer that did not begin; `errors` are of those that could not be used."""
     return tuple(_unstarted_report(url, errors.get(i)) for i, url in enumerate(urls))
 
 
 def _unstarted_report(url: str, error: SourceError | None) -> SourceReport:
     if error is None:
         return SourceReport(url)
-    failed = not isinstance(error, NoFreeConnection)  # which is nobody's fault
+    failed = not isinstance(error, NoFreeConnection)  # a full server is no failure of the source
     return SourceReport(url, outcome="failed" if failed else "unused", error=error.message)
 
 
@@ -110,7 +110,7 @@ def _outcome(lane: Lane, bad: Container[int], slow: bool) -> Outcome:
 
 
 def _busy(state: State, lane: Lane, now: float, held: bool = True) -> float:
-    """How long it had something to deliver; if not `held`, without the time that its rate's limit took of that."""
+    """Return how long it had work; unless `held`, without the time in which its rate limit held it back."""
     copy = state.running(lane)
     busy = lane.busy_seconds + (now - copy.asked_at if copy else 0.0)
     return busy if held else busy - sum(copy.held(now) for copy in state.copies_of(lane))
@@ -131,10 +131,10 @@ def _state(state: State, lane: Lane, now: float) -> SourceState:
 
 
 def past_transfers(report: TransferReport, began: float, streams: int | None) -> list[Transfer]:
-    """What the history remembers of a transfer.
+    """Return the history's records of a transfer.
 
     :param began: seconds since the epoch
-    :param streams: of each source, where the user said how many
+    :param streams: number per source, if the user set it
     """
     return [
         Transfer(

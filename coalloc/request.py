@@ -1,4 +1,4 @@
-"""What a user wants fetched: the request, the files that it names, and their replicas in the order of their worth."""
+"""A user's request: the files that it names, and their replicas in order of preference."""
 
 import math
 import time
@@ -28,23 +28,21 @@ Engine = Literal["auto", "gridftp", "globus-url-copy"]
 
 
 class Request(NamedTuple):
-    """What the user wants fetched, and how.
+    """The user's request for files, and its options.
 
-    `sources` are replica URLs of one file, one Metalink file or URL, or names of datasets that the broker knows; its
-    address is `broker`, or the user's usual one. `output` is a file or an existing
-    directory; None means the current directory and the file's own name. `checksum` is "ALGORITHM:HEX",
-    "none" to keep no checksums at all, or None for the default (adler32 kept, replicas compared). `streams` is their
-    number for each source, or None to have as many as help. `staging` are URLs of servers over which pieces may go
-    where that pays, or none to have those between which something was measured; None to go straight in any case.
-    `delegate` are hosts that may be given a limited proxy if they insist on one. `proxy` is the file of the proxy that
-    servers are shown in place of the user's usual one.
-    `overwrite` lets a file that a Metalink or a broker names replace one of other content. `file` is a file that is
-    known already, in place of `sources`: nothing is looked up then.
-    `leads` is asked before a redirect is followed.
-    `policy` says which addresses the sources may have; None for the user's own, by which they go anywhere.
-    `within` is the real path of a directory that the output must not leave by a symbolic link, also one that is put
-    there meanwhile, and `output` is then the file itself; None for the directory that `output` is.
-    `beside` is the name of the directory for what is partial, in place of `NAME.coget`.
+    `sources` are replica URLs of one file, one Metalink file or URL, or names of datasets that the broker knows.
+    `broker` is its address, or None for the user's usual one. `output` is a file or an existing directory; None means
+    the current directory and the file's own name. `checksum` is "ALGORITHM:HEX", "none" to keep no checksums at all, or
+    None for the default (adler32 kept, replicas compared). `streams` is their number for each source, or None for an
+    automatic number. `staging` are URLs of servers over which pieces may be relayed if that is faster, empty for those
+    with measured links; None to never relay. `delegate` are hosts that may be given a limited proxy if they require
+    one. `proxy` is the file of the proxy to show to servers in place of the user's usual one. `overwrite` lets a file
+    that a Metalink or a broker names replace one of other content. `file` is a file that is known already, in place of
+    `sources`: nothing is looked up then. `leads` has to allow each redirect before it is followed. `policy` restricts
+    the addresses of the sources; None for the user's own, by which they may lead anywhere. `within` is the real path of
+    a directory that the output must not leave by a symbolic link, also one that is put there meanwhile, and `output` is
+    then the file itself; None for the directory that `output` is. `beside` is the name of the directory for partial
+    data, in place of `NAME.coget`.
     """
 
     sources: tuple[str, ...]
@@ -74,12 +72,14 @@ class Request(NamedTuple):
 
     @property
     def own(self) -> AddressPolicy:
-        """The policy of addresses for what `sources` name."""
+        """The policy of addresses for the names in `sources`."""
         return own_policy() if self.policy is None else self.policy
 
     @property
     def options(self) -> EngineOptions:
-        """How servers are reached. Questions take a moment and no data: only downloads count their connections."""
+        """The options for reaching servers. Queries are brief and move no data: only downloads count their
+        connections.
+        """
         return EngineOptions(
             DirectDialer(self.own),
             streams=self.streams or 1,
@@ -91,7 +91,7 @@ class Request(NamedTuple):
 
 
 async def named_files(request: Request, broker: Broker | None) -> list[Found]:
-    """The files that the request names; a checksum that the user gave takes the place of those that came with them."""
+    """Return the files that the request names; a checksum that the user gave replaces those that came with them."""
 
     async def fetch_document(url: str, limit: int) -> tuple[bytes, str | None]:
         options = request.options
@@ -113,12 +113,12 @@ async def named_files(request: Request, broker: Broker | None) -> list[Found]:
 
 
 def _wanted(request: Request, file: ReplicaSet) -> ReplicaSet:
-    """The file, vouched for by no checksum where none is wanted."""
+    """Return the file, not vouched for by a checksum if none is wanted."""
     return file._replace(vouched=file.vouched and request.checksum != "none")
 
 
 def _spoken(engine: Engine, file: ReplicaSet) -> ReplicaSet:
-    """The file without those replicas that the engine does not speak, unless it speaks none."""
+    """Return the file without the replicas that the engine does not support, unless it supports none."""
     spoken = tuple(replica for replica in file.replicas if speaks(engine, replica.url))
     why = f"left out: it is nothing for --engine {engine}"
     left_out = tuple((redact(replica.url), why) for replica in file.replicas if replica not in spoken)
@@ -126,7 +126,7 @@ def _spoken(engine: Engine, file: ReplicaSet) -> ReplicaSet:
 
 
 async def _read_whole(source: Source, limit: int) -> bytes:
-    """A small document through an engine."""
+    """Return a small document, read through an engine."""
     try:
         size = (await source.open()).size
         if size > limit:
@@ -145,10 +145,10 @@ async def _read_whole(source: Source, limit: int) -> bytes:
 
 
 def ranked(found: Found, past: History) -> tuple[ReplicaSet, list[Estimate]]:
-    """The replicas in the order in which they are worth using: by priority, then by forecast rate.
+    """Return the replicas in order of preference: by priority, then by forecast rate.
 
-    What a broker has measured counts more than this user's own history: it knows that, and what others achieved. What
-    it guesses counts less.
+    Forecasts from a broker's measurements have precedence over this user's own history, which the broker also knows. A
+    broker's guesses have not.
     """
     file = found.file
     expected = past.estimates([replica.url for replica in file.replicas], time.time())
@@ -166,7 +166,7 @@ def ranked(found: Found, past: History) -> tuple[ReplicaSet, list[Estimate]]:
 def sources_of(
     request: Request, file: ReplicaSet, options: EngineOptions, limits: Mapping[str, Admission] | None = None
 ) -> list[Source]:
-    """Sources for the replicas, not connected yet. `limits` are the rates of some, by URL.
+    """Return sources for the replicas, not connected yet. `limits` are the rate limits of some, by URL.
 
     :raises NothingToFetchFrom: if all replicas were left out
     """

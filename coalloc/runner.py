@@ -1,6 +1,6 @@
 """The asyncio shell around the scheduler: events in, actions out. It decides nothing.
 
-One task a connection attempt, one task a partial copy; everything happens in one event loop, so that an action
+One task per connection attempt, one task per partial copy; everything happens in one event loop, so that an action
 takes effect before the next byte is delivered.
 """
 
@@ -21,26 +21,26 @@ from coalloc.schedule.pauses import TRIES, pause_seconds
 __all__ = ["Runner", "Write"]
 
 Write = Callable[[int, int, memoryview], None]
-"""`write(source, offset, view)`: keep these bytes. What it raises ends the transfer."""
+"""`write(source, offset, view)`: keep these bytes. An exception it raises ends the transfer."""
 Job = Callable[[], Coroutine[None, None, None]]
 Agree = Callable[[int, Stat], None]
 """`agree(source, stat)`: raise a SourceError if this replica is not of the agreed file, any other error to stop."""
 
 ANSWER = 0.5
-"""Seconds that every source is granted for its first answer, even if all is here already."""
+"""Least time in seconds for every source's first answer, even if all bytes have arrived already."""
 ROOM = 0.1
-"""Seconds between looks at who waits for the connection of a source without work, when all is here."""
+"""Seconds between checks whether another transfer waits for the connection of a source without work, at the end."""
 SLOWER = 2.0
-"""How many times as long as the slowest answer so far a first answer may take then, if that is more."""
+"""Factor of the slowest answer so far that a first answer may take then, if that is longer."""
 
 
 class Runner:
-    """Connects sources and carries out what a scheduler wants.
+    """Connects sources and carries out a scheduler's actions.
 
-    :param sources: one a replica; the runner opens and closes them
-    :param agree: is asked about each replica before a byte of it is taken
-    :param write: is handed the bytes
-    :param seed: of the chance by which pauses differ from transfer to transfer
+    :param sources: one per replica; the runner opens and closes them
+    :param agree: called for each replica before a byte of it is used
+    :param write: receives the bytes
+    :param seed: seed of the random pauses, so that they differ from transfer to transfer
     """
 
     def __init__(self, sources: Sequence[Source], agree: Agree, write: Write, seed: int = 0) -> None:
@@ -52,12 +52,12 @@ class Runner:
         self._opening: dict[int, asyncio.Task[Stat]] = {}
         self._connecting: dict[int, asyncio.Task[None]] = {}
         self._in_line: set[int] = set()
-        """Those of them that wait for a free connection."""
+        """Sources that wait for a free connection."""
         self._confirming: dict[int, asyncio.Task[None]] = {}
         self._used: set[int] = set()
-        """Those that were asked for bytes."""
+        """Sources from which bytes were requested."""
         self._confirmed: set[int] = set()
-        """Those that were found to be as they were, and were asked for nothing since."""
+        """Sources that were found unchanged, and from which no bytes were requested since."""
         self._asked_at: dict[int, float] = {}
         self._answered: dict[int, Stat] = {}
         self._slowest = 0.0
@@ -74,13 +74,13 @@ class Runner:
 
     @property
     def connected(self) -> tuple[int, ...]:
-        """The sources to which there may be a connection before the scheduler has asked for any."""
+        """The sources that may be connected before the scheduler has requested any connection."""
         return tuple(self._opening)
 
     async def connect(self, most: int) -> bool:
         """Connect to `most` sources at once, to more when some fail or wait, until one answers with the agreed file.
 
-        :returns: whether one did; if not, `errors` says why
+        :returns: whether one did; if not, `errors` has the reasons
         """
         places = asyncio.Semaphore(most)
         pending = {self._loop.create_task(self._answers(source, places)) for source in range(len(self._sources))}
@@ -94,15 +94,15 @@ class Runner:
             await _stop(pending)
 
     async def _answers(self, source: int, places: asyncio.Semaphore) -> bool:
-        """Whether a source answers with the agreed file, in one of `places`, which it keeps then.
+        """Return whether a source answers with the agreed file. It takes one of `places`, and keeps it if so.
 
-        One whose server is busy, or has no free connection for us, lets others go first and is asked again.
+        A source whose server is busy, or has no free connection for us, lets others go first and is asked again.
         """
         refusals = 0
         while True:
             await places.acquire()
             try:
-                self._agree(source, await asyncio.shield(self._open(source)))  # it may be wanted later if not now
+                self._agree(source, await asyncio.shield(self._open(source)))  # it may be needed later
                 return True
             except SourceError as error:
                 places.release()
@@ -114,7 +114,7 @@ class Runner:
             del self._opening[source]
 
     async def _wait_out(self, error: SourceError, refusals: int) -> bool:
-        """Wait until it makes sense to ask again, whose server was busy so many times; False if it never does."""
+        """Wait until the source can be asked again, after so many refusals; return False if it is useless."""
         match error:
             case NoFreeConnection():
                 await error.until_free()
@@ -125,7 +125,7 @@ class Runner:
         return True
 
     async def run(self, scheduler: Scheduler, first: Event) -> None:
-        """Drive `scheduler`, from event `first` until every byte is here. May be called again after verification.
+        """Run `scheduler`, from event `first` until every byte has arrived. May be called again after verification.
 
         :raises TransferFailed: when no source is left
         """
@@ -143,11 +143,11 @@ class Runner:
             raise self._error
 
     async def hear_the_late(self) -> None:
-        """Wait a moment for sources that were asked and have never answered: one may be of another file.
+        """Wait briefly for sources that have not answered yet: one may be of another file.
 
-        Counted from when they were asked, so that it only takes time when all was here nearly at once.
+        The time counts from their requests, so that this only takes time when all bytes came almost at once.
 
-        :raises CoallocError: what one of them says that ends the transfer
+        :raises CoallocError: the error of one of them that ends the transfer
         """
         new = self._connecting.keys() - self._answered.keys() - self._in_line
         late = {source: self._connecting[source] for source in new}
@@ -160,7 +160,7 @@ class Runner:
             raise self._error
 
     async def hear(self, sources: Iterable[int]) -> None:
-        """Wait a moment for the first answers of these sources, to each of which `agree` is asked."""
+        """Wait briefly for the first answers of these sources; `agree` checks each."""
         asked = {source: self._open(source) for source in sources}
         if asked:
             await asyncio.wait(asked.values(), timeout=max(ANSWER, SLOWER * self._slowest))
@@ -172,9 +172,9 @@ class Runner:
                     self.errors[source] = error
 
     async def recheck(self, sources: Iterable[int]) -> dict[int, SourceError]:
-        """Ask these sources, all at once, whether their replicas are still what they were.
+        """Ask these sources, all at once, whether their replicas are unchanged.
 
-        :returns: of those that are not, or cannot be asked, the reason
+        :returns: the errors of those that are not, or cannot be asked
         """
         sources = list(sources)
         making_room = self._loop.create_task(self._make_room())
@@ -204,7 +204,9 @@ class Runner:
         return None
 
     async def _make_room(self) -> None:
-        """Give back the connections of sources without work that somebody waits for: it may be another one of ours."""
+        """Release connections of sources without work if another transfer, or another source of this one, waits for
+        them.
+        """
         while True:
             await asyncio.sleep(ROOM)
             for source, busy in zip(self._sources, self._busy, strict=True):
@@ -212,13 +214,15 @@ class Runner:
                     await source.rest()
 
     async def close(self) -> None:
-        """Let go of everything."""
+        """Close all sources and end all tasks."""
         await _stop(self._tasks)
         await _stop(self._opening.values())
         await asyncio.gather(*(source.close() for source in self._sources))
 
     def _handle(self, event: Event) -> None:
-        """Tell the scheduler and do what it says. No action calls back here before it has returned."""
+        """Pass an event to the scheduler and carry out its actions. No action calls back here before it has
+        returned.
+        """
         assert self._scheduler is not None
         try:
             for action in self._scheduler.handle(event):
@@ -262,13 +266,13 @@ class Runner:
         self._handle(Tick(self._loop.time(), tuple(source.way for source in self._sources), wanted))
 
     def _finish(self, error: Exception | None) -> None:
-        """End the run. An error that comes between two runs, from a replica that is late, ends the next one."""
+        """End the run. An error from a late replica that comes between two runs ends the next one."""
         self._error = self._error or error
         if not self._over.done():
             self._over.set_result(None)
 
     def _work(self, source: int, job: Job) -> asyncio.Task[None]:
-        """Run `job` once what its source did before is over: a source is used by one task at a time."""
+        """Run `job` once the previous job of its source is over: a source is used by one task at a time."""
 
         async def work() -> None:
             async with self._busy[source]:
@@ -280,7 +284,7 @@ class Runner:
         return task
 
     def _open(self, source: int) -> asyncio.Task[Stat]:
-        """The task that connects a source, begun if it is not under way."""
+        """Return the task that connects a source, started if it is not running."""
         if source not in self._opening:
             self._opening[source] = self._loop.create_task(self._ask(source))
         return self._opening[source]
@@ -293,7 +297,7 @@ class Runner:
         return stat
 
     async def _open_when_free(self, source: int) -> Stat:
-        """Open a source. If others have all connections to its server, wait, and let nobody wait for that."""
+        """Open a source. If others have all connections to its server, report that and wait for one."""
         try:
             return await self._open(source)
         except NoFreeConnection as error:
@@ -319,12 +323,14 @@ class Runner:
             self._connecting.pop(source, None)
             self._handle(Ready(self._loop.time(), source, stat.ranged, stat.rtt))
             if not self._over.done():
-                self._tick()  # it may have begun the transfer: who is still connecting has a share now
+                self._tick()  # the transfer may have begun: sources still connecting have a share now
         finally:
             self._opening.pop(source, None)
 
     async def _let_go(self, source: int, well: bool) -> None:
-        """Close a source. If it is well, ask first whether it is as it was, while that needs no new connection."""
+        """Close a source. If it is well, check first whether its replica is unchanged, while that needs no new
+        connection.
+        """
         if opening := self._opening.pop(source, None):
             await _stop([opening])
         if not well:
@@ -340,7 +346,7 @@ class Runner:
         await self._sources[source].rest()
 
     async def _confirm(self, source: int) -> None:
-        """Ask a source whether its replica is what it was; one that does not answer is asked again at the end."""
+        """Check whether a source's replica is unchanged; one that does not answer is asked again at the end."""
         try:
             if stat := await self._sources[source].recheck():
                 self._agree(source, stat)
@@ -364,7 +370,7 @@ class Runner:
             await self._fetch_admitted(copy, source, span, deliver)
         except SourceError as error:
             await self._failed(source, copy, error)
-        except Exception as error:  # the disk, or a defect
+        except Exception as error:  # a failure of the disk, or a defect
             self._finish(error)
         else:
             if copy in self._spans:
@@ -373,7 +379,9 @@ class Runner:
             self._spans.pop(copy, None)
 
     async def _fetch_admitted(self, copy: int, source: int, span: Span, deliver: Deliver) -> None:
-        """Fetch a range, each piece when there is leave for it; what comes only as a whole, when there is for all."""
+        """Fetch a range, each piece after its admission; from a server without ranges, everything after admission of
+        all.
+        """
         fetch, admission = self._sources[source].fetch, self._sources[source].options.admission
         if admission is None:
             await fetch(span, deliver)
@@ -389,7 +397,7 @@ class Runner:
             await fetch(span, deliver)
 
     async def _failed(self, source: int, copy: int | None, error: SourceError) -> None:
-        """Tell of a failure, and let go of the source, so that others may have its connections while it pauses."""
+        """Report a failure, and close the source, so that others may have its connections while it pauses."""
         self.errors[source] = error
         if copy is None or copy in self._spans:
             self._handle(Failed(self._loop.time(), source, str(error), error.permanent, copy, error.retry_after))
@@ -397,7 +405,7 @@ class Runner:
 
 
 async def _stop(tasks: Iterable[asyncio.Task[Any]]) -> None:
-    """Cancel tasks and wait until they are gone."""
+    """Cancel tasks and wait until they have ended."""
     tasks = list(tasks)
     for task in tasks:
         task.cancel()

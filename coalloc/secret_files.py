@@ -1,4 +1,4 @@
-"""Secrets in files, as containers and service managers hand them over: Docker, Kubernetes, systemd's LoadCredential."""
+"""Secrets in files, as Docker, Kubernetes and systemd's LoadCredential provide them."""
 
 import os
 from pathlib import Path
@@ -12,7 +12,7 @@ def read_secret(path: Path) -> str:
     """Return a file's text without the newlines at its end.
 
     :raises OSError: when it cannot be read
-    :raises ValueError: when it is empty, or no text
+    :raises ValueError: when it is empty, or not text
     """
     try:
         secret = path.read_text(encoding="utf-8").rstrip("\r\n")
@@ -24,7 +24,7 @@ def read_secret(path: Path) -> str:
 
 
 def secret_variable(name: str) -> str | None:
-    """Return the secret in an environment variable, or in the file that NAME_FILE names; None where neither is set.
+    """Return the secret in an environment variable, or in the file that NAME_FILE names; None if neither is set.
 
     :raises UsageError: when both are set, or the file cannot be read
     """

@@ -1,4 +1,4 @@
-"""GridFTP servers as such: their names, and copies between them, with no byte through this machine. Wires the rooms."""
+"""GridFTP servers: their files, and copies between them, with no byte through this machine. Connects the parts."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -32,14 +32,14 @@ async def storage(
     delegate: frozenset[str] = frozenset(),
     policy: AddressPolicy | None = None,
 ) -> Storage:
-    """A session with the GridFTP server of a URL, to list, make, rename and delete; an async context manager, too.
+    """Open a session with the GridFTP server of a URL, to list, make, rename and delete; also an async context manager.
 
-    :param url: `ftp://[USER:PASSWORD@]HOST[:PORT]/` or `gsiftp://...`; a path in it makes no difference
+    :param url: `ftp://[USER:PASSWORD@]HOST[:PORT]/` or `gsiftp://...`; a path in it is ignored
     :param proxy: the file of the proxy certificate to show; None for the user's usual one
     :param data_hosts: third hosts that listings may come from
-    :param delegate: hosts that may be given a limited proxy if they insist on one
+    :param delegate: hosts that may be given a limited proxy if they require one
     :param policy: the addresses that it may have; None for the user's own policy
-    :raises SourceError: when there is no login
+    :raises SourceError: when the login fails
     """
     options = EngineOptions(_dialer(policy), data_hosts=data_hosts, delegate=delegate)
     return await open_storage(url, options, proxy)
@@ -55,16 +55,16 @@ async def third_party(
     delegate: frozenset[str] = frozenset(),
     policy: AddressPolicy | None = None,
 ) -> ThirdParty:
-    """Sessions with two GridFTP servers that copy from one to the other; an async context manager, too.
+    """Open sessions with two GridFTP servers that copy from one to the other; also an async context manager.
 
-    :param source: the URL of the server that sends, as for `storage`
-    :param sink: the same of the server that receives, at whose host, or one of `data_hosts`, the source has to reach it
+    :param source: the URL of the sending server, as for `storage`
+    :param sink: the URL of the receiving server; the source has to reach it at its host, or at one of `data_hosts`
     :param proxies: the files of the proxy certificates for either; None for the user's usual one
     :param parallelism: streams between them
-    :param stall_seconds: after which a copy that does not move is given up; servers tell every 5 s what moves
-    :param delegate: hosts that may be given a limited proxy; where one insists on it, both need to be among them
+    :param stall_seconds: time without progress after which copies fail; servers report progress every 5 s
+    :param delegate: hosts that may be given a limited proxy; where one requires it, both need to be among them
     :param policy: the addresses that they may have; None for the user's own policy
-    :raises SourceError: when one of them lets us not in, or they cannot be introduced to each other
+    :raises SourceError: when one of them refuses the login, or they cannot be connected to each other
     """
     options = EngineOptions(_dialer(policy), streams=parallelism, data_hosts=data_hosts, delegate=delegate)
     return await open_third_party(source, sink, options, proxies, stall_seconds)
@@ -89,25 +89,28 @@ async def copy(
 ) -> TransferReport:
     """Copy one file from several GridFTP servers at once to another one, verified by the servers' own checksums.
 
-    The file is written beside its final name, which it gets when it is whole; what was there is replaced. A copy that
-    fails or is cancelled leaves nothing behind, as far as the sink can still be reached.
+    The file is written beside its final name, which it gets when it is complete; an existing file is replaced. A copy
+    that fails or is cancelled leaves nothing behind, if the sink can still be reached.
 
     :param sources: URLs of replicas
-    :param sink: the URL of the file to be written, in a directory that is there
+    :param sink: the URL of the file to be written, in an existing directory
     :param size: of the file, if it is known: replicas of another size are left out
-    :param checksums: "ALGORITHM:HEX", all that are known; the strongest that the sink computes decides. Where none is
-        known each range is compared with what another replica says of it
-    :param estimates: what is expected of the way from a source to the sink, by the source's URL
+    :param checksums: "ALGORITHM:HEX", all that are known; the strongest that the sink computes decides. If none is
+        known,
+        each range is compared with another replica's checksum of it
+    :param estimates: forecasts for the links from a source to the sink, by the source's URL
     :param proxies: the files of the proxy certificates for sources and sink; None for the user's usual one
     :param parallelism: streams from each source
-    :param watch: is shown snapshots as the copy goes
-    :param beside: the path at the sink that is written, at which nothing is yet, for who may have to find it when this
-        process has died; None for one that nobody else has
-    :param limits: leave without which no piece is copied from a source, by its URL; those without any need none
+    :param watch: receives snapshots during the copy
+    :param beside: the path at the sink to write to, which must not exist, if another process may have to find it when
+        this
+        one has died; None for a random one
+    :param limits: admissions required before a piece is copied from a source, by its URL; other sources need none
     :param delegate: hosts that may be given a limited proxy, as for `third_party`
     :param policy: the addresses that servers may have; None for the user's own policy
-    :param confirm: awaited when the file is whole, before it gets its name, which it does not get if that fails
-    :raises CoallocError: as a download does, or NoSpace at the sink; its `report` has what was known
+    :param confirm: awaited when the file is complete, before it gets its name; if it fails, the file does not get the
+        name
+    :raises CoallocError: as a download does, or NoSpace at the sink; its `report` has the results so far
     """
     address = parse(sink)
     expected = tuple(map(parse_checksum, checksums))

@@ -1,4 +1,4 @@
-"""Standard output and error, from which no control character comes but those that coget itself makes."""
+"""Standard output and error, without control characters except those that coget itself writes."""
 
 import codecs
 import io
@@ -14,16 +14,16 @@ __all__ = ["PlainStream", "Plainly", "drawn", "guard", "say", "say_json"]
 
 
 class PlainStream(io.TextIOWrapper):
-    """A stream of escaped text, whoever writes to it.
+    """A stream that escapes all text written to it.
 
-    :param drawn: the stream as it was, for those that control a terminal
+    :param drawn: the original stream, for output that controls a terminal
     """
 
     def __init__(self, drawn: io.TextIOWrapper) -> None:
         ascii_only = codecs.lookup(drawn.encoding).name == "ascii"
         super().__init__(
             drawn.buffer,
-            "utf-8" if ascii_only else drawn.encoding,  # else click would put a stream of its own in the place of this
+            "utf-8" if ascii_only else drawn.encoding,  # otherwise click would replace this stream
             "backslashreplace",
             line_buffering=drawn.line_buffering,
             write_through=True,
@@ -46,7 +46,7 @@ class Plainly(logging.Formatter):
 
 
 def guard() -> None:
-    """Escape all that this process writes to standard output and error from now on, and what it logs there."""
+    """Escape everything that this process writes to standard output and error from now on, and its log lines there."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout = PlainStream(sys.stdout)
     if isinstance(sys.stderr, io.TextIOWrapper):
@@ -56,7 +56,7 @@ def guard() -> None:
 
 
 def drawn(file: TextIO) -> TextIO:
-    """Return `file` as it was before `guard`, for a writer that escapes what is foreign itself."""
+    """Return the original of `file` before `guard`, for a writer that escapes foreign text itself."""
     return file.drawn if isinstance(file, PlainStream) else file
 
 
@@ -66,5 +66,5 @@ def say(text: str, err: bool = False) -> None:
 
 
 def say_json(document: object) -> None:
-    """Print a JSON document on standard output; all in it that is not ASCII is escaped as JSON has it."""
+    """Print a JSON document on standard output; non-ASCII characters are escaped as in JSON."""
     print(json.dumps(document, indent=2).replace("\x7f", "\\u007f"), flush=True)

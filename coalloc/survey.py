@@ -1,4 +1,4 @@
-"""Measures servers, remembers what came of it, tells the broker, and says what the network is like by then."""
+"""Measurement of servers: stores the results, reports them to the broker, and returns the network known by then."""
 
 import asyncio
 import time
@@ -22,9 +22,9 @@ __all__ = ["Survey", "filled", "survey"]
 
 
 class Survey(NamedTuple):
-    """What was measured just now, and the network as it is known by then, from earlier measurements, too.
+    """The new measurements, and the network as known by then, including earlier measurements.
 
-    Hosts are called by their names and ports; `urls` are their servers.
+    Hosts are named by their names and ports; `urls` are their servers.
     """
 
     measured: list[Measured]
@@ -41,13 +41,13 @@ async def survey(
     told: Callable[[Measured], None] | None = None,
     delegate: Sequence[str] = (),
 ) -> Survey:
-    """Measure what goes from server to server, as `coalloc.probing.measure` has it.
+    """Measure the links between servers, as in `coalloc.probing.measure`.
 
-    What was measured is remembered, also when it is cancelled in the middle. Every result, as it comes, is `told`.
+    Measurements are stored even when this is cancelled midway. `told` receives every result as it comes.
 
-    :param broker: the address of the one to tell, if it is not the user's usual one
-    :param delegate: hosts that may be given a limited proxy if they insist on one
-    :raises UsageError: when the URLs make no sense
+    :param broker: the address of the broker to report to, if it is not the user's usual one
+    :param delegate: hosts that may be given a limited proxy if they require one
+    :raises UsageError: when the URLs are invalid
     """
     known, past = access(broker), Pairs.open()
     measured: list[Measured] = []
@@ -62,7 +62,7 @@ async def survey(
     finally:
         past.add(measured)
     if known:
-        with suppress(asyncio.CancelledError):  # all is done that the user wanted
+        with suppress(asyncio.CancelledError):  # the user's work is done
             await tell(Broker(known), (), measured=measured)
     now = time.time()
     urls = _named([*sources, *sinks])
@@ -76,9 +76,9 @@ def _named(urls: Sequence[str]) -> dict[str, str]:
 
 
 async def filled(scenario: Scenario, broker: str | None = None) -> Scenario:
-    """The same with what is known of its hosts beside what it says: from this user's measurements, and from a broker.
+    """Return a scenario, completed for its hosts from this user's measurements, and from a broker.
 
-    :param broker: the address of the one to ask; None asks none
+    :param broker: the address of the broker to ask; None asks none
     """
     urls, now = scenario.urls, time.time()
     known = [measured_network(urls, Pairs.open().observations(now), now)]

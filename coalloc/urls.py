@@ -1,4 +1,4 @@
-"""URLs as people may see them, and as other programs may be told them."""
+"""URLs in the form shown to users, and in the form passed to other programs."""
 
 import re
 from base64 import b64encode
@@ -9,13 +9,15 @@ from urllib.parse import unquote, unquote_plus, urlsplit, urlunsplit
 __all__ = ["HIDDEN", "hide", "redact", "redacted_text", "why_not_told", "without_login", "without_query"]
 
 PLAIN = re.compile(r"[A-Za-z0-9._@+][A-Za-z0-9._@+-]*")
-"""User names, and hosts. A program that passes them on takes one that begins with a dash for an option."""
+"""Allowed user names and hosts. A program that passes them on treats one that begins with a dash as an option."""
 NUMERIC = re.compile(r"[0-9A-Fa-f:.]+(%25[A-Za-z0-9._-]+|%[A-Za-z0-9._-]+)?")
-"""What stands between the brackets of a host."""
+"""Text between the brackets of a host."""
 HIDDEN = "..."
-"""What is shown in the place of a secret."""
+"""Replacement for a secret."""
 SHORTEST, LONGEST, MOST = 4, 64, 32
-"""Characters of a value that is looked for in other text, of which so many at the beginning; and such values."""
+"""Least characters of a value that is searched for in other text, most characters of it that are compared, and most
+values.
+"""
 
 _REST = r"[^\s\"'<>`|\\]*"
 _URL = re.compile(rf"[A-Za-z][A-Za-z0-9+.-]{{0,20}}(?:://|%(?:25)?3A%(?:25)?2F%(?:25)?2F){_REST}", re.I)
@@ -31,15 +33,15 @@ _PAIR = re.compile(
     re.I,
 )
 _EXAMPLE = re.compile(r"[a-z]+://USER:PASSWORD@HOST/\.\.\.")
-"""How remedies say where a login stands."""
+"""Placeholder of a login in remedies."""
 _BEARER = re.compile(r"\b(bearer)\s+[\w.~+/=-]{8,}", re.I)
 
 
 def redact(url: str) -> str:
-    """Return the URL as it is shown, in messages, reports and logs: without password, query and fragment.
+    """Return the URL in the form for messages, reports and logs: without password, query and fragment.
 
-    A query may hold a key, as those of signed URLs do. Over http and https a user name alone may be a token, and goes,
-    too. A file here has neither.
+    A query may contain a key, as in signed URLs. Over http and https a user name alone may be a token, and is removed,
+    too. The URL of a local file has none of these and stays unchanged.
 
     >>> redact("ftp://ann:secret@host/file"), redact("https://token@host/file?X-Amz-Signature=secret#part")
     ('ftp://ann@host/file', 'https://host/file?...')
@@ -58,7 +60,7 @@ def redact(url: str) -> str:
 
 
 def without_query(url: str) -> str:
-    """Return the URL as brokers are told it: as it is shown, and nothing in the place of its query.
+    """Return the URL in the form for brokers: redacted, and without a placeholder for its query.
 
     >>> without_query("https://token@host/file?X-Amz-Signature=secret#part")
     'https://host/file'
@@ -67,9 +69,9 @@ def without_query(url: str) -> str:
 
 
 def without_login(url: str) -> str:
-    """Return the URL without its password, and over http and https without its user name: all that names a file.
+    """Return the URL without its password, and over http and https without its user name: the part that names a file.
 
-    For files of the user's own: it may hold keys.
+    For the user's own files only, as the result may contain keys.
 
     >>> without_login("https://token@host/file?X-Amz-Signature=secret")
     'https://host/file?X-Amz-Signature=secret'
@@ -77,7 +79,7 @@ def without_login(url: str) -> str:
     try:
         parts = urlsplit(url)
         parts.port  # noqa: B018 - raises
-    except ValueError:  # all before an @ may be a password
+    except ValueError:  # everything before an @ may be a password
         return re.sub("//.*@", "//", url)
     user, at, host = parts.netloc.rpartition("@")
     if at and parts.scheme in ("http", "https"):
@@ -88,7 +90,7 @@ def without_login(url: str) -> str:
 
 
 def redacted_text(text: str) -> str:
-    """Return a text with all URLs in it as they are shown, and without queries and headers that carry keys.
+    """Return a text with all URLs in it redacted, and without queries and headers that contain keys.
 
     >>> redacted_text("GET /file?sig=secret: see HTTPS://token@host/x?secret, or http%3A%2F%2Fhost%2Fx%3Fsecret")
     'GET /file?...: see https://host/x?..., or http://host/x?...'
@@ -106,7 +108,7 @@ def redacted_text(text: str) -> str:
 
 
 def _at_end(found: str, change: Callable[[str], str]) -> str:
-    """Change what was found in a text, but for marks at its end, which are the text's own."""
+    """Change a match in a text, except punctuation at its end, which belongs to the text."""
     said = found.rstrip(":,;)]}")
     return change(said) + found[len(said) :]
 
@@ -114,15 +116,15 @@ def _at_end(found: str, change: Callable[[str], str]) -> str:
 def _shown(url: str) -> str:
     if _EXAMPLE.fullmatch(url):
         return url
-    while "://" not in url:  # percent-encoded, be it twice
+    while "://" not in url:  # percent-encoded, perhaps twice
         url = unquote(url)
     return redact(url)
 
 
 def hide(text: str, *urls: str) -> str:
-    """Return what a server or a program says without what is secret in the URLs that it was asked for.
+    """Return the text of a server or a program without the secrets in the URLs sent to it.
 
-    They repeat a URL, its query, or parts of these, in any spelling.
+    Such text may repeat a URL, its query, or parts of these, in any spelling.
 
     >>> hide("no such key: se/cret", "https://host/x?key=se%2Fcret"), hide("530 ann:hush is wrong", "ftp://ann:hush@h/x")
     ('no such key: ...', '530 ann:... is wrong')
@@ -134,7 +136,7 @@ def hide(text: str, *urls: str) -> str:
 
 
 def _secrets(url: str) -> Iterator[str]:
-    """Yield what is secret in a URL, as it stands there and decoded."""
+    """Yield the secrets in a URL, as written and decoded."""
     rest, _, fragment = url.partition("#")
     query = rest.partition("?")[2]
     found = [pair.partition("=")[2] or pair for said in (query, fragment) for pair in re.split("[&;]", said)[:MOST]]
@@ -149,7 +151,7 @@ def _secrets(url: str) -> Iterator[str]:
 
 
 def _in_any_spelling(secret: str) -> str:
-    """Return a pattern: each character as it is, percent-encoded, or escaped as in HTML."""
+    """Return a pattern that matches a secret with each character plain, percent-encoded, or escaped as in HTML."""
     most = "".join(map(_character, secret[:LONGEST]))
     return most if len(secret) <= LONGEST else most + _REST
 
@@ -161,7 +163,7 @@ def _character(char: str) -> str:
 
 
 def why_not_told(url: str) -> str | None:
-    """Why no other program is told a URL: a user name or a host that could be more than a name; None if it is.
+    """Return why a URL must not be passed to another program: a user name or host that is not plain; None if it may.
 
     >>> why_not_told("sshftp://ann@host.example:22/x"), why_not_told("ftp://[2001:db8::1]/x")
     (None, None)
@@ -180,7 +182,7 @@ def why_not_told(url: str) -> str | None:
     if parts.scheme not in ("http", "https") and re.search(r"[?#\\]", authority):
         return "its host is followed by no path"  # programs disagree on where it ends
     if "@-" in unquote(authority):
-        return "a '-' follows an '@'"  # programs that end the user name at the first @ take it for a host
+        return "a '-' follows an '@'"  # programs that end the user name at the first @ would treat it as a host
     login, at, place = parts.netloc.rpartition("@")
     user, _, password = login.partition(":")
     host = parts.hostname or ""
