@@ -53,8 +53,7 @@ class Agreement:
         """Process a server's answer about its replica.
 
         :raises ReplicaChanged: if it is not of the file that the user or the Metalink describes, or of the one that the
-            same
-            server had before
+            same server had before
         :raises VerificationError: if it contradicts another server, and neither the user nor a Metalink decides
         """
         url = self._urls[source]
@@ -114,7 +113,7 @@ def unusable(urls: Sequence[str], errors: Mapping[int, SourceError]) -> CoallocE
     """Return the one error to show when no source could be used from the start."""
     if len(errors) == 1:
         (error,) = errors.values()
-        # What would be a failed transfer later is none yet.
+        # At the start this is not a failed transfer yet.
         return NothingToFetchFrom(error.message, error.remedy) if error.status == TransferFailed.status else error
     kind = NotAllowed if all(isinstance(e, PermissionRefused) for e in errors.values()) else NothingToFetchFrom
     reasons = [_about(urls[i], error.message) for i, error in sorted(errors.items())]

@@ -256,9 +256,8 @@ async def collect(
 
     :param watch: receives views during the collection
     :param network: hosts that take part beside those that are named, and the links between them; missing values are
-        taken
-        from measurements. The host without a server is this machine. Without a network, every host is assumed to reach
-        every other one, and missing measurements are guessed
+        taken from measurements. The host without a server is this machine. Without a network, every host is assumed to
+        reach every other one, and missing measurements are guessed
     :raises CoallocError: with the known results in its `report`
     """
     from coalloc.collecting import collect  # downloads have no use for methods and plans

@@ -98,8 +98,7 @@ async def fetch_over(
     It counts as faster where links are known, and the plan is faster than the one without relays by the factor `WORTH`.
 
     :param via: URLs of servers that may relay, and of the directories in which they may stage pieces; if there are
-        none, all
-        servers with measured links
+        none, all servers with measured links
     :raises CoallocError: as `collect`
     """
     if not any(speaks(replica.url) for replica in file.replicas):

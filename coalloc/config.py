@@ -35,8 +35,7 @@ def access(named: str | None) -> Access | None:
     """Return the broker to use: the named one, or the user's usual one; None if there is none.
 
     :raises UsageError: for an invalid address, an unreadable file, tokens that others may read, or a token that would
-        be
-        sent unencrypted
+        be sent unencrypted
     """
     settings = _texts("config.toml")
     usual = os.environ.get("COGET_BROKER") or settings.get("broker")

@@ -172,9 +172,7 @@ class Copy:
         self._duplicate_bytes += len(view) - sum(stop - start for start, stop in fresh)
 
     def _reject(self, scheduler: Scheduler, bad: Mapping[int, str]) -> Rejected:
-        """Unassign all ranges that bad sources wrote, even over other sources' bytes, so that others copy them
-        again.
-        """
+        """Unassign all ranges that bad sources wrote, even over others' bytes, so that others copy them again."""
         self._bad |= bad
         wrong = [each for source in bad for at in self._sources[source].touched for each in self._here.within(*at)]
         for held in (self._here, *self._first):

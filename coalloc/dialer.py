@@ -61,7 +61,7 @@ class Dialer(Protocol):
         ...
 
     async def addresses(self, host: str) -> frozenset[str]:
-        """Return the numeric addresses at which a host may be connected: those last dialled, if any.
+        """Return the numeric addresses at which a host may be connected: those last dialled, else those looked up.
 
         :raises OSError: when the name does not resolve
         """
@@ -132,7 +132,7 @@ class DirectDialer:
         return allowed
 
     async def addresses(self, host: str) -> frozenset[str]:
-        """Return the numeric addresses at which a host may be connected: those last dialled, if any.
+        """Return the numeric addresses at which a host may be connected: those last dialled, else those looked up.
 
         :raises OSError: when the name does not resolve
         """

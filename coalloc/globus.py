@@ -84,9 +84,7 @@ def _succeeded(client: "TransferClient") -> Iterator[Mapping[str, Any]]:
 
 
 def _events(client: "TransferClient", number: str) -> list[Mapping[str, Any]]:
-    """Return a task's events; none if they exceed one answer, as the newest come first and its begin would be
-    missing.
-    """
+    """Return a task's events; none if they exceed one answer, as the oldest would be missing."""
     page: list[Mapping[str, Any]] = client.task_event_list(number, limit=MOST)["DATA"]
     return page if len(page) < MOST else []
 

@@ -122,8 +122,7 @@ def read_log(path: Path, most: int | None = None, databases: bool = True) -> "Lo
     The refused and the changed lines are in order; secrets in them are not shown.
 
     :param most: limit in bytes for the unpacked log, each line counted as at least 256: reading one takes some 600
-        bytes of
-        memory
+        bytes of memory
     :param databases: False if the log comes from an untrusted user, whose databases are not opened
     :raises UsageError: when the format is unknown
     :raises TooMuch: when it is longer

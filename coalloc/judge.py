@@ -71,9 +71,7 @@ class Judge:
         return await self._reject(bad) if bad else None
 
     async def _suspects(self) -> tuple[Mapping[int, str], Mapping[int, str]]:
-        """Return the senders of wrong bytes, and those of another version than the file's current one, with the
-        reasons.
-        """
+        """Return the senders of wrong bytes, and those of another version than the current one, with the reasons."""
         verification = self._verification
         verdict = asyncio.get_running_loop().create_task(verification.find_bad())
         try:

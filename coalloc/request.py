@@ -77,9 +77,7 @@ class Request(NamedTuple):
 
     @property
     def options(self) -> EngineOptions:
-        """The options for reaching servers. Queries are brief and move no data: only downloads count their
-        connections.
-        """
+        """The options for reaching servers. Queries move no data: only downloads count their connections."""
         return EngineOptions(
             DirectDialer(self.own),
             streams=self.streams or 1,

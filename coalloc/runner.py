@@ -204,8 +204,8 @@ class Runner:
         return None
 
     async def _make_room(self) -> None:
-        """Release connections of sources without work if another transfer, or another source of this one, waits for
-        them.
+        """Release the connections of sources without work for which another transfer, or a source of this one,
+        waits.
         """
         while True:
             await asyncio.sleep(ROOM)
@@ -220,9 +220,7 @@ class Runner:
         await asyncio.gather(*(source.close() for source in self._sources))
 
     def _handle(self, event: Event) -> None:
-        """Pass an event to the scheduler and carry out its actions. No action calls back here before it has
-        returned.
-        """
+        """Pass an event to the scheduler and carry out its actions, none of which calls back here at once."""
         assert self._scheduler is not None
         try:
             for action in self._scheduler.handle(event):
@@ -328,7 +326,7 @@ class Runner:
             self._opening.pop(source, None)
 
     async def _let_go(self, source: int, well: bool) -> None:
-        """Close a source. If it is well, check first whether its replica is unchanged, while that needs no new
+        """Close a source. If it is well, check first whether its replica is unchanged, unless that needs a
         connection.
         """
         if opening := self._opening.pop(source, None):
@@ -379,9 +377,7 @@ class Runner:
             self._spans.pop(copy, None)
 
     async def _fetch_admitted(self, copy: int, source: int, span: Span, deliver: Deliver) -> None:
-        """Fetch a range, each piece after its admission; from a server without ranges, everything after admission of
-        all.
-        """
+        """Fetch a range, each piece after its admission; without ranges, everything after admission of all pieces."""
         fetch, admission = self._sources[source].fetch, self._sources[source].options.admission
         if admission is None:
             await fetch(span, deliver)

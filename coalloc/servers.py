@@ -96,15 +96,13 @@ async def copy(
     :param sink: the URL of the file to be written, in an existing directory
     :param size: of the file, if it is known: replicas of another size are left out
     :param checksums: "ALGORITHM:HEX", all that are known; the strongest that the sink computes decides. If none is
-        known,
-        each range is compared with another replica's checksum of it
+        known, each range is compared with another replica's checksum of it
     :param estimates: forecasts for the links from a source to the sink, by the source's URL
     :param proxies: the files of the proxy certificates for sources and sink; None for the user's usual one
     :param parallelism: streams from each source
     :param watch: receives snapshots during the copy
     :param beside: the path at the sink to write to, which must not exist, if another process may have to find it when
-        this
-        one has died; None for a random one
+        this one has died; None for a random one
     :param limits: admissions required before a piece is copied from a source, by its URL; other sources need none
     :param delegate: hosts that may be given a limited proxy, as for `third_party`
     :param policy: the addresses that servers may have; None for the user's own policy

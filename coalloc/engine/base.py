@@ -135,9 +135,7 @@ class Source(ABC):
 
     @property
     def queues(self) -> bool:
-        """Return whether `fetch` may be called while others run: it is served after them, without a pause in
-        between.
-        """
+        """Return whether `fetch` may be called while others run; it is then served after them without a pause."""
         return False
 
     @property
@@ -152,9 +150,7 @@ class Source(ABC):
 
     @property
     def wanted(self) -> bool:
-        """Return whether others of this machine wait for a connection to this server while no fetch is under
-        way here.
-        """
+        """Return whether other sessions of this machine wait for this server while no fetch is under way here."""
         return False
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""Every other scheme, through fsspec: local files, SFTP, S3, and whatever else it has a file system for.
+"""Every other scheme, through fsspec: local files, SFTP, S3, and all others for which it has a file system.
 
 Blocks are read in threads, one block ahead. Names are passed as fsspec expects them, not percent-encoded, except in
 file:// URLs, which have a standard of their own (RFC 8089).

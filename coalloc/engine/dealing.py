@@ -155,9 +155,7 @@ class Dealing:
         return part
 
     def _cut_off(self, hand: Hand) -> None:
-        """Take back the end of the part expected to finish last; while one session has everything, that is the whole
-        range.
-        """
+        """Take back the end of the part expected to finish last, which is the whole range if one session has it all."""
         now = self._time()
         last = max(self._others(hand), key=lambda other: (other.seconds(now), other.left), default=None)
         if last and (cut := last.cut_for(hand, now)):
@@ -169,9 +167,7 @@ class Dealing:
         return self._undealt.total / max(1.0, sum(hand.rate(now) for hand in self._hands.values()))
 
     def _fair(self, hand: Hand) -> int:
-        """Return the length of a part if all undealt bytes were dealt out now, to sessions without a part or that
-        queue.
-        """
+        """Return the length of a part if all undealt bytes were dealt out now to idle or queueing sessions."""
         working = sum(not task.done() for task in self._tasks.values())  # sessions that are still connecting count
         if hand.session.queues:
             return self._undealt.total // working

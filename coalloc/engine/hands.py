@@ -161,9 +161,7 @@ class Hand:
         return min(int(self.rate(now) * WORTH_TRIPS * self._rtt), part.left)
 
     def earlier(self, other: "Hand", count: int, now: float) -> bool:
-        """Return whether it would deliver `count` more bytes in half the time that `other` needs, which sends them in
-        vain.
-        """
+        """Return whether it would deliver `count` more bytes in half the time of `other`, which sends them in vain."""
         rate = self.rate(now)
         seconds = self.seconds(now) + WORTH_TRIPS * self._rtt + count / rate if rate else inf
         return EARLIER * seconds < other.seconds(now)

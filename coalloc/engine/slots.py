@@ -117,9 +117,7 @@ class Slots(NamedTuple):
             return Lease()
 
     def wanted(self, server: str) -> bool:
-        """Return whether this user's processes wait for slots of `server`, or others do and this user has more than a
-        share.
-        """
+        """Return whether this user's processes wait for `server`, or others do and this user exceeds its share."""
         try:
             if self._claims.ahead(f"{server}.line."):
                 return True

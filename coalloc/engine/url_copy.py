@@ -193,9 +193,7 @@ class URLCopySource(Source):
 
     @asynccontextmanager
     async def _running(self, *options: str, to: str) -> AsyncIterator[asyncio.subprocess.Process]:
-        """Run the tool, and end it on exit. It reads URLs from standard input, since other users may read command
-        lines.
-        """
+        """Run the tool, and end it on exit. URLs go to standard input, since other users may read command lines."""
         program = shutil.which(TOOL)
         if program is None:
             raise Unsupported(
@@ -285,9 +283,7 @@ async def _end(tool: asyncio.subprocess.Process) -> None:
 
 
 async def _whole(task: "asyncio.Task[Result]") -> Result:
-    """Return the result of a short task. If the caller is cancelled meanwhile, even twice, that waits for the task's
-    end.
-    """
+    """Return the result of a short task. Cancelling the caller, even twice, takes effect when the task ends."""
     cancelled = None
     while not task.done():
         try:

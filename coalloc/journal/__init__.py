@@ -1,6 +1,4 @@
-"""The record of a transfer that survives a crash: ranges of a file, their sources and checksums. `format`
-defines it.
-"""
+"""The crash-safe record of a transfer: ranges of a file, their sources and checksums. `format` defines it."""
 
 from coalloc.journal.file import Journal, Recollection, describe, recall
 from coalloc.journal.format import Header, Origin

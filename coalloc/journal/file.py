@@ -218,9 +218,7 @@ class Journal:
         self._at = at
 
     def close(self) -> None:
-        """Record everything that was noted and close the file. Never raises: what cannot be recorded is fetched
-        again.
-        """
+        """Record everything that was noted and close the file. Never raises: bytes not recorded are fetched again."""
         if self._fd is None:
             return
         with suppress(SinkError):

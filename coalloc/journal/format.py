@@ -194,9 +194,7 @@ def _decode_revoke(body: bytes) -> tuple[int, int]:
 
 
 def _left(changes: Sequence[Extent | tuple[int, int]]) -> tuple[Extent, ...]:
-    """Return the extents that no later revocation touches; partly revoked ones are dropped, as their adler32 is
-    useless.
-    """
+    """Return the extents that no later revocation touches; partly revoked ones go, as their adler32 is useless."""
     revoked, left = Intervals(), list[Extent]()
     for change in reversed(changes):
         if not isinstance(change, Extent):

@@ -31,9 +31,7 @@ class Copies:
         self._fetch(lane, start, end, now)
 
     def take_from_zero(self, lane: Lane, now: float) -> None:
-        """Fetch everything from byte 0 to the end of the missing ranges in one copy; bytes already here come
-        once more.
-        """
+        """Fetch from byte 0 to the end of the missing ranges in one copy; bytes already here come once more."""
         end = max(end for _, end in [*self._state.unassigned, *lane.share])
         self.take(lane, 0, end, now)
 

@@ -249,9 +249,7 @@ class Scheduler:
         return Take(*own) if own else self.policy.choose(self.state, lane, now)
 
     def _retire(self, copy: Copy, now: float) -> None:
-        """End a copy whose bytes other sources deliver. If its source was silent, it has to reconnect before it gets
-        more.
-        """
+        """End a copy whose bytes other sources deliver. If its source was silent, it has to reconnect first."""
         if copy.silence(now) > SUSPICIOUS:
             self._fail_silent(self.state.lanes[copy.source], copy, now)
         else:
@@ -262,8 +260,8 @@ class Scheduler:
         self._fail(lane, f"nothing came for {copy.silence(now):.0f} s", permanent=False, now=now)
 
     def _fail(self, lane: Lane, reason: str, *, permanent: bool, now: float, asked: float | None = None) -> None:
-        """Unassign the lane's bytes, then pause it or stop using it; pause at least `asked` seconds, if its server said
-        so.
+        """Unassign the lane's bytes, then pause it (at least `asked` seconds, if its server said so) or stop
+        using it.
         """
         lane.failures += 1
         lane.reason = reason

@@ -43,9 +43,7 @@ class RateMeter:
         self._at = now
 
     def hold(self, now: float) -> None:
-        """Suspend the count: the time until the next bytes counts when they arrive, as the rate is unchanged until
-        then.
-        """
+        """Suspend the count until the next bytes arrive: the time counts then, as the rate is unchanged until then."""
         self._at = now if self._at is None else self._at
         self._held_at = now
 

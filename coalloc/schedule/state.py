@@ -77,9 +77,7 @@ class Lane:
 
     @property
     def answers(self) -> bool:
-        """Return whether it can be asked for checksums: it answered, and has not failed for good. It need not be in
-        use.
-        """
+        """Return whether it can be asked for checksums, in use or not: it answered, and has not failed for good."""
         return self.ready_at is not None and self.status not in ("left", "pausing", "waiting")
 
     def learn_setup(self, seconds: float) -> None:
@@ -192,9 +190,7 @@ class State:
         return lane.share.total + (sum(b - a for a, b in self.lacking(copy)) if copy else 0)
 
     def rate(self, lane: Lane, now: float) -> float:
-        """Return the expected bytes per second of a lane: measured, else forecast, else the median of the known
-        ones.
-        """
+        """Return a lane's expected bytes per second: measured, else forecast, else the median of the known rates."""
         own = lane.meter.rate(now)
         if own is not None:
             return own
@@ -209,9 +205,7 @@ class State:
         return median(known) if known else UNKNOWN_SETUP
 
     def fetch_seconds(self, lane: Lane, nbytes: int, now: float) -> float:
-        """Return the expected seconds for a new range, at the lane's rate or in TCP's slow start, whichever is
-        slower.
-        """
+        """Return the expected seconds for a new range, at the lane's rate or in TCP's slow start if that is slower."""
         rate, setup = self.rate(lane, now), self.setup(lane)
         doublings = log2(1 + nbytes / FIRST_WINDOW)
         growing = doublings * setup / SETUP_TRIPS
@@ -222,8 +216,8 @@ class State:
         return self._round_trip(lane) if lane.widening.streams > 1 else 0.0
 
     def wait_seconds(self, lane: Lane, now: float) -> float:
-        """Return the expected seconds until a lane's bytes flow (again). A late one is expected to be late as much
-        again.
+        """Return the expected seconds until a lane's bytes flow (again). One that is late is assumed to double its
+        delay.
         """
         copy = self.running(lane)
         if copy is None:
@@ -250,9 +244,7 @@ class State:
         return self.wait_seconds(lane, now) + seconds + self.ending_seconds(lane)
 
     def on_its_way(self, lane: Lane, now: float) -> int:
-        """Return the bytes that the server has sent, or will have before it learns that another source delivers
-        them.
-        """
+        """Return the bytes that the server has sent, or will have before it learns that another source takes over."""
         if self.wait_seconds(lane, now):
             return 0
         return int((2 if self._grows(lane, now) else 1) * self.rate(lane, now) * self._round_trip(lane))

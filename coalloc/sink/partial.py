@@ -157,9 +157,7 @@ class PartialFile:
         return self._held.gaps(0, self.size)
 
     def pieces(self) -> list[Extent]:
-        """Return the present ranges in order, adjacent ones of one source merged. Reads the disk only after a
-        `revoke`.
-        """
+        """Return the present ranges in order, adjacent ones of one source merged. Reads the disk after a `revoke`."""
         for piece in self._pieces:
             if piece.adler32 is None and self._keeps_adler32:
                 piece.adler32 = self._sum("adler32", piece.start, piece.end)

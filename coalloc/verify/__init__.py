@@ -1,6 +1,4 @@
-"""Verification of fetched bytes, and search for the sources of wrong ones. Asks servers for checksums; moves no
-data.
-"""
+"""Verification of fetched bytes, and search for the sources of wrong ones. Asks for checksums; moves no data."""
 
 from coalloc.verify.atsink import AtSink
 from coalloc.verify.blame import SUSPECTED, agreed_checksum, expectation

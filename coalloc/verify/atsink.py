@@ -66,8 +66,8 @@ class AtSink:
         return bad
 
     async def _computed(self, expected: Sequence[Checksum], ask: Ask) -> tuple[Checksum, str | None]:
-        """Return the strongest of these checksums that the sink computes, and its value; else the strongest,
-        and None.
+        """Return the strongest of these checksums that the sink computes, and its value; else the strongest and
+        None.
         """
         for each in expected:
             if (found := await ask(each.algorithm, 0, self._size)) is not None:

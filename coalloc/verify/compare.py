@@ -157,9 +157,7 @@ class Comparison:
         return [piece for piece in waiting if not right.covers(piece.start, piece.end)]
 
     async def _ask_others_instead(self) -> None:
-        """Query other replicas, too, where an answer takes long; a witness may be behind a link that has become
-        slow.
-        """
+        """Query other replicas, too, where an answer takes long: the witness's link may have become slow."""
         if not self._cases:
             return
         _, pending = await asyncio.wait(self._cases.values(), timeout=self._patience)

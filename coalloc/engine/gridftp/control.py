@@ -136,8 +136,7 @@ class ControlConnection(asyncio.Protocol):
         """Send a command and return a future for its final reply (2xx to 6xx), which need not be awaited.
 
         :param patience: seconds after which a silent server is given up, counted from its last reply to an earlier
-            command;
-            None to leave that to `reply`
+            command; None to leave that to `reply`
         """
         pending: PendingReply = self._loop.create_future()
         self.send(command, partial(_settle, pending), patience)

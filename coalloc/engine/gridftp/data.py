@@ -32,9 +32,7 @@ class DataConnections:
         self._coming: asyncio.Task[socket.socket] | None = None
 
     def prepare(self) -> None:
-        """Request the address of the next data connection, behind the commands under way, and connect when it
-        arrives.
-        """
+        """Request the next data connection's address behind the commands under way, and connect when it arrives."""
         self.forget()
         self._asked = self._control.submit(self.command)
         self._coming = asyncio.create_task(self._follow(self._asked))

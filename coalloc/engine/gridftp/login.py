@@ -223,9 +223,7 @@ class Login:
         return {name.replace("-", ""): name for name in offered if name}
 
     def _checksum_of(self, path: str, algorithm: str, start: int, end: int) -> PendingReply | None:
-        """Ask for the server's digest of bytes [start, end); return the future reply, or None where it is not
-        offered.
-        """
+        """Ask for the server's digest of bytes [start, end); return the future reply, or None if not offered."""
         name = self._algorithms.get(algorithm.upper())
         if name is None:
             return None

@@ -36,9 +36,7 @@ SKIPPED, SKIPPED_SECONDS = 1 << 20, 1.0
 
 
 class NoWayBack(Exception):
-    """The server does not support MODE E, could not connect to us, or keeps no connection. Internal: use stream
-    mode.
-    """
+    """A server without MODE E, unable to connect to us, or keeping no connection. Internal: use stream mode."""
 
 
 class BlockChannel:
@@ -165,8 +163,8 @@ class BlockChannel:
                 self._give_up()
 
     def _give_up(self) -> None:
-        """End all ranges, the first with the server's refusal; the server may be unable to connect to us, or to
-        reconnect.
+        """End all ranges, the first with the server's refusal, or with NoWayBack if the server cannot (re)connect to
+        us.
         """
         first = self._turns.first
         if first and not first.received:

@@ -73,9 +73,7 @@ class Session(Login):
         return Stat(length, validator, ranged=ranged, rtt=self.control.round_trip)
 
     def _check_name(self, listed: Reply) -> None:
-        """Refuse a server that received another name: Globus servers drop non-ASCII characters on unprotected
-        connections.
-        """
+        """Refuse a server that received another name: Globus servers drop non-ASCII characters if unprotected."""
         shown, remedy = (
             self.address.shown,
             "GridFTP servers may drop all but ASCII from names over ftp://: try gsiftp://",

@@ -77,8 +77,8 @@ class Channel(asyncio.BufferedProtocol):
         """Receive `span`, after the ranges requested before.
 
         :raises Ended: when the connection ended before a byte of it came, or after other responses: a server that
-            closes the
-            connection after a number of responses may cut off the last ones, as it does not read requests after them
+            closes the connection after a number of responses may cut off the last ones, as it does not read requests
+            after them
         :raises ConnectionLost: when the first response was cut off, or at `close`
         """
         if not self.usable:

@@ -105,9 +105,7 @@ class Exchange:
             await answer.aclose()
 
     async def _send(self, method: str, headers: Mapping[str, str]) -> "httpx.Response":
-        """Send a request. After a redirected GET the next GET goes directly to the redirect's target, while
-        that works.
-        """
+        """Send a request. After a redirected GET the next GET goes directly to the target, while that works."""
         led_to, self._led_to = self._led_to, None
         if method == "GET" and led_to:
             with suppress(SourceError):

@@ -96,9 +96,7 @@ class Pipeline:
 
     @property
     def serves_ahead(self) -> bool | None:
-        """Return whether a request sent before the previous response ended was answered; None if there was no such
-        request.
-        """
+        """Return whether a request sent ahead of the previous response was answered; None if there was none."""
         return None if self._ahead is None else self.answered > self._ahead
 
     def feed(self, data: memoryview) -> None:

@@ -96,9 +96,7 @@ class HTTPSource(Source):
         return self._agreed
 
     async def _ask(self) -> Stat:
-        """Ask by HEAD, which suffices where it is allowed and the server announces ranges; else by a GET of one
-        byte.
-        """
+        """Ask by HEAD, which suffices if it is allowed and the server announces ranges; else by a GET of one byte."""
         async with self._server.answer("HEAD", WANTED_DIGESTS) as head:
             await self._ended(head, 0)
             if head.status_code in BUSY:

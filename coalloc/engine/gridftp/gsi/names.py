@@ -82,9 +82,7 @@ def _dotted(content: bytes) -> str:
 
 
 def _canonical(name: bytes) -> bytes:
-    """Return a name in the form that OpenSSL hashes: all text as lower-case UTF-8 with single blanks, without the
-    header.
-    """
+    """Return a name as OpenSSL hashes it: all text as lower-case UTF-8 with single blanks, without the header."""
     canonical = b""
     for relative in elements(first(name).content):
         pairs = [tuple(elements(pair.content)) for pair in elements(relative.content)]

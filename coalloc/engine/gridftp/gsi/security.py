@@ -7,9 +7,8 @@
 With TLS 1.3 the client knows after the server's first token all that it will send: the rest of the exchange and the
 sealed commands go out in one flight.
 
-Data connections need no exchange (DCAU N) unless the server requires one: then we show our certificate there too
-(DCAU S). Where the server refuses that, too, and the user allowed its host, we delegate a proxy that the server shows
-us
+Data connections need no exchange (DCAU N) unless the server requires one: then we show our certificate there too (DCAU
+S). Where the server refuses that, too, and the user allowed its host, we delegate a proxy that the server shows us
 there (DCAU A). `context` does the exchange, `credential` finds the files, `trust` checks the server's certificate for
 revocation and signing policy, and `failures` maps refusals to errors.
 """
@@ -67,8 +66,7 @@ class GridSecurity:
     """Authentication of one session: `coalloc.engine.gridftp.login.Security`.
 
     :param modes: data channel authentication as it is offered to the server, best first: none, with our own
-        certificate,
-        with a certificate that we delegate; the last only if `delegates`, unless the modes are given
+        certificate, with a certificate that we delegate; the last only if `delegates`, unless the modes are given
     :param proxy: the file of the proxy to show, in place of the user's usual one
     :param delegates: whether a proxy may be delegated to this host
     """
