@@ -26,7 +26,7 @@ __all__ = ["Remembered", "address", "read_log", "remember", "remember_globus", "
 SHOWN = 200
 """Characters of a name that are shown in a report."""
 AT_ONCE = 10_000
-"""Transfers in one request to a broker, which accepts up to 50,000."""
+"""Transfers in one request to a broker, which accepts up to 20,000."""
 HOST = r"(?:\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9_][A-Za-z0-9_.-]{0,252})(?::(?P<port>[0-9]{1,5}))?"
 ADDRESS = re.compile(rf"[A-Za-z][A-Za-z0-9+.-]{{0,20}}://(?:[A-Za-z0-9._~!$&'()*+,;=:%-]*@)?{HOST}(?:[/?#][!-~]*)?")
 """A URL in which every program sees the same server: stricter than urllib, which silently corrects some URLs."""

@@ -23,7 +23,7 @@ __all__ = ["PATHS", "router"]
 
 router = own_router("history")
 TABLE: dict[int | str, dict[str, Any]] = {200: {"description": "a table", "content": {CSV: {}, PARQUET: {}}}}
-MOST = 50_000
+MOST = 20_000
 Some = Annotated[
     Annotated[Observed, Tag("one")] | Annotated[list[Observed], Field(max_length=MOST, fail_fast=True), Tag("list")],
     Discriminator(one_or_list),

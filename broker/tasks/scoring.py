@@ -31,7 +31,7 @@ SLICE = 0.005
 TURNS = 2.0
 """Pause after that, as a multiple of the slice, up to `LONGEST`: forecasters are compiled in one long slice."""
 LONGEST = 0.1
-PANELS = 50
+PANELS = 24
 """Pairs whose forecasters are kept for the next time, at about a megabyte each."""
 FORGOTTEN = 240.0
 """Seconds after which they are dropped if nothing new was reported."""

@@ -89,9 +89,9 @@ def _reports(scale: float) -> Iterator[Attack]:
     observed = [
         {"id": f"@@@@@@@@-{i}", "source": f"ftp://s{i % 999}.example", "sink": "S", "bytes": 10**9 + i}
         | {"started": now - 9_000_000 + i, "ended": now - 8_999_990 + i, "error": "e" * 200}
-        for i in range(int(50_000 * scale))
+        for i in range(int(20_000 * scale))
     ]
-    yield _attack("50,000 reports", "/transfers", observed)
+    yield _attack("20,000 reports", "/transfers", observed)
     line = (
         "DATE=20260521{0:02}{1:02}{2:02}.{3:06} HOST=d@@@@@@@@.example START=20260521000000.000001 USER=u FILE=/f "
         "NBYTES=104857600 VOLUME=/ STREAMS=4 STRIPES=1 DEST=[192.0.2.7] TYPE=RETR CODE=226\n"
