@@ -1,5 +1,6 @@
 """The house keeps its own rules: import contracts, papers that are true."""
 
+import ast
 import configparser
 import re
 import subprocess
@@ -15,6 +16,18 @@ from coalloc.cli.main import coget
 
 HOUSE = Path(__file__).parents[1]
 PAPERS = [*HOUSE.glob("*.md"), *HOUSE.glob("docs/**/*.md")]
+
+PACKAGES = ("predictors", "coalloc", "broker")
+RIDDLES = re.compile(
+    r"(What|Who|Whom|Whose|Whether|Of|How|That|Where|When|Which|Why|In|To|As|By|For|From|With|Without|On|At|It|There|"
+    r"Those|These|Once|If|Not|May|Is|Are|Has|Have|Will|Be|So|Nobody|Somebody|Whoever|Whatever|Wherever|Until|While|"
+    r"Only|Also|And|But|Because|Since|After|Before|Under|Over|Such)\b"
+)
+"""First words of a docstring that begins with neither a verb nor a noun."""
+WIDEST = 100
+"""Characters of a line of prose in the docs."""
+MADE = {"docs/reference/results.md", "docs/reference/reports.md"}
+"""Pages that a command writes."""
 
 
 def text(path: str) -> str:
@@ -116,3 +129,34 @@ def test_all_tests_on_a_wan_are_where_make_test_looks_for_them():
     marked = [path for path in HOUSE.glob("tests/**/test_*.py") if "pytest.mark.wan\n" in path.read_text()]
     assert marked, "none is marked"
     assert [path for path in marked if not any(path.is_relative_to(HOUSE / each) for each in folders[1].split())] == []
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_docstrings_begin_with_a_verb_or_a_noun(package: str):
+    documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    riddles = [
+        f"{path.relative_to(HOUSE)}:{getattr(node, 'lineno', 1)}: {found.splitlines()[0]}"
+        for path in HOUSE.glob(f"{package}/**/*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, documented) and (found := ast.get_docstring(node)) and RIDDLES.match(found)
+    ]
+    assert riddles == []
+
+
+def prose(paper: Path) -> list[tuple[int, str]]:
+    """The lines of a page that are no table and no code, and that no command writes."""
+    fenced = made = False
+    found = []
+    for number, line in enumerate(paper.read_text().splitlines(), 1):
+        fenced ^= line.startswith("```")
+        if line.startswith("<!--"):
+            made = line != "<!-- end -->"
+        if not fenced and not made and not line.startswith(("|", "    ", "```", "<!--")):
+            found.append((number, line))
+    return found
+
+
+@pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: str(paper.relative_to(HOUSE)))
+def test_lines_of_the_docs_fit_on_a_screen(paper: Path):
+    if str(paper.relative_to(HOUSE)) not in MADE:
+        assert [number for number, line in prose(paper) if len(line) > WIDEST] == []
