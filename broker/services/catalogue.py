@@ -191,10 +191,11 @@ def _agreed(dataset: Dataset, known: Known, said: Dataset | None) -> Dataset:
     :param said: the same dataset as stated by earlier entries
     :raises Conflict: when size or checksums differ
     """
-    sizes = {size for size in (dataset.size, known.size, said and said.size) if size is not None}
+    earlier = [size for size in (known.size, said and said.size) if size is not None]
+    sizes = {*earlier, *([] if dataset.size is None else [dataset.size])}
     if len(sizes) > 1:
         raise Conflict(
-            f"{dataset.name} is known with {known.size or (said and said.size)} bytes, not {dataset.size}",
+            f"{dataset.name} is known with {earlier[0]} bytes, not {dataset.size}",
             "give other bytes another name, or remove the dataset first",
         )
     before = {**known.checksums, **(said.checksums if said else {})}

@@ -29,8 +29,14 @@ class Quotas:
         now = time.monotonic()
         added, at = self._added.get(subject, (0.0, now))
         added = max(0.0, added - (now - at) * self._hourly / HOUR)
+        if rows > self._hourly:
+            raise TooManyRequests(
+                f"{subject} may add {self._hourly} rows in an hour, not {rows} at once",
+                f"send at most {self._hourly} rows at a time, or ask an admin to raise added_per_hour",
+                math.ceil(added / self._hourly * HOUR) + 1,
+            )
         if added + rows > self._hourly:
-            after = math.ceil(min(1.0, (added + rows) / self._hourly - 1) * HOUR) + 1
+            after = math.ceil(((added + rows) / self._hourly - 1) * HOUR) + 1
             raise TooManyRequests(
                 f"{subject} has added {added:.0f} rows in this hour, of {self._hourly}",
                 f"come back in {after} s, or ask an admin to raise added_per_hour",

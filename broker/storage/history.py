@@ -226,7 +226,7 @@ class History:
     async def near(self, pair: Pair, at: float, within: float) -> Observation | None:
         """Return the successful observation of a link that ended nearest to a moment, within so many seconds of it."""
         numbered = (pairs.c.source == pair.source, pairs.c.sink == pair.sink, pairs.c.direction == pair.direction)
-        found = self._selected().where(*numbered)
+        found = self._counted().where(*numbered)
         before = found.where(observations.c.ended.between(at - within, at)).order_by(observations.c.ended.desc())
         after = found.where(observations.c.ended.between(at, at + within)).order_by(observations.c.ended)
         rows = [(await self._connection.execute(page.limit(1))).one_or_none() for page in (before, after)]

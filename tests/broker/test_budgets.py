@@ -70,7 +70,9 @@ async def test_users_add_so_much_an_hour_and_admins_as_they_like(database):
         answer = await user.post("/broker/v1/transfers", json=reports(10, 5))
         assert (answer.status_code, answer.json()["error"]["code"]) == (429, "too_many_requests")
         assert 1700 <= int(answer.headers["Retry-After"]) <= 1801
-        assert (await curator.post("/broker/v1/import", content=names)).status_code == 429
+        answer = await curator.post("/broker/v1/import", content=names)
+        assert answer.status_code == 429
+        assert "send at most 10 rows at a time" in answer.text
         assert (await admin.post("/broker/v1/transfers", json=reports(10, 50))).status_code == 200
         assert (await admin.post("/broker/v1/import", content=names)).status_code == 200
 
