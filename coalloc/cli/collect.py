@@ -22,24 +22,27 @@ __all__ = ["collect"]
 @click.command(short_help="Collect many files from many servers to one place.")
 @options.sources()
 @click.option(
-    "--to", required=True, metavar="DIR|URL", help="A directory here, or at a GridFTP server; it is made if need be."
+    "--to",
+    required=True,
+    metavar="DIR|URL",
+    help="Destination directory: local, or at a GridFTP server. Created if missing.",
 )
 @click.option(
     "--via",
     multiple=True,
     metavar="URL,...",
-    help="Servers that may relay, and the directories in which they may hold pieces for a while. May be repeated.",
+    help="Servers that may relay, with the directories for their temporary files. May be repeated.",
 )
 @click.option(
     "--method",
     metavar="NAME",
-    help="How it is decided what goes over which host.  [default: adaptive; all-at-once without SciPy]",
+    help="Scheduling method.  [default: adaptive; all-at-once without SciPy]",
 )
 @click.option(
     "--network",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="What is known of the ways between hosts, as YAML; its servers may relay, too.  [default: what was measured]",
+    help="Network file (YAML): rates of links, and more servers that may relay.  [default: measured rates]",
 )
 @options.broker
 @options.data_hosts

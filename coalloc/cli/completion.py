@@ -5,7 +5,7 @@ import click
 __all__ = ["completion"]
 
 
-@click.command(short_help="Print what makes a shell complete coget's words.")
+@click.command(short_help="Print a shell completion script.")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:

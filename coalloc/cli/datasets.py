@@ -16,9 +16,11 @@ if TYPE_CHECKING:
 __all__ = ["datasets", "register", "search"]
 
 
-@click.command(short_help="Find datasets of a broker by how their names begin.")
+@click.command(short_help="Find datasets at a broker by the beginning of their names.")
 @click.argument("beginning", default="")
-@click.option("--most", type=click.IntRange(min=1), default=100, show_default=True, metavar="N", help="Show at most N.")
+@click.option(
+    "--most", type=click.IntRange(min=1), default=100, show_default=True, metavar="N", help="Maximum number of rows."
+)
 @options.broker
 @options.as_json
 def search(beginning: str, most: int, broker: str | None, as_json: bool) -> None:
@@ -42,7 +44,7 @@ def search(beginning: str, most: int, broker: str | None, as_json: bool) -> None
         say("no dataset begins so", err=True)
 
 
-@click.command(short_help="Show where datasets are, and what to expect of each replica.")
+@click.command(short_help="Show the replicas of datasets, with a forecast for each.")
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @options.broker
 @options.as_json
@@ -63,7 +65,7 @@ def datasets(names: tuple[str, ...], broker: str | None, as_json: bool) -> None:
         _print(each)
 
 
-@click.command(short_help="Tell a broker where replicas of a dataset are.")
+@click.command(short_help="Register replicas of a dataset with a broker.")
 @click.argument("name")
 @click.argument("urls", nargs=-1, required=True, metavar="URL...")
 @options.broker

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["doctor"]
 
 
-@click.command(short_help="Say what is installed, which servers answer, and what to do.")
+@click.command(short_help="Check the installation and named servers, and show remedies.")
 @options.sources(required=False)
 @options.engine
 @options.delegate

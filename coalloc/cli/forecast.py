@@ -21,14 +21,14 @@ WORTH_COMPILING = 1_500
 """Transfers from which on compiling takes less time than it saves."""
 
 
-@click.group(short_help="See how good forecasts are.")
+@click.group(short_help="Measure the accuracy of forecasts.")
 def forecast() -> None:
     """Measure how good forecasts of transfer rates are."""
 
 
 @forecast.command(short_help="Compare forecasters on a log of transfers.")
 @click.argument("log", type=click.Path(path_type=Path))
-@click.option("--all", "every", is_flag=True, help="Show each forecaster, not one of each family.")
+@click.option("--all", "every", is_flag=True, help="Show every forecaster instead of one per family.")
 @options.as_json
 def evaluate(log: Path, every: bool, as_json: bool) -> None:
     """Compare forecasters on a log of transfers.

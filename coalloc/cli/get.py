@@ -28,19 +28,19 @@ __all__ = ["get"]
     callback=lambda ctx, param, value: _output(value),
     type=click.Path(),
     metavar="PATH",
-    help="A file name, or a directory that exists.  [default: the file's own name, here]",
+    help="Target: a file name, or an existing directory.  [default: the file's own name, in the current directory]",
 )
 @options.transfer_options
 @click.option(
     "--checksum",
     metavar="ALGORITHM:HEX",
-    help="What the file must have. Without it the replicas are compared; 'none' keeps no checksums at all.",
+    help="Expected checksum; 'none' disables checksums.  [default: compare the replicas]",
 )
 @click.option(
     "--staging",
     callback=lambda ctx, param, value: _staging(value),
     metavar="auto|URL,...",
-    help="Go over these servers where the plan says that it pays, with pieces in their directories; auto: over any.",
+    help="Relay through these servers if the plan is faster; auto: through any server with a measured link.",
 )
 @options.overwrite
 @options.as_json

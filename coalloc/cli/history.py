@@ -21,7 +21,7 @@ SHOWN = 100
 """Most refused or changed lines that are printed one by one."""
 
 
-@click.group(short_help="Show what your transfers achieved, per source.", invoke_without_command=True)
+@click.group(short_help="Show the results of your transfers per source.", invoke_without_command=True)
 @options.as_json
 @click.pass_context
 def history(context: click.Context, as_json: bool) -> None:
@@ -47,9 +47,9 @@ def history(context: click.Context, as_json: bool) -> None:
         say("No transfers yet.")
 
 
-@history.command("import", short_help="Learn from what other programs logged, or Globus did for you.")
+@history.command("import", short_help="Import logs of other programs, or your Globus tasks.")
 @click.argument("logs", type=click.Path(path_type=Path), nargs=-1, metavar="LOG...")
-@click.option("--globus", is_flag=True, help="Your own tasks at Globus, which asks you to log in.")
+@click.option("--globus", is_flag=True, help="Import your Globus tasks; Globus asks you to log in.")
 @options.broker
 @options.as_json
 @click.pass_context

@@ -57,13 +57,13 @@ engine = click.option(
     type=click.Choice(ENGINES),
     default="auto",
     show_default=True,
-    help="What speaks GridFTP: our own client, or the tool globus-url-copy.",
+    help="GridFTP client: coget's own, or the tool globus-url-copy.",
 )
 
 broker = click.option(
     "--broker",
     metavar="URL",
-    help="Where datasets are known by name, and transfers reported to.  [default: COGET_BROKER, or config.toml]",
+    help="Broker that knows datasets by name, and receives the results.  [default: COGET_BROKER, or config.toml]",
 )
 
 data_hosts = click.option(
@@ -71,7 +71,7 @@ data_hosts = click.option(
     "data_hosts",
     multiple=True,
     metavar="HOST",
-    help="Let a server send data from this other host, as striped servers and dCache do. May be repeated.",
+    help="Host from which servers may send data, as striped servers and dCache do. May be repeated.",
 )
 
 delegate = click.option(
@@ -79,13 +79,13 @@ delegate = click.option(
     "delegate",
     multiple=True,
     metavar="HOST",
-    help="Give this very host a limited proxy for an hour if it insists on one (gsiftp). May be repeated.",
+    help="Host that receives a limited proxy for an hour if it insists on one (gsiftp). May be repeated.",
 )
 
 overwrite = click.option(
     "--overwrite",
     is_flag=True,
-    help="Let files that a Metalink, a directory or a broker names replace files of other content.",
+    help="Replace existing files of other content if a Metalink, a directory or a broker chose the name.",
 )
 
 _TRANSFER_OPTIONS = (
@@ -94,21 +94,26 @@ _TRANSFER_OPTIONS = (
         type=click.Choice(STRATEGIES),
         default="adaptive",
         show_default=True,
-        help="How the file is split over the sources.",
+        help="Strategy that splits the file over the sources.",
     ),
     click.option(
         "--blocks",
         type=click.IntRange(min=1),
         metavar="K",
-        help="Deal in K equal blocks (conservative and aggressive) instead of a number chosen from the size.",
+        help="Number of blocks, for conservative and aggressive only.  [default: 5, 10 or 15, by size]",
     ),
     click.option(
         "--streams",
         type=click.IntRange(min=1),
         metavar="N",
-        help="Connections for the data of each source, instead of as many as help.",
+        help="Data connections to each source.  [default: more to distant sources, as long as more help]",
     ),
-    click.option("--max-sources", type=click.IntRange(min=1), metavar="N", help="Use at most N sources at a time."),
+    click.option(
+        "--max-sources",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Maximum number of sources at the same time, at most 64.  [default: 64]",
+    ),
     engine,
     broker,
     data_hosts,

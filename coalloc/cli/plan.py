@@ -20,16 +20,16 @@ FILE = click.Path(path_type=Path, dir_okay=False)
 PICTURES = (".svg", ".png", ".pdf")
 
 
-@click.command(short_help="Show how a file would be fetched, or a network used, and move nothing.")
+@click.command(short_help="Show the plan for a file or a network, without moving data.")
 @options.sources(required=False)
 @options.transfer_options
 @options.as_json
 @click.option(
-    "--metalink", is_flag=True, help="Print a Metalink 4 file of the sources, the best first, with a checksum."
+    "--metalink", is_flag=True, help="Print a Metalink 4 file of the sources, the best one first, with a checksum."
 )
-@click.option("--network", type=FILE, help="Plan what this network, as YAML, wants moved; there is no SOURCE then.")
-@click.option("--method", metavar="NAME", help="Also have a method of collecting carry it out, in virtual time.")
-@click.option("--picture", type=FILE, help="Draw the network and the plan: a file that ends with .svg, .png or .pdf.")
+@click.option("--network", type=FILE, help="Plan the transfers of this network file (YAML). There is no SOURCE then.")
+@click.option("--method", metavar="NAME", help="Also simulate this method of `collect`, in virtual time.")
+@click.option("--picture", type=FILE, help="Draw the network and the plan into this file: .svg, .png or .pdf.")
 def plan(
     as_json: bool, metalink: bool, network: Path | None, method: str | None, picture: Path | None, **wishes: Any
 ) -> None:

@@ -20,9 +20,11 @@ __all__ = ["probe"]
 ALL = "all at once"
 
 
-@click.command(short_help="Measure what goes from server to server.")
+@click.command(short_help="Measure the rates between servers.")
 @click.argument("urls", metavar="URL...", nargs=-1, required=True)
-@click.option("--to", "sinks", multiple=True, metavar="URL", help="Measure to these servers only. May be repeated.")
+@click.option(
+    "--to", "sinks", multiple=True, metavar="URL", help="Destination: measure only to these servers. May be repeated."
+)
 @click.option(
     "--bytes",
     "most",
@@ -30,17 +32,24 @@ ALL = "all at once"
     default="64 MB",
     show_default=True,
     metavar="SIZE",
-    help="At most, each time.",
+    help="Maximum size of each measurement.",
 )
 @click.option(
-    "--seconds", type=click.FloatRange(min=0.1, max=3600), default=5.0, show_default=True, help="At most, each time."
+    "--seconds",
+    type=click.FloatRange(min=0.1, max=3600),
+    default=5.0,
+    show_default=True,
+    help="Maximum duration of each measurement.",
 )
-@click.option("--peers", type=click.IntRange(min=1), metavar="K", help="Measure K others of each server, by chance.")
-@click.option("--streams", type=click.IntRange(min=1), default=1, show_default=True, help="Connections for the data.")
-@click.option("--blast", is_flag=True, help="Also measure what each gets from all, and sends to all, at once.")
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write the network as YAML into this file."
+    "--peers",
+    type=click.IntRange(min=1),
+    metavar="K",
+    help="Measure to K other servers from each server, chosen at random.",
 )
+@click.option("--streams", type=click.IntRange(min=1), default=1, show_default=True, help="Data connections.")
+@click.option("--blast", is_flag=True, help="Also measure all links of each server at once, in each direction.")
+@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Network file (YAML) to write.")
 @options.broker
 @options.delegate
 @options.as_json

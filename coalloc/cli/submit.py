@@ -18,26 +18,28 @@ __all__ = ["submit"]
 SYNC = ("exists", "size", "mtime", "checksum")
 
 
-@click.command(short_help="Hand a download over to a broker.")
+@click.command(short_help="Submit a transfer to a broker.")
 @click.argument("sources", metavar="SOURCE...", nargs=-1, required=True)
 @click.argument("destination")
-@click.option("-r", "--recursive", is_flag=True, help="SOURCE is a folder, to be transferred with all that is in it.")
+@click.option("-r", "--recursive", is_flag=True, help="Transfer the directory SOURCE with all its content.")
 @click.option(
     "--sync",
     type=click.Choice(SYNC),
     metavar="LEVEL",
-    help="Leave out what is at the destination already: exists, or has the same size, mtime or checksum.",
+    help="Skip files that exist at the destination, or have the same size, mtime or checksum there.",
 )
-@click.option("--delete", is_flag=True, help="When all is copied, delete what is only at the destination, with -r.")
-@click.option("--dry-run", is_flag=True, help="Only name what would be copied and deleted.")
-@click.option("--label", metavar="TEXT", help="What you want to know the task by.")
+@click.option(
+    "--delete", is_flag=True, help="With -r: after the copy, delete files that exist only at the destination."
+)
+@click.option("--dry-run", is_flag=True, help="Only list the files that would be copied and deleted.")
+@click.option("--label", metavar="TEXT", help="Label shown in task lists.")
 @click.option(
     "--deadline",
     callback=lambda ctx, param, value: _moment(value),
     metavar="TIME",
-    help="Give up what is not done by then: 2030-01-31T12:00, in your own time zone.  [default: in a day]",
+    help="Time at which the task ends even if unfinished: 2030-01-31T12:00, local time.  [default: in a day]",
 )
-@click.option("--wait", is_flag=True, help="Show how it goes until it is done, as coget watch does.")
+@click.option("--wait", is_flag=True, help="Show progress until the task is over, as `coget watch` does.")
 @options.broker
 @options.as_json
 def submit(wait: bool, broker: str | None, as_json: bool, **wishes: Any) -> None:

@@ -19,9 +19,11 @@ SHOWN = 8
 """Characters shown of an id: enough to tell thousands of tasks apart."""
 
 
-@click.group(short_help="List what a broker does for you, or cancel it.", invoke_without_command=True)
-@click.option("--all", "every", is_flag=True, help="Show those that are over, too.")
-@click.option("--most", type=click.IntRange(min=1), default=100, show_default=True, metavar="N", help="Show at most N.")
+@click.group(short_help="List or cancel your tasks at a broker.", invoke_without_command=True)
+@click.option("--all", "every", is_flag=True, help="Include finished tasks.")
+@click.option(
+    "--most", type=click.IntRange(min=1), default=100, show_default=True, metavar="N", help="Maximum number of rows."
+)
 @options.broker
 @options.as_json
 @click.pass_context
@@ -48,7 +50,7 @@ def tasks(context: click.Context, every: bool, most: int, broker: str | None, as
         say("No tasks yet." if every else "No task is under way; --all shows those that are over.", err=True)
 
 
-@tasks.command(short_help="End tasks before they are done.")
+@tasks.command(short_help="Cancel tasks.")
 @click.argument("numbers", metavar="TASK...", nargs=-1, required=True)
 @options.broker
 @click.pass_context

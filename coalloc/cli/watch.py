@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["printer", "until_over", "watch"]
 
 
-@click.command(short_help="Show how a broker's task goes, until it is done.")
+@click.command(short_help="Show the progress of a broker's task until it is over.")
 @click.argument("task")
 @options.broker
 @options.as_json
