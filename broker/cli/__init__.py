@@ -32,7 +32,10 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 site_option = click.option(
-    "--site", default="", metavar="NAME", help="Where this is: folders of collections at this site are folders here."
+    "--site",
+    default="",
+    metavar="NAME",
+    help="Site of this machine: directories of collections at this site are local.",
 )
 
 
@@ -51,16 +54,22 @@ def broker() -> None:
 
 @broker.command()
 @database_option
-@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
-@click.option("--port", default=8642, show_default=True, type=click.IntRange(0, 65535), help="0 takes a free one.")
-@click.option("--anonymous", is_flag=True, help="Let everybody read, with no token.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--port",
+    default=8642,
+    show_default=True,
+    type=click.IntRange(0, 65535),
+    help="Port to listen on; 0 takes a free one.",
+)
+@click.option("--anonymous", is_flag=True, help="Allow reading without a token.")
 @click.option(
     "--rank",
     default=",".join(Settings().ranking),
     show_default=True,
     metavar="NAMES",
-    help=f"By what replicas are ordered, of {', '.join(get_args(Strategy))}: "
-    "each decides where those before it say nothing.",
+    help=f"Criteria that order replicas, of {', '.join(get_args(Strategy))}; "
+    "each one decides among those that the criteria before it rank equally.",
 )
 @click.option(
     "--explore",
@@ -68,13 +77,13 @@ def broker() -> None:
     show_default=True,
     type=click.IntRange(0),
     metavar="N",
-    help="One answer in N may put a replica first of which nothing is known; 0 is never.",
+    help="One answer in N may put a replica first whose link was never measured; 0: none.",
 )
 @click.option(
     "--keep-days",
     type=click.FloatRange(0, min_open=True),
     metavar="DAYS",
-    help="Forget transfers that ended earlier; on PostgreSQL whole months.  [default: never]",
+    help="Age from which on transfers are deleted; on PostgreSQL, whole months.  [default: none are deleted]",
 )
 @site_option
 @config_option
@@ -82,7 +91,7 @@ def broker() -> None:
     "--public-url",
     default="",
     metavar="URL",
-    help="Where users find it, behind a proxy.  [default: the address of each connection]",
+    help="Public URL of the broker behind a proxy.  [default: the address of each connection]",
 )
 def serve(
     database: str,
@@ -190,8 +199,8 @@ def token() -> None:
 @database_option
 @click.argument("subject")
 @click.option("--role", type=click.Choice(ROLES), default="reader", show_default=True)
-@click.option("--site", default="", help="Where this caller's transfers go unless they say otherwise.")
-@click.option("--days", type=click.FloatRange(0, min_open=True), help="How long it lasts; for ever unless given.")
+@click.option("--site", default="", help="Default destination site of the transfers that this subject reports.")
+@click.option("--days", type=click.FloatRange(0, min_open=True), help="Lifetime in days.  [default: unlimited]")
 def create(database: str, subject: str, role: str, site: str, days: float | None) -> None:
     """Print a new token for SUBJECT. It is shown only once."""
     new = NewToken.model_validate({"subject": subject, "role": role, "site": site, "days": days})
@@ -214,7 +223,7 @@ def _token(each: TokenRecord, state: str) -> str:
 @token.command()
 @database_option
 @click.argument("number", type=int)
-@click.option("--issued", is_flag=True, help="End the tokens that were issued with it, too.")
+@click.option("--issued", is_flag=True, help="Also revoke the tokens that were issued with it.")
 def revoke(database: str, number: int, issued: bool) -> None:
     """Revoke the token or login with this NUMBER, as listed by `coget-broker token list`, and all that derives from it.
 
@@ -240,7 +249,7 @@ def client() -> None:
 @click.option(
     "--role",
     type=click.Choice(ROLES),
-    help="What it may do for itself, with a secret; without, people log in with it.",
+    help="Role of the program itself, which then gets a secret.  [default: users log in through it]",
 )
 def create_client(database: str, name: str, role: Role | None) -> None:
     """Print the id of a new client called NAME, and its secret if it has one. They are shown only once."""

@@ -30,17 +30,23 @@ PIECE = 1 << 20
 @click.option(
     "--database",
     metavar="URL",
-    help="An empty database, which is kept: sqlite:///PATH or postgresql+psycopg://USER@HOST/NAME.  "
-    "[default: a file that goes when the broker ends]",
+    help="Empty database to fill and keep: sqlite:///PATH or postgresql+psycopg://USER@HOST/NAME.  "
+    "[default: a temporary file]",
 )
-@click.option("--port", default=8642, show_default=True, type=click.IntRange(0, 65535), help="0 takes a free one.")
+@click.option(
+    "--port",
+    default=8642,
+    show_default=True,
+    type=click.IntRange(0, 65535),
+    help="Port to listen on; 0 takes a free one.",
+)
 @click.option(
     "--log",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     metavar="FILE",
-    help="Take the transfers of this log, of any kind that `coget history import` reads, and make nothing up.",
+    help="Log whose transfers are shown instead of made-up ones, in any format of `coget history import`.",
 )
-@click.option("--seed", default=1, show_default=True, help="Another one makes another world.")
+@click.option("--seed", default=1, show_default=True, help="Seed of the made-up transfers.")
 def demo(database: str | None, port: int, log: Path | None, seed: int) -> None:
     """Serve a demonstration on this machine: six sites, eight weeks of transfers, tasks, and failures.
 

@@ -31,7 +31,7 @@ def replica() -> None:
 
 @replica.command("list")
 @database_option
-@click.option("--in", "within", metavar="COLLECTION", help="Only those inside the collection of this name.")
+@click.option("--in", "within", metavar="COLLECTION", help="Show only replicas inside this collection.")
 def listed(database: str, within: str | None) -> None:
     """List unconfirmed replicas: dataset, URL, collections, and the user who registered each."""
     for each in _unconfirmed(database, within):
@@ -42,7 +42,7 @@ def listed(database: str, within: str | None) -> None:
 @database_option
 @click.argument("dataset", required=False)
 @click.argument("url", required=False)
-@click.option("--in", "within", metavar="COLLECTION", help="Confirm all inside the collection of this name.")
+@click.option("--in", "within", metavar="COLLECTION", help="Confirm all replicas inside this collection.")
 def confirm(database: str, dataset: str | None, url: str | None, within: str | None) -> None:
     """Confirm the replica of DATASET at URL, or all replicas that are now inside a collection."""
     if within is None:

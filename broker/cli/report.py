@@ -46,22 +46,26 @@ def _pair(said: str) -> tuple[str, str]:
 @click.argument("asked", nargs=-1, type=_pair, metavar="[PARAMETER=VALUE]...")
 @database_option
 @config_option
-@click.option("--since", type=_moment, metavar="DAY", help="From when on.  [default: as each report thinks fit]")
-@click.option("--until", type=_moment, metavar="DAY", help="Until when.  [default: now]")
+@click.option("--since", type=_moment, metavar="DAY", help="Start date.  [default: depends on the report]")
+@click.option("--until", type=_moment, metavar="DAY", help="End date.  [default: now]")
 @click.option(
     "--days",
     type=click.FloatRange(0, min_open=True),
     metavar="N",
-    help="So many days before --until, instead of --since.",
+    help="Number of days before --until, instead of --since.",
 )
 @click.option(
     "--format",
     "kind",
     type=click.Choice(FORMATS),
-    help="csv is of one table, which NAME names: REPORT/TABLE.  [default: as the file's name ends, or html]",
+    help="Format; csv needs one table, NAME is then REPORT/TABLE.  [default: from the file's extension, or html]",
 )
 @click.option(
-    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="[default: standard output]"
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Target file.  [default: standard output]",
 )
 def report(
     name: str,

@@ -43,15 +43,15 @@ database_option = click.option(
     envvar=VARIABLE,
     callback=_database,
     metavar="URL",
-    help="sqlite:///PATH or postgresql+psycopg://USER@HOST/NAME; with a password, rather in the file that "
-    f"{VARIABLE}_FILE names.",
+    help="Database: sqlite:///PATH or postgresql+psycopg://USER@HOST/NAME. Put a URL with a password into "
+    f"a file, and name it in {VARIABLE}_FILE.",
 )
 config_option = click.option(
     "--config",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Whose tokens count, who says who people are, which proxies are trusted, who is told of tasks, where each "
-    "week's report goes, files of proxy certificates, and private networks that may be connected to; TOML.",
+    help="Configuration file (TOML): token issuers, identity providers, trusted proxies, notices, weekly reports, "
+    "proxy certificates, and private networks that are allowed.",
 )
 
 
