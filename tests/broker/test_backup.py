@@ -22,10 +22,10 @@ PART = 20
 
 def _steps(database: str) -> tuple[list[str], list[str]]:
     """The commands that back up, and those that restore, up to the one that serves."""
-    section = re.search(rf"\*\*{database}\*\*.*?coget-broker serve", HOWTO.read_text(), re.DOTALL)
+    section = re.search(rf"^### {database}$.*?coget-broker serve", HOWTO.read_text(), re.DOTALL | re.MULTILINE)
     assert section
-    backup, restore = section[0].split("\nRestore ")
-    return re.findall("^    (.*)$", backup, re.MULTILINE), re.findall("^    (.*)$", restore, re.MULTILINE)[:-1]
+    backup, *restore, _ = re.findall("^    (.*)$", section[0], re.MULTILINE)
+    return [backup], restore
 
 
 class Told:
