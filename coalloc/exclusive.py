@@ -1,8 +1,8 @@
 """Renames that replace nothing, on every file system, by the first of these that it supports.
 
-1. renameat2(2) with RENAME_NOREPLACE: ext4, XFS, Btrfs, tmpfs and others 2. link(2), and the old name is removed
-afterwards: files on NFS. After a crash in between there are both names. 3. An empty file or directory is made under the
-new name, and then replaced: directories on NFS, and file systems that
+1. renameat2(2) with RENAME_NOREPLACE: ext4, XFS, Btrfs, tmpfs and others
+2. link(2), and the old name is removed afterwards: files on NFS. After a crash in between there are both names.
+3. An empty file or directory is made under the new name, and then replaced: directories on NFS, and file systems that
    support neither, as some over FUSE. Other programs see it for an instant. Of two that want the name one gets it.
 """
 

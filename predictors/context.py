@@ -58,5 +58,5 @@ LEVELS: Mapping[str, Level] = {
 """All groups of a transfer, the finest first; the last is everything.
 
 A path is a pair of hosts and a direction. If nothing is known of a path, the transfers of its source to others, or of
-its sink from others, are evidence; if neither is known, the average of all transfers.
+its sink from others, are evidence; if neither is known, all transfers are.
 """

@@ -1,8 +1,8 @@
 """Limits on failed attempts by one address. Secrets are too long to be guessed; the limits avoid the work of checking.
 
-Failures are counted separately for each credential that exists or existed: a client's id, or a token that has expired.
-So a user still learns that their own credential has expired when others fail at the same address. All invented
-credentials share one count; otherwise inventing more would give more attempts.
+Failures are counted separately for each credential that exists or existed: a client's id, or a token that has ended
+(expired or revoked). So a user still learns that their own credential has ended when others fail at the same address.
+All invented credentials share one count; otherwise inventing more would give more attempts.
 """
 
 import ipaddress

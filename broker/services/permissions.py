@@ -23,7 +23,7 @@ def granted(caller: Caller, collection: Collection, rules: Iterable[AccessRule],
     The owner and admins may read and write. Others have the permission of the most generous rule that matches. The
     catalogue is read-only for everybody.
 
-    :param rules: rules of the collection; they name users who were seen by subject: a rule with a UUID matches nobody
+    :param rules: rules of the collection; known users are named by subject, so a rule with a UUID matches no caller
     :param path: path in the collection; None: the highest permission anywhere in it
     """
     if caller.may("admin") or ANONYMOUS != caller.subject == collection.owner:

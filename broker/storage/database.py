@@ -86,7 +86,7 @@ def keep_private(url: str) -> None:
     if not path or path == ":memory:":
         return
     path = os.path.realpath(path)  # SQLite, too, puts the WAL beside the target of a symbolic link
-    with suppress(OSError):  # if the file exists, closing a descriptor of it would drop SQLite's own locks
+    with suppress(OSError):  # O_EXCL: closing a descriptor of an existing file would drop SQLite's own locks
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     for each in (path, f"{path}-wal", f"{path}-shm", f"{path}-journal"):
         with suppress(OSError):

@@ -13,7 +13,7 @@ from broker.storage.work import Works
 __all__ = ["Leftovers"]
 
 PAUSE = 60.0
-"""Seconds until a task that a worker took is due again; if the task ended longer ago, it waits that time again."""
+"""Seconds until a task that a worker took is due again, or the time since the end of the task, if that is longer."""
 LONGEST = 86_400.0
 """Seconds after its end at which a task is tried for the last time."""
 ENDS = ("canceled", "expired", "failed", "skipped")

@@ -99,7 +99,7 @@ class Scores:
         self._connection = connection
 
     async def behind(self) -> list[Behind]:
-        """Return links with observations to score, at most `PAIRS`, those scored least far first."""
+        """Return links with observations to score, at most `PAIRS`, the one with the oldest last scored one first."""
         lacking = select(pairs.c.id, pairs.c.scored_id, pairs.c.newest_id).where(pairs.c.newest_id > pairs.c.scored_id)
         return [
             Behind(*row) for row in await self._connection.execute(lacking.order_by(pairs.c.scored_id).limit(PAIRS))

@@ -91,7 +91,7 @@ class Carrier:
     async def _ends(self, task: Candidate, standing: Standing, limited: bool = True) -> tuple[End, End | None]:
         """Return the source and the destination of a task; a task that deletes has no destination.
 
-        :param limited: whether links lead only to what the task's owner may reach
+        :param limited: whether links are followed only to what the task's owner may reach
         :raises NotFound: when a collection no longer exists
         :raises CoallocError: when a collection cannot be reached from here
         """

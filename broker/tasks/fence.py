@@ -60,7 +60,7 @@ class Fence:
 
     @property
     def silent(self) -> bool:
-        """The fact that other workers may soon take this worker for dead."""
+        """Return whether other workers may soon take this worker for dead."""
         return time.monotonic() - self._heard > SILENT
 
     async def fresh(self, work: Work) -> None:

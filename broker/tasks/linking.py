@@ -49,8 +49,9 @@ class Linking:
         return Result(work, "succeeded")
 
     async def _found(self, work: Work) -> Entry:
-        """Return the entry at the source; the server is asked only if the listing lacks details, since links may
-        dangle.
+        """Return the entry at the source.
+
+        The server is asked only if the listing lacks details, since a link may lead nowhere.
         """
         if work.details.link and not self._options.sync_level:
             return Entry(work.source, "link", link_target=work.details.link)
@@ -58,8 +59,7 @@ class Linking:
         return found._replace(link_target=work.details.link or found.link_target)
 
     async def _there(self, work: Work) -> Entry | None:
-        """Return the entry at the destination; None where, as far as the server tells, a link leads nowhere or nothing
-        is.
+        """Return the entry at the destination; None if, for the server, there is none: a link may lead nowhere.
 
         :raises IsDirectory: when a folder is there
         """

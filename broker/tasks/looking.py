@@ -276,7 +276,7 @@ class Looking:
 def _bounded(work: Work) -> None:
     """Check that a folder is not its own ancestor, and not too deep.
 
-    :raises NotDirectory: when it is
+    :raises NotDirectory: when it is either
     """
     *above, here = work.details.above or ("",)
     if here in above or work.details.depth > DEEPEST:

@@ -62,7 +62,7 @@ class _WrittenBefore(Exception):
 class Recorder:
     """The results of one worker.
 
-    :param later: function told in how many seconds a task has work again
+    :param later: function called with a task, and the seconds until it has work again
     """
 
     def __init__(

@@ -31,7 +31,7 @@ class Route(NamedTuple):
 
     @property
     def usable(self) -> bool:
-        """The ability to copy more."""
+        """Return whether more can be copied."""
         return self.pair.usable and self.source.usable and self.sink.usable
 
     def close(self) -> None:

@@ -92,7 +92,7 @@ class Copies:
             self._state.lanes[copy.source].meter.hold(now)
 
     def release(self, copy: Copy, ending: Ending, now: float) -> None:
-        """Free the lane and record how the copy ended."""
+        """Free the lane and record how the copy ended; the caller takes care of its missing bytes."""
         del self._state.copies[copy.id]
         copy.go_on(now)
         copy.over_at, copy.ending = now, ending

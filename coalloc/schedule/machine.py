@@ -25,7 +25,9 @@ SOON = 0.04
 IDLE_TICK = 0.1
 """Seconds after which an idle lane looks again, where the policy wants that."""
 LINGER = 2.0
-"""Seconds for which a source stays connected without work if it is not needed, unless its place is."""
+"""Seconds for which an unneeded source stays connected without work, unless another source needs its place, or another
+transfer its connection.
+"""
 USEFUL = 1 << 20
 """Bytes delivered in one partial copy that cancel earlier failures."""
 
@@ -249,7 +251,7 @@ class Scheduler:
         return Take(*own) if own else self.policy.choose(self.state, lane, now)
 
     def _retire(self, copy: Copy, now: float) -> None:
-        """End a copy whose bytes other sources deliver. If its source was silent, it has to reconnect first."""
+        """End a copy whose bytes other sources deliver; a silent source has to reconnect before it gets more."""
         if copy.silence(now) > SUSPICIOUS:
             self._fail_silent(self.state.lanes[copy.source], copy, now)
         else:

@@ -77,7 +77,7 @@ class Lane:
 
     @property
     def answers(self) -> bool:
-        """Return whether it can be asked for checksums, in use or not: it answered, and has not failed for good."""
+        """Return whether it can be asked for checksums: it answered, and is not left, pausing or waiting."""
         return self.ready_at is not None and self.status not in ("left", "pausing", "waiting")
 
     def learn_setup(self, seconds: float) -> None:

@@ -30,7 +30,9 @@ def resembles(target: Path, size: int | None, within: Path | None = None) -> boo
 
 
 def matching_bytes(target: Path, wanted: Checksum, size: int | None, within: Path | None = None) -> int | None:
-    """Return the bytes of `target` if it is a file with this checksum, and of `size` bytes if that is known. Reads it.
+    """Read `target`, and return its size if it is a file with this checksum, and of `size` bytes if that is known.
+
+    Return None otherwise.
 
     :param within: as in `Folder`; if given, no link is followed
     :raises SinkError: if it exists and cannot be read

@@ -234,8 +234,7 @@ class Folder:
                         self.own.unlink(name)
 
     def remove(self) -> None:
-        """Remove the directory and all files in it that coget made, and release the lock. To be called while it is
-        locked.
+        """Remove the directory with all files that coget made in it, and release the lock; do nothing if unlocked.
 
         The lock file goes last, and is closed before the directory goes (NFS keeps open files in it). A process that
         opens a new lock file from then on owns the directory: it is not empty, and so it stays.
@@ -324,8 +323,9 @@ def _narrow(held: int, found: os.stat_result) -> None:
 
 
 def refuse_outside(target: Path, within: Path | None, outside: int) -> None:
-    """Refuse an open directory outside of `within`. Its real place counts, as another user may have put a link on its
-    path.
+    """Refuse an open directory outside of `within`.
+
+    Its real place counts, as another user may have put a link on its path.
 
     :raises SinkError: if it is outside
     """

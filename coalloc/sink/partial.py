@@ -91,7 +91,7 @@ class PartialFile:
         return self._data
 
     def begin(self, size: int, extents: Iterable[Extent] = (), expected: str | None = None) -> list[Extent]:
-        """Allocate `size` bytes, and take over the extents of an earlier run. Reads the disk.
+        """Set the size of the sparse file, and take over the extents of an earlier run. Reads the disk.
 
         An extent with an adler32 is read, and kept if the sum still matches. One without is kept unchecked: the caller
         is responsible for it. Of overlapping extents, the first one kept excludes the others. None is kept when the

@@ -3,8 +3,8 @@
 Usually by one rename, which replaces an existing file. Where nothing may be replaced, by the first of these that the
 file system supports; each fails if the name is taken, even if that happened a moment ago:
 
-1. renameat2(2) with RENAME_NOREPLACE: ext4, XFS, Btrfs, tmpfs, exFAT and others 2. link(2), and the old name is removed
-afterwards: NFS. After a crash in between the file has both names, and the next
+1. renameat2(2) with RENAME_NOREPLACE: ext4, XFS, Btrfs, tmpfs, exFAT and others
+2. link(2), and the old name is removed afterwards: NFS. After a crash in between the file has both names, and the next
    run removes the old one.
 3. An empty file is made under the name, and then replaced: file systems that support neither, as some over FUSE. Other
    programs see an empty file for an instant, and a crash in between leaves it.

@@ -104,7 +104,7 @@ def blame_by_pieces(
     """Find the sources of wrong bytes, when the ranges `wrong` do not match the hashes of a Metalink.
 
     A source that delivered a wrong range alone is bad. If each wrong range had several sources, the one that was in
-    most of them is suspected, and if all of them were before, all are bad.
+    most of them is suspected. If all of these were suspected before, all are bad.
 
     :param suspected: sources that were suspected before, in vain
     :returns: at least one source

@@ -17,11 +17,11 @@ from coalloc.verify.jury import Jury
 __all__ = ["PATIENCE", "SLOWER", "Foresight", "combined"]
 
 MARGIN, ROUNDS = 0.1, 2.0
-"""Margin for queries in seconds, and as a multiple of the answer time: rates differ from earlier ones."""
+"""Time by which queries precede the end, in seconds plus a multiple of the answer time, as rates vary."""
 MOST = 64 << 20
 """Most bytes that may still be missing, as servers need time to read."""
 SHORT = 16 << 20
-"""Bytes of one query while the answer time is unknown: sessions have to be made first."""
+"""Most bytes that may still be missing while the answer time is unknown, as sessions have to be made first."""
 WITNESSES = 2
 PATIENCE, SLOWER = 0.05, 3.0
 """Time limit for an answer at the end: in seconds, or as a multiple of the expected time."""

@@ -132,7 +132,7 @@ class Jury:
         return witness in self._seconds
 
     def expected(self, witness: int) -> float:
-        """Return the expected seconds until it answers: as long as the last time, or as long as it is already late."""
+        """Return the expected seconds of an answer: those of the last one, or those that a pending one took if more."""
         now = asyncio.get_running_loop().time()
         return max(self._seconds.get(witness, UNKNOWN), now - self._since.get(witness, now))
 

@@ -80,7 +80,7 @@ class Verification:
     async def find_bad(self) -> dict[int, str]:
         """Return the sources of wrong bytes, with the reason; empty when the file is verified as well as possible.
 
-        :raises VerificationError: when it cannot be determined which bytes are right, or the bytes are not what is
+        :raises VerificationError: when it cannot be determined which bytes are right, or the expected checksum must be
             wrong
         """
         if self._expected is not None:
@@ -110,7 +110,7 @@ class Verification:
         return await blame(self._jury, pieces, expected, found, self._file.size, self._suspected)
 
     def _stated(self) -> Basis:
-        """Return the value of the whole file's checksum: a replica cannot be the only witness of its own bytes."""
+        """Return the basis that the expected checksum gives: a replica cannot be the only witness of its own bytes."""
         if self._stated_by is None:
             return "given"
         alone = len(self._stated_by) == 1 and self._stated_by & {self._jury.holder(i) for i in self._file.senders}

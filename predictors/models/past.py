@@ -20,7 +20,7 @@ __all__ = ["BY_SIZE", "Features", "Past"]
 BY_SIZE = 0.5
 """Power of the size with which rates are compared: 1 would compare elapsed times, 0 the rates."""
 LIKE = log(4.0)
-"""Most by which the log size of a transfer may exceed another's for it to count as at most as large."""
+"""Largest excess in log size with which a transfer still counts as at most as large as another one."""
 GAIN = 0.1
 """Weight of the newest transfer in the level."""
 NAN = float("nan")

@@ -1,8 +1,8 @@
 """Markers that a receiving server sends during a transfer: bytes received, and ranges on its disk. Pure.
 
     112-Perf Marker                       every few seconds, and at the beginning and the end
-    Stripe Index: 0
-    Stripe Bytes Transferred: 10240
+     Stripe Index: 0
+     Stripe Bytes Transferred: 10240
     112 End.
     111 Range Marker 0-10240              after the former, if ranges were added
 

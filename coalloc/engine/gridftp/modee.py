@@ -163,9 +163,7 @@ class BlockChannel:
                 self._give_up()
 
     def _give_up(self) -> None:
-        """End all ranges, the first with the server's refusal, or with NoWayBack if the server cannot (re)connect to
-        us.
-        """
+        """End all ranges: with NoWayBack if the server cannot (re)connect to us, else the first with its refusal."""
         first = self._turns.first
         if first and not first.received:
             about_it = isinstance(first.refusal, NoSuchFile | PermissionRefused)

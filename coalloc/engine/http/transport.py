@@ -36,7 +36,7 @@ def client(url: str, dialer: Dialer, seconds: float, reached: Reached) -> httpx.
     """Return a client for the server of a URL, over the proxy in the environment, if any. It follows no redirects.
 
     While nothing is under way, the `network_stream` of a response may be handed over, as `channel` requires. Behind a
-    proxy the proxy looks up the host: only hosts whose name contains their address are checked against the policy.
+    proxy the proxy looks up the host: only hosts that are given as addresses are checked against the policy.
 
     :param seconds: time limit for each connection, TLS included
     :raises PermissionRefused: when the policy does not allow the host

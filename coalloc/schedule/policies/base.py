@@ -56,7 +56,10 @@ class Policy(ABC):
         """Return the next step of an idle lane with an empty share; None for nothing."""
 
     def role(self, state: State, lane: Lane, now: float) -> Role:
-        """Return the role of a lane without work once the shares are assigned; some are needed for unassigned bytes."""
+        """Return the role of a lane without work once the shares are assigned.
+
+        While bytes are unassigned, at least one lane has to be needed.
+        """
         return "needed" if state.unassigned else "spare"
 
     def delivered(self, copy: Copy, now: float) -> None:

@@ -42,7 +42,7 @@ def not_authenticated(reply: Reply, where: str) -> SourceError:
 
 
 def not_admitted(reply: Reply, where: str) -> SourceError:
-    """Return the error for a good certificate to which the server maps no account."""
+    """Return the error for a good certificate that the server maps to no account."""
     return PermissionRefused(
         f"{where} has no account for you: {_words(reply)}", "ask the server's owner to map your certificate's subject"
     )

@@ -58,7 +58,9 @@ def verified_chain(tls: ssl.SSLObject) -> list[bytes]:
 
 
 def judge(chain: Sequence[bytes], folder: Path, where: str) -> list[Doubt]:
-    """Check a verified chain by the revocation lists and signing policies in `folder`; return the impossible checks.
+    """Check a verified chain by the revocation lists and signing policies in `folder`.
+
+    Return a doubt for each check that was impossible.
 
     :raises PermissionRefused: when a certificate is revoked, or its authority may not sign that name
     """
