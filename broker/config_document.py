@@ -35,7 +35,7 @@ OTHERS = stat.S_IROTH | stat.S_IWOTH
 def document(path: Path) -> dict[str, Any]:
     """Read a TOML file, and the files of secrets that it names.
 
-    :raises Invalid: naming the file and the invalid entry, or its secrets if others may read or change the file
+    :raises Invalid: naming the file, and the invalid entry, or the secrets in a file that others may read or change
     """
     try:
         with path.open("rb") as file:  # fstat by descriptor, since the mode of a link is not that of its target

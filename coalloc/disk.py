@@ -82,7 +82,7 @@ class Disk:
         os.link(name, to, src_dir_fd=directory, dst_dir_fd=into, follow_symlinks=False)
 
     def free(self, directory: Path | int) -> int | None:
-        """Return the bytes that this user may still write in `directory`; None if the file system reports none."""
+        """Return the bytes that this user may still write in `directory`; None if the file system does not say."""
         found = os.statvfs(directory)
         return found.f_bavail * found.f_frsize if found.f_blocks else None
 

@@ -42,7 +42,7 @@ def owner_of_new_files(directory: int) -> int:
 
 
 def _owner_of_named(directory: int) -> int:
-    """Return the same on file systems that cannot make a file without a name, such as NFS."""
+    """Return what `owner_of_new_files` does, where files cannot be made without a name, such as on NFS."""
     name = f".coget-{os.urandom(8).hex()}"
     fd = os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY | _FILE, 0o600, dir_fd=directory)
     try:

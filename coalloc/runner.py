@@ -220,7 +220,7 @@ class Runner:
         await asyncio.gather(*(source.close() for source in self._sources))
 
     def _handle(self, event: Event) -> None:
-        """Pass an event to the scheduler and carry out its actions, none of which calls back here at once."""
+        """Pass an event to the scheduler and carry out its actions, none of which calls back before it returns."""
         assert self._scheduler is not None
         try:
             for action in self._scheduler.handle(event):

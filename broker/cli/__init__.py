@@ -252,7 +252,7 @@ def client() -> None:
     help="Role of the program itself, which then gets a secret.  [default: users log in through it]",
 )
 def create_client(database: str, name: str, role: Role | None) -> None:
-    """Print the id of a new client called NAME, and its secret if it has one. They are shown only once."""
+    """Print the id of a new client called NAME, and its secret if it has one. The secret is shown only once."""
     subject = NewToken.model_validate({"subject": name}).subject
     made, secret = with_services(Settings(database), lambda broker: broker.clients.make("coget-broker", subject, role))
     click.echo(f"{made.id} {secret}" if secret else made.id)

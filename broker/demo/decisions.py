@@ -80,7 +80,7 @@ def decided(made: World, download: Download, key: str, seed: int, end: float) ->
 
 
 def _plan(size: int, worth: Sequence[float], alone: bool) -> list[int]:
-    """Return each source's share by the expected time, set-up included, or all bytes for the best source."""
+    """Return each source's share by its expected rate, set-up included, or all bytes for the best source."""
     if alone:
         return [size if each == max(worth) else 0 for each in worth]
     shares = [int(size * each / sum(worth)) for each in worth]

@@ -21,7 +21,7 @@ class Usernames(NamedTuple):
 
     @classmethod
     def among(cls, domain: str, issuers: Iterable[str]) -> Self:
-        """Return the user names for these issuers; only issuers that do not share their host, or the domain, count."""
+        """Return the user names for these issuers, of which those count whose host is neither shared nor the domain."""
         hosts: dict[str, set[str]] = {}
         for each in issuers:
             hosts.setdefault(urlsplit(each).hostname or "", set()).add(each)

@@ -62,6 +62,6 @@ def incidents(ranges: Sequence[Range]) -> list[Incident]:
 
 
 def _until(relieved: Range, ranges: Sequence[Range], at: float) -> int:
-    """Return the end of the bytes that were taken from a range: the end of the source's range that follows on it."""
+    """Return the end of the bytes that were taken from a range: that of the range requested directly behind it."""
     took = [each.end for each in ranges if each.start == relieved.end and relieved.asked <= each.asked <= at]
     return max(took, default=relieved.end)

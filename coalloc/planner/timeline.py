@@ -31,10 +31,10 @@ Move = tuple[int, LinkKey]
 Hold = tuple[Origin, int]
 Copy = tuple[str, Origin]
 PARTS = 32 * 1024
-"""Default unit of data, as a fraction of all data; the unit is at most `UNIT` bytes."""
+"""Units into which all data are divided by default, as long as a unit has at most `UNIT` bytes."""
 UNIT = 64 * 1024
 MOST = 2**28
-"""Most units with default units, which takes precedence over `UNIT`: SciPy's flows have 29 bits."""
+"""Most units by default: with more data, a unit is larger than `UNIT`, because SciPy's flows have 29 bits."""
 STEPS = 100
 """Approximate number of steps of a timetable, unless the length of a step is given."""
 

@@ -53,7 +53,7 @@ def why_unsafe(name: str) -> str | None:
 
 
 def why_hidden(name: str) -> str | None:
-    """Return the reason why a name not chosen by the user must not be created in the home or a default directory.
+    """Return why a name from outside must not be created in the home directory, or in one that the user did not name.
 
     Programs read hidden files as their settings, and a name that begins with a dash as an option. The result is None if
     the name may be created.

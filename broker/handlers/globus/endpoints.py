@@ -61,7 +61,7 @@ async def search(
     offset: Offset = 0,
     fields: Fields = "",
 ) -> Answer:
-    """Search the collections that the caller may use, by name, for those whose data contain all words of a text."""
+    """List collections that the caller may use, by name, with all words in name, description, owner, site and id."""
     fits = await _scope(filter_scope, caller, services)
     words, kinds = filter_fulltext.lower().split(), [each for each in filter_entity_type.split(",") if each]
     found = [

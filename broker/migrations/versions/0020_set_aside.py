@@ -1,7 +1,7 @@
 """Transfers without a measured rate are set aside: they are listed, but no forecast uses them.
 
 For files that a task fetched from several servers, a source's busy time was reported as a millisecond if all its bytes
-arrived at one moment. Rates of 800 Gbit/s or more are set aside too, since no network interface reaches them.
+arrived at one moment. Rates above 800 Gbit/s are set aside too, since no network interface reaches them.
 """
 
 import time

@@ -26,7 +26,7 @@ __all__ = [
 Row = TypeVar("Row")
 
 WIDTH = 580
-"""Width of the drawing area, less the labels beside it: with its axis, a figure is about 640 wide."""
+"""Width of the drawing area and the labels beside it; together with its axis, a figure is about 640 wide."""
 LETTER = 7
 """Average width of a letter."""
 SPARE = 1.3
