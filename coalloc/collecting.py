@@ -15,7 +15,6 @@ from uuid import uuid4
 from coalloc.brokerclient import Broker, Found
 from coalloc.collection import HERE, CollectionReport, CollectionView, Wanted
 from coalloc.config import access, own_policy
-from coalloc.decision import collected
 from coalloc.dialer import DirectDialer
 from coalloc.engine.base import EngineOptions
 from coalloc.engine.gridftp.address import parse
@@ -29,6 +28,7 @@ from coalloc.planner.network import Demand, File, Network
 from coalloc.planner.scenario import Scenario
 from coalloc.resolve import resolve
 from coalloc.staging.collection import Choice, Collection, Field
+from coalloc.staging.decision import collected
 from coalloc.staging.expecting import guessed, inward, is_known, labelled
 from coalloc.staging.gathering import Gathering, speaks
 from coalloc.staging.here import Here

@@ -14,8 +14,7 @@ from typing import Any, Literal, NamedTuple, get_args
 from coalloc.brokerclient import Broker, BrokerSilent, BrokerTasks, Collection, PlannedFile, Submitted
 from coalloc.config import some_access
 from coalloc.errors import TransferFailed, UsageError
-from coalloc.model import TaskStatus, TaskView
-from coalloc.resolve import DATASET
+from coalloc.model import DATASET, TaskStatus, TaskView
 
 __all__ = ["Handover", "Sync", "cancel", "dry_run", "submit", "tasks", "watch"]
 

@@ -3,10 +3,12 @@
 Sizes and offsets are bytes, rates bytes per second, times seconds.
 """
 
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
 __all__ = [
+    "DATASET",
     "Basis",
     "Checksum",
     "Confirm",
@@ -36,6 +38,8 @@ __all__ = [
     "Way",
 ]
 
+DATASET = re.compile(r"(?:[\w.-]+:)?/?[\w.+=@,~-]+(?:/[\w.+=@,~-]+)*")
+"""Syntax of a broker's dataset names: a name, optionally preceded by a scope and a colon."""
 Outcome = Literal["ok", "slow", "failed", "corrupt", "unused"]
 SourceState = Literal["connecting", "idle", "fetching", "stalled", "waiting", "pausing", "left"]
 Ending = Literal["whole", "relieved", "failed", "stalled"]

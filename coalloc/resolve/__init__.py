@@ -4,7 +4,6 @@ Sizes are found later, by the engines during the download.
 """
 
 import os
-import re
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -12,7 +11,7 @@ from urllib.parse import urlsplit
 from coalloc.addresses import ANYWHERE, AddressPolicy
 from coalloc.brokerclient import Found
 from coalloc.errors import UsageError
-from coalloc.model import Origin, ReplicaSet
+from coalloc.model import DATASET, Origin, ReplicaSet
 from coalloc.resolve.collisions import refuse_collisions
 from coalloc.resolve.targets import bounds, target
 from coalloc.resolve.urls import admitted, check, replica_set
@@ -29,8 +28,6 @@ Fetch = Callable[[str, int], Awaitable[tuple[bytes, str | None]]]
 It raises UsageError if the document is longer than `limit` bytes.
 """
 
-DATASET = re.compile(r"(?:[\w.-]+:)?/?[\w.+=@,~-]+(?:/[\w.+=@,~-]+)*")
-"""Syntax of a broker's dataset names: a name, optionally preceded by a scope and a colon."""
 METALINKS = (".meta4", ".metalink")
 """Suffixes of Metalink URLs."""
 
