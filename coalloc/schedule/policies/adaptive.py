@@ -118,7 +118,7 @@ class Adaptive(Policy):
         lanes = candidates(state)
         known = sum(1 for lane in lanes if lane.estimate.rate)
         basis = f"forecasts for {known} of {len(lanes)} sources" if known else "equal rates, as nothing is known yet"
-        return f"adaptive: shares by set-up and rate from {basis}, moved to whoever is free while the transfer runs"
+        return f"adaptive: shares by set-up and rate from {basis}, and free sources take over ranges"
 
 
 def _without(state: State, lane: Lane, now: float) -> float:

@@ -47,4 +47,4 @@ class Conservative(Policy):
 
     def explain(self, state: State, now: float) -> str:
         count = self.blocks or block_count(state.size)
-        return f"{self.name}: {count} blocks of {self.block_size(state)} bytes, dealt to whoever has delivered"
+        return f"{self.name}: {count} blocks of {self.block_size(state)} bytes, one by one to the next free source"
