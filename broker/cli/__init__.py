@@ -18,7 +18,7 @@ try:
     from broker.cli.first_token import handed_over
     from broker.cli.replica import list_unconfirmed, replica
     from broker.cli.report import report
-    from broker.cli.shared import config_option, database_option, with_services
+    from broker.cli.shared import config_option, database_option, port_option, with_services
     from broker.cli.subject import show_locks, subject
     from broker.config import Settings, Strategy, configured
     from broker.models.access import ROLES, NewToken, Role, TokenRecord
@@ -55,13 +55,7 @@ def broker() -> None:
 @broker.command()
 @database_option
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option(
-    "--port",
-    default=8642,
-    show_default=True,
-    type=click.IntRange(0, 65535),
-    help="Port to listen on; 0 takes a free one.",
-)
+@port_option
 @click.option("--anonymous", is_flag=True, help="Allow reading without a token.")
 @click.option(
     "--rank",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from broker.cli.shared import port_option
 from broker.errors import BrokerError
 from coalloc.addresses import parse_networks
 from coalloc.streams import say
@@ -33,13 +34,7 @@ PIECE = 1 << 20
     help="Empty database to fill and keep: sqlite:///PATH or postgresql+psycopg://USER@HOST/NAME.  "
     "[default: a temporary file]",
 )
-@click.option(
-    "--port",
-    default=8642,
-    show_default=True,
-    type=click.IntRange(0, 65535),
-    help="Port to listen on; 0 takes a free one.",
-)
+@port_option
 @click.option(
     "--log",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),

@@ -16,7 +16,7 @@ from coalloc.secret_files import secret_variable
 if TYPE_CHECKING:
     from broker.factory import Factory
 
-__all__ = ["config_option", "database_option", "with_services"]
+__all__ = ["config_option", "database_option", "port_option", "with_services"]
 
 Result = TypeVar("Result")
 
@@ -52,6 +52,13 @@ config_option = click.option(
     metavar="FILE",
     help="Configuration file (TOML): token issuers, identity providers, trusted proxies, notices, weekly reports, "
     "proxy certificates, and private networks that are allowed.",
+)
+port_option = click.option(
+    "--port",
+    default=8642,
+    show_default=True,
+    type=click.IntRange(0, 65535),
+    help="Port to listen on; 0 takes a free one.",
 )
 
 

@@ -3,7 +3,7 @@
 import math
 import time
 
-from broker.errors import TooManyRequests
+from broker.errors import TooLarge, TooManyRequests
 from broker.models.access import Role
 
 __all__ = ["Quotas"]
@@ -23,17 +23,20 @@ class Quotas:
         self._added: dict[str, tuple[float, float]] = {}
 
     def take(self, subject: str, role: Role, rows: int) -> None:
-        """Count rows that a user adds. :raises TooManyRequests: when these exceed the quota"""
+        """Count rows that a user adds.
+
+        :raises TooManyRequests: when they exceed what is left of the quota
+        :raises TooLarge: when they exceed the whole quota
+        """
         if role == "admin":
             return
         now = time.monotonic()
         added, at = self._added.get(subject, (0.0, now))
         added = max(0.0, added - (now - at) * self._hourly / HOUR)
         if rows > self._hourly:
-            raise TooManyRequests(
+            raise TooLarge(
                 f"{subject} may add {self._hourly} rows in an hour, not {rows} at once",
                 f"send at most {self._hourly} rows at a time, or ask an admin to raise added_per_hour",
-                math.ceil(added / self._hourly * HOUR) + 1,
             )
         if added + rows > self._hourly:
             after = math.ceil(((added + rows) / self._hourly - 1) * HOUR) + 1

@@ -24,7 +24,7 @@ MEMORY = 30.0
 VOICES = 15
 """Most reporters of one group that are kept."""
 MOST = 20_000
-"""Most groups that are kept, some 4 per path: 3 to 10 KB each."""
+"""Most groups that are kept, some 4 per path: about 2 KB each."""
 
 
 class Level(Experience):

@@ -1,4 +1,4 @@
-"""What a request, and a user, may take of the broker: bodies, rows of an hour, and all the worst together."""
+"""Limits of a request and of a user: bodies, rows per hour, and all the worst requests together."""
 
 import asyncio
 import json
@@ -71,7 +71,7 @@ async def test_users_add_so_much_an_hour_and_admins_as_they_like(database):
         assert (answer.status_code, answer.json()["error"]["code"]) == (429, "too_many_requests")
         assert 1700 <= int(answer.headers["Retry-After"]) <= 1801
         answer = await curator.post("/broker/v1/import", content=names)
-        assert answer.status_code == 429
+        assert answer.status_code == 413
         assert "send at most 10 rows at a time" in answer.text
         assert (await admin.post("/broker/v1/transfers", json=reports(10, 50))).status_code == 200
         assert (await admin.post("/broker/v1/import", content=names)).status_code == 200

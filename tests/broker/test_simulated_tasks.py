@@ -55,7 +55,7 @@ async def world(database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 async def settled(world: World, cases: list[Case], ends: Trouble) -> bool:
-    """Whether the worker has died, or all tasks are over, and nothing is left that they wrote under names of ours."""
+    """Return whether the worker has died, or all tasks are over and none of their partial files is left."""
     if ends.died.is_set():
         return True
     async with world.factory.database.read() as connection:
@@ -86,7 +86,7 @@ async def killed(world: World, worker: Worker, others: set[asyncio.Task[object]]
 
 
 async def carried_out(world: World, cases: list[Case], trouble: str, counts: bool) -> None:
-    """Have workers do all that was submitted, one after the other until one lives."""
+    """Carry out all submitted tasks by workers, one after the other until one lives."""
     chance, roots = cases[0].chance, {"source": world.source.root, "sink": world.sink.root}
     deaths = chance.randint(1, DEATHS) if trouble == "dying" else 0
     while True:

@@ -90,7 +90,7 @@ class Globus:
         return self
 
     def remember(self, number: str, secret: str, sub: str, tokens: Mapping[str, Mapping[str, Any]]) -> None:
-        """What a login before left in the CLI's home.
+        """Store in the CLI's home what an earlier login left there.
 
         :param number: of the client that the CLI calls itself, with its secret
         :param sub: the user's identity
@@ -109,7 +109,7 @@ class Globus:
         return done
 
     def json(self, *words: str, **environment: str) -> Any:
-        """What the command says in JSON."""
+        """Return the JSON output of the command."""
         return json.loads(self.cli(*words, "--format", "json", **environment).stdout)
 
     def sdk(self, script: str, *words: str, **environment: str) -> Any:

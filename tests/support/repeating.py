@@ -43,7 +43,7 @@ MENDED = (
 
 
 class Run(NamedTuple):
-    """What came of one run.
+    """The outcome of one run.
 
     :param what: `make test`, or a test
     :param times: how often it was run at once
@@ -77,7 +77,7 @@ def _runs() -> list[Run]:
 
 
 def _missing(runs: list[Run]) -> Iterator[tuple[str, bool]]:
-    """What is to be run, and whether beside busy loops; the whole first."""
+    """Yield the runs that are missing, and whether each is beside busy loops; whole runs first."""
     for busy in (False, True):
         if _in_a_row(runs, WHOLE, busy) < WANTED_WHOLE:
             yield WHOLE, busy
@@ -85,7 +85,7 @@ def _missing(runs: list[Run]) -> Iterator[tuple[str, bool]]:
 
 
 def _in_a_row(runs: list[Run], what: str, busy: bool) -> int:
-    """How often it was green since it last failed."""
+    """Return the number of green runs since the last failure."""
     green = 0
     for run in runs:
         if (run.what, run.busy) == (what, busy):

@@ -1,4 +1,4 @@
-"""What is measured between servers of a WAN is what its links carry, and no more."""
+"""Rates measured between the servers of a WAN: those of its links, and no more."""
 
 import json
 import os

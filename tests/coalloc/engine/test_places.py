@@ -1,4 +1,4 @@
-"""How much one process does at once, however many replicas a file has."""
+"""Limits of one process: connections and programs at a time, for any number of replicas."""
 
 import asyncio
 import os
