@@ -15,9 +15,9 @@ from broker.errors import Invalid
 from broker.models.access import ROLES, Role
 from broker.models.subjects import LONGEST_PART
 from broker.models.usernames import Usernames
-from coalloc.addresses import Network, parse_networks
-from coalloc.planner import units
-from coalloc.urls import redact
+from coalloc.planner.documents import units
+from coalloc.safe_text import redact
+from coalloc.util.addresses import Network, parse_networks
 
 __all__ = [
     "LOOPBACK",

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from broker.errors import Invalid
-from coalloc.secret_files import read_secret
-from coalloc.urls import redact
+from coalloc.safe_text import redact
+from coalloc.util.secret_files import read_secret
 
 __all__ = ["document"]
 

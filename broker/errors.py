@@ -23,7 +23,7 @@ The number is the HTTP status. Responses have the form `{"error": {"code", "mess
 standard has its own (`broker.main`). A request that cannot be parsed is refused earlier, with 400.
 """
 
-from coalloc.plain import one_line
+from coalloc.safe_text import one_line
 
 __all__ = [
     "BrokerError",

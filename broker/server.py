@@ -22,7 +22,7 @@ from broker.garbage import few_heaps
 from broker.main import create_app
 from broker.middleware import Proxies
 from broker.tasks import Queue, worker_of
-from coalloc.urls import redacted_text
+from coalloc.safe_text import redacted_text
 from predictors.compiled import REMEDY, available
 
 __all__ = ["serve", "work"]

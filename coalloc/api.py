@@ -10,41 +10,42 @@ from functools import partial
 from random import getrandbits
 from typing import TYPE_CHECKING, NamedTuple
 
-from coalloc.addresses import AddressPolicy
-from coalloc.agreement import Agreement, unusable
-from coalloc.brokerclient import Broker, Dataset, Found, PlannedFile
-from coalloc.collection import CollectionReport, CollectionView, Wanted
+from coalloc.broker_client import Broker, Dataset, Found, PlannedFile
+from coalloc.broker_client.imports import read_log, remember, remember_globus, report_globus
+from coalloc.broker_client.submission import Handover, cancel, dry_run, submit, tasks, watch
+from coalloc.collect.runtime.name_equality import held
+from coalloc.collect.values import CollectionReport, CollectionView, Wanted
 from coalloc.config import access, some_access
-from coalloc.dialer import DirectDialer
-from coalloc.download import Download, Wishes
+from coalloc.download.agreement import Agreement, unusable
+from coalloc.download.preview import preview
+from coalloc.download.report import past_transfers
+from coalloc.download.request import Engine, Request, Strategy, named_files, ranked, sources_of
+from coalloc.download.servers import Storage, ThirdParty, copy, storage, third_party
+from coalloc.download.to_disk import Download, Wishes
 from coalloc.engine import open_source
 from coalloc.engine.base import Admission, Leads, Source
-from coalloc.engine.places import PROCESSES
-from coalloc.engine.slots import Slots
+from coalloc.engine.sessions.process_limits import PROCESSES
+from coalloc.engine.sessions.slots import Slots
 from coalloc.errors import CoallocError, NoFreeConnection, SourceError, UsageError
-from coalloc.globus import tasks as globus_tasks
-from coalloc.handover import Handover, cancel, dry_run, submit, tasks, watch
-from coalloc.history import History, SourceSummary
-from coalloc.imports import read_log, remember, remember_globus, report_globus
-from coalloc.inventory import Registered, register_below
+from coalloc.history.globus_tasks import tasks as globus_tasks
+from coalloc.history.transfers import History
+from coalloc.history.values import SourceSummary
 from coalloc.model import Confirm, Estimate, Plan, ReplicaSet, Snapshot, Stat, TransferReport
-from coalloc.partial import private as private_name
-from coalloc.preview import preview
-from coalloc.report import past_transfers
-from coalloc.request import Engine, Request, Strategy, named_files, ranked, sources_of
+from coalloc.partial_file import HeldHere, discard, held_in
 from coalloc.resolve import bounds, refuse_collisions, target
+from coalloc.resolve.inventory import Registered, register_below
+from coalloc.safe_text import redact, without_query
 from coalloc.schedule.policies import make
-from coalloc.servers import Storage, ThirdParty, copy, storage, third_party
-from coalloc.sink import HeldHere, discard, held_in
-from coalloc.staging.held import held
-from coalloc.urls import redact, without_query
+from coalloc.util.addresses import AddressPolicy
+from coalloc.util.dialer import DirectDialer
+from coalloc.util.partial_names import private as private_name
 from coalloc.verify import SUSPECTED, Jury, agreed_checksum
 
 if TYPE_CHECKING:
     import httpx
 
-    from coalloc.logs import Log as Log
-    from coalloc.planner.scenario import Scenario
+    from coalloc.history.formats import Log as Log
+    from coalloc.planner.documents.scenario import Scenario
 
 __all__ = [
     "Admission",
@@ -193,8 +194,8 @@ async def _relayed(
     request: Request, found: Found, many: bool, watch: Callable[[Snapshot], None] | None
 ) -> TransferReport | None:
     """Fetch a file over other servers, if the plan says that this is faster; else return None."""
-    from coalloc.collecting import fetch_over  # few downloads have a use for plans
-    from coalloc.staging.relayed import report, snapshot
+    from coalloc.collect.composition import fetch_over  # few downloads have a use for plans
+    from coalloc.collect.single_file import report, snapshot
 
     exact = request.output if request.within else None  # the existing target may become a directory at any moment
     where = exact or target(found.file.name, request.output, many, _is_foreign(found.file))
@@ -233,7 +234,7 @@ async def _remember(
     transfers = past_transfers(report, began, request.streams)
     past.add(transfers)
     if broker:
-        from coalloc.outbox import decisions, tell
+        from coalloc.broker_client.outbox import decisions, tell
 
         bad = [] if error else _bad(request, found, report)
         thing, candidates = found.dataset or found.file.name, report.sources[: len(found.file.replicas)]
@@ -260,7 +261,7 @@ async def collect(
         reach every other one, and missing measurements are guessed
     :raises CoallocError: with the known results in its `report`
     """
-    from coalloc.collecting import collect  # downloads have no use for methods and plans
+    from coalloc.collect.composition import collect  # downloads have no use for methods and plans
 
     return await collect(wanted, watch, network)
 

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from coalloc.addresses import AddressPolicy, parse_networks
 from coalloc.errors import UsageError
-from coalloc.secret_files import secret_variable
-from coalloc.urls import redact
+from coalloc.safe_text import redact
+from coalloc.util.addresses import AddressPolicy, parse_networks
+from coalloc.util.secret_files import secret_variable
 
 __all__ = ["Access", "access", "own_policy", "some_access"]
 

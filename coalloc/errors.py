@@ -39,7 +39,7 @@ to one of these where they arise.
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from coalloc.plain import one_line
+from coalloc.safe_text import one_line
 
 __all__ = [
     "AddressRefused",

@@ -20,7 +20,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
-from coalloc.progress import human
+from coalloc.util import human
 from scripts import links
 from tests.support.gridftp import GridFTPServer
 

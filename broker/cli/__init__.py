@@ -22,7 +22,7 @@ try:
     from broker.cli.subject import show_locks, subject
     from broker.config import Settings, Strategy, configured
     from broker.models.access import ROLES, NewToken, Role, TokenRecord
-    from coalloc.streams import guard, say
+    from coalloc.util.streams import guard, say
 except ModuleNotFoundError as missing:  # coget was installed without its broker
     sys.exit(f"coget-broker: {missing.name} is not installed\n  run: pip install 'coget[broker]'")
 

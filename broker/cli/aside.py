@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 from broker.cli.shared import database_option, with_services
 from broker.config import Settings
 from broker.models.access import Subject
-from coalloc.streams import say
+from coalloc.util.streams import say
 
 __all__ = ["aside"]
 

@@ -12,8 +12,8 @@ import click
 
 from broker.cli.shared import port_option
 from broker.errors import BrokerError
-from coalloc.addresses import parse_networks
-from coalloc.streams import say
+from coalloc.util.addresses import parse_networks
+from coalloc.util.streams import say
 
 if TYPE_CHECKING:
     from broker.config import Settings

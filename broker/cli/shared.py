@@ -11,7 +11,7 @@ from click.core import ParameterSource
 from broker.config import Settings
 from broker.errors import BrokerError, Invalid
 from coalloc.errors import UsageError
-from coalloc.secret_files import secret_variable
+from coalloc.util.secret_files import secret_variable
 
 if TYPE_CHECKING:
     from broker.factory import Factory

@@ -7,7 +7,7 @@ import click
 
 from broker.cli.shared import database_option, with_services
 from broker.config import Settings
-from coalloc.streams import say
+from coalloc.util.streams import say
 
 if TYPE_CHECKING:
     from broker.storage.subjects import Lock

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, StringConstraints, model_validator
 from broker.models.base import Count, Moment, Seconds, Size, Wire
 from broker.models.names import Key, SinkName, SourceName, Thing, Told
 from coalloc.model import Ending, Outcome
-from coalloc.urls import redacted_text
+from coalloc.safe_text import redacted_text
 
 __all__ = ["Decided", "Expectation", "Kept", "Listed", "Made", "Part", "Range", "Regret", "Taken"]
 

@@ -9,7 +9,7 @@ from typing import Annotated, NamedTuple, Self
 from pydantic import AfterValidator, StringConstraints
 
 from broker.models.subjects import LONGEST
-from coalloc.urls import redacted_text
+from coalloc.safe_text import redacted_text
 
 __all__ = [
     "Beginning",

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from broker.reports.document import Unit, Value
-from coalloc.plain import escaped
+from coalloc.safe_text import escaped
 from predictors.context import SIZES
 
 __all__ = ["Scale", "scale", "short", "size_span", "written"]

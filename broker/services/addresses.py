@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 from broker.models.catalogue import PORTS, Endpoint
-from coalloc.addresses import AddressClass, AddressPolicy, Network, server
+from coalloc.util.addresses import AddressClass, AddressPolicy, Network, server
 
 __all__ = ["issuer_policy", "policy_for"]
 

@@ -27,7 +27,7 @@ from broker.storage.collections import Collections, Folder
 from broker.storage.places import Placed
 from broker.storage.registrations import Registration, Registrations
 from broker.storage.suspects import Suspect
-from coalloc.addresses import AddressClass, carried, class_of
+from coalloc.util.addresses import AddressClass, carried, class_of
 
 __all__ = ["Enclosing", "Enclosure", "Readable", "confirmed", "is_address", "numeric", "told"]
 

@@ -23,9 +23,9 @@ from broker.errors import NoRole, Unauthenticated, Unavailable
 from broker.models.access import ROLES, Caller, Role
 from broker.models.subjects import Foreign
 from broker.services.addresses import issuer_policy
-from coalloc.addresses import ANYWHERE, AddressPolicy, Network
 from coalloc.api import http_client
 from coalloc.errors import SourceError
+from coalloc.util.addresses import ANYWHERE, AddressPolicy, Network
 
 __all__ = ["SECONDS", "Issuers", "admitted", "document", "words"]
 

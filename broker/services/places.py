@@ -19,7 +19,7 @@ from broker.storage.collections import Collections
 from broker.storage.database import Database, retried
 from broker.storage.places import Placed
 from broker.storage.places import Places as Stored
-from coalloc.addresses import AddressClass, AddressPolicy, Network
+from coalloc.util.addresses import AddressClass, AddressPolicy, Network
 
 __all__ = ["Allowed", "Map", "Places"]
 

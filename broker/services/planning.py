@@ -6,10 +6,10 @@ from broker.errors import Invalid, TooLarge, Unavailable
 from broker.models.plans import FlowsPlanned, FlowsWanted
 from coalloc.errors import UsageError
 from coalloc.planner import plan
-from coalloc.planner.answer import answer
-from coalloc.planner.joining import joined
+from coalloc.planner.documents.plan import answer
+from coalloc.planner.documents.scenario import Scenario, document, scenario
+from coalloc.planner.merging import joined
 from coalloc.planner.network import Network
-from coalloc.planner.scenario import Scenario, document, scenario
 
 __all__ = ["Ends", "ends_of", "planned"]
 

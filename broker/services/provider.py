@@ -22,7 +22,7 @@ from broker.models.access import Caller
 from broker.services.addresses import issuer_policy
 from broker.services.issuers import Issuers, document
 from broker.services.keys import Keys
-from coalloc.addresses import Network
+from coalloc.util.addresses import Network
 
 __all__ = ["PATIENCE", "Named", "Provider"]
 

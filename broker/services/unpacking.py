@@ -14,10 +14,10 @@ from broker.errors import Invalid, TooLarge
 from broker.models.faults import why
 from broker.models.history import Observed
 from coalloc.api import metalink_files, read_log
+from coalloc.broker_client.imports import address
 from coalloc.errors import CoallocError, TooMuch
-from coalloc.imports import address
 from coalloc.model import ReplicaSet
-from coalloc.plain import one_line
+from coalloc.safe_text import one_line
 from predictors.observation import Observation
 
 if TYPE_CHECKING:

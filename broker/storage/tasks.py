@@ -13,7 +13,7 @@ from broker.models.tasks import Event, NewTask, Options, Status, Task, TaskKind,
 from broker.schema.tasks import events, tasks, work
 from broker.storage.upsert import insert
 from broker.storage.work import WELL, Planned, Works
-from coalloc.plain import one_line
+from coalloc.safe_text import one_line
 
 __all__ = ["Done", "Page", "Tasks", "Wanted"]
 

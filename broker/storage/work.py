@@ -31,7 +31,7 @@ from broker.models.tasks import Details, Event, Item, Work, WorkKind, WorkState
 from broker.schema.tasks import UNFINISHED, tasks, work, workers
 from broker.storage.path_text import kept, restored
 from broker.storage.tabled import Columns, among, gathered, tabled
-from coalloc.plain import one_line
+from coalloc.safe_text import one_line
 
 __all__ = ["LINKED", "WELL", "Planned", "Result", "Works", "earliest"]
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable
 
 from broker.models.tasks import Work
-from coalloc.partial import LONGEST, beside, data_folder
+from coalloc.util.partial_names import LONGEST, beside, data_folder
 
 __all__ = ["earlier", "folder", "folders", "names", "on_record", "temporary", "written"]
 

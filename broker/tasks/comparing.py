@@ -8,9 +8,9 @@ from urllib.parse import unquote, urlsplit
 from broker.models.tasks import Work
 from broker.services.trees import GridFTPTree
 from broker.tasks.copying import ALGORITHMS
-from coalloc.addresses import AddressPolicy
 from coalloc.api import storage
 from coalloc.errors import CoallocError, NoSuchFile
+from coalloc.util.addresses import AddressPolicy
 
 __all__ = ["recorded", "same"]
 

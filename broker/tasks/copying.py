@@ -24,7 +24,7 @@ from broker.tasks.side_by_side import of_each
 from broker.tasks.verifying import Demand
 from coalloc.api import Storage
 from coalloc.errors import CoallocError, ConnectionLost, NoSuchFile, ReplicaChanged, Unsupported, VerificationError
-from coalloc.intervals import Intervals
+from coalloc.util.intervals import Intervals
 
 __all__ = ["Copying", "leave"]
 

@@ -12,7 +12,7 @@ from broker.models.decisions import Decided, Made
 from broker.models.tasks import Work
 from broker.services.trees import Naming, called, named
 from broker.tasks.recorder import Recorder
-from coalloc.decision import decision, worth_telling
+from coalloc.broker_client.decision import decision, worth_telling
 from coalloc.errors import CoallocError
 from coalloc.model import TransferReport
 

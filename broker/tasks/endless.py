@@ -1,8 +1,8 @@
 """A bound on the work that one task finds: a server that invents folders would fill the database. Pure."""
 
 from broker.models.tasks import Work
-from coalloc.bounds import DEEPEST
 from coalloc.errors import LimitExceeded
+from coalloc.util.listing_limits import DEEPEST
 
 __all__ = ["MOST_WORK", "refuse_deep", "refuse_endless"]
 

@@ -8,7 +8,7 @@ from broker.models.tasks import Details, Event, FilterRule, Work
 from broker.storage.work import Planned
 from broker.tasks.choosing import included
 from coalloc.model import Entry, Omission
-from coalloc.plain import one_line
+from coalloc.safe_text import one_line
 
 __all__ = ["EXTRA", "PRUNE", "Reason", "deletion", "extras", "meant", "related", "untouched"]
 

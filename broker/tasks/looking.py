@@ -20,10 +20,10 @@ from broker.tasks.making import Making
 from broker.tasks.overlapping import Overlap
 from broker.tasks.pruning import Items, entries, is_link, ours
 from broker.tasks.twins import Twins
-from coalloc.bounds import DEEPEST
 from coalloc.errors import AlreadyThere, IsDirectory, NoSuchFile, NotDirectory, PermissionRefused, Unsupported
 from coalloc.model import Entry, Omission
-from coalloc.plain import one_line
+from coalloc.safe_text import one_line
+from coalloc.util.listing_limits import DEEPEST
 
 __all__ = ["Looking"]
 

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from broker.models.history import FASTEST, Observed
 from broker.models.tasks import Work
-from coalloc.intervals import Intervals
 from coalloc.model import SourceReport
+from coalloc.util.intervals import Intervals
 
 __all__ = ["Move", "of_batch", "of_sources"]
 

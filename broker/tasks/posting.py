@@ -27,7 +27,7 @@ from broker.reports.making import ALL, Period, made
 from broker.reports.words import written
 from broker.storage.database import Database, retried
 from broker.storage.posted import Posted
-from coalloc.plain import escaped
+from coalloc.safe_text import escaped
 
 __all__ = ["Poster", "message", "week_before"]
 

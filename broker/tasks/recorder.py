@@ -29,7 +29,7 @@ from broker.storage.work import Result, Works
 from broker.storage.workers import Workers
 from broker.tasks.fence import Fence
 from broker.tasks.tuner import Done
-from coalloc.intervals import Intervals
+from coalloc.util.intervals import Intervals
 
 __all__ = ["Recorder"]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from coalloc.errors import PermissionRefused, UsageError
-from coalloc.urls import redact, redacted_text
+from coalloc.safe_text import redact, redacted_text
 
 __all__ = ["Finding", "checkup"]
 
@@ -154,7 +154,7 @@ def _environment() -> Iterator[Finding]:
 
 
 def _history() -> Iterator[Finding]:
-    from coalloc.records import default_path
+    from coalloc.history.database import default_path
 
     path = default_path()
     if path is None:
@@ -169,7 +169,7 @@ def _history() -> Iterator[Finding]:
 
 
 def _connections() -> Iterator[Finding]:
-    from coalloc.engine.slots import VARIABLE, Slots
+    from coalloc.engine.sessions.slots import VARIABLE, Slots
 
     try:
         slots = Slots.from_environment()

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from coalloc.cli import interrupts, options
-from coalloc.cli.display import showing
+from coalloc.cli.progress import showing
 from coalloc.errors import CoallocError
-from coalloc.streams import say_json
+from coalloc.util.streams import say_json
 
 if TYPE_CHECKING:
-    from coalloc.progress.collectbars import CollectionBars
-    from coalloc.progress.collecting import CollectionLines
+    from coalloc.display.collect_bars import CollectionBars
+    from coalloc.display.collect_text import CollectionLines
 
 __all__ = ["collect"]
 
@@ -86,7 +86,7 @@ def collect(
     relays = tuple(url for urls in via for url in urls.split(",") if url)
     known = None
     if network:
-        from coalloc.cli.flows import load
+        from coalloc.cli.network_plan import load
 
         known = load(network)
     wanted = api.Wanted(sources, to, relays, method, broker, frozenset(data_hosts), frozenset(delegate), overwrite)
@@ -100,7 +100,7 @@ def collect(
             _print(error.report)
         raise
     if as_json:
-        from coalloc.progress.json import collection
+        from coalloc.display.json import collection
 
         say_json(collection(report))
     elif not quiet:
@@ -108,8 +108,8 @@ def collect(
 
 
 def _print(report: object) -> None:
-    from coalloc.collection import CollectionReport
-    from coalloc.progress.collecting import print_collection
+    from coalloc.collect.values import CollectionReport
+    from coalloc.display.collect_text import print_collection
 
     if isinstance(report, CollectionReport):
         print_collection(report, sys.stderr)
@@ -117,9 +117,9 @@ def _print(report: object) -> None:
 
 def _printer(file: TextIO, live: bool) -> "CollectionBars | CollectionLines":
     if live:
-        from coalloc.progress.collectbars import CollectionBars
+        from coalloc.display.collect_bars import CollectionBars
 
         return CollectionBars(file)
-    from coalloc.progress.collecting import CollectionLines
+    from coalloc.display.collect_text import CollectionLines
 
     return CollectionLines(file)

@@ -7,11 +7,11 @@ import click
 
 from coalloc.cli import interrupts, options
 from coalloc.errors import UsageError
-from coalloc.streams import say, say_json
-from coalloc.urls import redact
+from coalloc.safe_text import redact
+from coalloc.util.streams import say, say_json
 
 if TYPE_CHECKING:
-    from coalloc.brokerclient import Found
+    from coalloc.broker_client import Found
 
 __all__ = ["datasets", "register", "search"]
 
@@ -31,7 +31,7 @@ def search(beginning: str, most: int, broker: str | None, as_json: bool) -> None
       coget search --broker https://broker.example run1:2024/
     """
     from coalloc import api
-    from coalloc.progress import human
+    from coalloc.util import human
 
     found = interrupts.run(api.search(beginning, most, broker))
     if as_json:
@@ -83,7 +83,7 @@ def register(name: str, urls: tuple[str, ...], broker: str | None, as_json: bool
       coget register run1:2024 gsiftp://a.example/data/2024/
     """
     from coalloc import api
-    from coalloc.progress import human
+    from coalloc.util import human
 
     if any(url.endswith("/") for url in urls):
         _register_directory(name, urls, broker, as_json)
@@ -106,7 +106,7 @@ def register(name: str, urls: tuple[str, ...], broker: str | None, as_json: bool
 
 def _register_directory(name: str, urls: tuple[str, ...], broker: str | None, as_json: bool) -> None:
     from coalloc import api
-    from coalloc.progress import human
+    from coalloc.util import human
 
     if len(urls) > 1:
         raise UsageError("only one directory can be registered at once", "register them one by one")
@@ -137,8 +137,8 @@ def _document(found: "Found") -> dict[str, Any]:
 
 
 def _print(found: "Found") -> None:
-    from coalloc.progress import human
-    from coalloc.progress.table import console, table
+    from coalloc.display.table import console, table
+    from coalloc.util import human
 
     out, file = console(sys.stdout), found.file
     sums = ", ".join(f"{checksum.algorithm} {checksum.value}" for checksum in file.checksums)

@@ -9,7 +9,7 @@ import click
 
 from coalloc.cli import interrupts, options
 from coalloc.errors import NothingToFetchFrom
-from coalloc.streams import say_json
+from coalloc.util.streams import say_json
 
 if TYPE_CHECKING:
     from coalloc.api import Engine, Probe
@@ -46,8 +46,8 @@ def doctor(sources: tuple[str, ...], engine: "Engine", delegate: tuple[str, ...]
 
 
 def _document(findings: "Sequence[Finding]", probes: "Sequence[Probe]") -> dict[str, Any]:
-    from coalloc.progress.json import error_document
-    from coalloc.urls import redact
+    from coalloc.display.json import error_document
+    from coalloc.safe_text import redact
 
     return {
         "findings": [asdict(finding) for finding in findings],
@@ -66,8 +66,8 @@ def _document(findings: "Sequence[Finding]", probes: "Sequence[Probe]") -> dict[
 
 
 def _print(findings: "Sequence[Finding]", probes: "Sequence[Probe]") -> None:
-    from coalloc.progress import human
-    from coalloc.progress.table import console, table
+    from coalloc.display.table import console, table
+    from coalloc.util import human
 
     out = console(sys.stdout)
     out.print(table(("here", "state", ""), [(f.thing, f.state, human.one_line(f.detail)) for f in findings]))
@@ -83,7 +83,7 @@ def _print(findings: "Sequence[Finding]", probes: "Sequence[Probe]") -> None:
 
 
 def _row(name: str, probe: "Probe") -> tuple[str, str, str]:
-    from coalloc.progress import human
+    from coalloc.util import human
 
     if probe.error:
         return name, "wrong", human.about(name, probe.url, probe.error.message)

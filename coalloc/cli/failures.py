@@ -14,8 +14,8 @@ import click
 
 from coalloc.cli.interrupts import Interrupted
 from coalloc.errors import CoallocError, SinkError, UsageError
-from coalloc.streams import say_json
-from coalloc.urls import redacted_text
+from coalloc.safe_text import redacted_text
+from coalloc.util.streams import say_json
 
 __all__ = ["reported"]
 
@@ -62,7 +62,7 @@ def _ours(error: Exception) -> CoallocError:
 
 
 def _show(error: CoallocError, as_json: bool) -> None:
-    from coalloc.progress.json import failure
+    from coalloc.display.json import failure
 
     print("coget:", "\n  ".join(filter(None, (error.message, error.remedy))), file=sys.stderr)
     if as_json:

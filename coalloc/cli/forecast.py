@@ -9,10 +9,10 @@ import click
 
 from coalloc.cli import options
 from coalloc.errors import UsageError
-from coalloc.streams import drawn, say, say_json
+from coalloc.util.streams import drawn, say, say_json
 
 if TYPE_CHECKING:
-    from coalloc.logs import Log
+    from coalloc.history.formats import Log
     from predictors.evaluate import Evaluation
 
 __all__ = ["forecast"]
@@ -45,7 +45,7 @@ def evaluate(log: Path, every: bool, as_json: bool) -> None:
       coget forecast evaluate ~/.local/share/coget/history.sqlite
       coget forecast evaluate --all --json /var/log/gridftp-transfer.log
     """
-    from coalloc.logs import read_log
+    from coalloc.history.formats import read_log
 
     read = read_log(log)
     found = _evaluations(read, every)
@@ -110,8 +110,8 @@ def _document(log: "Log", found: "Sequence[Evaluation]") -> dict[str, object]:
 
 
 def _print(log: "Log", found: "Sequence[Evaluation]") -> None:
-    from coalloc.progress import human
-    from coalloc.progress.table import console, table
+    from coalloc.display.table import console, table
+    from coalloc.util import human
 
     out = console(sys.stdout)
     out.print(f"{log.kind}: {len(log.observations)} transfers, the last {found[0].points.pairs} scored")

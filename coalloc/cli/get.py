@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from coalloc.cli import interrupts, options
-from coalloc.cli.display import showing
+from coalloc.cli.progress import showing
 from coalloc.errors import CoallocError, UsageError
-from coalloc.streams import say_json
+from coalloc.util.streams import say_json
 
 if TYPE_CHECKING:
-    from coalloc.progress.bars import Bars
-    from coalloc.progress.text import Lines
+    from coalloc.display.bars import Bars
+    from coalloc.display.text import Lines
 
 __all__ = ["get"]
 
@@ -77,7 +77,7 @@ def get(as_json: bool, quiet: bool, **wishes: Any) -> None:
             _print_reports(error.done or ())
         raise
     if as_json:
-        from coalloc.progress.json import transfers
+        from coalloc.display.json import transfers
 
         say_json(transfers(reports))
     elif not quiet:
@@ -85,8 +85,8 @@ def get(as_json: bool, quiet: bool, **wishes: Any) -> None:
 
 
 def _print_reports(reports: "Iterable[object]") -> None:
+    from coalloc.display.download_report import print_reports
     from coalloc.model import TransferReport
-    from coalloc.progress.report import print_reports
 
     print_reports([report for report in reports if isinstance(report, TransferReport)], sys.stderr)
 
@@ -109,9 +109,9 @@ def _staging(value: str | None) -> tuple[str, ...] | None:
 
 def _printer(file: TextIO, live: bool) -> "Bars | Lines":
     if live:
-        from coalloc.progress.bars import Bars
+        from coalloc.display.bars import Bars
 
         return Bars(file)
-    from coalloc.progress.text import Lines
+    from coalloc.display.text import Lines
 
     return Lines(file)

@@ -9,11 +9,11 @@ import click
 
 from coalloc.cli import interrupts, options
 from coalloc.errors import UsageError
-from coalloc.streams import say, say_json
+from coalloc.util.streams import say, say_json
 
 if TYPE_CHECKING:
-    from coalloc.history import SourceSummary
-    from coalloc.imports import Remembered
+    from coalloc.broker_client.imports import Remembered
+    from coalloc.history.values import SourceSummary
 
 __all__ = ["history"]
 
@@ -124,7 +124,7 @@ def _document(found: "Remembered") -> dict[str, object]:
 
 
 def _print(summaries: "Sequence[SourceSummary]") -> None:
-    from coalloc.progress.table import console, table
+    from coalloc.display.table import console, table
 
     headings = ("source", ">transfers", ">bytes", ">mean rate", "last", ">failures")
     console(sys.stdout).print(table(headings, map(_row, summaries)))
@@ -133,7 +133,7 @@ def _print(summaries: "Sequence[SourceSummary]") -> None:
 def _row(summary: "SourceSummary") -> tuple[str, ...]:
     from datetime import datetime
 
-    from coalloc.progress import human
+    from coalloc.util import human
 
     return (
         human.one_line(summary.source),

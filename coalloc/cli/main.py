@@ -11,7 +11,6 @@ from typing import NoReturn
 import click
 from click.shell_completion import CompletionItem
 
-from coalloc import streams
 from coalloc.cli import failures
 from coalloc.cli.collect import collect
 from coalloc.cli.completion import completion
@@ -25,6 +24,7 @@ from coalloc.cli.probe import probe
 from coalloc.cli.submit import submit
 from coalloc.cli.tasks import tasks
 from coalloc.cli.watch import watch
+from coalloc.util import streams
 
 __all__ = ["coget", "invoke", "main"]
 

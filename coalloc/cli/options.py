@@ -42,7 +42,7 @@ def sources(required: bool = True) -> Callable[[F], F]:
 
 def size(ctx: click.Context, param: click.Parameter, value: str) -> int:
     """Parse the value of a size option as bytes; used as its callback."""
-    from coalloc.planner import units
+    from coalloc.planner.documents import units
 
     try:
         return units.size(value)

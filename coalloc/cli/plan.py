@@ -9,7 +9,7 @@ import click
 
 from coalloc.cli import interrupts, options
 from coalloc.errors import UsageError
-from coalloc.streams import say_json
+from coalloc.util.streams import say_json
 
 if TYPE_CHECKING:
     from coalloc.model import Plan, PlannedShare
@@ -50,7 +50,7 @@ def plan(
         raise UsageError("--json and --metalink are two forms of one answer", "leave one of them out")
     _refuse_nonsense(network, method, picture, metalink, wishes["sources"])
     if network:
-        from coalloc.cli.flows import plan_network
+        from coalloc.cli.network_plan import plan_network
 
         plan_network(network, method, picture, wishes["broker"], as_json)
         return
@@ -62,7 +62,7 @@ def plan(
         return
     plans = interrupts.run(api.plan(request))
     if as_json:
-        from coalloc.progress import json as documents
+        from coalloc.display import json as documents
 
         say_json(documents.plans(plans))
     else:
@@ -83,8 +83,8 @@ def _refuse_nonsense(
 
 
 def _print(plans: "Sequence[Plan]") -> None:
-    from coalloc.progress import human
-    from coalloc.progress.table import console, table
+    from coalloc.display.table import console, table
+    from coalloc.util import human
 
     out = console(sys.stdout)
     for made in plans:
@@ -102,7 +102,7 @@ def _print(plans: "Sequence[Plan]") -> None:
 
 
 def _row(name: str, share: "PlannedShare") -> tuple[str, ...]:
-    from coalloc.progress import human
+    from coalloc.util import human
 
     setup, rate, bounds = share.estimate.setup_seconds, share.estimate.rate, share.estimate.bounds
     return (

@@ -8,12 +8,12 @@ import click
 
 from coalloc.cli import interrupts, options
 from coalloc.errors import SinkError, TransferFailed
-from coalloc.streams import say, say_json
+from coalloc.util.streams import say, say_json
 
 if TYPE_CHECKING:
-    from coalloc.pairs import Measured
+    from coalloc.history.links import Measured
     from coalloc.planner.network import Link, Network
-    from coalloc.survey import Survey
+    from coalloc.probing.survey import Survey
 
 __all__ = ["probe"]
 
@@ -77,12 +77,12 @@ def probe(
       coget probe --blast -o net.yaml ftp://a.example/ ftp://b.example/ ftp://c.example/
     """
     from coalloc.probing import Limits
-    from coalloc.survey import survey
+    from coalloc.probing.survey import survey
 
     limits = Limits(max(1, most), seconds, streams)
     found = interrupts.run(survey(urls, sinks, limits, told=_tell, **wishes))
     if output:
-        from coalloc.planner.written import write
+        from coalloc.planner.documents.yaml_scenario import write
 
         _save(output, write(found.scenario))
     if as_json:
@@ -101,7 +101,7 @@ def _save(path: Path, text: str) -> None:
 
 def _tell(measured: "Measured") -> None:
     """Print one line of progress."""
-    from coalloc.progress import human
+    from coalloc.util import human
 
     rate = measured.rate
     said = f"failed: {human.one_line(measured.error or '')}" if rate is None else human.rate(rate)
@@ -109,7 +109,7 @@ def _tell(measured: "Measured") -> None:
 
 
 def _document(found: "Survey") -> dict[str, Any]:
-    from coalloc.planner.scenario import document
+    from coalloc.planner.documents.scenario import document
 
     keys = ("source", "sink", "start", "end", "bytes", "streams", "outcome", "error")
     return {
@@ -120,7 +120,7 @@ def _document(found: "Survey") -> dict[str, Any]:
 
 def _print(found: "Survey") -> None:
     """Print a table with a row per source and a column per sink."""
-    from coalloc.progress.table import console, table
+    from coalloc.display.table import console, table
 
     network = found.scenario.network
     names = list(network.hosts)
@@ -142,13 +142,13 @@ def _cell(network: "Network", source: str, sink: str) -> str:
 
 
 def _link(link: "Link") -> str:
-    from coalloc.progress import human
+    from coalloc.util import human
 
     old = link.age is not None and link.age > 60
     return human.rate(link.capacity) + (f", {human.duration(link.age or 0)} ago" if old else "")
 
 
 def _limit(capacity: int | None) -> str:
-    from coalloc.progress import human
+    from coalloc.util import human
 
     return "?" if capacity is None else human.rate(capacity)

@@ -8,10 +8,10 @@ from typing import Any
 import click
 
 from coalloc.cli import interrupts, options
-from coalloc.cli.display import showing
+from coalloc.cli.progress import showing
 from coalloc.cli.watch import printer, until_over
 from coalloc.errors import UsageError
-from coalloc.streams import say, say_json
+from coalloc.util.streams import say, say_json
 
 __all__ = ["submit"]
 
@@ -75,7 +75,7 @@ def submit(wait: bool, broker: str | None, as_json: bool, **wishes: Any) -> None
 def _print_planned(number: str, broker: str | None, as_json: bool) -> None:
     """Wait for the result of a dry run, and print what would be done."""
     from coalloc import api
-    from coalloc.progress import human
+    from coalloc.util import human
 
     found: Counter[str] = Counter()
     listed: list[dict[str, Any]] = []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from coalloc.cli import interrupts, options
-from coalloc.streams import say, say_json
+from coalloc.util.streams import say, say_json
 
 if TYPE_CHECKING:
     from coalloc.model import TaskView
@@ -70,14 +70,14 @@ def cancel(context: click.Context, numbers: tuple[str, ...], broker: str | None)
 
 
 def _print(found: "Sequence[TaskView]") -> None:
-    from coalloc.progress.table import console, table
+    from coalloc.display.table import console, table
 
     headings = (">task", "state", ">files", ">bytes", ">of", ">age", "what")
     console(sys.stdout).print(table(headings, map(_row, found)))
 
 
 def _row(task: "TaskView") -> tuple[str, ...]:
-    from coalloc.progress import human
+    from coalloc.util import human
 
     return (
         task.id[:SHOWN],

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from coalloc.cli import interrupts, options
-from coalloc.cli.display import showing
-from coalloc.streams import say, say_json
+from coalloc.cli.progress import showing
+from coalloc.util.streams import say, say_json
 
 if TYPE_CHECKING:
-    from coalloc.progress.taskbars import TaskBars
-    from coalloc.progress.tasks import TaskLines
+    from coalloc.display.task_bars import TaskBars
+    from coalloc.display.task_text import TaskLines
 
 __all__ = ["printer", "until_over", "watch"]
 
@@ -44,7 +44,7 @@ def until_over(number: str, broker: str | None, as_json: bool) -> None:
     if as_json:
         say_json(task.document)
     elif sys.stderr.isatty():
-        from coalloc.progress.tasks import summary
+        from coalloc.display.task_text import summary
 
         say(summary(task), err=True)
 
@@ -52,9 +52,9 @@ def until_over(number: str, broker: str | None, as_json: bool) -> None:
 def printer(file: TextIO, live: bool) -> "TaskBars | TaskLines":
     """Return a printer that draws a task on a terminal, or one that writes lines."""
     if live:
-        from coalloc.progress.taskbars import TaskBars
+        from coalloc.display.task_bars import TaskBars
 
         return TaskBars(file)
-    from coalloc.progress.tasks import TaskLines
+    from coalloc.display.task_text import TaskLines
 
     return TaskLines(file)

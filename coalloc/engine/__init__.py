@@ -7,10 +7,10 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from coalloc.engine.base import EngineOptions, Source
-from coalloc.engine.caps import capped
-from coalloc.engine.parallel import Parallel
+from coalloc.engine.sessions.capped import capped
+from coalloc.engine.sessions.parallel import Parallel
 from coalloc.errors import UsageError
-from coalloc.urls import redact
+from coalloc.safe_text import redact
 
 __all__ = ["Engine", "open_source", "speaks"]
 
@@ -64,7 +64,7 @@ def _gridftp(url: str, options: EngineOptions) -> Source:
 
 
 def _url_copy(url: str, options: EngineOptions) -> Source:
-    from coalloc.engine.url_copy import URLCopySource
+    from coalloc.engine.globus_url_copy import URLCopySource
 
     return _sessions(options, lambda _: URLCopySource(url, options))
 
@@ -77,7 +77,7 @@ def _web(url: str, options: EngineOptions) -> Source:
 
 
 def _bridge(url: str, options: EngineOptions) -> Source:
-    from coalloc.engine.bridge import BridgeSource
+    from coalloc.engine.fsspec_source import BridgeSource
 
     return _sessions(options, lambda _: BridgeSource(url, options))
 

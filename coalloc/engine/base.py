@@ -4,40 +4,18 @@ Every engine passes `tests/contracts`, which checks what is documented here.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from coalloc.addresses import policy_of
-from coalloc.dialer import Dialer
-from coalloc.engine.slots import Slots
+from coalloc.engine.sessions.slots import Slots
+from coalloc.engine.span import Deliver, Span
 from coalloc.model import Origin, Stat, Way
+from coalloc.util.addresses import policy_of
+from coalloc.util.dialer import Dialer
 
-__all__ = ["Admission", "Deliver", "EngineOptions", "Leads", "Source", "Span"]
-
-Deliver = Callable[[int, memoryview], None]
-"""`deliver(offset, view)`: these bytes of the file have arrived. The view is only valid during the call.
-
-If they arrived at another server, only the length of the view counts.
-"""
-
-
-class Span:
-    """The range [start, end) of a file that an engine is delivering. Its end may be lowered meanwhile.
-
-    Only the runner lowers `end`, only to a value >= start. The engine reads `end` before each delivery, delivers
-    nothing at or beyond it, and ends its fetch when everything before it is delivered.
-
-    :param skip: parts of the range that need not be delivered
-    """
-
-    __slots__ = ("end", "skip", "start")
-
-    def __init__(self, start: int, end: int, skip: Sequence[tuple[int, int]] = ()) -> None:
-        self.start = start
-        self.end = end
-        self.skip = skip
+__all__ = ["Admission", "EngineOptions", "Leads", "Source"]
 
 
 class Admission(NamedTuple):

@@ -1,10 +1,10 @@
 """The entry point of the planner: any demand on any network."""
 
-from coalloc.planner.deadline import in_time
 from coalloc.planner.demands import is_flow
-from coalloc.planner.libraries import needed
 from coalloc.planner.network import Demand, Network
 from coalloc.planner.plan import TransferPlan
+from coalloc.planner.solvers.libraries import needed
+from coalloc.planner.static.deadline import in_time
 
 __all__ = ["plan"]
 
@@ -19,13 +19,13 @@ def plan(network: Network, demand: Demand) -> TransferPlan:
     :raises UsageError: when some data cannot reach a destination, not in time, or not within the budget
     """
     with needed():
-        from coalloc.planner import static
-    found = static.solve(network, demand) if is_flow(network, demand) else _by_linear_program(network, demand)
+        from coalloc.planner.static import makespan
+    found = makespan.solve(network, demand) if is_flow(network, demand) else _by_linear_program(network, demand)
     in_time(network, demand, found.makespan)
     return found
 
 
 def _by_linear_program(network: Network, demand: Demand) -> TransferPlan:
     with needed():  # imported late: loading the solver takes as long as many max-flows
-        from coalloc.planner.relaxed import solve
+        from coalloc.planner.static.relaxed import solve
     return solve(network, demand)

@@ -7,10 +7,10 @@ from typing import TypeVar
 
 import numpy as np
 
-from coalloc.planner.graph import Graph
-from coalloc.planner.maxflow import Backend, Flow
 from coalloc.planner.network import File
 from coalloc.planner.plan import Path
+from coalloc.planner.solvers.maxflow import Backend, Flow
+from coalloc.planner.static.graph import Graph
 
 __all__ = ["Amounts", "dealt", "leaving_arcs", "paths_of", "shortest", "take", "without_cycles"]
 

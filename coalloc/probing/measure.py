@@ -6,16 +6,17 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from coalloc.addresses import AddressPolicy
 from coalloc.config import own_policy
-from coalloc.dialer import DirectDialer
-from coalloc.engine.base import EngineOptions, Span
+from coalloc.engine.base import EngineOptions
 from coalloc.engine.gridftp.remote import RemoteSource, Sink
+from coalloc.engine.span import Span
 from coalloc.errors import SourceError, Stalled, UsageError
-from coalloc.pairs import EVERYBODY, Measured
-from coalloc.probing.ends import End
+from coalloc.history.links import EVERYBODY, Measured
 from coalloc.probing.rounds import pairs, rounds
 from coalloc.probing.samples import Flowed, Sample, peak, settled
+from coalloc.probing.server import End
+from coalloc.util.addresses import AddressPolicy
+from coalloc.util.dialer import DirectDialer
 
 __all__ = ["Limits", "measure"]
 

@@ -8,14 +8,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from coalloc.addresses import ANYWHERE, AddressPolicy
-from coalloc.brokerclient import Found
+from coalloc.broker_client import Found
 from coalloc.errors import UsageError
 from coalloc.model import DATASET, Origin, ReplicaSet
 from coalloc.resolve.collisions import refuse_collisions
+from coalloc.resolve.replica_urls import admitted, check, replica_set
 from coalloc.resolve.targets import bounds, target
-from coalloc.resolve.urls import admitted, check, replica_set
-from coalloc.urls import redact
+from coalloc.safe_text import redact
+from coalloc.util.addresses import ANYWHERE, AddressPolicy
 
 __all__ = ["Ask", "Fetch", "bounds", "refuse_collisions", "resolve", "target"]
 
@@ -92,9 +92,9 @@ async def _read(source: str, fetch_document: Fetch, policy: AddressPolicy) -> li
         # One byte more than the limit, so that a file that is too large is noticed.
         files, origin, secure = metalink.read(_local(source, metalink.MAX_BYTES + 1), source), Origin("document"), True
     elif _is_http(source):
-        from coalloc.resolve import fetch
+        from coalloc.resolve import http_documents
 
-        document, address, secure = await fetch.get(source, metalink.MAX_BYTES, policy)
+        document, address, secure = await http_documents.get(source, metalink.MAX_BYTES, policy)
         files, origin = metalink.read(document, redact(source)), Origin("server", address)
     else:
         document, address = await fetch_document(source, metalink.MAX_BYTES)
@@ -120,9 +120,9 @@ def _local(path: str, limit: int) -> bytes:
 async def _said_to_be_metalink(source: str, policy: AddressPolicy) -> bool:
     if not _is_http(source):
         return False
-    from coalloc.resolve import fetch  # and with it all of http
+    from coalloc.resolve import http_documents  # and with it all of http
 
-    return await fetch.says_metalink(source, policy)
+    return await http_documents.says_metalink(source, policy)
 
 
 def _is_http(url: str) -> bool:

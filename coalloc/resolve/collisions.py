@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from coalloc.errors import UsageError
-from coalloc.partial import data_folder
+from coalloc.util.partial_names import data_folder
 
 __all__ = ["Held", "refuse_collisions"]
 

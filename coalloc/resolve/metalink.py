@@ -10,14 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from coalloc import checksums
-from coalloc.counts import LARGEST, count
 from coalloc.errors import UsageError
 from coalloc.model import Checksum, PieceHashes, Replica, ReplicaSet
-from coalloc.plain import escaped
-from coalloc.resolve import names, urls
-from coalloc.resolve.document import parsed
-from coalloc.urls import without_login
+from coalloc.resolve import file_names, replica_urls
+from coalloc.resolve.xml_tree import parsed
+from coalloc.safe_text import escaped, without_login
+from coalloc.util import checksums
+from coalloc.util.counts import LARGEST, count
 
 __all__ = ["MAX_BYTES", "read", "write"]
 
@@ -88,7 +87,7 @@ class _Reader:
 
     def _name(self, element: Element) -> str:
         name = element.get("name", "")
-        if reason := names.why_unsafe(name):
+        if reason := file_names.why_unsafe(name):
             raise self._wrong(
                 element, f"the file name {name[:200]!r} {reason}", "do not use a Metalink that you do not trust"
             )
@@ -145,8 +144,8 @@ class _Reader:
     def _replica(self, element: Element) -> Replica:
         url, priority, location = _text(element), element.get("priority"), element.get("location")
         try:
-            if not urls.is_opaque(url):
-                urls.check(url)
+            if not replica_urls.is_opaque(url):
+                replica_urls.check(url)
         except UsageError as error:
             raise self._wrong(element, error.message) from None
         return Replica(

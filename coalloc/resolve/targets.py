@@ -5,11 +5,11 @@ import pwd
 from contextlib import suppress
 from pathlib import Path
 
-from coalloc.disk import disk_error
 from coalloc.errors import UsageError
-from coalloc.owned import DIRECTORY
-from coalloc.partial import looks_partial, mark_fetched
-from coalloc.resolve.names import why_hidden, why_unsafe
+from coalloc.partial_file.owned_directory import DIRECTORY
+from coalloc.resolve.file_names import why_hidden, why_unsafe
+from coalloc.util.disk import disk_error
+from coalloc.util.partial_names import looks_partial, mark_fetched
 
 __all__ = ["bounds", "target"]
 

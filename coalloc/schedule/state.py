@@ -10,13 +10,12 @@ from dataclasses import dataclass, field
 from math import inf, log2
 from typing import Literal
 
-from coalloc.intervals import Intervals
 from coalloc.model import Ending, Estimate
-from coalloc.schedule.median import median
 from coalloc.schedule.rate import RateMeter
-from coalloc.schedule.streams import Widening
+from coalloc.schedule.stream_count import Widening
+from coalloc.util.intervals import Intervals
 
-__all__ = ["Copy", "Lane", "State", "Status"]
+__all__ = ["Copy", "Lane", "State", "Status", "median"]
 
 Status = Literal["spare", "connecting", "idle", "fetching", "waiting", "pausing", "left"]
 
@@ -265,3 +264,13 @@ class State:
         return any(
             other is not copy and other.start < copy.end and copy.start < other.end for other in self.copies.values()
         )
+
+
+def median(values: Iterable[float]) -> float:
+    """Return the middle one of one or more values, or the mean of the two in the middle.
+
+    >>> median([3.0, 1.0, 2.0]), median([1.0, 4.0])
+    (2.0, 2.5)
+    """
+    ordered = sorted(values)
+    return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2

@@ -4,7 +4,7 @@ import errno
 import os
 from pathlib import Path
 
-from coalloc.disk import Disk
+from coalloc.util.disk import Disk
 
 __all__ = ["FailingDisk"]
 

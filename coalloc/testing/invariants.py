@@ -1,9 +1,9 @@
 """Invariants of a scheduler, checked after every event by a function that raises when one is broken."""
 
-from coalloc.intervals import Intervals
 from coalloc.schedule import Scheduler
 from coalloc.schedule.actions import Action
 from coalloc.schedule.events import Event
+from coalloc.util.intervals import Intervals
 
 __all__ = ["CheckedScheduler", "check"]
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from zlib import adler32
 
-from coalloc.dialer import DirectDialer
-from coalloc.engine.base import Deliver, EngineOptions, Source, Span
+from coalloc.engine.base import EngineOptions, Source
+from coalloc.engine.span import Deliver, Span
 from coalloc.errors import (
     ConnectionLost,
     NoFreeConnection,
@@ -17,6 +17,7 @@ from coalloc.errors import (
     Unsupported,
 )
 from coalloc.model import Checksum, Stat
+from coalloc.util.dialer import DirectDialer
 
 __all__ = ["Behaviour", "Bottleneck", "SimulatedSource"]
 

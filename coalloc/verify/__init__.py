@@ -1,8 +1,8 @@
 """Verification of fetched bytes, and search for the sources of wrong ones. Asks for checksums; moves no data."""
 
-from coalloc.verify.atsink import AtSink
+from coalloc.verify.at_server import AtSink
 from coalloc.verify.blame import SUSPECTED, agreed_checksum, expectation
-from coalloc.verify.jury import Jury
 from coalloc.verify.verification import Verification
+from coalloc.verify.witnesses import Jury
 
 __all__ = ["SUSPECTED", "AtSink", "Jury", "Verification", "agreed_checksum", "expectation"]

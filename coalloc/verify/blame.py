@@ -4,10 +4,10 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterable, Sequence, Set
 
-from coalloc.checksums import ALGORITHMS
 from coalloc.errors import VerificationError
 from coalloc.model import Checksum, Extent
-from coalloc.verify.jury import Jury
+from coalloc.util.checksums import ALGORITHMS
+from coalloc.verify.witnesses import Jury
 
 __all__ = ["SUSPECTED", "agreed_checksum", "blame", "blame_by_pieces", "expectation"]
 

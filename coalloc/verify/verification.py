@@ -6,12 +6,12 @@ of the replicas with each other. The caller decides what to fetch again, and fro
 
 from collections.abc import Container, Iterable, Mapping, Set
 
-from coalloc.disk import in_thread
 from coalloc.model import Basis, Checksum, Extent, PieceHashes
-from coalloc.sink import PartialFile
+from coalloc.partial_file import PartialFile
+from coalloc.util.disk import in_thread
 from coalloc.verify.blame import SUSPECTED, blame, blame_by_pieces
-from coalloc.verify.compare import Comparison
-from coalloc.verify.jury import Jury
+from coalloc.verify.comparison import Comparison
+from coalloc.verify.witnesses import Jury
 
 __all__ = ["Verification"]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from coalloc.logs import read_log
+from coalloc.history.formats import read_log
 from predictors.bank import CONSTANT, MEMBERS, Layout
 from predictors.compiled import compiled
 from predictors.evaluate import Evaluation, evaluate

@@ -26,9 +26,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from coalloc.dialer import DirectDialer
 from coalloc.engine import open_source
 from coalloc.engine.base import EngineOptions
+from coalloc.util.dialer import DirectDialer
 from tests.support.gridftp import GridFTPServer
 from tests.support.gsi import Authority
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from coalloc.staging.methods import Adaptive
-from coalloc.staging.simulation import Capacity, Underlay, simulate
+from coalloc.collect.methods import Adaptive
+from coalloc.collect.simulation import Capacity, Underlay, simulate
 from tests.benchmarks.clairvoyant import Change, clairvoyant
 from tests.benchmarks.sites import SINK, Situation
 from tests.benchmarks.staging import SCENARIOS, expected

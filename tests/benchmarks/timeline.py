@@ -12,12 +12,12 @@ from fractions import Fraction
 
 import numpy as np
 
-from coalloc.planner.check_timeline import faults
-from coalloc.planner.flows import cheapest
-from coalloc.planner.maxflow import ORTOOLS, SCIPY, Backend
 from coalloc.planner.network import Demand, File, Host, Isp, Link, LinkKey, Network
-from coalloc.planner.steps import Units
-from coalloc.planner.timeline import timeline
+from coalloc.planner.solvers.maxflow import ORTOOLS, SCIPY, Backend
+from coalloc.planner.timeline.check import faults
+from coalloc.planner.timeline.flows import cheapest
+from coalloc.planner.timeline.steps import Units
+from coalloc.planner.timeline.timetable import timeline
 
 __all__ = ["made", "rows"]
 

@@ -18,7 +18,7 @@ from broker.services.addresses import issuer_policy
 from broker.services.issuers import Issuers, document
 from broker.storage import migration
 from broker.storage.database import addressed
-from coalloc.addresses import parse_networks
+from coalloc.util.addresses import parse_networks
 from tests.broker.conftest import running
 from tests.broker.worlds import ANN, working, world_of, write
 from tests.support.waiting import until

@@ -21,8 +21,8 @@ from broker.storage import migration
 from broker.storage.collections import Collections
 from broker.storage.database import addressed
 from broker.storage.migration import differences, upgrade
-from coalloc.addresses import parse_networks
 from coalloc.errors import PermissionRefused
+from coalloc.util.addresses import parse_networks
 from tests.broker.worlds import World, read, working, write
 from tests.support.gsi_server import GreedyServer
 

@@ -6,9 +6,9 @@ from fractions import Fraction
 import pytest
 
 from coalloc.planner.certificate import check
+from coalloc.planner.documents.scenario import scenario
 from coalloc.planner.network import LinkKey
 from coalloc.planner.plan import Certificate, Limit, Path, TransferPlan
-from coalloc.planner.scenario import scenario
 
 PLANS = "/broker/v1/plans"
 MB = 1_000_000

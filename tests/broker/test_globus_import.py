@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import pytest
 
-from coalloc.logs import globus
+from coalloc.history.formats import globus
 from tests.support.broker import PROGRAM, BrokerProcess, broker_in
 from tests.support.browser import Browser
 from tests.support.coget import coget

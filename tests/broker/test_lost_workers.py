@@ -19,7 +19,7 @@ from broker.tasks import fence as fencing
 from broker.tasks.fence import Fence, LeaseLost
 from broker.tasks.housekeeping import SILENCE
 from broker.tasks.worker import Worker
-from coalloc.sink.data import Data
+from coalloc.partial_file.data import Data
 from tests.broker.worlds import World, begun, held, read, register, working, world_of, write
 from tests.support.waiting import until
 from tests.support.workers import Workers, way

@@ -16,7 +16,7 @@ from broker.services import forecasting
 from broker.storage.scores import Scores, score_of, tally_of
 from broker.tasks import scoring
 from broker.tasks.scoring import Scoring
-from coalloc.logs import read_log
+from coalloc.history.formats import read_log
 from predictors import hindsight as module
 from predictors.hindsight import PANEL
 from predictors.metrics import scores as judged

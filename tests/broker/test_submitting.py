@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, get_args
 import httpx
 import pytest
 
+from coalloc.broker_client.submission import Sync
 from coalloc.cli.submit import SYNC
-from coalloc.handover import Sync
 from tests.support.broker import BrokerProcess, broker_in
 from tests.support.coget import CONTENT, LIFE_SECONDS, coget, coget_process
 from tests.support.gridftp import GridFTPServer

@@ -15,7 +15,7 @@ from broker.models.history import Observed
 from broker.models.tasks import Item
 from broker.storage.decisions import Decisions, Wanted
 from broker.tasks import worker_of
-from coalloc.intervals import Intervals
+from coalloc.util.intervals import Intervals
 from tests.broker.test_carrying import register
 from tests.broker.worlds import ANN, World, world_of
 from tests.support.gridftp import GridFTPServer

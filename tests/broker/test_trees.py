@@ -13,8 +13,8 @@ from broker.services.paths import normal
 from broker.services.trees import CatalogueTree, GridFTPTree, LocalTree
 from broker.services.trees import catalogue as catalogue_trees
 from broker.services.trees.gridftp import MOST, Server, Sessions
-from coalloc.addresses import ANYWHERE
 from coalloc.errors import AlreadyThere, NoSuchFile, NotDirectory, PermissionRefused
+from coalloc.util.addresses import ANYWHERE
 from tests.support.gridftp import GridFTPServer
 from tests.support.waiting import until
 

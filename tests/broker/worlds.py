@@ -20,7 +20,7 @@ from broker.models.collections import NewCollection
 from broker.models.tasks import Item, NewTask, Options, Task
 from broker.storage.collections import Collections
 from broker.tasks import worker_of
-from coalloc.addresses import Network, parse_networks
+from coalloc.util.addresses import Network, parse_networks
 from tests.support.gridftp import GridFTPServer
 from tests.support.waiting import PATIENCE, until
 

@@ -17,8 +17,9 @@ import fsspec
 import pytest
 
 from coalloc.engine import open_source
-from coalloc.engine.base import Source, Span
-from coalloc.engine.slots import Slots
+from coalloc.engine.base import Source
+from coalloc.engine.sessions.slots import Slots
+from coalloc.engine.span import Span
 from coalloc.errors import (
     ConnectionLost,
     NoSuchFile,

@@ -8,8 +8,7 @@ import time
 
 import pytest
 
-from coalloc.journal import Journal, describe, recall
-from coalloc.sink import PartialFile
+from coalloc.partial_file import Journal, PartialFile, describe, recall
 
 STEP = 1000
 SIZE = 6000 * STEP

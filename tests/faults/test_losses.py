@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from coalloc.schedule.streams import FIRST, MOST
+from coalloc.schedule.stream_count import FIRST, MOST
 from tests.support.waiting import PATIENCE
 from tests.testbed import servers
 from tests.testbed.topology import Topology

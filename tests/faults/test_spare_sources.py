@@ -9,10 +9,10 @@ from zlib import adler32
 
 import pytest
 
-from coalloc.download import Download, Wishes
+from coalloc.download.to_disk import Download, Wishes
 from coalloc.engine import open_source
 from coalloc.engine.base import Admission
-from coalloc.engine.slots import Slots
+from coalloc.engine.sessions.slots import Slots
 from coalloc.model import Checksum, Estimate, Replica, ReplicaSet
 from coalloc.schedule.policies import make
 from tests.support.connections import connections

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from coalloc.download import Download, Wishes
+from coalloc.download.to_disk import Download, Wishes
 from coalloc.errors import NothingToFetchFrom, ServerBusy
 from coalloc.model import Estimate, Replica, ReplicaSet
 from coalloc.schedule.pauses import TRIES

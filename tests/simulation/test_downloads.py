@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coalloc.checksums import hasher
-from coalloc.download import Download, Wishes
+from coalloc.download.to_disk import Download, Wishes
 from coalloc.errors import CoallocError, NoSuchFile, NothingToFetchFrom, TransferFailed, Unreachable, VerificationError
 from coalloc.model import Checksum, Estimate, PieceHashes, Replica, ReplicaSet
 from coalloc.schedule.policies import NAMES, make
 from coalloc.testing.simulated import Behaviour, SimulatedSource
 from coalloc.testing.virtual_clock import run
-from coalloc.verify import compare
+from coalloc.util.checksums import hasher
+from coalloc.verify import comparison
 
 SIZE = 3_000_000
 DATA = random.Random(7).randbytes(SIZE)
@@ -236,7 +236,7 @@ def test_a_replica_that_answers_after_the_last_byte_is_compared(target):
 
 
 def test_every_byte_is_compared_with_another_replica_even_if_it_was_late(target, monkeypatch):
-    monkeypatch.setattr(compare, "LEAST", 100_000)
+    monkeypatch.setattr(comparison, "LEAST", 100_000)
     late = corrupt(500, offers_checksum=True, connect_seconds=LATE)
     with pytest.raises(VerificationError, match="differ in bytes 0 to"):
         Case(target, honest(1e8, offers_checksum=True), late).download()
@@ -361,7 +361,7 @@ def test_a_source_that_was_lost_near_the_end_did_well_until_then(target):
 
 
 def test_what_an_earlier_run_left_is_compared_too(target, monkeypatch):
-    monkeypatch.setattr(compare, "LEAST", 100_000)
+    monkeypatch.setattr(comparison, "LEAST", 100_000)
     with pytest.raises(TransferFailed):
         Case(target, honest(dies_at=1.0), honest(dies_at=1.0)).download()
     report = Case(target, honest(offers_checksum=True), honest(offers_checksum=True)).download()

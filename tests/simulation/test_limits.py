@@ -5,9 +5,9 @@ import random
 
 import pytest
 
+from coalloc.download.report import source_reports
 from coalloc.engine.base import Admission
 from coalloc.model import Estimate
-from coalloc.report import source_reports
 from coalloc.schedule.policies import NAMES
 from coalloc.testing.simulated import Behaviour
 from tests.support.simulation import Result, simulate

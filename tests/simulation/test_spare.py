@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coalloc.dialer import DirectDialer
-from coalloc.download import Download, Wishes
+from coalloc.download.to_disk import Download, Wishes
 from coalloc.engine.base import EngineOptions
-from coalloc.engine.caps import capped
-from coalloc.engine.slots import Slots
+from coalloc.engine.sessions.capped import capped
+from coalloc.engine.sessions.slots import Slots
 from coalloc.model import Estimate, Replica, ReplicaSet
 from coalloc.schedule.policies import NAMES, make
 from coalloc.testing.simulated import Behaviour, SimulatedSource
 from coalloc.testing.virtual_clock import run
+from coalloc.util.dialer import DirectDialer
 from tests.support.effort import effort
 
 SIZE = 3_000_000

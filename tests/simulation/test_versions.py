@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coalloc.download import Download, Wishes
+from coalloc.download.to_disk import Download, Wishes
 from coalloc.errors import CoallocError, ReplicaChanged, TransferFailed
 from coalloc.model import Estimate, Replica, ReplicaSet, TransferReport
 from coalloc.schedule.policies import NAMES, make

@@ -11,8 +11,8 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from coalloc.addresses import AddressPolicy
-from coalloc.dialer import DirectDialer
+from coalloc.util.addresses import AddressPolicy
+from coalloc.util.dialer import DirectDialer
 
 __all__ = ["Distance"]
 

@@ -7,8 +7,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from coalloc.dialer import DirectDialer
-from coalloc.engine.base import EngineOptions, Source, Span
+from coalloc.engine.base import EngineOptions, Source
+from coalloc.engine.span import Span
+from coalloc.util.dialer import DirectDialer
 from tests.support.plain_ftp import PlainFTP
 from tests.support.waiting import PATIENCE
 

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import cycle
 from typing import ClassVar
 
-from coalloc.staging.actions import Action, GiveUp, Piece, Send
-from coalloc.staging.events import Arrived, Event, Gone, Started
-from coalloc.staging.methods import Method
+from coalloc.collect.methods import Method
+from coalloc.collect.methods.actions import Action, GiveUp, Piece, Send
+from coalloc.collect.methods.events import Arrived, Event, Gone, Started
 
 __all__ = ["Relay"]
 

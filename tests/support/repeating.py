@@ -34,8 +34,8 @@ MENDED = (
     "tests/broker/test_watching.py::test_however_many_watch_one_query_tells_all",
     "tests/coalloc/engine/gridftp/test_gridftp_source.py::test_a_server_that_stops_answering",
     "tests/coalloc/engine/gridftp/test_thirdparty.py::test_a_server_stands_still",
-    "tests/coalloc/logs/test_logs.py::test_the_transfer_log_of_a_real_gridftp_server",
-    "tests/coalloc/test_copying.py::test_proxies_that_are_named_outright",
+    "tests/coalloc/history/formats/test_logs.py::test_the_transfer_log_of_a_real_gridftp_server",
+    "tests/coalloc/download/test_to_server.py::test_proxies_that_are_named_outright",
     "tests/faults/test_spare_sources.py::test_a_spare_source_comes_back_when_another_one_fails",
     "tests/faults/test_spare_sources.py::test_connections_and_slots_are_free_before_the_transfer_is_over",
 )

@@ -88,7 +88,7 @@ async def sent_back(argument: str) -> socket.socket:
 
 PREAMBLE = """
 import asyncio, sys
-from coalloc.dialer import DirectDialer
+from coalloc.util.dialer import DirectDialer
 from coalloc.engine import open_source
 from coalloc.engine.base import EngineOptions, Span
 from coalloc.errors import CoallocError

@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from coalloc.download.runner import Runner
 from coalloc.engine.base import Admission
 from coalloc.errors import CoallocError, ReplicaChanged
 from coalloc.model import Estimate, Stat
-from coalloc.runner import Runner
 from coalloc.schedule.events import Started
 from coalloc.schedule.policies import make
 from coalloc.testing.invariants import CheckedScheduler

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 
 from coalloc.model import Snapshot, SourceReport, SourceView, TransferReport
-from coalloc.urls import redact
+from coalloc.safe_text import redact
 
 SIZE = 10_000_000_000
 LONG_HOST = "gridftp-door-{:02d}.data-transfer.tier1.research-institute.example.org"
@@ -86,8 +86,8 @@ def report(sources: int = 3, **changes) -> TransferReport:
 
 def play(sources: int, seconds: float) -> None:
     """Show a transfer on this terminal as `coget` would."""
-    from coalloc.progress.bars import Bars
-    from coalloc.progress.report import print_reports
+    from coalloc.display.bars import Bars
+    from coalloc.display.download_report import print_reports
 
     bars = Bars(sys.stderr)
     for state in stream(sources, seconds, steps=round(20 * seconds)):

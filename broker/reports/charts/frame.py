@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 from broker.reports.charts.palette import CATEGORIES, HABITS, SHAPES
 from broker.reports.document import Column, Figure, Table, Unit, Value
 from broker.reports.words import scale, short, written
-from coalloc.plain import escaped
+from coalloc.safe_text import escaped
 
 __all__ = [
     "WIDTH",

@@ -16,7 +16,7 @@ from broker.reports.document import Figure, Report, Table, Unit, Value
 from broker.reports.drawing import vectors
 from broker.reports.files.pages import MOST, shown
 from broker.reports.words import written
-from coalloc.plain import escaped
+from coalloc.safe_text import escaped
 
 __all__ = ["sheets"]
 

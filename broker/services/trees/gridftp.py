@@ -14,7 +14,6 @@ from broker.services.permissions import Reach
 from broker.services.places import Allowed
 from broker.services.trees.links import Links, inside, is_link
 from broker.services.trees.naming import Naming, called
-from coalloc.addresses import AddressPolicy
 from coalloc.api import Storage, held, storage
 from coalloc.errors import (
     AlreadyThere,
@@ -26,6 +25,7 @@ from coalloc.errors import (
     Unsupported,
 )
 from coalloc.model import Entry, Omission
+from coalloc.util.addresses import AddressPolicy
 
 __all__ = ["GridFTPTree", "Server", "Sessions"]
 

@@ -26,9 +26,9 @@ from coalloc.errors import (
     SourceError,
     Unsupported,
 )
-from coalloc.exclusive import rename_exclusively
 from coalloc.model import Entry, Kind, Omission
-from coalloc.partial import FETCHED, looks_partial, mark_fetched
+from coalloc.util.exclusive_rename import rename_exclusively
+from coalloc.util.partial_names import FETCHED, looks_partial, mark_fetched
 
 __all__ = ["LocalTree"]
 

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple, Protocol, cast
 
-from coalloc.dialer import Dialer, round_trip
 from coalloc.engine.gridftp.protocol import LineReader, Reply, ReplyReader, format_command
 from coalloc.engine.gridftp.refusals import refusal
 from coalloc.errors import ConnectionLost, LimitExceeded, NotThatProtocol, ServerBusy, SourceError, Stalled
+from coalloc.util.dialer import Dialer, round_trip
 
 __all__ = ["ControlConnection", "PendingReply", "Protection"]
 

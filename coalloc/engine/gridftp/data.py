@@ -8,13 +8,13 @@ import asyncio
 import socket
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
-from coalloc.addresses import AddressClass, class_of, server
 from coalloc.engine.base import EngineOptions
 from coalloc.engine.gridftp.address import Address
 from coalloc.engine.gridftp.control import ControlConnection, PendingReply
 from coalloc.engine.gridftp.protocol import Reply, extended_passive_port, passive_address
 from coalloc.engine.gridftp.refusals import refusal
 from coalloc.errors import PermissionRefused, Unreachable
+from coalloc.util.addresses import AddressClass, class_of, server
 
 __all__ = ["DataConnections"]
 

@@ -10,12 +10,12 @@ from calendar import timegm
 from datetime import UTC, datetime
 from urllib.parse import unquote
 
-from coalloc.bounds import MOST_ENTRIES, MOST_LISTED
-from coalloc.counts import count
 from coalloc.engine.gridftp.protocol import LineReader
 from coalloc.errors import ConnectionLost, LimitExceeded
 from coalloc.model import Entry, Kind, Omission
-from coalloc.plain import one_line
+from coalloc.safe_text import one_line
+from coalloc.util.counts import count
+from coalloc.util.listing_limits import MOST_ENTRIES, MOST_LISTED
 
 __all__ = ["Listing", "entry", "stamp"]
 

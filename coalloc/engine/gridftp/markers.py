@@ -13,7 +13,7 @@ import re
 
 from coalloc.engine.gridftp.protocol import Reply
 from coalloc.errors import LimitExceeded
-from coalloc.intervals import Intervals
+from coalloc.util.intervals import Intervals
 
 __all__ = ["Progress", "performance", "ranges"]
 

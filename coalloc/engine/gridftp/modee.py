@@ -12,16 +12,16 @@ import socket
 from functools import partial
 from ipaddress import ip_address
 
-from coalloc.engine.base import Deliver, Span
-from coalloc.engine.gather import BUFFER, Gather
+from coalloc.engine.batched_reads import BUFFER, Gather
 from coalloc.engine.gridftp.control import PendingReply
 from coalloc.engine.gridftp.protocol import port_command
+from coalloc.engine.gridftp.range_requests import Turns
 from coalloc.engine.gridftp.refusals import refusal
 from coalloc.engine.gridftp.session import Session
 from coalloc.engine.gridftp.stream import lost, said
-from coalloc.engine.gridftp.turns import Turns
-from coalloc.engine.turn import Turn
-from coalloc.engine.way import way_of
+from coalloc.engine.range_request import Turn
+from coalloc.engine.span import Deliver, Span
+from coalloc.engine.tcp_info import way_of
 from coalloc.errors import NoSuchFile, PermissionRefused, SourceError
 from coalloc.model import Way
 

@@ -8,9 +8,9 @@ import re
 from struct import Struct
 from typing import NamedTuple
 
-from coalloc.checksums import ALGORITHMS
 from coalloc.errors import LimitExceeded, NotThatProtocol, ServerSays, Unsupported
-from coalloc.plain import escaped
+from coalloc.safe_text import escaped
+from coalloc.util.checksums import ALGORITHMS
 
 __all__ = [
     "Block",

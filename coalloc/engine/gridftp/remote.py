@@ -11,12 +11,13 @@ from dataclasses import dataclass, replace
 from mmap import mmap
 from pathlib import Path
 
-from coalloc.engine.base import Deliver, EngineOptions, Source, Span
+from coalloc.engine.base import EngineOptions, Source
 from coalloc.engine.gridftp.source import GridFTPSource
 from coalloc.engine.gridftp.thirdparty import ThirdParty, open_third_party
 from coalloc.engine.gridftp.transfer import KeptRange
-from coalloc.intervals import Intervals
+from coalloc.engine.span import Deliver, Span
 from coalloc.model import Stat
+from coalloc.util.intervals import Intervals
 
 __all__ = ["RemoteSource", "Sink"]
 

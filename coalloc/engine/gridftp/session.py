@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from copy import copy
 from typing import Self
 
-from coalloc.counts import count
 from coalloc.engine.base import EngineOptions
 from coalloc.engine.gridftp.address import Address
 from coalloc.engine.gridftp.control import ControlConnection, PendingReply
@@ -17,6 +16,7 @@ from coalloc.engine.gridftp.protocol import Reply, digest_in, facts
 from coalloc.engine.gridftp.refusals import refusal
 from coalloc.errors import NoSuchFile, Unsupported
 from coalloc.model import Stat
+from coalloc.util.counts import count
 
 __all__ = ["Session"]
 

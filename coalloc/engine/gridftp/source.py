@@ -11,14 +11,15 @@ import socket
 from contextlib import suppress
 from dataclasses import dataclass
 
-from coalloc.engine.base import Deliver, EngineOptions, Source, Span
+from coalloc.engine.base import EngineOptions, Source
 from coalloc.engine.gridftp import stream
 from coalloc.engine.gridftp.address import parse
 from coalloc.engine.gridftp.control import ControlConnection
 from coalloc.engine.gridftp.login import security_for
 from coalloc.engine.gridftp.modee import BlockChannel, NoWayBack
 from coalloc.engine.gridftp.session import Session
-from coalloc.engine.way import way_of
+from coalloc.engine.span import Deliver, Span
+from coalloc.engine.tcp_info import way_of
 from coalloc.errors import ConnectionLost, ReplicaChanged, Stalled, Unsupported
 from coalloc.model import Stat, Way
 

@@ -7,12 +7,12 @@ another. No time-out here: the scheduler decides whether a source stalls.
 import asyncio
 import socket
 
-from coalloc.engine.base import Deliver, Span
-from coalloc.engine.gather import BUFFER, Gather
+from coalloc.engine.batched_reads import BUFFER, Gather
 from coalloc.engine.gridftp.control import PendingReply
 from coalloc.engine.gridftp.protocol import Reply
 from coalloc.engine.gridftp.refusals import refusal
 from coalloc.engine.gridftp.session import Session
+from coalloc.engine.span import Deliver, Span
 from coalloc.errors import ConnectionLost, SourceError
 
 __all__ = ["LAST_WORDS_SECONDS", "fetch", "lost", "said"]

@@ -14,13 +14,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from coalloc.counts import count
 from coalloc.engine.base import EngineOptions
 from coalloc.engine.gridftp.address import Address, parse_server
 from coalloc.engine.gridftp.login import Login, security_for
 from coalloc.engine.gridftp.protocol import Reply, port_command
 from coalloc.engine.gridftp.transfer import KeptRange, Transfer
 from coalloc.errors import ConnectionLost, SourceError, Stalled, Unsupported
+from coalloc.util.counts import count
 
 if TYPE_CHECKING:
     from coalloc.engine.gridftp.gsi.security import DataMode

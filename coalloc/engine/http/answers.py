@@ -10,8 +10,6 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
-from coalloc.checksums import ALGORITHMS, normalise
-from coalloc.counts import count
 from coalloc.errors import (
     NoSuchFile,
     PermissionRefused,
@@ -21,6 +19,8 @@ from coalloc.errors import (
     Unsupported,
 )
 from coalloc.model import Checksum
+from coalloc.util.checksums import ALGORITHMS, normalise
+from coalloc.util.counts import count
 
 __all__ = [
     "BUSY",

@@ -8,11 +8,11 @@ not support this.
 import asyncio
 from typing import Any, Protocol
 
-from coalloc.engine.base import Deliver, Span
-from coalloc.engine.gather import BUFFER, Gather
+from coalloc.engine.batched_reads import BUFFER, Gather
 from coalloc.engine.http.pipeline import Pipeline, Question, Unanswered
-from coalloc.engine.turn import Turn
-from coalloc.engine.way import way_of
+from coalloc.engine.range_request import Turn
+from coalloc.engine.span import Deliver, Span
+from coalloc.engine.tcp_info import way_of
 from coalloc.errors import ConnectionLost
 from coalloc.model import Way
 

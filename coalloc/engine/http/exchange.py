@@ -12,12 +12,12 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from coalloc.addresses import AddressPolicy, class_of
-from coalloc.dialer import numeric
 from coalloc.engine.base import EngineOptions
 from coalloc.engine.http.answers import PARTIAL, refusal
 from coalloc.errors import ConnectionLost, NotThatProtocol, PermissionRefused, SourceError, Unsupported
-from coalloc.urls import hide, redact
+from coalloc.safe_text import hide, redact
+from coalloc.util.addresses import AddressPolicy, class_of
+from coalloc.util.dialer import numeric
 
 if TYPE_CHECKING:
     import httpx

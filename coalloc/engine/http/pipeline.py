@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import h11
 
 from coalloc.engine.http.answers import BUSY, PARTIAL, closes, condition, content_range, refusal, validator
-from coalloc.engine.turn import Turn
+from coalloc.engine.range_request import Turn
 from coalloc.model import Stat
-from coalloc.urls import redacted_text
+from coalloc.safe_text import redacted_text
 
 __all__ = ["Pipeline", "Question", "Unanswered"]
 

@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from coalloc.counts import count
-from coalloc.engine.base import Deliver, EngineOptions, Source, Span
-from coalloc.engine.hands import Part
+from coalloc.engine.base import EngineOptions, Source
 from coalloc.engine.http.answers import (
     BUSY,
     PARTIAL,
@@ -29,8 +27,11 @@ from coalloc.engine.http.answers import (
 from coalloc.engine.http.channel import Channel, Connection, Ended
 from coalloc.engine.http.exchange import Exchange
 from coalloc.engine.http.pipeline import Question
+from coalloc.engine.sessions.work import Part
+from coalloc.engine.span import Deliver, Span
 from coalloc.errors import ConnectionLost, ReplicaChanged, Stalled, Unsupported, UsageError
 from coalloc.model import Stat, Way
+from coalloc.util.counts import count
 
 if TYPE_CHECKING:
     import httpx

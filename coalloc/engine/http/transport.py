@@ -16,9 +16,9 @@ from urllib.request import getproxies, proxy_bypass
 import httpcore
 import httpx
 
-from coalloc.addresses import ANYWHERE
-from coalloc.dialer import Dialer, refuse_numeric, round_trip
 from coalloc.errors import Unsupported
+from coalloc.util.addresses import ANYWHERE
+from coalloc.util.dialer import Dialer, refuse_numeric, round_trip
 
 __all__ = ["Reached", "client", "proxied"]
 

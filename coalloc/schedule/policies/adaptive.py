@@ -15,8 +15,8 @@ bytes it had in flight, and the tail of a transfer is bounded by set-up times, n
 from collections.abc import Iterable
 from math import inf
 
-from coalloc.schedule.allocator import cut, fill_shares
 from coalloc.schedule.policies.base import Choice, Policy, Race, Role, Shares, Steal, candidates, first_unassigned
+from coalloc.schedule.shares import cut, fill_shares
 from coalloc.schedule.state import Copy, Lane, State
 
 __all__ = ["Adaptive"]

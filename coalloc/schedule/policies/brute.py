@@ -1,7 +1,7 @@
 """`brute`: brute-force co-allocation (paper, section 3.2.1): S/n bytes from each of n servers."""
 
-from coalloc.schedule.allocator import cut, equal_shares
 from coalloc.schedule.policies.base import Choice, Policy, Shares, candidates, first_unassigned
+from coalloc.schedule.shares import cut, equal_shares
 from coalloc.schedule.state import Lane, State
 
 __all__ = ["Brute"]

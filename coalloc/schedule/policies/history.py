@@ -1,13 +1,12 @@
 """`history`: history-based co-allocation (paper, section 3.2.2): s_i = B_i / A * S, A = sum of B_i.
 
 B_i is the forecast rate of server i (in the paper a moving average over time of previous transfers, here the forecast
-of `coalloc.history`); a source without history counts as the median of those that have one.
+of `coalloc.history.transfers`); a source without history counts as the median of those that have one.
 """
 
-from coalloc.schedule.allocator import cut, proportional_shares
-from coalloc.schedule.median import median
 from coalloc.schedule.policies.base import Choice, Policy, Shares, candidates, first_unassigned
-from coalloc.schedule.state import Lane, State
+from coalloc.schedule.shares import cut, proportional_shares
+from coalloc.schedule.state import Lane, State, median
 
 __all__ = ["History"]
 

@@ -5,11 +5,11 @@ from math import inf
 from statistics import fmean
 from typing import Any, NamedTuple
 
+from coalloc.collect.methods import Method, make
+from coalloc.collect.methods.actions import Action, GiveUp, Wake
+from coalloc.collect.methods.events import Event, Started
+from coalloc.collect.simulation import Record, simulate
 from coalloc.planner import Demand, Network
-from coalloc.staging.actions import Action, GiveUp, Wake
-from coalloc.staging.events import Event, Started
-from coalloc.staging.methods import Method, make
-from coalloc.staging.simulation import Record, simulate
 from tests.benchmarks.collecting.uploads import LOADS, PROBES, measured, weather, world
 
 __all__ = ["DIRECT", "METHODS", "RELAYED", "SENDERS", "SHOWN", "UNEVEN", "Case", "Run", "cases", "run", "storage"]

@@ -4,9 +4,9 @@ from collections.abc import Set
 from random import Random
 from typing import NamedTuple
 
+from coalloc.collect.methods import Adaptive, AllAtOnce, Concurrent, Method
+from coalloc.collect.simulation import Underlay, simulate
 from coalloc.planner import Demand, Network
-from coalloc.staging.methods import Adaptive, AllAtOnce, Concurrent, Method
-from coalloc.staging.simulation import Underlay, simulate
 from tests.benchmarks.collecting.sinks import CLOUD, Topology, cloud, drift, planetlab
 
 __all__ = [

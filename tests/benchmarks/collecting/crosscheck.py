@@ -11,9 +11,9 @@ from math import inf
 from multiprocessing import get_context
 from typing import NamedTuple
 
+from coalloc.collect.methods import make
+from coalloc.collect.simulation import simulate
 from coalloc.planner import Demand
-from coalloc.staging.methods import make
-from coalloc.staging.simulation import simulate
 from tests.benchmarks.collecting.cheng import METHODS
 from tests.benchmarks.collecting.spread import table
 from tests.benchmarks.collecting.uploads import measured, weather, world

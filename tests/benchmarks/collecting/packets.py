@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from math import inf
 from typing import Any
 
-from coalloc.staging.simulation import Capacity, Rate, Route, Share
+from coalloc.collect.simulation import Capacity, Rate, Route, Share
 from tests.benchmarks.collecting.transit_stub import ACROSS, BELOW, WITHIN, Edge, TransitStub
 from tests.benchmarks.collecting.uploads import Udp, World
 

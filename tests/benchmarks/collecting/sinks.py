@@ -20,8 +20,8 @@ from pathlib import Path
 from random import Random
 from statistics import median
 
+from coalloc.collect.simulation import Capacity
 from coalloc.planner import Demand, File, Host, Isp, Link, LinkKey, Network
-from coalloc.staging.simulation import Capacity
 
 __all__ = ["CLOUD", "SIZE", "Topology", "cloud", "drift", "planetlab"]
 

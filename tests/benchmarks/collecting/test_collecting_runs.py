@@ -5,9 +5,9 @@ from math import inf
 
 import pytest
 
+from coalloc.collect.methods.actions import Piece, Send
+from coalloc.collect.simulation import Hop, Record
 from coalloc.planner import Demand, File
-from coalloc.staging.actions import Piece, Send
-from coalloc.staging.simulation import Hop, Record
 from tests.benchmarks.collecting import cheng, cheng_tables, confluence, confluence_tables
 from tests.benchmarks.collecting.__main__ import DOCS
 from tests.benchmarks.collecting.confluence import NONE

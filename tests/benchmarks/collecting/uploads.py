@@ -12,9 +12,9 @@ from math import exp, inf
 from random import Random
 from statistics import fmean
 
+from coalloc.collect.methods import AllAtOnce
+from coalloc.collect.simulation import Happening, Rate, Share, Stream, Underlay, simulate
 from coalloc.planner import Demand, File, Host, Isp, Link, LinkKey, Network
-from coalloc.staging.methods import AllAtOnce
-from coalloc.staging.simulation import Happening, Rate, Share, Stream, Underlay, simulate
 from tests.benchmarks.collecting.transit_stub import PEERINGS, TransitStub
 
 __all__ = ["DESTINATION", "LOADS", "World", "measured", "weather", "world"]

@@ -9,8 +9,8 @@ from functools import cache
 from random import Random
 from statistics import fmean
 
+from coalloc.download.report import source_reports
 from coalloc.model import Estimate
-from coalloc.report import source_reports
 from coalloc.testing.simulated import Behaviour, Bottleneck
 from tests.benchmarks.paper.experiments import ETHERNET, EXPERIMENTS, SCALE, Experiment, Scheme
 from tests.benchmarks.paper.measures import Record

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from broker.reports.document import Unit, Value
 from broker.reports.words import LONGEST, scale, short, written
-from coalloc.plain import escaped
+from coalloc.safe_text import escaped
 
 
 @pytest.mark.parametrize(

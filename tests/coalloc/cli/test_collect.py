@@ -8,8 +8,9 @@ import time
 
 import pytest
 
-from coalloc.history import History, Transfer
-from coalloc.pairs import Measured, Pairs
+from coalloc.history.links import Measured, Pairs
+from coalloc.history.transfers import History
+from coalloc.history.values import Transfer
 from tests.support.coget import REPORT_KEYS, coget, coget_process
 from tests.support.fetching import random_file
 from tests.support.waiting import PATIENCE, wait_until

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from coalloc.planner.written import read
+from coalloc.planner.documents.yaml_scenario import read
 from tests.support.broker import broker_in
 from tests.support.coget import coget, patient
 

@@ -18,11 +18,11 @@ print(*sys.modules, file=sys.stderr)
 sys.exit(status)
 """
 FOR_SOME = {
-    "coalloc.engine.bridge",
+    "coalloc.engine.fsspec_source",
     "coalloc.engine.gridftp.gsi",
     "coalloc.engine.http",
-    "coalloc.engine.url_copy",
-    "coalloc.progress",
+    "coalloc.engine.globus_url_copy",
+    "coalloc.display",
     "coalloc.resolve.metalink",
     "cryptography",
     "encodings.idna",

@@ -7,8 +7,8 @@ import struct
 import pytest
 
 from coalloc.engine import open_source
-from coalloc.engine.base import Span
 from coalloc.engine.gridftp import GridFTPSource, Known
+from coalloc.engine.span import Span
 from coalloc.errors import LimitExceeded, NotThatProtocol, ServerSays, SourceError, Stalled, Unsupported
 from tests.support.fetching import Collected, collect, opened, options
 from tests.support.scripted import ftp_server, limited, raw_server, sent_back

@@ -7,8 +7,8 @@ from contextlib import ExitStack, asynccontextmanager, closing, suppress
 import pytest
 
 from coalloc.engine import open_source
-from coalloc.engine.base import Span
 from coalloc.engine.http import HTTPSource, Known
+from coalloc.engine.span import Span
 from coalloc.errors import ConnectionLost, NoSuchFile, ServerBusy
 from tests.support.fetching import Collected, CountingDialer, cancelled, collect, opened, options, random_file
 from tests.support.nginx import Nginx

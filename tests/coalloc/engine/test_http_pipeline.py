@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coalloc.engine.base import Span
 from coalloc.engine.http.pipeline import LONGEST, Pipeline, Question, Unanswered
-from coalloc.engine.turn import Turn
+from coalloc.engine.range_request import Turn
+from coalloc.engine.span import Span
 from coalloc.errors import ServerBusy
 from coalloc.model import Stat
 

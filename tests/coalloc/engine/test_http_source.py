@@ -8,8 +8,8 @@ from contextlib import ExitStack, asynccontextmanager
 
 import pytest
 
-from coalloc.engine.base import Span
 from coalloc.engine.http import HTTPSource
+from coalloc.engine.span import Span
 from coalloc.errors import (
     ConnectionLost,
     NoSuchFile,

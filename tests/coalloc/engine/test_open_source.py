@@ -3,11 +3,11 @@
 import pytest
 
 from coalloc.engine import open_source
-from coalloc.engine.bridge import BridgeSource
+from coalloc.engine.fsspec_source import BridgeSource
+from coalloc.engine.globus_url_copy import URLCopySource
 from coalloc.engine.gridftp import GridFTPSource
 from coalloc.engine.http import HTTPSource
-from coalloc.engine.parallel import Parallel
-from coalloc.engine.url_copy import URLCopySource
+from coalloc.engine.sessions.parallel import Parallel
 from coalloc.errors import UsageError
 from tests.support.fetching import options
 

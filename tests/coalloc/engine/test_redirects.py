@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from coalloc.addresses import AddressClass, AddressPolicy, parse_networks
-from coalloc.dialer import DirectDialer
 from coalloc.engine.http import HTTPSource
 from coalloc.errors import AddressRefused, PermissionRefused, SourceError, UnknownHost, Unsupported
-from coalloc.resolve import fetch
+from coalloc.resolve import http_documents
+from coalloc.util.addresses import AddressClass, AddressPolicy, parse_networks
+from coalloc.util.dialer import DirectDialer
 from tests.coalloc.engine.test_http_source import content, start_nginx  # noqa: F401 - fixtures
 from tests.support.fetching import collect, opened, options
 from tests.support.scripted import raw_server
@@ -139,7 +139,7 @@ async def test_a_public_server_leads_to_no_inner_one():
 
 async def test_the_least_trusted_of_a_chain_counts(monkeypatch):
     """A server of this machine leads to a public one, and that back into this machine."""
-    from coalloc import addresses
+    from coalloc.util import addresses
 
     public = (AddressClass.PUBLIC, parse_networks(["127.0.0.2"])[0])
     monkeypatch.setattr(addresses, "NETWORKS", (public, *addresses.NETWORKS))
@@ -241,9 +241,9 @@ async def test_https_becomes_http_only_where_a_checksum_is_known(start_nginx, co
 @pytest.mark.parametrize("place", LINK_LOCAL[:4])
 async def test_no_metalink_is_fetched_from_link_local_addresses(place):
     async with answering(leads_to(place)) as server:
-        assert not await fetch.says_metalink(f"{server.url}/x")
+        assert not await http_documents.says_metalink(f"{server.url}/x")
         with pytest.raises(PermissionRefused):
-            await fetch.get(f"{server.url}/x.meta4", 1000)
+            await http_documents.get(f"{server.url}/x.meta4", 1000)
     assert len(server) == 2
 
 
@@ -251,14 +251,14 @@ async def test_a_metalink_that_is_sent_encoded_is_refused():
     bomb = "HTTP/1.1 200 OK\nContent-Encoding: gzip\nContent-Length: 10\n\n0123456789"
     async with answering(lambda request: bomb) as server:
         with pytest.raises(Unsupported, match="gzip"):
-            await fetch.get(f"{server.url}/x.meta4", 1000)
+            await http_documents.get(f"{server.url}/x.meta4", 1000)
 
 
 async def test_whose_word_a_document_is():
     said = "HTTP/1.1 200 OK\nContent-Length: 2\n\nhi"
     async with answering(lambda request: said, "127.0.0.3") as last, answering(leads_to(last.url)) as first:
-        assert await fetch.get(f"{last.url}/x", 10) == fetch.Document(b"hi", "127.0.0.3", False)
-        found = await fetch.get(f"{first.url}/x", 10)
+        assert await http_documents.get(f"{last.url}/x", 10) == http_documents.Document(b"hi", "127.0.0.3", False)
+        found = await http_documents.get(f"{first.url}/x", 10)
     assert (found.content, found.address) == (b"hi", "127.0.0.1")
 
 

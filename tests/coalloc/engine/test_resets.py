@@ -6,10 +6,10 @@ import struct
 
 import pytest
 
-from coalloc.dialer import DirectDialer
 from coalloc.engine import open_source
 from coalloc.engine.base import EngineOptions
 from coalloc.errors import ConnectionLost, SourceError, Unreachable
+from coalloc.util.dialer import DirectDialer
 
 
 class Late(DirectDialer):

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import pytest
 
 from coalloc.engine import open_source
-from coalloc.engine.base import Source, Span
+from coalloc.engine.base import Source
 from coalloc.engine.http import HTTPSource
+from coalloc.engine.span import Span
 from tests.support.distance import Distance
 from tests.support.fetching import Collected, impatient_until, opened, options, random_file
 from tests.support.nginx import Nginx

@@ -6,7 +6,7 @@ import fsspec
 import pytest
 from fsspec.registry import _registry
 
-from coalloc.engine.bridge import BridgeSource
+from coalloc.engine.fsspec_source import BridgeSource
 from coalloc.errors import PermissionRefused
 from tests.support.coget import coget
 from tests.support.fetching import collect, opened, options, random_file

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from coalloc.errors import UsageError
-from coalloc.pairs import EVERYBODY
+from coalloc.history.links import EVERYBODY
 from coalloc.probing import Limits, measure
 
 SMALL = Limits(bytes=4_000_000, seconds=5.0)

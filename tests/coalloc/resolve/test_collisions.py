@@ -5,8 +5,8 @@ import unicodedata
 import pytest
 
 from coalloc.errors import UsageError
-from coalloc.plain import escaped
 from coalloc.resolve.collisions import MOST_FOLDERS, refuse_collisions
+from coalloc.safe_text import escaped
 
 FILE_SYSTEMS = {
     "exact": lambda name: name,

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coalloc import checksums
 from coalloc.errors import UsageError
 from coalloc.model import Checksum, Origin, PieceHashes, Replica, ReplicaSet
 from coalloc.resolve import metalink
-from coalloc.resolve.document import MAX_ELEMENTS
+from coalloc.resolve.xml_tree import MAX_ELEMENTS
+from coalloc.util import checksums
 from tests.support.scripted import limited
 from tests.support.waiting import PATIENCE
 

@@ -6,7 +6,7 @@ import pytest
 
 from coalloc.errors import NoSuchFile, PermissionRefused, ServerSays, Unreachable, UsageError
 from coalloc.model import Origin, Replica, ReplicaSet
-from coalloc.resolve import fetch, metalink, resolve
+from coalloc.resolve import http_documents, metalink, resolve
 
 
 async def files(sources, fetch_document):
@@ -148,7 +148,7 @@ async def test_a_metalink_at_a_closed_port():
 
 @pytest.mark.parametrize("name", ["x.meta4", "x"])
 async def test_a_server_that_does_not_answer_is_waited_for_once(name, monkeypatch):
-    monkeypatch.setattr(fetch, "SECONDS", 0.1)
+    monkeypatch.setattr(http_documents, "SECONDS", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://me:secret@127.0.0.1:{silent.getsockname()[1]}/{name}"
         with pytest.raises(Unreachable, match=r"gave no answer within 0\.1 s") as caught:

@@ -12,7 +12,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from coalloc.intervals import Intervals
 from coalloc.model import Estimate, Way
 from coalloc.schedule.actions import Abandon, Action, Close, Connect, Done, Fetch, GiveUp, Shorten, Wake, Widen
 from coalloc.schedule.events import (
@@ -27,9 +26,10 @@ from coalloc.schedule.events import (
     Tick,
     Waiting,
 )
-from coalloc.schedule.machine import LINGER
 from coalloc.schedule.policies import NAMES, make
+from coalloc.schedule.scheduler import LINGER
 from coalloc.testing.invariants import CheckedScheduler
+from coalloc.util.intervals import Intervals
 from tests.support.effort import effort
 
 SIZES = [0, 1, 1000, 300_000, 5_000_000, 200_000_000]

@@ -19,7 +19,7 @@ from coalloc.engine.gridftp.gsi.der import Certificate, RevocationList, certific
 from coalloc.engine.gridftp.gsi.names import ambiguous, globus_name, hashes
 from coalloc.engine.gridftp.gsi.policies import may_sign
 from coalloc.errors import PermissionRefused
-from coalloc.plain import one_line
+from coalloc.safe_text import one_line
 
 __all__ = ["FETCH", "INSTALL", "Authorities", "Doubt", "judge", "survey", "verified_chain"]
 

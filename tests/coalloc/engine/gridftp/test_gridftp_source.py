@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from coalloc.engine.base import Span
 from coalloc.engine.gridftp import GridFTPSource, Known
+from coalloc.engine.span import Span
 from coalloc.errors import (
     ConnectionLost,
     NoSuchFile,

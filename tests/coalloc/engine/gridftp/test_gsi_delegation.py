@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from cryptography.x509 import load_der_x509_certificate, load_pem_x509_certificates
 
+from coalloc.engine.globus_url_copy import URLCopySource
 from coalloc.engine.gridftp import GridFTPSource, thirdparty
 from coalloc.engine.gridftp.address import parse
 from coalloc.engine.gridftp.gsi import DelegationNeeded, GridSecurity, delegation, security
@@ -19,7 +20,6 @@ from coalloc.engine.gridftp.gsi.security import warn_once
 from coalloc.engine.gridftp.session import Session
 from coalloc.engine.gridftp.storage import open_storage
 from coalloc.engine.gridftp.thirdparty import open_third_party
-from coalloc.engine.url_copy import URLCopySource
 from coalloc.errors import ConnectionLost, ServerSays, SourceError, Stalled, Unsupported
 from tests.support.fetching import collect, opened, options, random_file
 from tests.support.gsi import INHERIT_ALL, LIMITED

@@ -12,7 +12,7 @@ from coalloc.engine.gridftp.listing import Listing
 from coalloc.engine.gridftp.markers import Progress
 from coalloc.engine.gridftp.protocol import Reply
 from coalloc.errors import ConnectionLost, LimitExceeded
-from coalloc.intervals import Intervals
+from coalloc.util.intervals import Intervals
 from tests.support.scripted import limited
 
 PAIRS = st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 1000)).map(lambda pair: tuple(sorted(pair))))

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from coalloc.engine.base import Span
 from coalloc.engine.gridftp import GridFTPSource
+from coalloc.engine.span import Span
 from coalloc.errors import (
     NotThatProtocol,
     PermissionRefused,

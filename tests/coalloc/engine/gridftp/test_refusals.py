@@ -2,10 +2,10 @@
 
 import pytest
 
+from coalloc.engine.globus_url_copy import URLCopySource
 from coalloc.engine.gridftp import GridFTPSource
 from coalloc.engine.gridftp.protocol import Reply
 from coalloc.engine.gridftp.refusals import refusal
-from coalloc.engine.url_copy import URLCopySource
 from coalloc.errors import (
     AlreadyThere,
     ConnectionLost,

@@ -20,7 +20,7 @@ from coalloc.errors import (
     Stalled,
     Unsupported,
 )
-from coalloc.intervals import Intervals
+from coalloc.util.intervals import Intervals
 from tests.support.fetching import random_file
 from tests.support.mounts import small_tmpfs
 from tests.support.waiting import PATIENCE

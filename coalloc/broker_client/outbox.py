@@ -1,0 +1,219 @@
+"""Reports of transfers to the broker: sent at once if that is quick, else kept and sent next time.
+
+A report is a file beside the history, written and then renamed. It is removed once the broker has accepted or refused
+it, or when it is a month old.
+"""
+
+import asyncio
+import json
+import logging
+import os
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+from coalloc.broker_client import Broker, BrokerRefuses
+from coalloc.broker_client.decision import Document, decision, worth_telling
+from coalloc.errors import CoallocError
+from coalloc.history.database import default_path
+from coalloc.history.links import EVERYBODY, Measured
+from coalloc.history.values import Transfer, source_key
+from coalloc.model import TransferReport
+from coalloc.safe_text import one_line
+
+__all__ = ["decisions", "tell"]
+
+log = logging.getLogger(__name__)
+
+PATIENCE = 1.0
+"""Seconds that a user whose file is complete may wait for a broker, and for the resolver of its name."""
+AT_ONCE = 100
+"""Reports in one request, the newest first."""
+OLDEST = 30 * 86_400.0
+"""Seconds after which a report is useless."""
+SUFFIX = ".report"
+LONGEST = 500
+"""Characters of a remark that the broker accepts."""
+
+Bad = tuple[str, str, str]
+"""A replica with wrong bytes: dataset, URL, and the error."""
+
+
+class Report(NamedTuple):
+    """A report for a broker, and the file that stores it; None where it could not be stored."""
+
+    observations: list[dict[str, Any]]
+    bad: list[Bad]
+    decided: list[Document]
+    path: Path | None = None
+
+    @property
+    def says_something(self) -> bool:
+        """Return whether it has any content."""
+        return bool(self.observations or self.bad or self.decided)
+
+
+def decisions(broker: Broker, thing: str, report: TransferReport, error: str | None, began: float) -> list[Document]:
+    """Return a transfer's decision as a document for the broker; none if it is not worth a report, or a source is no
+    server.
+
+    :param thing: the dataset, or the file's name
+    :param error: the reason of the failure, if it failed
+    """
+    servers = all("://" in source.url and not source_key(source.url).endswith("//") for source in report.sources)
+    if not (report.sources and servers and worth_telling(report)):
+        return []
+    return [decision(report, error, began, uuid4().hex, "download", thing, broker.access.site or "")]
+
+
+async def tell(
+    broker: Broker,
+    transfers: Sequence[Transfer],
+    bad: Sequence[Bad] = (),
+    measured: Sequence[Measured] = (),
+    decided: Sequence[Document] = (),
+) -> None:
+    """Send these results to the broker, and earlier unsent reports. Never raises for a failure, and waits at most a
+    second.
+
+    If no history is kept, nothing is kept for later either.
+    """
+    observations = [_observation(broker, each) for each in transfers if _tells(each)]
+    observations += [_pair(each) for each in measured if EVERYBODY not in (each.source, each.sink)]
+    new = Report(observations, [(dataset, url, _remark(reason)) for dataset, url, reason in bad], list(decided))
+    try:
+        folder = _folder()
+        if new.says_something:
+            new = _keep(folder, broker, new) if folder else new
+        waiting = [new] if new.path is None else []
+        if folder:
+            waiting += _waiting(folder, broker)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(PATIENCE):
+                await _send(broker, [report for report in waiting if report.says_something])
+    except CoallocError as error:
+        log.info("the broker was not told: %s", error.message)
+    except Exception as error:  # the user's file is complete: an error here must not change that
+        log.warning("the broker was not told: %s: %s", type(error).__name__, error)
+
+
+async def _send(broker: Broker, reports: Sequence[Report]) -> None:
+    """Send all reports in one request; one by one if the broker refuses that, so that an invalid one is sent alone."""
+    for report in reports:
+        for each in report.bad:
+            with suppress(BrokerRefuses):
+                await broker.mark_bad(*each)
+    observations = [each for report in reports for each in report.observations]
+    try:
+        if observations:
+            await broker.report(observations)
+    except BrokerRefuses as error:
+        if len(reports) > 1:
+            for report in reports:
+                await _send(broker, [report._replace(bad=[])])
+            return
+        log.warning("the broker takes no report of an earlier transfer: %s", error.message)
+    for report in reports:
+        await _send_decided(broker, report.decided)
+        if report.path:
+            report.path.unlink(missing_ok=True)
+
+
+async def _send_decided(broker: Broker, decided: Sequence[Document]) -> None:
+    """Send decisions; log and drop those that the broker refuses."""
+    try:
+        if decided:
+            await broker.decided(decided)
+    except BrokerRefuses as error:
+        log.info("the broker takes no decision of an earlier transfer: %s", error.message)
+
+
+def _folder() -> Path | None:
+    history = default_path()
+    return history and history.with_name(f"{history.name}.outbox")
+
+
+def _waiting(folder: Path, broker: Broker) -> list[Report]:
+    """Return the newest reports to this broker; remove old and unreadable ones."""
+    found: list[Report] = []
+    for path in sorted(folder.glob(f"*{SUFFIX}"), reverse=True):
+        if len(found) == AT_ONCE:
+            break
+        try:
+            said = json.loads(path.read_text())
+            if time.time() - path.stat().st_mtime > OLDEST:
+                raise ValueError("it is too old")
+            if said["broker"] == broker.access.url:
+                bad = [(a, b, c) for a, b, c in said["bad"]]
+                found.append(Report(list(said["observations"]), bad, list(said.get("decided", ())), path))
+        except FileNotFoundError:  # another coget process has sent it
+            continue
+        except (ValueError, KeyError, TypeError) as error:
+            log.warning("a report to the broker is of no use and removed: %s: %s", path, error)
+            path.unlink(missing_ok=True)
+    return found
+
+
+def _keep(folder: Path, broker: Broker, report: Report) -> Report:
+    """Store a report atomically, and return it with its file; unchanged if it cannot be stored."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        folder.chmod(0o700)  # earlier versions gave others access
+        path = folder / f"{time.time():017.3f}-{uuid4().hex}{SUFFIX}"
+        temporary = path.with_suffix(".new")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        with os.fdopen(os.open(temporary, flags, 0o600), "w") as file:  # error texts and URLs can contain keys
+            said = {"observations": report.observations, "bad": report.bad, "decided": report.decided}
+            json.dump({"broker": broker.access.url, **said}, file)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.rename(path)
+    except OSError as error:
+        log.info("the report to the broker could not be kept: %s", error)
+        return report
+    return report._replace(path=path)
+
+
+def _tells(transfer: Transfer) -> bool:
+    """Return whether a broker can use it: something was tried, and the source is a server."""
+    return (
+        transfer.outcome != "unused" and transfer.end > transfer.start and not source_key(transfer.url).endswith("//")
+    )
+
+
+def _remark(text: str) -> str:
+    return one_line(text, LONGEST)
+
+
+def _observation(broker: Broker, transfer: Transfer) -> dict[str, Any]:
+    return {
+        "id": uuid4().hex,
+        "source": source_key(transfer.url),
+        **({"sink": broker.access.site} if broker.access.site else {}),
+        "started": transfer.start,
+        "ended": transfer.end,
+        "bytes": transfer.bytes,
+        "busy_seconds": transfer.busy_seconds,
+        "setup_seconds": transfer.setup_seconds,
+        "ranges": transfer.ranges,
+        "streams": max(1, transfer.streams),
+        "outcome": transfer.outcome,
+        "error": _remark(transfer.error) if transfer.error else None,
+    }
+
+
+def _pair(measured: Measured) -> dict[str, Any]:
+    return {
+        "id": uuid4().hex,
+        "source": measured.source,
+        "sink": measured.sink,
+        "started": measured.start,
+        "ended": measured.end,
+        "bytes": measured.bytes,
+        "streams": measured.streams,
+        "outcome": measured.outcome,
+        "error": _remark(measured.error) if measured.error else None,
+    }

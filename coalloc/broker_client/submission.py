@@ -1,0 +1,199 @@
+"""Tasks for a broker: transfers that it does on its own, without a waiting user; and their progress.
+
+A source, and the destination, is `COLLECTION:/path`, with a slash or a tilde after the colon; a source may also be
+the name of a dataset, which is a file of the broker's catalogue.
+"""
+
+import asyncio
+import re
+import time
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+from typing import Any, Literal, NamedTuple, get_args
+
+from coalloc.broker_client import Broker, BrokerSilent, BrokerTasks, Collection, PlannedFile, Submitted
+from coalloc.config import some_access
+from coalloc.errors import TransferFailed, UsageError
+from coalloc.model import DATASET, TaskStatus, TaskView
+
+__all__ = ["Handover", "Sync", "cancel", "dry_run", "submit", "tasks", "watch"]
+
+Sync = Literal["exists", "size", "mtime", "checksum"]
+"""Properties that have to be the same for a file to be skipped, in the order of the broker's levels."""
+PLACE = re.compile(r"([^:/]+):([/~].*)")
+UNDER_WAY: tuple[TaskStatus, ...] = ("ACTIVE", "INACTIVE")
+EVERY: tuple[TaskStatus, ...] = (*UNDER_WAY, "SUCCEEDED", "FAILED")
+FIRST, LONGEST = 0.5, 5.0
+"""Seconds until a silent broker is asked again; doubled each time up to the second value."""
+PATIENCE = 600.0
+"""Seconds after which a silent broker is given up."""
+
+
+class Handover(NamedTuple):
+    """A transfer for a broker.
+
+    With a final slash `destination` is a folder in which each source keeps its own name; else it is the name of the
+    only source there. With `delete`, files that are only at the destination are deleted in the end; a `dry_run` only
+    finds out the necessary actions. `deadline` is in seconds since the epoch.
+    """
+
+    sources: tuple[str, ...]
+    destination: str
+    recursive: bool = False
+    sync: Sync | None = None
+    delete: bool = False
+    dry_run: bool = False
+    label: str | None = None
+    deadline: float | None = None
+
+
+class Place(NamedTuple):
+    """A path of a collection."""
+
+    collection: Collection
+    path: str
+
+
+async def submit(wish: Handover, broker: str | None = None) -> Submitted:
+    """Submit a transfer to a broker.
+
+    :raises UsageError: for sources or a destination that name nothing, and if no broker is known
+    :raises NothingToFetchFrom: for a dataset that does not exist, or a broker that does not answer
+    """
+    access = some_access(broker)
+    board = BrokerTasks(access)
+    known = await board.collections()
+    destination = _place(wish.destination, known)
+    if destination is None:
+        raise _nowhere(wish.destination, known, "write the destination as COLLECTION:/path")
+    sources = [_place(word, known) or _catalogued(word, known) for word in wish.sources]
+    if datasets := [word for word in wish.sources if not _place(word, known)]:
+        await Broker(access).resolve(datasets)  # report missing datasets now, and not by a failing task
+    return await board.submit(_submission(wish, sources, destination))
+
+
+def _place(word: str, known: Sequence[Collection]) -> Place | None:
+    """Return the path of a known collection that `word` names; None if it names none."""
+    if not (match := PLACE.fullmatch(word)):
+        return None
+    for each in known:
+        if match[1] in (each.name, each.id):
+            return Place(each, match[2])
+    return None
+
+
+def _catalogued(word: str, known: Sequence[Collection]) -> Place:
+    """Return the place of a dataset in the catalogue."""
+    if not DATASET.fullmatch(word):
+        raise _nowhere(word, known, "write COLLECTION:/path, or the name of a dataset")
+    for each in known:
+        if each.kind == "catalogue":
+            return Place(each, "/" + word.replace(":", "/", 1))
+    raise UsageError(
+        f"{word} would be a dataset, and this broker shows its catalogue to you as no collection",
+        "ask its admin for a collection of kind catalogue, or write COLLECTION:/path",
+    )
+
+
+def _nowhere(word: str, known: Sequence[Collection], remedy: str) -> UsageError:
+    names = ", ".join(each.name for each in known) or "none"
+    return UsageError(f"{word} is in no collection that you may use; there is: {names}", remedy)
+
+
+def _submission(wish: Handover, sources: Sequence[Place], destination: Place) -> dict[str, Any]:
+    """Return the request body for the broker.
+
+    :raises UsageError: when it is not one task
+    """
+    from uuid import uuid4  # most commands have no use for it
+
+    if len({place.collection for place in sources}) > 1:
+        raise UsageError("the sources are in several collections, and a task has one", "submit them apart")
+    into = destination.path.endswith("/")
+    if len(sources) > 1 and not into:
+        raise UsageError(
+            f"{wish.destination} is the name of one file, and there are {len(sources)} sources", "end it with a slash"
+        )
+    targets = [destination.path + (_name(place.path) if into else "") for place in sources]
+    if twice := {target for target in targets if targets.count(target) > 1}:
+        raise UsageError(f"several sources would be {min(twice)}", "submit them apart")
+    wanted = {"recursive": wish.recursive, "delete_destination_extra": wish.delete, "dry_run": wish.dry_run}
+    options: dict[str, Any] = {name: True for name, said in wanted.items() if said}
+    return {
+        "submission_id": str(uuid4()),
+        "source": sources[0].collection.id,
+        "destination": destination.collection.id,
+        "items": [
+            {"source": place.path, "destination": target, "recursive": wish.recursive}
+            for place, target in zip(sources, targets, strict=True)
+        ],
+        "options": options if wish.sync is None else {**options, "sync_level": get_args(Sync).index(wish.sync)},
+        "label": wish.label,
+        "deadline": wish.deadline,
+    }
+
+
+def _name(path: str) -> str:
+    """Return the last part of a path; empty for a whole collection."""
+    return path.rstrip("/").rpartition("/")[2].replace("~", "")
+
+
+async def dry_run(number: str, show: Callable[[PlannedFile], None], broker: str | None = None) -> None:
+    """Show all files that a dry run would copy, link and delete.
+
+    :raises BrokerRefuses: when the user has no such dry run
+    """
+    async for page in BrokerTasks(some_access(broker)).planned(number):
+        for each in page:
+            show(each)
+
+
+async def tasks(every: bool = False, most: int = 100, broker: str | None = None) -> list[TaskView]:
+    """Return the user's tasks that are under way, or every one; the newest first."""
+    return await BrokerTasks(some_access(broker)).listed(EVERY if every else UNDER_WAY, most)
+
+
+async def cancel(number: str, broker: str | None = None) -> TaskView:
+    """Cancel a task; return its state then. The beginning of its id is enough."""
+    board = BrokerTasks(some_access(broker))
+    return await board.cancel(await board.full(number))
+
+
+async def watch(number: str, show: Callable[[TaskView], None], broker: str | None = None) -> TaskView:
+    """Show the progress of a task until it is over, across restarts of the broker. Cancelling leaves the task alone.
+
+    The beginning of its id is enough.
+
+    :raises TransferFailed: when it failed
+    :raises NothingToFetchFrom: when the broker does not answer at first, or later for `PATIENCE`
+    """
+    board, seen, pause, heard = BrokerTasks(some_access(broker)), "", FIRST, time.monotonic()
+    last: TaskView | None = None
+    number = await board.full(number)
+    while True:
+        try:
+            async with aclosing(board.follow(number, seen)) as states:
+                async for state, task in states:
+                    heard, pause, seen, last = time.monotonic(), FIRST, state, task
+                    show(task)
+                    if task.over:
+                        return _judged(task)
+            heard = time.monotonic()
+        except BrokerSilent as error:
+            if last is None or time.monotonic() - heard > PATIENCE:
+                raise
+            show(last._replace(waits=f"{error.message}; it is asked again", rate=0.0, eta_seconds=None))
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, LONGEST)
+
+
+def _judged(task: TaskView) -> TaskView:
+    if task.status == "SUCCEEDED":
+        return task
+    files = f"; {task.failed} of {task.files} files failed" if task.failed and task.files > 1 else ""
+    error = TransferFailed(
+        f"task {task.id} failed: {task.error}{files}",
+        "submit it again when that is mended; with --sync size, what has arrived stays as it is",
+    )
+    error.report = task
+    raise error

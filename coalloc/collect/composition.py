@@ -1,0 +1,249 @@
+"""Collection of many files from GridFTP servers to one place, relayed where a method decides so. Connects the parts."""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from random import getrandbits
+from uuid import uuid4
+
+from coalloc.broker_client import Broker, Found
+from coalloc.broker_client.outbox import tell
+from coalloc.collect.decision import collected
+from coalloc.collect.expected_network import guessed, inward, is_known, labelled
+from coalloc.collect.methods import make
+from coalloc.collect.runtime.collection import Choice, Collection, Field
+from coalloc.collect.runtime.destination import Landing, There
+from coalloc.collect.runtime.gathering import Gathering, speaks
+from coalloc.collect.runtime.local_destination import Here
+from coalloc.collect.runtime.partial_names import PartialNames
+from coalloc.collect.runtime.server import Area
+from coalloc.collect.values import HERE, CollectionReport, CollectionView, Wanted
+from coalloc.config import access, own_policy
+from coalloc.engine.base import EngineOptions
+from coalloc.engine.gridftp.address import parse
+from coalloc.errors import CoallocError, UsageError
+from coalloc.history.links import Measured, Pairs
+from coalloc.history.transfers import History
+from coalloc.history.values import Transfer
+from coalloc.model import ReplicaSet
+from coalloc.planner.documents.scenario import Scenario
+from coalloc.planner.merging import joined
+from coalloc.planner.network import Demand, File, Network
+from coalloc.probing.survey import filled
+from coalloc.resolve import resolve
+from coalloc.safe_text import redact
+from coalloc.util.dialer import DirectDialer
+
+__all__ = ["collect", "default", "fetch_over"]
+
+WORTH = 1.2
+"""Factor by which a plan has to be faster than the direct transfer for a single file to be relayed."""
+
+
+async def collect(
+    wanted: Wanted, watch: Callable[[CollectionView], None] | None = None, network: Scenario | None = None
+) -> CollectionReport:
+    """Collect many files to one place; see `coalloc.api.collect`."""
+    given = labelled(network) if network else None
+    gathering = Gathering(
+        EngineOptions(DirectDialer(own_policy()), data_hosts=wanted.data_hosts, delegate=wanted.delegate)
+    )
+    for url in wanted.via:
+        gathering.add(url, _folder(url))
+    landing = _landing(wanted.to, gathering, wanted.overwrite)
+    try:
+        items = await gathering.items(*await _named(wanted))
+        await landing.prepare([item.name for item in items])
+        for url in given.urls.values() if given else ():
+            gathering.add(url, _folder(url))
+        known = await _known(given, [*gathering.servers], landing.label, wanted.broker)
+    except BaseException:
+        await gathering.close()
+        raise
+    planned = guessed(known, [*gathering.servers], landing.label, complete=given is not None)
+    field = Field(gathering.servers, _areas(gathering, landing), landing)
+
+    def choose(demand: Demand) -> Choice:
+        method = make(wanted.method or default(), planned, demand, seed=getrandbits(32))
+        plan = _plan(planned, demand) if is_known(known, demand) else None
+        return Choice(method, *plan) if plan else Choice(method)
+
+    began = time.time()
+    collection = Collection(items, field, redact(wanted.to), choose, watch, getrandbits(32))
+    try:
+        report = await collection.run()
+    except CoallocError as error:
+        if isinstance(error.report, CollectionReport):
+            await _remember(error.report, began, wanted.broker, error.message)
+        raise
+    await _remember(report, began, wanted.broker)
+    return report
+
+
+async def fetch_over(
+    file: ReplicaSet,
+    where: Path,
+    via: Sequence[str],
+    options: EngineOptions,
+    watch: Callable[[CollectionView], None] | None = None,
+    overwrite: bool = False,
+) -> CollectionReport | None:
+    """Fetch one file from its replicas, also over other servers, if that is faster; else do nothing and return None.
+
+    It counts as faster where links are known, and the plan is faster than the one without relays by the factor `WORTH`.
+
+    :param via: URLs of servers that may relay, and of the directories in which they may stage pieces; if there are
+        none, all servers with measured links
+    :raises CoallocError: as `collect`
+    """
+    if not any(speaks(replica.url) for replica in file.replicas):
+        return None
+    gathering = Gathering(options)
+    try:
+        item = replace(await gathering.replicas(file), name=where.name, foreign=file.origin.kind != "user")
+        for url in via or _measured_servers():
+            gathering.add(url, _folder(url))
+        known = await _known(None, [*gathering.servers], HERE, None)
+    except BaseException:
+        await gathering.close()
+        raise
+    landing = Here(where.parent, overwrite)
+    demand = Demand((File(item.name, item.size, tuple(item.paths), (HERE,)),))
+    network = guessed(known, [*gathering.servers], HERE, complete=False)
+    plan = _plan(network, demand) if is_known(known, demand) else None
+    if plan is None or plan[1] is None or plan[0] * WORTH > plan[1]:
+        await gathering.close()
+        return None
+    choice = partial(Choice, planned_seconds=plan[0], direct_seconds=plan[1])
+    field = Field(gathering.servers, _areas(gathering, landing), landing)
+    began, seed = time.time(), getrandbits(32)
+    collection = Collection(
+        [item], field, str(where), lambda demand: choice(make(default(), network, demand, seed=seed)), watch, seed
+    )
+    report = await collection.run()
+    await _remember(report, began, None)
+    return report
+
+
+def _measured_servers() -> list[str]:
+    """Return all servers with measured links."""
+    seen = Pairs.open().observations(time.time())
+    return [label for label in dict.fromkeys(end for each in seen for end in (each.source, each.sink)) if speaks(label)]
+
+
+def default() -> str:
+    """Return the method that is used where none is named."""
+    return "adaptive" if find_spec("scipy") else "all-at-once"
+
+
+def _plan(network: Network, demand: Demand) -> tuple[float, float | None] | None:
+    """Return the makespan of the plan in seconds, and without relays; None if it cannot be computed."""
+    from coalloc.planner.static.makespan import least_makespan
+
+    try:
+        plan = least_makespan(network, demand)
+    except UsageError:  # no SciPy, or no route
+        return None
+    return float(plan.makespan), None if plan.direct is None else float(plan.direct)
+
+
+async def _known(given: Scenario | None, servers: Sequence[str], destination: str, broker: str | None) -> Network:
+    """Return the network, from the user's values first, then from measurements, then from a broker's forecasts."""
+    scenario = Scenario(given.network if given else Network({}, {}), urls={label: label for label in servers})
+    found = await filled(scenario, broker)
+    past = History.open().estimates(servers, time.time()) if destination == HERE else {}
+    return joined(found.network, inward(past))
+
+
+async def _named(wanted: Wanted) -> tuple[list[str], list[Found]]:
+    """Return the URLs of files and directories, and the known replicas of other names.
+
+    :raises UsageError: when a source is neither
+    """
+    urls = [source for source in wanted.sources if "://" in source and not _metalink(source)]
+    others = [source for source in wanted.sources if source not in urls]
+    if not wanted.sources or "" in wanted.sources:
+        raise UsageError("nothing was named to collect", "name URLs of files, or of directories with a / at the end")
+    known = access(wanted.broker)
+    ask = Broker(known).resolve if known else None
+    found = [each for source in others for each in await resolve([source], _no_document, ask, own_policy())]
+    return urls, found
+
+
+def _metalink(url: str) -> bool:
+    return url.lower().endswith((".meta4", ".metalink"))
+
+
+async def _no_document(url: str, limit: int) -> tuple[bytes, str | None]:
+    raise UsageError(f"{redact(url)}: Metalinks are read from this machine, or over http(s)", "fetch it with coget get")
+
+
+def _landing(to: str, gathering: Gathering, overwrite: bool) -> Landing:
+    if "://" not in to:
+        if not to or (Path(to).exists() and not Path(to).is_dir()):
+            raise UsageError(f"{to!r} is no directory", "name one with --to; it is made if need be")
+        return Here(Path(to), overwrite, PartialNames.open())
+    return There(gathering.add(to), _folder(to), overwrite)
+
+
+def _folder(url: str) -> str:
+    """Return the directory of a URL, as servers take it; the login directory, if it names none."""
+    path = url.partition("://")[2].partition("/")[2]
+    return (parse(url).named.rstrip("/") or "/") if path else "/~"
+
+
+def _areas(gathering: Gathering, landing: Landing) -> dict[str, Area]:
+    """Return the staging area for this collection at each server but the destination."""
+    run = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+    return {
+        label: Area(gathering.servers[label], folder, run)
+        for label, folder in gathering.folders.items()
+        if label != landing.label
+    }
+
+
+async def _remember(report: CollectionReport, began: float, broker: str | None, error: str | None = None) -> None:
+    """Add the collection to this user's history, and report it to the broker."""
+    transfers, measured = _transfers(report, began), _measured(report, began)
+    History.open().add(transfers)
+    Pairs.open().add(measured)
+    if known := access(broker):
+        hops = collected(report, error, began, uuid4().hex, known.site or "")
+        with suppress(asyncio.CancelledError):  # the user's work is done
+            await tell(Broker(known), transfers, measured=measured, decided=[hops] if hops else [])
+
+
+def _measured(report: CollectionReport, began: float) -> list[Measured]:
+    """Return the transfers between servers that lasted long enough to measure the rate."""
+    return [
+        Measured(pair.source, pair.sink, began, began + pair.bytes / pair.best_rate, pair.bytes)
+        for pair in report.pairs
+        if pair.sink != HERE and pair.best_rate and pair.source != pair.sink
+    ]
+
+
+def _transfers(report: CollectionReport, began: float) -> list[Transfer]:
+    """Return the history's records of transfers to this machine, by source."""
+    return [
+        Transfer(
+            url=pair.source,
+            start=began,
+            end=began + report.seconds,
+            bytes=pair.bytes,
+            busy_seconds=pair.seconds,
+            setup_seconds=None,
+            ranges=pair.pieces,
+            streams=1,
+            strategy=report.method,
+            outcome="failed" if pair.source in report.gone else "ok",
+            error=pair.error,
+        )
+        for pair in report.pairs
+        if pair.sink == HERE and pair.bytes
+    ]

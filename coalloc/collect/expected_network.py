@@ -1,0 +1,95 @@
+"""The network for which a collect job is planned: known facts, and guesses for the rest. Pure.
+
+Hosts are named by the labels of their servers, `scheme://host:port`, and this machine HERE.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from itertools import product
+from math import ceil
+
+from coalloc.collect.values import HERE
+from coalloc.errors import UsageError
+from coalloc.history.values import source_key
+from coalloc.model import Estimate
+from coalloc.planner.documents.scenario import Scenario
+from coalloc.planner.network import Demand, Host, Isp, Link, LinkKey, Network
+
+__all__ = ["guessed", "inward", "is_known", "labelled"]
+
+UNKNOWN = 12_500_000
+"""Bytes per second that an unknown host is assumed to send and receive."""
+
+
+def labelled(scenario: Scenario) -> Scenario:
+    """Return the scenario with hosts named by their labels; the host without a server is this machine.
+
+    :raises UsageError: when several hosts have no server, and none of them is called HERE
+    """
+    names = {name: source_key(url) for name, url in scenario.urls.items()}
+    others = [name for name in scenario.network.hosts if name not in names]
+    here = HERE if HERE in others else others[0] if others else None
+    if here != HERE and len(others) > 1:
+        raise UsageError(
+            f"the network says of {' and '.join(others)} not which servers they are",
+            f"give them a url: ftp://HOST:PORT; and call this machine {HERE!r}",
+        )
+    if here:
+        names[here] = HERE
+    network = scenario.network.keeping(lambda key: key.source in names and key.sink in names)
+    hosts = {names[name]: replace(host, name=names[name]) for name, host in network.hosts.items() if name in names}
+    links = {_renamed(key, names): replace(link, key=_renamed(key, names)) for key, link in network.links.items()}
+    shared = tuple(
+        each._replace(weights={_renamed(key, names): weight for key, weight in each.weights.items()})
+        for each in network.shared
+    )
+    urls = {names[name]: url for name, url in scenario.urls.items()}
+    return scenario._replace(network=Network(hosts, links, shared), urls=urls)
+
+
+def _renamed(key: LinkKey, names: Mapping[str, str]) -> LinkKey:
+    return key._replace(source=names[key.source], sink=names[key.sink])
+
+
+def inward(estimates: Mapping[str, Estimate]) -> Network:
+    """Return the network known from this machine's own downloads, by the labels of servers."""
+    links = []
+    for label, estimate in estimates.items():
+        if estimate.rate:
+            low, high = estimate.bounds or (estimate.rate, estimate.rate)
+            links.append(Link(LinkKey(label, HERE), max(1, int(estimate.rate)), (int(low), ceil(high))))
+    return Network.of((Host(HERE), *map(Host, estimates)), tuple(links))
+
+
+def guessed(known: Network, servers: Collection[str], destination: str, complete: bool) -> Network:
+    """Return the network completed by guesses: unknown links are as fast as the fastest one.
+
+    The access of hosts is guessed, too: in a network limited by links only, every relay would seem to be a gain.
+
+    :param complete: whether `known` is complete, except for links to the destination, which each host has
+    """
+    best = max((link.capacity for link in known.links.values()), default=UNKNOWN)
+    names = dict.fromkeys([*servers, destination])
+    hosts = {name: known.hosts.get(name, Host(name)) for name in names}
+    if not complete:
+        hosts = {name: replace(host, isps=host.isps or (Isp("", best, best),)) for name, host in hosts.items()}
+    hosts |= {name: replace(host, relays=False) for name, host in hosts.items() if name == HERE}
+    links = {key: link for key, link in known.links.items() if {key.source, key.sink} <= names.keys()}
+    there = {key[:2] for key in links}
+    for source, sink in product(servers, names):
+        if source != sink and (source, sink) not in there and (sink == destination or not complete):
+            key = LinkKey(source, sink, *(_first(hosts[end]) for end in (source, sink)))
+            links[key] = Link(key, best)
+    return Network(hosts, links, tuple(each for each in known.shared if each.weights.keys() <= links.keys()))
+
+
+def _first(host: Host) -> str:
+    return host.isps[0].name if host.isps else ""
+
+
+def is_known(known: Network, demand: Demand) -> bool:
+    """Return whether a direct link is known for each file and destination."""
+    there = {key[:2] for key in known.links}
+    return all(
+        any((holder, to) in there for holder in file.holders) for file in demand.files for to in file.destinations
+    )

@@ -1,0 +1,77 @@
+"""The interface of every method of collecting: events in, actions out, with a ledger that prevents lost bytes."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from itertools import count
+from random import Random
+from typing import ClassVar
+
+from coalloc.collect.methods.actions import Action, Cancel, Done, Drop, Piece, Send
+from coalloc.collect.methods.events import Arrived, Event, Failed, Gone
+from coalloc.collect.methods.ledger import Ledger
+from coalloc.planner.network import Demand, Network
+
+__all__ = ["Method"]
+
+
+class Method(ABC):
+    """A method, which decides what is sent where, and when. Pure: randomness comes from `seed`, time from events.
+
+    :param network: the network as known at the beginning
+    :param demand: the data to be moved
+    """
+
+    name: ClassVar[str]
+
+    def __init__(self, network: Network, demand: Demand, seed: int = 0) -> None:
+        self.network = network
+        self.demand = demand
+        self.ledger = Ledger(demand)
+        self.rationale = ""
+        """Explanation of the decisions, in a sentence."""
+        self._random = Random(seed)
+        self._numbers = count(1)
+
+    def handle(self, event: Event) -> list[Action]:
+        """Return the actions that follow from an event."""
+        actions: list[Action] = []
+        ended: Sequence[Send] = ()
+        if isinstance(event, Arrived):
+            ended = [self.ledger.arrived(event.hop)]
+            actions.extend(self._purge(ended[0]))
+        elif isinstance(event, Failed):
+            ended = [self.ledger.ended(event.hop)]
+        elif isinstance(event, Gone):
+            ended = self.ledger.gone(event.host)
+        if self.ledger.done:
+            return [*actions, Done()]
+        for action in self._decide(event, ended):
+            actions.append(action)
+            self._note(action)
+        return actions
+
+    @abstractmethod
+    def _decide(self, event: Event, ended: Sequence[Send]) -> Iterator[Action]:
+        """Yield actions; the ledger knows the event already, and each action once it is yielded.
+
+        :param ended: hops that this event ended, successfully or not
+        """
+
+    def _send(self, source: str, sink: str, piece: Piece) -> Send:
+        return Send(next(self._numbers), source, sink, piece)
+
+    def _purge(self, send: Send) -> Iterator[Drop]:
+        """Drop a piece at an intermediate host after its next host has acknowledged it (Confluence, 3.4)."""
+        still = self.ledger.sends(send.source, send.piece)
+        if send.piece in self.ledger.staged[send.source] and not still:
+            drop = Drop(send.source, send.piece)
+            self.ledger.drop(drop)
+            yield drop
+
+    def _note(self, action: Action) -> None:
+        if isinstance(action, Send):
+            self.ledger.send(action)
+        elif isinstance(action, Cancel):
+            self.ledger.ended(action.hop)
+        elif isinstance(action, Drop):
+            self.ledger.drop(action)

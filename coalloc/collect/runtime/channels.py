@@ -1,0 +1,220 @@
+"""Channels that copy bytes from one host to another, kept from piece to piece.
+
+Between two servers a channel is a pair of sessions (`Pair`); from a server to this machine it has sessions of its own
+(`Inward`). `lane` decides when to open one, and what to copy next.
+"""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Coroutine
+from contextlib import suppress
+from functools import partial
+from typing import ClassVar
+
+from coalloc.collect.runtime.local_destination import Here
+from coalloc.collect.runtime.server import Server
+from coalloc.engine.gridftp import stream
+from coalloc.engine.gridftp.address import parse_server
+from coalloc.engine.gridftp.login import security_for
+from coalloc.engine.gridftp.modee import BlockChannel, NoWayBack
+from coalloc.engine.gridftp.session import Session
+from coalloc.engine.gridftp.source import FAR
+from coalloc.engine.gridftp.storage import Storage
+from coalloc.engine.gridftp.thirdparty import ThirdParty, open_third_party
+from coalloc.engine.gridftp.transfer import KeptRange
+from coalloc.engine.span import Deliver, Span
+from coalloc.errors import ConnectionLost, ReplicaChanged, SourceError, Stalled
+
+__all__ = ["Channel", "Inward", "Pair"]
+
+STALL_SECONDS = 30.0
+"""Seconds after which a server that sends nothing is reconnected."""
+LOOKS = 4
+"""Number of checks within this time."""
+
+
+class Channel(ABC):
+    """A channel from one host to another. Several pieces may be in flight at once."""
+
+    sliced: ClassVar[bool]
+    """Whether to copy long pieces in slices, because a copy can only be ended together with the whole channel."""
+
+    @property
+    @abstractmethod
+    def usable(self) -> bool:
+        """Return whether the channel can copy more."""
+
+    @property
+    @abstractmethod
+    def queues(self) -> bool:
+        """Return whether pieces follow each other on one connection, so that many can be requested ahead."""
+
+    @abstractmethod
+    async def copy(self, source: str, sink: str, start: int, end: int, received: KeptRange) -> None:
+        """Copy bytes [start, end) to the same place in another file; an empty range copies an empty file.
+
+        :param source: path at the source
+        :param sink: path at the sink, or the file's name for `Here`
+        :param received: callback for bytes that are stored permanently
+        :raises SourceError: or a SinkError, if this machine is the sink
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close all connections; may be called twice."""
+
+
+class Pair(Channel):
+    """A channel between two servers."""
+
+    sliced = True
+
+    def __init__(self, sessions: ThirdParty) -> None:
+        self._sessions = sessions
+
+    @classmethod
+    async def open(cls, source: Server, sink: Server) -> "Pair":
+        """Open a channel. :raises SourceError: when a server refuses the login, or the two cannot be connected"""
+        return cls(await open_third_party(source.url, sink.url, source.options, sink_options=sink.options))
+
+    @property
+    def usable(self) -> bool:
+        return self._sessions.usable
+
+    @property
+    def queues(self) -> bool:
+        return True
+
+    async def copy(self, source: str, sink: str, start: int, end: int, received: KeptRange) -> None:
+        ranges = [(start, end)] if start < end else None
+        await self._sessions.copy(source, sink, end, ranges, received)
+
+    def close(self) -> None:
+        self._sessions.close()
+
+
+class Inward(Channel):
+    """A channel from a server to this machine.
+
+    It uses one kept connection if the server is far away and supports it (MODE E), otherwise one session for each piece
+    in flight.
+    """
+
+    sliced = False
+
+    def __init__(self, source: Server, here: Here) -> None:
+        self._source = source
+        self._here = here
+        self._idle: list[Session] = []
+        self._kept: tuple[Session, BlockChannel] | None = None
+        self._may_keep = True
+        self._opening = asyncio.Lock()
+        self._time = asyncio.get_running_loop().time
+        self._moved = 0.0
+
+    @property
+    def usable(self) -> bool:
+        return True
+
+    @property
+    def queues(self) -> bool:
+        return self._kept is not None
+
+    async def copy(self, source: str, sink: str, start: int, end: int, received: KeptRange) -> None:
+        missing = self._here.missing(sink, start, end)
+        for at, until in self._here.held(sink, start, end):
+            received(at, until)  # stored by an earlier run
+
+        def deliver(offset: int, view: memoryview) -> None:
+            self._moved = self._time()
+            self._here.write(sink, offset, view)
+            received(offset, offset + len(view))
+
+        for gap in missing:
+            try:
+                await self._watched(self._fetch(source, Span(*gap), deliver))
+            except ConnectionLost:
+                await self._see_size(source, end)
+                raise
+
+    async def _see_size(self, path: str, end: int) -> None:
+        """Check the size of a file whose transfer ended early, since no retry can complete a file that became shorter.
+
+        :raises ReplicaChanged: when the file has become too short
+        """
+        size = None
+        with suppress(SourceError):
+            size = (await self._source.ask(partial(Storage.stat, path=path))).size
+        if size is not None and size < end:
+            changed = f"{self._source.label}{path} has {size} bytes by now, and had more"
+            raise ReplicaChanged(changed, "run the same command again")
+
+    async def _watched(self, fetch: Coroutine[None, None, None]) -> None:
+        """Wait for a fetch. :raises Stalled: when the whole server has sent nothing for too long"""
+        fetching = asyncio.ensure_future(fetch)
+        self._moved = self._time()
+        try:
+            while not fetching.done():
+                await asyncio.wait({fetching}, timeout=STALL_SECONDS / LOOKS)
+                if not fetching.done() and self._time() - self._moved > STALL_SECONDS:
+                    self._drop()
+                    raise Stalled(
+                        f"nothing has come from {self._source.label} for {STALL_SECONDS:g} s", "try again later"
+                    )
+            fetching.result()
+        finally:
+            fetching.cancel()
+            await asyncio.wait({fetching})
+
+    async def _fetch(self, path: str, span: Span, deliver: Deliver) -> None:
+        if self._may_keep and (kept := await self._usable_kept(path)):
+            session, channel = kept
+            try:
+                return await channel.fetch(span, deliver, session.about(path))
+            except NoWayBack:
+                self._may_keep = False
+                self._drop()
+        session = await self._session(path)
+        try:
+            await stream.fetch(session.about(path), await session.data.take(), span, deliver)
+        finally:
+            if session.usable:
+                self._idle.append(session)
+            else:
+                session.close()  # the connection for the next piece may be open already
+
+    async def _usable_kept(self, path: str) -> tuple[Session, BlockChannel] | None:
+        """Return the kept connection, or a new one; None if keeping one is not worthwhile."""
+        async with self._opening:
+            if self._kept and not (self._kept[0].usable and self._kept[1].usable):
+                self._drop()
+            if self._kept is None:
+                session = await self._session(path)
+                self._may_keep = (session.stat.rtt or 0.0) >= FAR and session.sends_blocks
+                if not self._may_keep:
+                    self._idle.append(session)
+                    return None
+                self._kept = session, BlockChannel(session)
+            return self._kept
+
+    async def _session(self, path: str) -> Session:
+        while self._idle:
+            session = self._idle.pop()
+            if session.usable:
+                return session
+            session.close()
+        address = parse_server(self._source.url).at(path)
+        options = self._source.options
+        return await Session.open(address, options, security_for(address, options), lambda _: None, pipelined=True)
+
+    def _drop(self) -> None:
+        if self._kept:
+            session, channel = self._kept
+            channel.close()
+            session.close()
+            self._kept = None
+
+    def close(self) -> None:
+        self._drop()
+        while self._idle:
+            self._idle.pop().close()

@@ -1,0 +1,85 @@
+"""Comparison of a collected file with its origin, by checksums of the whole file and, if these differ, of its parts."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple
+
+from coalloc.collect.runtime.item import Item
+from coalloc.errors import VerificationError
+from coalloc.model import Checksum
+
+__all__ = ["Ask", "Verdict", "check"]
+
+KEPT = "adler32"
+STRONG = ("sha256", "sha512", "sha1", "md5")
+"""Checksums for which a relay cannot find other bytes with the same value."""
+Ask = Callable[[str, int, int], Awaitable[str | None]]
+"""`ask(algorithm, start, end)`: the digest of bytes [start, end), in lower-case hex; None if it is not available."""
+Range = tuple[int, int]
+
+
+class Verdict(NamedTuple):
+    """The checksum at the destination, whether it is confirmed independently, and the byte ranges that are wrong."""
+
+    checksum: Checksum | None
+    verified: bool
+    wrong: tuple[Range, ...] = ()
+
+
+async def check(item: Item, pieces: Sequence[Range], origin: Ask, sink: Ask, relayed: bool = False) -> Verdict:
+    """Compare a whole file with its origin, and with the expected checksum.
+
+    :param pieces: byte ranges as they arrived
+    :param relayed: whether some bytes were relayed by other hosts, which could forge an adler32
+    :raises VerificationError: when the origin holds another file than the expected one
+    """
+    if not item.size and not item.expected:
+        return Verdict(Checksum(KEPT, "00000001"), True)
+    refuted = unknown = False
+    if item.expected and (found := await sink(item.expected.algorithm, 0, item.size)):
+        if found == item.expected.value and not (relayed and item.expected.algorithm not in STRONG):
+            return Verdict(item.expected, True)
+        refuted = found != item.expected.value
+    elif item.expected:
+        stated = await origin(item.expected.algorithm, 0, item.size)
+        refuted, unknown = stated not in (None, item.expected.value), stated is None
+    said, found = await _asked(KEPT, item, origin, sink)
+    kept = Checksum(KEPT, found) if found else None
+    if None not in (said, found) and said != found:
+        return Verdict(kept, False, await _wrong(item, pieces, origin, sink))
+    alike = said is not None and said == found and not relayed
+    verdict = Verdict(kept, True) if alike else await _strongly(item, kept, origin, sink)
+    if refuted and item.expected and verdict.verified:
+        raise VerificationError(
+            f"{item.name} has not the {item.expected.algorithm} {item.expected.value}, neither here nor at its origin",
+            "check the expected checksum, or name a replica that is known to be good",
+        )
+    if refuted:
+        return verdict._replace(wrong=((0, item.size),))
+    return verdict._replace(verified=verdict.verified and not unknown)  # the same wrong file may be at both ends
+
+
+async def _strongly(item: Item, kept: Checksum | None, origin: Ask, sink: Ask) -> Verdict:
+    """Compare by a checksum that relays cannot forge; if none is available, the file is not verified."""
+    for name in STRONG:
+        said, found = await _asked(name, item, origin, sink)
+        if said is not None and found is not None:
+            wrong = () if said == found else ((0, item.size),)
+            return Verdict(Checksum(name, found), not wrong, wrong)
+    return Verdict(kept, False)
+
+
+async def _asked(name: str, item: Item, origin: Ask, sink: Ask) -> tuple[str | None, str | None]:
+    """Return the checksums of the whole file at origin and sink."""
+    return await asyncio.gather(origin(name, 0, item.size), sink(name, 0, item.size))
+
+
+async def _wrong(item: Item, pieces: Sequence[Range], origin: Ask, sink: Ask) -> tuple[Range, ...]:
+    """Return the pieces that differ; the whole file, if none does."""
+    same = await asyncio.gather(*(_same(piece, origin, sink) for piece in pieces))
+    return tuple(piece for piece, good in zip(pieces, same, strict=True) if not good) or ((0, item.size),)
+
+
+async def _same(piece: Range, origin: Ask, sink: Ask) -> bool:
+    said, found = await asyncio.gather(origin(KEPT, *piece), sink(KEPT, *piece))
+    return said == found

@@ -1,0 +1,249 @@
+"""One collect job, from the check for existing files to the renaming of the last file.
+
+It connects method, runner, carrier and finisher.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from random import Random
+from typing import NamedTuple
+
+from coalloc.collect.methods import Method
+from coalloc.collect.methods.actions import Piece
+from coalloc.collect.runtime.carrier import Carrier
+from coalloc.collect.runtime.checking import KEPT
+from coalloc.collect.runtime.destination import Landing
+from coalloc.collect.runtime.finishing import Finisher
+from coalloc.collect.runtime.item import Item
+from coalloc.collect.runtime.meter import Meter
+from coalloc.collect.runtime.runner import Runner
+from coalloc.collect.runtime.server import Area, Server
+from coalloc.collect.values import Collected, CollectionPhase, CollectionReport, CollectionView, LeftBehind
+from coalloc.errors import CoallocError, SourceError, TargetExists
+from coalloc.model import Checksum
+from coalloc.planner.network import Demand, File
+from coalloc.util.concurrency import answers
+
+__all__ = ["Choice", "Choose", "Collection", "Field"]
+
+LOOK = 0.125
+"""Seconds between two views for the display."""
+SHOWN = 5
+"""Most names of files in one message."""
+
+
+class Choice(NamedTuple):
+    """A method, and the planned seconds with relays and without; None if unknown."""
+
+    method: Method
+    planned_seconds: float | None = None
+    direct_seconds: float | None = None
+
+
+Choose = Callable[[Demand], Choice]
+
+
+@dataclass(frozen=True)
+class Field:
+    """The participants: servers by label, their staging areas, and the destination."""
+
+    servers: Mapping[str, Server]
+    areas: Mapping[str, Area]
+    landing: Landing
+
+
+class Collection:
+    """A collect job.
+
+    :param output: name of the destination, for users
+    :param choose: function that chooses the method, called when it is known which files are already present
+    :param watch: callback that gets a view several times a second
+    """
+
+    def __init__(
+        self,
+        items: Sequence[Item],
+        field: Field,
+        output: str,
+        choose: Choose,
+        watch: Callable[[CollectionView], None] | None = None,
+        seed: int = 0,
+    ) -> None:
+        self._items = items
+        self._field = field
+        self._output = output
+        self._choose = choose
+        self._watch = watch
+        self._chance = Random(seed)
+        self._loop = asyncio.get_running_loop()
+        self._began = self._loop.time()
+        self._meter = Meter()
+        self._there: dict[str, Collected] = {}
+        self._choice: Choice | None = None
+        self._runner: Runner | None = None
+        self._carrier: Carrier | None = None
+        self._finisher: Finisher | None = None
+        self._done = False
+        self._ended_at: float | None = None
+        self._left: Sequence[LeftBehind] = ()
+
+    async def run(self) -> CollectionReport:
+        """Collect everything.
+
+        :raises CoallocError: with the results so far in its `report`; a CancelledError has them as its first argument
+        """
+        showing = self._loop.create_task(self._show()) if self._watch else None
+        try:
+            try:
+                await self._collect()
+            finally:
+                self._ended_at = self._loop.time()
+                await self._close()
+        except CoallocError as error:
+            error.report = self.report()
+            raise
+        except asyncio.CancelledError as stop:
+            stop.args = self.report(), None
+            raise
+        finally:
+            if showing:
+                showing.cancel()
+        self._done = True
+        if self._watch:
+            self._watch(self.view())
+        return self.report()
+
+    async def _collect(self) -> None:
+        found = await answers(self._look(item) for item in self._items)
+        self._there = {each.name: each for each in found if each}
+        await self._refuse_to_replace()
+        label = self._field.landing.label
+        missing = {item.name: item for item in self._items if item.name not in self._there}
+        beside = [missing.pop(item.name) for item in list(missing.values()) if label in item.paths]
+        demand = Demand(tuple(_file(item, label) for item in missing.values()))
+        self._choice = self._choose(demand)
+        self._runner = Runner(self._choice.method, missing, label)
+        servers, landing = self._field.servers, self._field.landing
+        self._carrier = Carrier(servers, self._field.areas, landing, self._runner, self._chance)
+        self._finisher = finisher = Finisher(servers, landing, self._carrier)
+        for item in beside:  # a file at the destination's own server needs no method
+            await self._carrier.fetch(label, item, Piece(item.name, 0, item.size))
+            self._there[item.name] = await finisher.finish(item, [(0, item.size)], self._began)
+        await self._runner.run(self._carrier, lambda item, pieces: finisher.finish(item, pieces, self._began))
+
+    async def _refuse_to_replace(self) -> None:
+        """Check that no file would be replaced that must not be. :raises TargetExists: before anything moves"""
+        asked = [item for item in self._items if item.foreign and item.name not in self._there]
+        if self._field.landing.overwrite or not asked:
+            return
+        there = await answers(self._field.landing.exists(item) for item in asked)
+        if taken := [item.name for item, is_there in zip(asked, there, strict=True) if is_there]:
+            more = f" and {len(taken) - SHOWN} more" if len(taken) > SHOWN else ""
+            raise TargetExists(
+                f"files of other content are at {self._output}: {', '.join(taken[:SHOWN])}{more}",
+                "use --overwrite to replace them, or choose another directory with --to",
+            )
+
+    async def _look(self, item: Item) -> Collected | None:
+        """Return the file, if it is at its destination already with the expected checksum."""
+        landing = self._field.landing
+        if not await landing.resembles(item):
+            return None
+        checksum = item.expected or await self._checksum(item)
+        if checksum is None or not await landing.has(item, checksum):
+            return None
+        return Collected(item.name, landing.place(item), item.size, "there", checksum=checksum, verified=True)
+
+    async def _checksum(self, item: Item) -> Checksum | None:
+        """Return the checksum of a file from a server that holds it."""
+        if not item.size:
+            return Checksum(KEPT, "00000001")
+        for host, path in item.paths.items():
+            with suppress(SourceError):
+                if said := await self._field.servers[host].checksum(path, KEPT, 0, item.size):
+                    return Checksum(KEPT, said)
+        return None
+
+    async def _close(self) -> None:
+        if self._carrier:
+            self._left = await self._carrier.close()
+        await self._field.landing.close()
+        await asyncio.gather(*(server.close() for server in self._field.servers.values()))
+
+    # Display
+
+    async def _show(self) -> None:
+        assert self._watch is not None
+        while True:
+            await asyncio.sleep(LOOK)
+            self._watch(self.view())
+
+    @property
+    def _there_bytes(self) -> int:
+        return sum(each.size for each in self._there.values())
+
+    def view(self) -> CollectionView:
+        """Return the current state of the collect job."""
+        now = self._loop.time()
+        done = self._runner.done_bytes if self._runner else 0
+        self._meter.add(now, done - self._meter.bytes)
+        rate = self._meter.rate(now)
+        size = sum(item.size for item in self._items)
+        left = size - done - self._there_bytes
+        collected = len(self._runner.collected) if self._runner else 0
+        return CollectionView(
+            name=self._output,
+            phase=self._phase(left),
+            seconds=now - self._began,
+            done_bytes=done + self._there_bytes,
+            size=size,
+            rate=rate,
+            eta_seconds=left / rate if rate > 0 and left else None,
+            files=len(self._items),
+            files_done=len(self._there) + collected,
+            pairs=self._carrier.views() if self._carrier else (),
+        )
+
+    def _phase(self, left: int) -> CollectionPhase:
+        if self._done:
+            return "done"
+        if self._runner is None:
+            return "connecting"
+        return "collecting" if left else "verifying"
+
+    def report(self) -> CollectionReport:
+        """Return the results so far."""
+        until = self._loop.time() if self._ended_at is None else self._ended_at
+        carrier, choice = self._carrier, self._choice
+        method = choice.method if choice else None
+        return CollectionReport(
+            output=self._output,
+            size=sum(item.size for item in self._items),
+            seconds=until - self._began,
+            method=method.name if method else "",
+            rationale=method.rationale if method else "",
+            planned_seconds=choice.planned_seconds if choice else None,
+            direct_seconds=choice.direct_seconds if choice else None,
+            files=tuple(map(self._outcome, self._items)),
+            pairs=carrier.reports(self._began) if carrier else (),
+            there_bytes=self._there_bytes,
+            duplicate_bytes=method.ledger.duplicate_bytes if method else 0,
+            mended_bytes=self._finisher.mended_bytes if self._finisher else 0,
+            staged_bytes=carrier.staged_bytes if carrier else 0,
+            peaks={host: peak for host, peak in method.ledger.peak.items() if peak} if method else {},
+            gone=dict(carrier.lost) if carrier else {},
+            left=tuple(self._left),
+        )
+
+    def _outcome(self, item: Item) -> Collected:
+        found = self._there.get(item.name) or (self._runner and self._runner.collected.get(item.name))
+        if found:
+            return found
+        error = self._runner.errors.get(item.name) if self._runner else None
+        return Collected(item.name, self._field.landing.place(item), item.size, error=str(error) if error else None)
+
+
+def _file(item: Item, destination: str) -> File:
+    return File(item.name, item.size, tuple(item.paths), (destination,))

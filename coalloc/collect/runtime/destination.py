@@ -1,0 +1,186 @@
+"""Destinations of collected files, which get their final names only when they are complete and verified.
+
+`Landing` is the common interface of this machine (`here`) and a server (`There`).
+"""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+
+from coalloc.collect.runtime.item import Item
+from coalloc.collect.runtime.name_equality import held
+from coalloc.collect.runtime.server import SWEEP_SECONDS, SWEEPS, Server
+from coalloc.engine.gridftp.storage import Storage
+from coalloc.errors import AlreadyThere, NoSuchFile, SourceError, TargetExists
+from coalloc.model import Checksum
+from coalloc.resolve import refuse_collisions
+from coalloc.util.partial_names import at_random
+
+__all__ = ["Landing", "There"]
+
+
+class Landing(ABC):
+    """A destination. Each file passes through `begin`, and then `publish`; unpublished files are ended by `close`.
+
+    Every call may raise a SourceError if the destination is a server, and a SinkError if it is this machine.
+    """
+
+    label: str
+    """Label of the host."""
+    overwrite: bool
+    """Whether files whose names the user did not choose may replace others."""
+
+    def __init__(self) -> None:
+        self.relayed: set[str] = set()
+        """Files with bytes that come, or came in an earlier run, from a relay; noted before these bytes come."""
+
+    @abstractmethod
+    async def prepare(self, names: Sequence[str]) -> None:
+        """Prepare for these files, before any of them is begun. :raises UsageError: if two would have the same path"""
+
+    @abstractmethod
+    def place(self, item: Item) -> str:
+        """Return the final path of a file, for users."""
+
+    @abstractmethod
+    def sink(self, item: Item) -> str:
+        """Return the name that channels use for the file while it is written; it must be begun."""
+
+    @abstractmethod
+    async def resembles(self, item: Item) -> bool:
+        """Return whether there is a file of that name and size already."""
+
+    @abstractmethod
+    async def has(self, item: Item, checksum: Checksum) -> bool:
+        """Return whether that file has this checksum; False if its checksum is not available."""
+
+    @abstractmethod
+    async def exists(self, item: Item) -> bool:
+        """Return whether anything of that name exists."""
+
+    @abstractmethod
+    async def begin(self, item: Item) -> None:
+        """Prepare the target of a file. Cheap if that was done before."""
+
+    @abstractmethod
+    async def digest(self, item: Item, algorithm: str, start: int, end: int) -> str | None:
+        """Return the digest of bytes [start, end) of a file that was begun; None if it is not available."""
+
+    @abstractmethod
+    def revoke(self, item: Item, start: int, end: int) -> None:
+        """Mark bytes as wrong; they will be sent again."""
+
+    @abstractmethod
+    async def publish(self, item: Item) -> None:
+        """Give a file its name.
+
+        :raises TargetExists: if it must not replace anything, and something exists there by now
+        """
+
+    @abstractmethod
+    async def close(self) -> None:
+        """End all files that were begun and not published."""
+
+
+class There(Landing):
+    """A directory of a server: files are written beside their final names, and deleted if they are not published.
+
+    Servers have no rename that replaces nothing, so the target is checked just before.
+
+    :param folder: directory, which is made if it does not exist
+    """
+
+    def __init__(self, server: Server, folder: str, overwrite: bool) -> None:
+        super().__init__()
+        self.label = server.label
+        self.overwrite = overwrite
+        self._server = server
+        self._folder = folder.rstrip("/")
+        self._beside: dict[str, str] = {}
+        self._made: set[str] = set()
+        self._making = asyncio.Lock()
+
+    def _path(self, item: Item) -> str:
+        return f"{self._folder}/{item.name}"
+
+    async def prepare(self, names: Sequence[str]) -> None:
+        await refuse_collisions(names, self._held, partial=False, short=False)
+
+    async def _held(self, folder: str, names: Sequence[str]) -> Mapping[str, str]:
+        below = f"{self._folder}/{folder}".rstrip("/")
+        return await self._server.ask(lambda store: held(store, below, names))
+
+    def place(self, item: Item) -> str:
+        return f"{self.label}{self._path(item)}"
+
+    def sink(self, item: Item) -> str:
+        return self._beside[item.name]
+
+    async def resembles(self, item: Item) -> bool:
+        try:
+            entry = await self._server.ask(lambda store: store.stat(self._path(item)))
+        except NoSuchFile:
+            return False
+        return entry.kind == "file" and entry.size == item.size
+
+    async def exists(self, item: Item) -> bool:
+        try:
+            await self._server.ask(lambda store: store.stat(self._path(item)))
+        except NoSuchFile:
+            return False
+        return True
+
+    async def has(self, item: Item, checksum: Checksum) -> bool:
+        return await self._server.checksum(self._path(item), checksum.algorithm, 0, item.size) == checksum.value
+
+    async def begin(self, item: Item) -> None:
+        if item.name in self._beside:
+            return
+        path = self._path(item)
+        async with self._making:
+            folder = path.rpartition("/")[0]
+            if folder not in self._made:
+                await self._server.ask(lambda store: _make(store, folder))
+                self._made.add(folder)
+        self._beside.setdefault(item.name, at_random(path))
+
+    async def digest(self, item: Item, algorithm: str, start: int, end: int) -> str | None:
+        return await self._server.checksum(self._beside[item.name], algorithm, start, end)
+
+    def revoke(self, item: Item, start: int, end: int) -> None:
+        pass  # they are overwritten
+
+    async def publish(self, item: Item) -> None:
+        if item.foreign and not self.overwrite and await self.exists(item):
+            raise TargetExists(f"{self.place(item)} has come to exist meanwhile", "use --overwrite to replace it")
+        await self._server.ask(lambda store: store.rename(self._beside[item.name], self._path(item)))
+        del self._beside[item.name]
+
+    async def close(self) -> None:
+        await asyncio.gather(*(self._delete(path) for path in self._beside.values()))
+        self._beside.clear()
+
+    async def _delete(self, path: str) -> None:
+        """Delete a file repeatedly until it stays deleted: a copy that was ended may still create it."""
+        for sweep in range(SWEEPS):
+            try:
+                await self._server.ask(lambda store: store.delete(path))
+            except NoSuchFile:
+                if sweep:
+                    return
+            except SourceError:
+                return  # the result is unknown
+            await asyncio.sleep(SWEEP_SECONDS)
+
+
+async def _make(store: Storage, folder: str) -> None:
+    """Make a directory and its parents, unless they exist."""
+    if not folder or folder == "/~":
+        return
+    try:
+        await store.make(folder)
+    except AlreadyThere:
+        pass
+    except NoSuchFile:
+        await _make(store, folder.rpartition("/")[0])
+        await store.make(folder)

@@ -1,0 +1,129 @@
+"""The last steps of a file: it is compared with its origin, repaired from there if it differs, and renamed."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+
+from coalloc.collect.methods.actions import Piece
+from coalloc.collect.runtime.carrier import Carrier
+from coalloc.collect.runtime.checking import Verdict, check
+from coalloc.collect.runtime.destination import Landing
+from coalloc.collect.runtime.item import Item
+from coalloc.collect.runtime.server import Server
+from coalloc.collect.values import Collected
+from coalloc.engine.gridftp.storage import Storage
+from coalloc.errors import ReplicaChanged, SourceError, VerificationError
+
+__all__ = ["Finisher"]
+
+MENDS = 2
+"""Number of attempts to fetch wrong bytes again."""
+
+
+class Finisher:
+    """A finisher of files whose bytes have all arrived."""
+
+    def __init__(self, servers: Mapping[str, Server], landing: Landing, carrier: Carrier) -> None:
+        self._servers = servers
+        self._landing = landing
+        self._carrier = carrier
+        self._loop = asyncio.get_running_loop()
+        self.mended_bytes = 0
+
+    async def finish(self, item: Item, pieces: Sequence[tuple[int, int]], began: float) -> Collected:
+        """Verify a file and give it its name.
+
+        :param pieces: byte ranges [start, end), as they arrived
+        :param began: start of the collect job on the loop's clock
+        :raises VerificationError: when the file is wrong and cannot be repaired
+        :raises ReplicaChanged: when its size has changed at its origin
+        :raises CoallocError: when a server cannot be asked
+        """
+        verdict = await self._mended(item, pieces)
+        await self._see_size(item)
+        await self._landing.publish(item)
+        seconds = self._loop.time() - began
+        where = self._landing.place(item)
+        return Collected(item.name, where, item.size, "collected", seconds, verdict.checksum, verdict.verified)
+
+    async def _see_size(self, item: Item) -> None:
+        """Check the size at the origin, since the collected bytes may be the beginning of a longer, newer file.
+
+        :raises ReplicaChanged: when the size differs
+        """
+        for host, path in self._holders(item):
+            with suppress(SourceError):
+                size = (await self._servers[host].ask(partial(Storage.stat, path=path))).size
+                break
+        else:
+            return
+        if size != item.size:
+            raise ReplicaChanged(
+                f"{item.name} has {size} bytes at its origin, and had {item.size}", "run the same command again"
+            )
+
+    async def _mended(self, item: Item, pieces: Sequence[tuple[int, int]]) -> Verdict:
+        for _ in range(MENDS):
+            verdict = await self._check(item, pieces)
+            if not verdict.wrong:
+                return verdict
+            for start, end in verdict.wrong:
+                self._landing.revoke(item, start, end)
+                await self._fetch(item, Piece(item.name, start, end))
+        verdict = await self._check(item, pieces)
+        if verdict.wrong:
+            wrong = sum(end - start for start, end in verdict.wrong)
+            raise VerificationError(
+                f"{item.name}: {wrong} bytes differ from those at its origin, however often they are fetched",
+                "look at the disks of both servers, and whether somebody writes the file",
+            )
+        return verdict
+
+    async def _check(self, item: Item, pieces: Sequence[tuple[int, int]]) -> Verdict:
+        async def origin(algorithm: str, start: int, end: int) -> str | None:
+            return await self._say(item, algorithm, start, end)
+
+        async def sink(algorithm: str, start: int, end: int) -> str | None:
+            return await self._landing.digest(item, algorithm, start, end)
+
+        return await check(item, pieces, origin, sink, relayed=item.name in self._landing.relayed)
+
+    async def _say(self, item: Item, algorithm: str, start: int, end: int) -> str | None:
+        """Return a digest from a server that holds the file; None when no server offers it.
+
+        :raises SourceError: when no server can be asked
+        """
+        trouble: SourceError | None = None
+        for host, path in self._holders(item):
+            try:
+                if said := await self._servers[host].checksum(path, algorithm, start, end):
+                    return said
+            except SourceError as error:
+                trouble = error
+        if trouble:
+            raise trouble
+        return None
+
+    def _holders(self, item: Item) -> list[tuple[str, str]]:
+        """Return the servers that have the file, with its path; lost servers only if there are no others."""
+        left = [(host, path) for host, path in item.paths.items() if host not in self._carrier.lost]
+        return left or list(item.paths.items())
+
+    async def _fetch(self, item: Item, piece: Piece) -> None:
+        """Fetch a piece from a server that holds the file.
+
+        :raises SourceError: when that fails
+        :raises VerificationError: when no such server is left
+        """
+        self.mended_bytes += piece.size
+        hosts = [host for host in item.paths if host not in self._carrier.lost]
+        for last, host in enumerate(hosts, 1 - len(hosts)):
+            try:
+                return await self._carrier.fetch(host, item, piece)
+            except SourceError:
+                if last == 0:
+                    raise
+        raise VerificationError(
+            f"{item.name}: {piece.size} bytes are wrong, and no server that has the file is left", "try again later"
+        )

@@ -1,0 +1,147 @@
+"""Resolution of a user's arguments to items with sizes and holders, and to the servers of a collect job.
+
+A URL is one file, or all files below a directory if it ends with a slash. Replicas of one file come from a Metalink, or
+from a broker; two URLs are two files.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from coalloc.broker_client import Found
+from coalloc.collect.runtime.item import Item
+from coalloc.collect.runtime.server import Server
+from coalloc.engine.base import EngineOptions
+from coalloc.engine.gridftp.address import parse, parse_server
+from coalloc.engine.gridftp.storage import Storage
+from coalloc.errors import CoallocError, NothingToFetchFrom, SourceError, UsageError
+from coalloc.history.values import source_key
+from coalloc.model import Checksum, Entry, Origin, ReplicaSet
+from coalloc.resolve.file_names import why_unsafe
+from coalloc.resolve.inventory import walk
+from coalloc.safe_text import redact
+from coalloc.util.concurrency import answers
+from coalloc.verify import expectation
+
+__all__ = ["Gathering", "speaks"]
+
+SCHEMES = ("ftp", "gsiftp")
+
+
+def speaks(url: str) -> bool:
+    """Return whether the server of a URL can take part."""
+    return url.partition("://")[0].lower() in SCHEMES
+
+
+@dataclass
+class Gathering:
+    """Servers by label, and their directories for staging."""
+
+    options: EngineOptions
+    servers: dict[str, Server] = field(default_factory=dict)
+    folders: dict[str, str] = field(default_factory=dict)
+
+    def add(self, url: str, folder: str | None = None, origin: Origin | None = None) -> Server:
+        """Add and return the server of a URL; `folder` is its directory for staging, unless it has one already.
+
+        The first mention of a server decides which addresses it may have, so the user's own URLs must be added first.
+
+        :raises UsageError: when the server cannot take part
+        """
+        if not speaks(url):
+            raise UsageError(
+                f"{redact(url)} is at no GridFTP server, and only these take part",
+                "write ftp://HOST/ or gsiftp://HOST/",
+            )
+        parse_server(url)
+        label, login = source_key(url), _server(url)
+        known = self.servers.setdefault(label, Server(label, login, self.options.named(origin or Origin())))
+        if known.url != login:
+            raise UsageError(f"{label} is named with two logins", "use one of them for all that is there")
+        if folder is not None:
+            self.folders.setdefault(label, folder)
+        return known
+
+    async def items(self, urls: Sequence[str], found: Sequence[Found]) -> list[Item]:
+        """Return the files that URLs name, and those with known replicas, in that order.
+
+        :raises UsageError: when two files would have the same name
+        :raises CoallocError: when one cannot be looked up
+        """
+        listed = await answers(self._of_url(url) for url in urls)
+        known = await answers(self.replicas(each.file) for each in found)
+        items = [item for some in listed for item in some] + list(known)
+        _refuse_conflicts(items)
+        if not items:
+            raise NothingToFetchFrom(f"{' and '.join(map(redact, urls))} has no file", "name another directory")
+        return items
+
+    async def close(self) -> None:
+        """End all sessions."""
+        await asyncio.gather(*(server.close() for server in self.servers.values()))
+
+    async def _of_url(self, url: str) -> list[Item]:
+        address = parse(url)
+        path = address.named
+        server = self.add(url, path.rstrip("/").rpartition("/")[0] or "/")
+        if path.endswith("/"):
+            entries = await server.ask(lambda store: _listed(store, path.rstrip("/")))
+            return [_item(name, entry, {server.label: path + name}) for name, entry in entries]
+        entry = await server.ask(lambda store: store.stat(path))
+        if entry.kind == "dir":
+            raise UsageError(f"{address.shown} is a directory", "end it with / to collect all that is in it")
+        return [_item(path.rpartition("/")[2], entry, {server.label: path}, foreign=False)]
+
+    async def replicas(self, file: ReplicaSet) -> Item:
+        """Return a file with its usable replicas: those of the known size, or else of the first replica's size."""
+        replicas = [replica for replica in file.replicas if speaks(replica.url)]
+        urls = [replica.url for replica in replicas]
+        looked = await answers(self._look(each.url, each.origin) for each in replicas)
+        entries = {url: answer for url, answer in zip(urls, looked, strict=True) if isinstance(answer, Entry)}
+        size = file.size if file.size is not None else next((entry.size for entry in entries.values()), None)
+        usable = {url: entry for url, entry in entries.items() if entry.size == size}
+        if not usable or size is None:
+            why = "; ".join(str(answer) for answer in looked if isinstance(answer, CoallocError))
+            raise NothingToFetchFrom(
+                f"{file.name} has no replica at a GridFTP server that can be used. {why}".rstrip(), "name another file"
+            )
+        paths = {source_key(url): parse(url).named for url in usable}
+        return _item(file.name, next(iter(usable.values())), paths, expectation(file.checksums))
+
+    async def _look(self, url: str, origin: Origin) -> Entry | SourceError:
+        path = parse(url).named
+        server = self.add(url, path.rpartition("/")[0] or "/", origin)
+        try:
+            return await server.ask(lambda store: store.stat(path))
+        except SourceError as error:
+            return error
+
+
+def _server(url: str) -> str:
+    scheme, mark, rest = url.partition("://")
+    return f"{scheme}{mark}{rest.partition('/')[0]}/"
+
+
+async def _listed(store: Storage, top: str) -> list[tuple[str, Entry]]:
+    return [found async for found in walk(store, top)]
+
+
+def _item(
+    name: str, entry: Entry, paths: Mapping[str, str], expected: Checksum | None = None, foreign: bool = True
+) -> Item:
+    if reason := why_unsafe(name):
+        raise UsageError(f"the file name {name[:200]!r} {reason}", "collect it by itself, with coget get -o")
+    return Item(name, entry.size or 0, paths, expected, entry.modified, foreign)
+
+
+def _refuse_conflicts(items: Sequence[Item]) -> None:
+    """Check that names are unique. :raises UsageError: when two files have one name"""
+    seen: dict[str, Item] = {}
+    for item in items:
+        if other := seen.get(item.name):
+            places = " and ".join(f"{host}{path}" for each in (other, item) for host, path in each.paths.items())
+            raise UsageError(
+                f"{places} would both be {item.name}",
+                "collect them one after the other to different places; replicas of one file belong into a Metalink",
+            )
+        seen[item.name] = item

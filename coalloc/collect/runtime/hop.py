@@ -1,0 +1,105 @@
+"""A piece in flight from one host to another: the bytes requested, and the bytes that have arrived."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from coalloc.collect.methods.actions import Piece
+from coalloc.errors import ConnectionLost
+from coalloc.util.intervals import Intervals
+
+__all__ = ["Hop"]
+
+
+class Hop:
+    """A hop. Lanes move it; `heard` is called when more bytes have arrived, and when the hop is `over`.
+
+    :param route: labels of source and sink
+    :param paths: the channel's names of the file at source and sink; the second one is called after `prepare`
+    :param prepare: function that makes the target
+    """
+
+    def __init__(
+        self,
+        piece: Piece,
+        route: tuple[str, str],
+        paths: tuple[str, Callable[[], str]],
+        prepare: Callable[[], Awaitable[None]],
+        heard: Callable[["Hop"], None],
+    ) -> None:
+        self.piece = piece
+        self.route = route
+        self.source_path, self._sink_path = paths
+        self.prepare = prepare
+        self._heard = heard
+        self.left = Intervals([piece[1:]])
+        """Bytes that still have to be requested."""
+        self.arrived = Intervals()
+        self.counted = 0
+        """Number of bytes already counted by the carrier."""
+        self.asked = False
+        self.failures = 0
+        """Consecutive failures caused by this hop."""
+        self.over = False
+        self.error: Exception | None = None
+        self._flying = 0
+        self.ended = asyncio.Event()
+        """Set when the hop is over."""
+        self.landed = asyncio.Event()
+        """Set when the hop is over and none of its bytes are in flight any more."""
+
+    @property
+    def sink_path(self) -> str:
+        """The path at the sink, once the target is made."""
+        return self._sink_path()
+
+    @property
+    def waits(self) -> bool:
+        """Return whether some bytes still have to be requested."""
+        return not self.over and (bool(self.left) or not self.asked)
+
+    def take(self, most: int) -> tuple[int, int]:
+        """Return the next bytes [start, end) to request, and mark them as in flight; for an empty piece none."""
+        self.asked = True
+        self._flying += 1
+        start, end = next(iter(self.left), self.piece[1:])
+        end = min(end, start + most)
+        self.left.remove(start, end)
+        return start, end
+
+    def received(self, start: int, end: int) -> None:
+        """Record that these bytes are stored permanently."""
+        if self.over:
+            return
+        self.arrived.add(start, end)
+        self.failures = 0
+        self._heard(self)
+
+    def returned(self, start: int, end: int, error: Exception | None) -> None:
+        """Record that a taken range is no longer in flight; after an error, its missing bytes are requested again."""
+        self._flying -= 1
+        if error is None:
+            self.arrived.add(start, end)
+        for gap in self.arrived.gaps(start, end):
+            self.left.add(*gap)
+        if error and not self.piece.size:
+            self.asked = False
+        if self.asked and not self._flying and self.arrived.covers(*self.piece[1:]):
+            self.end()
+        if self.over and not self._flying:
+            self.landed.set()
+
+    def end(self, error: Exception | None = None) -> None:
+        """End the hop, as failed if there is an error, and report it. May be called twice."""
+        if self.over:
+            return
+        self.stop()
+        self.error = error
+        self._heard(self)
+
+    def stop(self) -> None:
+        """End the hop before it arrived, without a report. May be called twice."""
+        if not self.over:
+            self.over, self.error = True, ConnectionLost("it was cancelled", "copy it again")
+            self.ended.set()
+        if not self._flying:
+            self.landed.set()

@@ -1,0 +1,152 @@
+"""This machine as the destination: each file is kept in a partial copy beside its target, with a journal.
+
+A file is opened when its first byte is about to arrive, and closed when it is renamed, so that thousands can be
+collected.
+"""
+
+import asyncio
+import os
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from coalloc.collect.runtime.destination import Landing
+from coalloc.collect.runtime.item import Item
+from coalloc.collect.runtime.partial_names import PartialNames
+from coalloc.collect.values import HERE
+from coalloc.model import Checksum, Stat
+from coalloc.partial_file import HeldHere, Journal, PartialFile, describe, matching_bytes, recall, resembles, staged
+from coalloc.resolve import bounds, refuse_collisions, target
+from coalloc.util.disk import in_thread
+from coalloc.util.intervals import Intervals
+from coalloc.util.partial_names import derived
+
+__all__ = ["Here"]
+
+
+class _Open:
+    """A file that is being written."""
+
+    def __init__(self, item: Item, path: Path, within: Path | None, beside: str | None) -> None:
+        """Open the partial copy. :raises SinkError: :raises TargetInUse: as `PartialFile`"""
+        self.partial = PartialFile(path, within=within, beside=beside)
+        try:
+            self._begin(item)
+        except BaseException:
+            self.partial.close()
+            raise
+
+    def _begin(self, item: Item) -> None:
+        urls = [f"{label}{path}" for label, path in item.paths.items()]
+        urls.append(staged(urls[0]))
+        self.relay = len(item.paths)
+        """Index of the journal's origin under which staged bytes are recorded."""
+        stat = Stat(item.size, None if item.modified is None else str(item.modified))
+        header = describe(
+            item.size, urls, dict.fromkeys(range(len(urls)), stat), [item.expected] if item.expected else []
+        )
+        earlier = recall(self.partial.journal_path, header, self.partial.directory)
+        origins = earlier.header.origins
+        known = [
+            extent
+            for extent in earlier.extents
+            if item.expected or origins[extent.source].validator == stat.validator is not None
+        ]
+        kept = self.partial.begin(item.size, known, item.expected.algorithm if item.expected else None)
+        self.journal = Journal.create(self.partial.journal_path, earlier.header, kept, own=self.partial.directory)
+        self.relayed = any(origins[extent.source].url == urls[-1] for extent in kept)
+        """Whether some of the bytes stored here were staged."""
+
+    def close(self) -> None:
+        self.journal.close()
+        self.partial.close()
+
+
+class Here(Landing):
+    """A directory of this machine.
+
+    :param folder: directory, which is made if it does not exist
+    :param names: records of the names of partial copies; None to use `NAME.coget/`, as for a single file
+    """
+
+    label = HERE
+
+    def __init__(self, folder: Path, overwrite: bool, names: PartialNames | None = None) -> None:
+        super().__init__()
+        self.overwrite = overwrite
+        self._names = names
+        self._number: bytes | None = None
+        self._folder = folder
+        self._open: dict[str, _Open] = {}
+        self._opening = asyncio.Lock()
+
+    async def prepare(self, names: Sequence[str]) -> None:
+        await refuse_collisions(names, HeldHere(self._folder), partial=self._names is None)
+        if self._names:
+            self._number = await in_thread(self._names.number, self._folder, names)
+
+    def place(self, item: Item) -> str:
+        return str(self._folder / item.name)
+
+    def sink(self, item: Item) -> str:
+        return item.name
+
+    @property
+    def _bounds(self) -> Path | None:
+        return bounds(self._folder, many=True)
+
+    def _target(self, item: Item) -> Path:
+        return target(item.name, self._folder, many=True, foreign=item.foreign)
+
+    async def resembles(self, item: Item) -> bool:
+        return await in_thread(resembles, self._target(item), item.size, self._bounds)
+
+    async def exists(self, item: Item) -> bool:
+        return await in_thread(os.path.lexists, self._target(item))
+
+    async def has(self, item: Item, checksum: Checksum) -> bool:
+        return await in_thread(matching_bytes, self._target(item), checksum, item.size, self._bounds) is not None
+
+    async def begin(self, item: Item) -> None:
+        async with self._opening:
+            if item.name not in self._open:
+                await in_thread(self._begin, item)
+
+    def _begin(self, item: Item) -> None:
+        beside = derived(self._number, item.name) if self._number else None
+        opened = _Open(item, self._target(item), self._bounds, beside)
+        self._open[item.name] = opened
+        if opened.relayed:
+            self.relayed.add(item.name)
+
+    def missing(self, name: str, start: int, end: int) -> list[tuple[int, int]]:
+        """Return the ranges of [start, end) that are missing."""
+        return Intervals(self._open[name].partial.missing()).within(start, end)
+
+    def held(self, name: str, start: int, end: int) -> list[tuple[int, int]]:
+        """Return the ranges of [start, end) that are stored."""
+        return Intervals(self.missing(name, start, end)).gaps(start, end)
+
+    def write(self, name: str, offset: int, view: memoryview) -> None:
+        """Store these bytes. :raises SinkError: when the disk fails"""
+        file = self._open[name]
+        source = file.relay if name in self.relayed else 0
+        file.journal.append(file.partial.write(source, offset, view))
+
+    async def digest(self, item: Item, algorithm: str, start: int, end: int) -> str | None:
+        return await in_thread(self._open[item.name].partial.digest, algorithm, start, end)
+
+    def revoke(self, item: Item, start: int, end: int) -> None:
+        file = self._open[item.name]
+        file.journal.revoke(start, end)
+        file.partial.revoke(start, end)
+
+    async def publish(self, item: Item) -> None:
+        file = self._open[item.name]
+        file.journal.close()
+        await in_thread(partial(file.partial.publish, replace=self.overwrite or not item.foreign))
+        del self._open[item.name]
+
+    async def close(self) -> None:
+        while self._open:
+            self._open.popitem()[1].close()

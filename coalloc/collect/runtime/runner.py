@@ -1,0 +1,243 @@
+"""The asyncio shell around a method of collecting: events in, actions out. It makes no decisions.
+
+`carrier` carries the hops; `finishing` gets each file whose bytes have all arrived.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping
+
+from coalloc.collect.methods import Method
+from coalloc.collect.methods.actions import Action, Cancel, Done, Drop, GiveUp, Send, Wake
+from coalloc.collect.methods.events import Arrived, Event, Failed, Gone, Moved, Started, Tick
+from coalloc.collect.runtime.carrier import Carrier
+from coalloc.collect.runtime.hop import Hop
+from coalloc.collect.runtime.item import Item
+from coalloc.collect.values import Collected
+from coalloc.errors import NoSpace, SourceError, TransferFailed
+from coalloc.util.intervals import Intervals
+
+__all__ = ["Finish", "Runner"]
+
+Finish = Callable[[Item, list[tuple[int, int]]], Coroutine[None, None, Collected]]
+"""`await finish(item, pieces)`: verify a file whose bytes have all arrived, and give it its name."""
+MOVED_SECONDS = 0.2
+"""Least seconds between two `Moved` events of a hop."""
+
+
+class _Coming:
+    """The bytes of one file that have arrived."""
+
+    def __init__(self, item: Item) -> None:
+        self.item = item
+        self.here = Intervals()
+        self.pieces: list[tuple[int, int]] = []
+        self.whole = False
+        self.hops: dict[int, Hop] = {}
+        """Hops that bring bytes of the file to its destination, by number."""
+
+    def add(self, start: int, end: int) -> bool:
+        """Record a piece; return whether it completes the file."""
+        before = self.whole
+        self.pieces += self.here.gaps(start, end)
+        self.here.add(start, end)
+        self.whole = self.here.covers(0, self.item.size)
+        return self.whole and not before
+
+
+class Runner:
+    """An executor of a method's actions.
+
+    :param items: the files of the method's demand, by name
+    :param destination: label of the destination
+    """
+
+    def __init__(self, method: Method, items: Mapping[str, Item], destination: str) -> None:
+        self._method = method
+        self._destination = destination
+        self._coming = {name: _Coming(item) for name, item in items.items()}
+        self._sends: dict[int, Send] = {}
+        self._hops: dict[int, Hop] = {}
+        self._told: dict[int, float] = {}
+        self._refused: set[tuple[str, str]] = set()
+        self._events: deque[Event] = deque()
+        self._telling = False
+        self._waker: asyncio.TimerHandle | None = None
+        self._loop = asyncio.get_running_loop()
+        self._over: asyncio.Future[None] = self._loop.create_future()
+        self._finishing: set[asyncio.Task[None]] = set()
+        self.collected: dict[str, Collected] = {}
+        """Finished files, by name."""
+        self.errors: dict[str, Exception] = {}
+        """Errors of files that could not be finished, by name."""
+
+    async def run(self, carrier: Carrier, finish: Finish) -> None:
+        """Return when every file is finished.
+
+        :raises CoallocError: when that is impossible; files finished before keep their names
+        """
+        self._carrier, self._finish = carrier, finish
+        self._tell(Started(self._loop.time()))
+        try:
+            try:
+                await self._over
+            finally:
+                if self._waker:
+                    self._waker.cancel()
+            await asyncio.gather(*self._finishing)
+        except TransferFailed:
+            await asyncio.gather(*self._finishing)
+            raise
+        finally:
+            for task in self._finishing:
+                task.cancel()
+            await asyncio.gather(*self._finishing, return_exceptions=True)
+        for error in self.errors.values():
+            raise error
+
+    @property
+    def done_bytes(self) -> int:
+        """Bytes that have arrived, including those of pieces in flight."""
+        coming = sum(hop.arrived.total for each in self._coming.values() for hop in each.hops.values() if not hop.over)
+        whole = sum(each.here.total for each in self._coming.values())
+        return min(whole + coming, sum(each.item.size for each in self._coming.values()))
+
+    # Events
+
+    def gone(self, host: str, reason: str) -> None:
+        """Handle a lost host, as `Listener`."""
+        for number in [number for number, send in self._sends.items() if host in (send.source, send.sink)]:
+            self._forget(number)
+        self._tell(Gone(self._loop.time(), host, reason))
+
+    def failed(self, error: Exception) -> None:
+        """Handle a fatal error, as `Listener`."""
+        self._end(error)
+
+    def _tell(self, event: Event) -> None:
+        """Send an event to the method, and execute its actions; events that occur meanwhile are queued."""
+        self._events.append(event)
+        if self._telling:
+            return
+        self._telling = True
+        try:
+            while self._events and not self._over.done():
+                event = self._events.popleft()
+                if not (isinstance(event, Moved | Arrived | Failed) and self._is_stale(event)):
+                    for action in self._method.handle(event):
+                        self._do(action)
+        except Exception as error:
+            self.failed(error)
+        finally:
+            self._telling = False
+
+    def _is_stale(self, event: Moved | Arrived | Failed) -> bool:
+        """Return whether the event's hop was cancelled, or lost with a host, before the event could be sent."""
+        if event.hop not in self._sends:
+            return True
+        if not isinstance(event, Moved):
+            self._forget(event.hop)
+        return False
+
+    def _forget(self, number: int) -> None:
+        if send := self._sends.pop(number, None):
+            self._coming[send.piece.file].hops.pop(number, None)
+        self._hops.pop(number, None)
+        self._told.pop(number, None)
+
+    def _heard(self, number: int, hop: Hop) -> None:
+        """Handle progress or the end of a hop."""
+        now = self._loop.time()
+        send = self._sends.get(number)
+        if send is None:
+            return
+        if not hop.over:
+            if now - self._told.get(number, 0.0) >= MOVED_SECONDS:
+                self._told[number] = now
+                self._tell(Moved(now, number, hop.arrived.total))
+        elif hop.error is None:
+            if send.sink == self._destination:
+                self._delivered(send)
+            self._tell(Arrived(now, number))
+        else:
+            self._tell_failed(number, send, hop.error)
+
+    def _tell_failed(self, number: int, send: Send, error: Exception) -> None:
+        full = isinstance(error, NoSpace)
+        if send.sink == self._destination:
+            if full:
+                self.failed(error)
+            elif isinstance(error, SourceError) and error.permanent:
+                self._refuse(send, error)
+        self._tell(Failed(self._loop.time(), number, str(error), full))
+
+    def _refuse(self, send: Send, error: SourceError) -> None:
+        """Record that a host permanently refuses a file; fail if all holders do, as the method would retry forever."""
+        item = self._coming[send.piece.file].item
+        self._refused.add((send.source, item.name))
+        if all((host, item.name) in self._refused for host in item.paths):
+            self.failed(TransferFailed(f"{item.name} cannot be had: {error.message}", error.remedy))
+
+    def _delivered(self, send: Send) -> None:
+        """Record a piece at the destination; finish its file if it was the last piece, unless the job is over."""
+        coming = self._coming[send.piece.file]
+        if coming.add(send.piece.start, send.piece.end) and not self._over.done():
+            task = self._loop.create_task(self._finished(coming))
+            self._finishing.add(task)
+
+    async def _finished(self, coming: _Coming) -> None:
+        """Finish a file, after stopping duplicate pieces in flight, so that nothing writes to it any more."""
+        item = coming.item
+        late = {number: hop for number, hop in coming.hops.items() if not hop.over}
+        for number, hop in late.items():
+            self._carrier.stop(hop)
+            self._tell(Arrived(self._loop.time(), number))
+        try:
+            await asyncio.gather(*(hop.landed.wait() for hop in late.values()))
+            self.collected[item.name] = await self._finish(item, coming.pieces)
+        except Exception as error:
+            self.errors[item.name] = error
+
+    # Actions
+
+    def _do(self, action: Action) -> None:
+        match action:
+            case Send():
+                self._send(action)
+            case Cancel():
+                if hop := self._hops.get(action.hop):
+                    self._carrier.stop(hop)
+                self._forget(action.hop)
+            case Drop():
+                self._carrier.drop(action)
+            case Wake():
+                if self._waker:
+                    self._waker.cancel()
+                self._waker = self._loop.call_at(action.at, self._tick)
+            case Done():
+                self._end(None)
+            case GiveUp():
+                self._end(TransferFailed(f"not all can be collected: {action.reason}", "run the same command again"))
+
+    def _tick(self) -> None:
+        self._tell(Tick(self._loop.time()))
+
+    def _end(self, error: Exception | None) -> None:
+        if self._over.done():
+            return
+        if error:
+            self._over.set_exception(error)
+            self._over.exception()  # mark as retrieved: it may be set before run() waits for it
+        else:
+            self._over.set_result(None)
+
+    def _send(self, send: Send) -> None:
+        coming, number = self._coming[send.piece.file], send.hop
+        self._sends[number] = send
+        if coming.whole and send.sink == self._destination:  # the rest of the file arrived another way in the meantime
+            self._tell(Arrived(self._loop.time(), number))
+        else:
+            hop = self._carrier.begin(send, coming.item, lambda hop: self._heard(number, hop))
+            self._hops[number] = hop
+            if send.sink == self._destination:
+                coming.hops[number] = hop

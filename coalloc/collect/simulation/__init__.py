@@ -1,0 +1,26 @@
+"""Simulation of collect jobs in virtual time: a method over a network whose flows share links max-min fairly. Pure.
+
+It lies beside the methods, because the planner does not know them, and not among the tests, because users can simulate
+a plan hop by hop. It has no model of TCP: no slow start, no losses, no delay.
+"""
+
+from coalloc.collect.simulation.carrier import Carrier
+from coalloc.collect.simulation.happenings import Break, Capacity, Happening, Kill, Rate, Share
+from coalloc.collect.simulation.simulator import Hop, Record, simulate
+from coalloc.collect.simulation.underlay import Route, Stream, Underlay
+
+__all__ = [
+    "Break",
+    "Capacity",
+    "Carrier",
+    "Happening",
+    "Hop",
+    "Kill",
+    "Rate",
+    "Record",
+    "Route",
+    "Share",
+    "Stream",
+    "Underlay",
+    "simulate",
+]

@@ -1,0 +1,144 @@
+"""Progress on a terminal: a bar for the file and a line for each source, redrawn in place."""
+
+from collections.abc import Callable
+from typing import Generic, TextIO
+
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from coalloc.display.table import console
+from coalloc.display.view import V, View
+from coalloc.model import Snapshot, SourceState, SourceView
+from coalloc.util import human
+
+__all__ = ["Bars", "Display", "draw", "headline", "total"]
+
+REDRAW_SECONDS = 0.2
+NAME_COLUMNS = 30  # width of a source's name: enough for most hosts, and the rest fits into 80 columns
+
+_STYLES: dict[SourceState, str] = {
+    "connecting": "dim",
+    "idle": "dim",
+    "fetching": "green",
+    "stalled": "yellow",
+    "waiting": "yellow",
+    "pausing": "yellow",
+    "left": "red",
+}
+
+
+class Display(Generic[V]):
+    """A printer that draws the last state on `file`, a terminal, a few times a second, by the clock of the states.
+
+    :param picture: function that makes the whole picture of a state
+    """
+
+    def __init__(self, file: TextIO, picture: Callable[[V], RenderableType]) -> None:
+        self._picture = picture
+        self._last: V | None = None
+        self._drawn_at = 0.0
+        # Only `show` draws: the refresh thread of rich would draw in the middle of a delivery.
+        self._live = Live(console=console(file), auto_refresh=False)
+
+    def show(self, snapshot: V) -> None:
+        """Draw this state, unless the screen was redrawn a moment ago and the phase is the same."""
+        last, self._last = self._last, snapshot
+        if last and last.name != snapshot.name:
+            self._end(transient=True)
+            self._live.console.print(headline(last))
+        elif last and last.phase == snapshot.phase and snapshot.seconds - self._drawn_at < REDRAW_SECONDS:
+            return
+        self._live.start()
+        self._draw(snapshot)
+
+    def close(self, finished: bool) -> None:
+        """Release the terminal. The picture of a finished file is erased for its report; any other stays."""
+        if self._last and not finished:
+            self._draw(self._last)
+        self._end(transient=finished)
+
+    def _draw(self, snapshot: V) -> None:
+        self._drawn_at = snapshot.seconds
+        self._live.update(self._picture(snapshot), refresh=True)
+
+    def _end(self, transient: bool) -> None:
+        self._live.transient = transient
+        self._live.stop()
+
+
+class Bars(Display[Snapshot]):
+    """A printer that draws snapshots of transfers."""
+
+    def __init__(self, file: TextIO) -> None:
+        super().__init__(file, draw)
+
+
+def draw(snapshot: Snapshot) -> RenderableType:
+    """Return the whole picture. The file comes first, because a low screen cuts the last lines."""
+    parts: list[RenderableType] = [headline(snapshot), total(snapshot)]
+    if snapshot.sources:
+        names = human.labels([source.url for source in snapshot.sources])
+        parts.append(_sources(names, snapshot.sources))
+        parts += [
+            Text(
+                human.about(name, source.url, source.error),
+                style=_STYLES[source.state],
+                no_wrap=True,
+                overflow="ellipsis",
+            )
+            for name, source in zip(names, snapshot.sources, strict=True)
+            if source.error
+        ]
+    parts.append(Text())  # the terminal echoes ^C here: after a full line the echo would shift the picture
+    return Group(*parts)
+
+
+def headline(snapshot: View) -> RenderableType:
+    """Return a line with the name, the phase and the elapsed time."""
+    line = Table.grid(padding=(0, 2, 0, 0))
+    line.add_column(no_wrap=True, overflow="ellipsis", style="bold")
+    line.add_column(no_wrap=True)
+    line.add_column(no_wrap=True, style="dim")
+    line.add_row(human.one_line(snapshot.name), snapshot.phase, human.duration(snapshot.seconds))
+    return line
+
+
+def total(snapshot: View) -> RenderableType:
+    """Return a bar, and the numbers beside it."""
+    line = Table.grid(padding=(0, 2, 0, 0), expand=True)
+    line.add_column(ratio=1)
+    if not snapshot.size:
+        line.add_row(ProgressBar(total=None, pulse=True, animation_time=snapshot.seconds))
+        return line
+    for _ in range(4):
+        line.add_column(justify="right", no_wrap=True)
+    line.add_row(
+        ProgressBar(total=snapshot.size, completed=snapshot.done_bytes),
+        human.percent(snapshot.done_bytes, snapshot.size),
+        f"{human.size(snapshot.done_bytes)} of {human.size(snapshot.size)}",
+        human.rate(snapshot.rate),
+        "" if snapshot.eta_seconds is None else f"{human.duration(snapshot.eta_seconds)} left",
+    )
+    return line
+
+
+def _sources(names: tuple[str, ...], sources: tuple[SourceView, ...]) -> Table:
+    lines = Table.grid(padding=(0, 2, 0, 0), expand=True)
+    lines.add_column(no_wrap=True, overflow="ellipsis", max_width=NAME_COLUMNS)
+    lines.add_column(no_wrap=True, min_width=10)
+    for least in (9, 9, 5):
+        lines.add_column(no_wrap=True, justify="right", min_width=least)
+    lines.add_column(ratio=1)
+    for name, source in zip(names, sources, strict=True):
+        lines.add_row(
+            name,
+            Text(source.state, style=_STYLES[source.state]),
+            human.rate(source.rate) if source.rate else "-",
+            human.size(source.bytes),
+            human.percent(source.share, 1),
+            ProgressBar(total=1.0, completed=source.share, complete_style="blue", finished_style="blue"),
+        )
+    return lines

@@ -1,0 +1,117 @@
+"""A collect job as text: lines while it runs, and a report at the end."""
+
+from typing import TextIO
+
+from coalloc.collect.values import Collected, CollectionReport, CollectionView, PairView
+from coalloc.display.table import console, table
+from coalloc.display.text import Log
+from coalloc.util import human
+
+__all__ = ["CollectionLines", "files", "headline", "pair", "print_collection"]
+
+
+class CollectionLines(Log[CollectionView]):
+    """A printer that writes the events of a collect job to `file`."""
+
+    def __init__(self, file: TextIO) -> None:
+        super().__init__(file, line, _troubles)
+
+
+def line(view: CollectionView) -> str:
+    """Return the whole state in one line."""
+    name = human.one_line(view.name)
+    if view.phase != "collecting" or not view.size:
+        return f"{name}: {view.phase}"
+    parts = [
+        f"{name}: {human.percent(view.done_bytes, view.size)}",
+        f"{human.size(view.done_bytes)} of {human.size(view.size)}",
+        files(view),
+        human.rate(view.rate),
+    ]
+    if view.eta_seconds is not None:
+        parts.append(f"{human.duration(view.eta_seconds)} left")
+    return ", ".join(parts)
+
+
+def files(view: CollectionView) -> str:
+    """Return how many of the files are complete."""
+    return f"{view.files_done:,} of {human.counted(view.files, 'file')}"
+
+
+def pair(each: PairView) -> str:
+    """Return the two hosts of a link, from -> to."""
+    return f"{human.host(each.source)} -> {human.host(each.sink)}"
+
+
+def _troubles(view: CollectionView) -> list[tuple[object, str]]:
+    return [
+        ((each.source, each.sink, each.error), f"{pair(each)}: {human.one_line(each.error)}")
+        for each in view.pairs
+        if each.error
+    ]
+
+
+def print_collection(report: CollectionReport, file: TextIO) -> None:
+    """Print a report on `file`."""
+    out = console(file)
+    for text in (headline(report), verification(report), report.rationale and f"{report.method}: {report.rationale}"):
+        if text:
+            out.print(human.one_line(text))
+    rows = [
+        (
+            f"{human.host(each.source)} -> {human.host(each.sink)}",
+            human.size(each.bytes),
+            human.counted(each.pieces, "piece"),
+            human.rate(each.rate) if each.bytes else "-",
+        )
+        for each in report.pairs
+    ]
+    if rows:
+        out.print(table(("from -> to", ">bytes", ">pieces", ">rate"), rows))
+    for text in troubles(report):
+        out.print(human.one_line(text))
+
+
+def headline(report: CollectionReport) -> str:
+    """Return the output, the bytes and the time, and the bytes that were duplicated, staged or already present."""
+    count = human.counted(len(report.files), "file")
+    took = f"{count}, {human.size(report.size)} in {human.duration(report.seconds)}"
+    parts = [f"{human.one_line(report.output)}: {took} ({report.method or 'not begun'})"]
+    if report.planned_seconds:
+        parts.append(f"planned were {human.duration(report.planned_seconds)}")
+    if report.direct_seconds:
+        parts.append(f"without hosts in between {human.duration(report.direct_seconds)}")
+    for count_of, what in (
+        (report.there_bytes, "were already there"),
+        (report.staged_bytes, "went to hosts in between"),
+        (report.duplicate_bytes, "came twice"),
+        (report.mended_bytes, "were wrong, and came again from where they belong"),
+    ):
+        if count_of:
+            parts.append(f"{human.size(count_of)} {what}")
+    return "; ".join(parts)
+
+
+def verification(report: CollectionReport) -> str:
+    """Return how many files are verified, not verified and missing."""
+    there = [each for each in report.files if each.outcome != "missing"]
+    unsure = sum(not each.verified for each in there)
+    parts = [f"{len(there) - unsure} verified"]
+    if unsure:
+        parts.append(f"{unsure} not verified, their servers know no checksums")
+    if missing := len(report.files) - len(there):
+        parts.append(f"{missing} missing")
+    return ", ".join(parts)
+
+
+def troubles(report: CollectionReport) -> list[str]:
+    """Return one line for each lost host, each error and each file left behind."""
+    return [
+        *(f"{human.host(host)} was lost: {reason}" for host, reason in report.gone.items()),
+        *map(_trouble, (each for each in report.files if each.error)),
+        *(f"left behind: {each.where}: {each.reason}" for each in report.left),
+    ]
+
+
+def _trouble(file: Collected) -> str:
+    return f"{file.name}: {file.error}"

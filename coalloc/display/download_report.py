@@ -1,0 +1,75 @@
+"""The report of a transfer for users: a line on the file, a line on its verification, a table of its sources."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, TextIO
+
+from coalloc.display.table import console, table
+from coalloc.model import Basis, SourceReport, TransferReport
+from coalloc.util import human
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+__all__ = ["print_reports"]
+
+KINDS: Mapping[Basis, str] = {
+    "given": "verified",
+    "agree": "verified, replicas agree",
+    "own word": "not verified, only the server it came from says so",
+    "none": "not verified, nothing to compare with",
+}
+
+
+def print_reports(reports: Sequence[TransferReport], file: TextIO) -> None:
+    """Print each report on `file`."""
+    out = console(file)
+    for report in reports:
+        for text in (headline(report), verification(report), report.rationale, report.notice):
+            if text:
+                out.print(human.one_line(text))
+        out.print(sources_table(report.sources))
+        for text in troubles(report.sources):
+            out.print(text)
+
+
+def headline(report: TransferReport) -> str:
+    """Return the file, its size, time and rate, and the bytes that were present before or arrived twice."""
+    took = f"{human.size(report.size)} in {human.duration(report.seconds)}"
+    parts = [f"{human.one_line(report.output)}: {took}, {human.rate(report.rate)} ({report.strategy})"]
+    if report.resumed_bytes:
+        parts.append(f"{human.size(report.resumed_bytes)} were already here")
+    if report.duplicate_bytes:
+        parts.append(f"{human.size(report.duplicate_bytes)} came twice")
+    return "; ".join(parts)
+
+
+def verification(report: TransferReport) -> str:
+    """Return the state of the verification, and the checksum."""
+    if report.checksum is None:
+        return "verified" if report.verified else "not verified: no checksum was kept"
+    return f"{KINDS[report.basis]}: {report.checksum.algorithm} {report.checksum.value}"
+
+
+def sources_table(sources: Sequence[SourceReport]) -> "Table":
+    """Return a table with one row per source, in the order in which they were named."""
+    total = sum(source.bytes for source in sources)
+    names = human.labels([source.url for source in sources])
+    rows = [
+        (
+            name,
+            human.percent(source.bytes, total) if total else "-",
+            human.size(source.bytes),
+            human.rate(source.rate) if source.bytes else "-",
+            source.outcome,
+        )
+        for name, source in zip(names, sources, strict=True)
+    ]
+    return table(("source", ">share", ">bytes", ">rate", "outcome"), rows)
+
+
+def troubles(sources: Sequence[SourceReport]) -> list[str]:
+    """Return one line for each source that had an error."""
+    names = human.labels([source.url for source in sources])
+    return [
+        human.about(name, source.url, source.error) for name, source in zip(names, sources, strict=True) if source.error
+    ]

@@ -1,0 +1,149 @@
+"""The documents of `--json`. Their keys are stable, because programs read them.
+
+Sizes are bytes, rates bytes per second, times seconds. Passwords in URLs are never shown.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from coalloc.collect.values import Collected, CollectionReport, PairReport
+from coalloc.errors import CoallocError
+from coalloc.model import Checksum, Plan, PlannedShare, SourceReport, TaskView, TransferReport
+from coalloc.safe_text import redact
+
+__all__ = ["Document", "collection", "error_document", "failure", "plans", "transfers"]
+
+Document = dict[str, Any]
+
+
+def transfers(reports: Sequence[TransferReport]) -> Document:
+    """Return the results of transfers: one object for one file, `{"files": [...]}` for several."""
+    return _one_or_files([_transfer(report) for report in reports])
+
+
+def plans(made: Sequence[Plan]) -> Document:
+    """Return the plans of transfers: one object for one file, `{"files": [...]}` for several."""
+    return _one_or_files([_plan(plan) for plan in made])
+
+
+def collection(report: CollectionReport) -> Document:
+    """Return the results of a collect job."""
+    return {
+        "output": report.output,
+        "size": report.size,
+        "seconds": report.seconds,
+        "method": report.method,
+        "rationale": report.rationale,
+        "planned_seconds": report.planned_seconds,
+        "direct_seconds": report.direct_seconds,
+        "there_bytes": report.there_bytes,
+        "duplicate_bytes": report.duplicate_bytes,
+        "mended_bytes": report.mended_bytes,
+        "staged_bytes": report.staged_bytes,
+        "peaks": dict(report.peaks),
+        "files": [_collected(file) for file in report.files],
+        "pairs": [_pair(pair) for pair in report.pairs],
+        "gone": dict(report.gone),
+        "left": [each._asdict() for each in report.left],
+    }
+
+
+def failure(error: CoallocError) -> Document:
+    """Return the error, with the known results of the transfer, of each file if there are several, or of the task."""
+    if isinstance(error.report, TaskView):
+        return {**error.report.document, "error": error_document(error)}
+    if isinstance(error.report, CollectionReport):
+        return {**collection(error.report), "error": error_document(error)}
+    known = [_transfer(report) for report in [*(error.done or ()), error.report] if isinstance(report, TransferReport)]
+    if error.done is not None:
+        return {"error": error_document(error), "files": known}
+    return {"error": error_document(error)} | (known[0] if known else {})
+
+
+def error_document(error: CoallocError) -> Document:
+    """Return an error as part of a document."""
+    return {"code": error.code, "message": error.message, "remedy": error.remedy}
+
+
+def _one_or_files(documents: list[Document]) -> Document:
+    return documents[0] if len(documents) == 1 else {"files": documents}
+
+
+def _transfer(report: TransferReport) -> Document:
+    checksum = report.checksum
+    return {
+        "output": report.output,
+        "size": report.size,
+        "seconds": report.seconds,
+        "rate": report.rate,
+        "strategy": report.strategy,
+        "resumed_bytes": report.resumed_bytes,
+        "duplicate_bytes": report.duplicate_bytes,
+        "checksum": {**_checksum(checksum), "verified": report.verified, "basis": report.basis},
+        "rationale": report.rationale,
+        "sources": [_source(source) for source in report.sources],
+    }
+
+
+def _pair(pair: PairReport) -> Document:
+    return {**pair._asdict(), "stretches": [each._asdict() for each in pair.stretches]}
+
+
+def _collected(file: Collected) -> Document:
+    return {
+        "name": file.name,
+        "output": file.output,
+        "size": file.size,
+        "outcome": file.outcome,
+        "seconds": file.seconds,
+        "checksum": {**_checksum(file.checksum), "verified": file.verified},
+        "error": file.error,
+    }
+
+
+def _checksum(checksum: Checksum | None) -> Document:
+    return {"algorithm": checksum and checksum.algorithm, "value": checksum and checksum.value}
+
+
+def _source(source: SourceReport) -> Document:
+    return {
+        "url": redact(source.url),
+        "bytes": source.bytes,
+        "seconds": source.seconds,
+        "rate": source.rate,
+        "ranges": source.ranges,
+        "streams": source.streams,
+        "idle_seconds": source.idle_seconds,
+        "outcome": source.outcome,
+        "error": source.error,
+        "planned_bytes": source.planned_bytes,
+        "ready_seconds": source.ready_seconds,
+        "copies": [copy._asdict() for copy in source.copies],
+    }
+
+
+def _plan(plan: Plan) -> Document:
+    return {
+        "name": plan.name,
+        "size": plan.size,
+        "strategy": plan.strategy,
+        "seconds": plan.seconds,
+        "seconds_p10_p90": plan.bounds,
+        "rationale": plan.rationale,
+        "checksums": [_checksum(checksum) for checksum in plan.checksums],
+        "shares": [_share(share) for share in plan.shares],
+    }
+
+
+def _share(share: PlannedShare) -> Document:
+    return {
+        "url": redact(share.url),
+        "bytes": share.bytes,
+        "fraction": share.fraction,
+        "setup_seconds": share.estimate.setup_seconds,
+        "rate": share.estimate.rate,
+        "rate_p10_p90": share.estimate.bounds,
+        "reason": share.estimate.reason,
+        "priority": share.priority,
+        "error": share.error,
+    }

@@ -1,0 +1,53 @@
+"""Tables on any output: fitted to a terminal's width, never cut in a file or a pipe."""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TextIO
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.text import Text
+
+from coalloc.safe_text import lines, one_line
+from coalloc.util.streams import drawn
+
+__all__ = ["PlainConsole"]
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+__all__ = ["console", "table"]
+
+_ENDLESS = 1000  # columns; files and pipes have no width
+
+
+def console(file: TextIO) -> "Console":
+    """Return a rich console that prints text unchanged: brackets of IPv6 addresses are not markup."""
+    from coalloc.display.table import PlainConsole
+
+    width = None if file.isatty() else _ENDLESS
+    return PlainConsole(file=drawn(file), width=width, markup=False, highlight=False, emoji=False)
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> "Table":
+    """Return a plain table. A heading that begins with '>' belongs to numbers, aligned to the right."""
+    from rich.table import Table
+
+    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for heading in headings:
+        number = heading.startswith(">")
+        grid.add_column(heading.lstrip(">"), justify="right" if number else "left", no_wrap=number, overflow="fold")
+    for row in rows:
+        grid.add_row(*row)
+    return grid
+
+
+class PlainConsole(Console):
+    """A console that prints each string on one line, and no control characters."""
+
+    def render_str(self, text: str, **how: Any) -> Text:
+        return super().render_str(one_line(text), **how)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for each in super().render(renderable, options):
+            yield each if each.control else Segment(lines(each.text), each.style)

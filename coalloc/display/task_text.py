@@ -1,0 +1,68 @@
+"""A broker's task as text: lines while it runs, and a summary at the end."""
+
+from typing import TextIO
+
+from coalloc.display.text import Log
+from coalloc.model import TaskView
+from coalloc.util import human
+
+__all__ = ["TaskLines", "files", "line", "summary", "waits"]
+
+
+class TaskLines(Log[TaskView]):
+    """A printer that writes the events of a task to `file`."""
+
+    def __init__(self, file: TextIO) -> None:
+        super().__init__(file, line, _troubles)
+
+
+def line(task: TaskView) -> str:
+    """Return the whole state in one line."""
+    parts = [f"{human.one_line(task.name)}: {task.phase}", files(task)]
+    if task.size:
+        parts.append(f"{human.size(task.done_bytes)} of {human.size(task.size)}")
+    if task.rate and not task.over:
+        parts.append(human.rate(task.rate))
+    if task.eta_seconds is not None:
+        parts.append(f"{human.duration(task.eta_seconds)} left")
+    return ", ".join(parts)
+
+
+def summary(task: TaskView) -> str:
+    """Return a summary of a task that has ended."""
+    name, took = human.one_line(task.name), human.duration(task.seconds)
+    if task.kind == "delete":
+        return f"{name}: {human.counted(task.files_done, 'file')} deleted in {took}{_beside(task)}"
+    what = f"{human.counted(task.files_done, 'file')}, {human.size(task.done_bytes)}"
+    return f"{name}: {what} in {took}, {human.rate(task.rate)}{_beside(task)}"
+
+
+def files(task: TaskView) -> str:
+    """Return how many files are done, and the counts of the others."""
+    found = f"{task.files_done:,} of {human.counted(task.files, 'file')}" if task.files else "no files found yet"
+    return ("no files" if task.over and not task.files else found) + _beside(task)
+
+
+def waits(task: TaskView) -> str:
+    """Return why the task does not proceed, or an empty text."""
+    if task.over:
+        return ""
+    return human.one_line(task.waits) if task.begun or task.waits else "no worker has begun with it yet"
+
+
+def _beside(task: TaskView) -> str:
+    """Return the counts of files that were skipped, failed and so on."""
+    said = [
+        (task.files_skipped, f"{task.files_skipped:,} were there already"),
+        (task.left_out, f"{task.left_out:,} left out for their errors"),
+        (task.failed, f"{task.failed:,} failed"),
+        (task.files_unverified, f"{human.counted(task.files_unverified, 'file')} not verified"),
+        (task.folders_not_cleared, f"{human.counted(task.folders_not_cleared, 'folder')} not cleared of what is extra"),
+        (task.faults, f"{human.counted(task.faults, 'fault')} on the way"),
+    ]
+    return "".join(f", {what}" for count, what in said if count)
+
+
+def _troubles(task: TaskView) -> list[tuple[object, str]]:
+    why = waits(task)
+    return [(why, f"{human.one_line(task.name)}: {why}")] if why else []

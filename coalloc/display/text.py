@@ -1,0 +1,88 @@
+"""Progress as lines, for logs and pipes: one per tenth of the file or every few seconds, one per notable change."""
+
+from collections.abc import Callable, Sequence
+from typing import Generic, TextIO
+
+from coalloc.display.view import V, View
+from coalloc.model import Snapshot
+from coalloc.util import human
+
+__all__ = ["Lines", "Log"]
+
+LEAST_SECONDS = 1.0
+MOST_SECONDS = 5.0
+
+
+class Log(Generic[V]):
+    """A printer that writes the events of a transfer or task to `file`. Its clock is the clock of the states.
+
+    :param line: function that describes a state in one line
+    :param troubles: function that returns messages to be written once, each with a key that identifies it
+    """
+
+    def __init__(
+        self, file: TextIO, line: Callable[[V], str], troubles: Callable[[V], Sequence[tuple[object, str]]]
+    ) -> None:
+        self._file = file
+        self._line = line
+        self._troubles = troubles
+        self._last: V | None = None
+        self._told: set[object] = set()
+
+    def show(self, snapshot: V) -> None:
+        """Write a line if anything notable has changed."""
+        for known, text in self._troubles(snapshot):
+            if known not in self._told:
+                self._told.add(known)
+                self._write(text)
+        if self._is_news(snapshot):
+            self._last = snapshot
+            self._write(self._line(snapshot))
+
+    def close(self, finished: bool) -> None:
+        """Do nothing: every line is written already."""
+
+    def _is_news(self, now: V) -> bool:
+        last = self._last
+        if last is None or (last.name, last.phase) != (now.name, now.phase):
+            return True
+        waited = now.seconds - last.seconds
+        return waited >= MOST_SECONDS or (waited >= LEAST_SECONDS and _tenth(now) > _tenth(last))
+
+    def _write(self, text: str) -> None:
+        print(human.one_line(text), file=self._file, flush=True)
+
+
+class Lines(Log[Snapshot]):
+    """A printer that writes the events of transfers."""
+
+    def __init__(self, file: TextIO) -> None:
+        super().__init__(file, line, _troubles)
+
+
+def _troubles(snapshot: Snapshot) -> list[tuple[object, str]]:
+    names = human.labels([source.url for source in snapshot.sources])
+    return [
+        ((source.url, source.error), f"{human.about(name, source.url, source.error)} ({source.state})")
+        for name, source in zip(names, snapshot.sources, strict=True)
+        if source.error
+    ]
+
+
+def line(snapshot: Snapshot) -> str:
+    """Return the whole state in one line."""
+    name = human.one_line(snapshot.name)
+    if snapshot.phase != "fetching" or not snapshot.size:
+        return f"{name}: {snapshot.phase}"
+    parts = [
+        f"{name}: {human.percent(snapshot.done_bytes, snapshot.size)}",
+        f"{human.size(snapshot.done_bytes)} of {human.size(snapshot.size)}",
+        human.rate(snapshot.rate),
+    ]
+    if snapshot.eta_seconds is not None:
+        parts.append(f"{human.duration(snapshot.eta_seconds)} left")
+    return ", ".join(parts)
+
+
+def _tenth(snapshot: View) -> int:
+    return 10 * snapshot.done_bytes // snapshot.size if snapshot.size else 0

@@ -1,0 +1,125 @@
+"""The check that a replica is of the same file as the others, before a byte of it is used. Pure.
+
+Sizes must be equal, and digests from servers (HTTP Repr-Digest) too. Validators are compared only with earlier ones of
+the same server, here and in the journal: RFC 9110 lets two servers tag equal bytes differently.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from coalloc.errors import (
+    CoallocError,
+    NotAllowed,
+    NothingToFetchFrom,
+    PermissionRefused,
+    ReplicaChanged,
+    SourceError,
+    TransferFailed,
+    VerificationError,
+)
+from coalloc.model import Checksum, ReplicaSet, Stat
+from coalloc.safe_text import redact
+
+__all__ = ["Agreement", "unusable"]
+
+
+class Agreement:
+    """The known properties of the file, and their sources.
+
+    :param files: description by the user or a Metalink; its size and checksums have precedence over any server's
+    """
+
+    def __init__(self, files: ReplicaSet) -> None:
+        self._urls: Sequence[str] = [redact(replica.url) for replica in files.replicas]
+        self._size_is_given = files.size is not None
+        self.size = files.size
+        self._sized_by = "the Metalink"
+        self._given = {c.algorithm: c.value for c in files.checksums}
+        self._digests: dict[str, tuple[str, str]] = {}
+        self.said: dict[int, Stat] = {}
+        """First answer of each replica."""
+        self.answered: list[int] = []
+        """Sources whose answers agree, in order of their answers."""
+
+    @property
+    def digests(self) -> list[Checksum]:
+        """The servers' digests of the whole file, which all agree."""
+        return [Checksum(algorithm, value) for algorithm, (value, _) in self._digests.items()]
+
+    def stated_by(self, checksum: Checksum) -> set[int]:
+        """Return the sources that state this checksum of the whole file."""
+        return {source for source, stat in self.said.items() if checksum in stat.checksums}
+
+    def check(self, source: int, stat: Stat) -> None:
+        """Process a server's answer about its replica.
+
+        :raises ReplicaChanged: if it is not of the file that the user or the Metalink describes, or of the one that the
+            same server had before
+        :raises VerificationError: if it contradicts another server, and neither the user nor a Metalink decides
+        """
+        url = self._urls[source]
+        self._check_unchanged(source, stat)
+        if self.size is None:
+            self.size, self._sized_by = stat.size, url
+        if stat.size != self.size:
+            self._refuse_size(url, stat.size)
+        for offered in stat.checksums:
+            self._check_digest(url, offered)
+        if source not in self.answered:
+            self.answered.append(source)
+
+    def _check_unchanged(self, source: int, stat: Stat) -> None:
+        """Check that a server's answer is the same as its first one, for instance after a lost connection."""
+        before = self.said.setdefault(source, stat)
+        if before.size != stat.size:
+            now = f"it had {before.size} bytes and has {stat.size} now"
+        elif None not in (before.validator, stat.validator) and before.validator != stat.validator:
+            now = "it is newer now, though as long as before"
+        elif _contradict(before.checksums, stat.checksums):
+            now = "its checksum is another one now"
+        else:
+            return
+        url = self._urls[source]
+        raise ReplicaChanged(
+            f"{url} was changed while it was fetched: {now}", "run the same command again: it begins anew"
+        )
+
+    def _refuse_size(self, url: str, size: int) -> None:
+        says = f"{url} has {size} bytes, but {self._sized_by} says {self.size}"
+        if self._size_is_given:
+            raise ReplicaChanged(says, "leave this URL out: it is of another file or version")
+        raise VerificationError(f"the replicas are not of one file: {says}", "leave the wrong URL out")
+
+    def _check_digest(self, url: str, offered: Checksum) -> None:
+        given = self._given.get(offered.algorithm)
+        if given is not None and given != offered.value:
+            raise ReplicaChanged(
+                f"{url} is of another file: its {offered.algorithm} is {offered.value}, not {given}",
+                "leave this URL out, or check the expected checksum",
+            )
+        value, by = self._digests.setdefault(offered.algorithm, (offered.value, url))
+        if value != offered.value and not self._given:  # else the whole file's checksum decides
+            raise VerificationError(
+                f"the replicas are not of one file: by {offered.algorithm}, {url} has {offered.value} and {by} {value}",
+                "give the right checksum with --checksum ALGORITHM:HEX, or leave the wrong URL out",
+            )
+
+
+def _contradict(before: Iterable[Checksum], now: Iterable[Checksum]) -> bool:
+    said = {checksum.algorithm: checksum.value for checksum in now}
+    return any(said.get(checksum.algorithm, checksum.value) != checksum.value for checksum in before)
+
+
+def unusable(urls: Sequence[str], errors: Mapping[int, SourceError]) -> CoallocError:
+    """Return the one error to show when no source could be used from the start."""
+    if len(errors) == 1:
+        (error,) = errors.values()
+        # At the start this is not a failed transfer yet.
+        return NothingToFetchFrom(error.message, error.remedy) if error.status == TransferFailed.status else error
+    kind = NotAllowed if all(isinstance(e, PermissionRefused) for e in errors.values()) else NothingToFetchFrom
+    reasons = [_about(urls[i], error.message) for i, error in sorted(errors.items())]
+    remedies = {error.remedy: None for error in errors.values()}
+    return kind(f"none of the {len(urls)} sources can be used:", "; ".join(remedies), reasons)
+
+
+def _about(url: str, message: str) -> str:
+    return message if url in message else f"{url}: {message}"

@@ -1,0 +1,89 @@
+"""The check that bytes of an earlier run belong to the file that is fetched now, done as replicas answer. Pure.
+
+Bytes of the earlier run are trusted if the replica that delivered them still shows the same identity. A replica that
+has changed and one that has not are no longer of one file: whichever is trusted first decides, and the other one is
+left out.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from coalloc.errors import ReplicaChanged
+from coalloc.model import Stat
+from coalloc.partial_file.format import Origin
+from coalloc.safe_text import redact
+
+__all__ = ["Continuation"]
+
+
+class Continuation:
+    """The earlier run's replicas, compared with the current answers.
+
+    :param earlier: the replicas that delivered the kept bytes, by their numbers
+    :param today: the current replicas, in their order
+    """
+
+    def __init__(self, earlier: Mapping[int, Origin], today: Sequence[Origin]) -> None:
+        self._earlier = earlier
+        self._urls = [origin.url for origin in today]
+        self._continued = False
+        self._heard: set[int] = set()
+        self.begun_anew = False
+        """Whether a replica that has changed is used: nothing of the earlier run is trusted then."""
+        self.confirmed: set[int] = set()
+        """Numbers of earlier replicas that are unchanged."""
+        self.changed: set[int] = set()
+        """Numbers of earlier replicas that are known to have changed."""
+
+    @property
+    def unheard(self) -> list[int]:
+        """The current sources that delivered bytes in the earlier run and have not answered yet."""
+        known = {origin.url for origin in self._earlier.values()}
+        return [i for i, url in enumerate(self._urls) if url in known and i not in self._heard]
+
+    def is_same(self, source: int, stat: Stat) -> bool:
+        """Return whether a source has the identity that it had when it delivered bytes to the earlier run."""
+        return any(_same(origin, stat) for origin in self._origins(source).values())
+
+    def differs(self, source: int, stat: Stat) -> bool:
+        """Return whether a source has another identity than when it delivered bytes to the earlier run."""
+        origins = self._origins(source).values()
+        return not self.is_same(source, stat) and any(_differ(origin, stat) for origin in origins)
+
+    def hear(self, source: int, stat: Stat) -> None:
+        """Process a source's answer about its replica.
+
+        :raises ReplicaChanged: if it cannot be of one file with the sources that answered before
+        """
+        self._heard.add(source)
+        url = redact(self._urls[source])
+        if self.is_same(source, stat):
+            if self.begun_anew:
+                raise ReplicaChanged(
+                    f"{url} still has the version from before another replica changed", "leave the old replica out"
+                )
+            self._continued = True
+            self.confirmed |= {number for number, origin in self._origins(source).items() if _same(origin, stat)}
+        elif self.differs(source, stat):
+            self.changed |= self._origins(source).keys()
+            if self._continued:
+                raise ReplicaChanged(
+                    f"{url} was changed since the fetch began, and other replicas were not", "leave one of them out"
+                )
+            self.begun_anew = True
+
+    def _origins(self, source: int) -> dict[int, Origin]:
+        return {number: origin for number, origin in self._earlier.items() if origin.url == self._urls[source]}
+
+
+def _same(origin: Origin, stat: Stat) -> bool:
+    """Return whether a property that identifies the version is unchanged."""
+    return (origin.validator is not None and origin.validator == stat.validator) or bool(
+        set(origin.checksums) & set(stat.checksums)
+    )
+
+
+def _differ(origin: Origin, stat: Stat) -> bool:
+    said = {checksum.algorithm: checksum.value for checksum in stat.checksums}
+    return None not in (origin.validator, stat.validator) or any(
+        said.get(checksum.algorithm, checksum.value) != checksum.value for checksum in origin.checksums
+    )

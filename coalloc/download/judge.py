@@ -1,0 +1,145 @@
+"""Judgement of a complete file: which bytes are wrong, or of another version, and are fetched again."""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from coalloc.download.continuation import Continuation
+from coalloc.download.runner import Runner
+from coalloc.errors import ReplicaChanged, TransferFailed, VerificationError
+from coalloc.model import Extent
+from coalloc.partial_file import Journal, PartialFile
+from coalloc.schedule.events import Rejected
+from coalloc.schedule.state import Lane
+from coalloc.util.intervals import Intervals
+from coalloc.verify import Verification
+
+__all__ = ["Judge", "JudgedFile"]
+
+
+class JudgedFile(NamedTuple):
+    """The fetched file and the records of its bytes; those that an earlier run left are in `resumed`."""
+
+    name: str
+    partial: PartialFile
+    journal: Journal
+    resumed: Intervals
+
+    def revoke(self, dropped: Sequence[Extent]) -> tuple[tuple[int, int], ...]:
+        """Record that these pieces, already removed from the partial file, are missing again; return their ranges."""
+        for piece in dropped:
+            self.journal.revoke(piece.start, piece.end)
+            self.resumed.remove(piece.start, piece.end)
+        return tuple((piece.start, piece.end) for piece in dropped)
+
+
+class Judge:
+    """Decides, each time all bytes have arrived, whether they make the file.
+
+    :param urls: URLs of all senders: the current sources, then the replicas of an earlier run
+    :param lanes: the current sources
+    :param continuation: state of the earlier run's replicas, if it left anything
+    """
+
+    def __init__(
+        self,
+        file: JudgedFile,
+        urls: Sequence[str],
+        lanes: Sequence[Lane],
+        runner: Runner,
+        verification: Verification,
+        continuation: Continuation | None,
+    ) -> None:
+        self._file = file
+        self._urls = urls
+        self._lanes = lanes
+        self._runner = runner
+        self._verification = verification
+        self._continuation = continuation
+        self.notice: str | None = None
+        """Note for the user about bytes that were fetched again."""
+
+    async def judge(self) -> Rejected | None:
+        """Return the ranges to fetch again and the sources not to use for them; None when the file is right.
+
+        :raises CoallocError: when it is not, and no source is left, or it cannot be determined which bytes are right
+        """
+        bad, changed = await self._suspects()
+        if changed:
+            return await self._fetch_anew(changed)
+        return await self._reject(bad) if bad else None
+
+    async def _suspects(self) -> tuple[Mapping[int, str], Mapping[int, str]]:
+        """Return the senders of wrong bytes, and those of another version than the current one, with the reasons."""
+        verification = self._verification
+        verdict = asyncio.get_running_loop().create_task(verification.find_bad())
+        try:
+            changed, doubted = await self._unconfirmed()
+            if changed:
+                return {}, changed
+            bad = await verdict
+            return bad, {} if bad else {i: why for i, why in doubted.items() if not verification.confirmed_by_others(i)}
+        finally:
+            verdict.cancel()
+            await asyncio.gather(verdict, return_exceptions=True)
+
+    async def _unconfirmed(self) -> tuple[dict[int, str], dict[int, str]]:
+        """Return the senders that have changed since they delivered, and those that cannot tell whether they have.
+
+        If a checksum of the whole file is known, that one decides.
+        """
+        if self._verification.knows_the_whole:
+            return {}, {}
+        senders, count = self._file.partial.senders, len(self._lanes)
+        errors = await self._runner.recheck(source for source in senders if source < count)
+        changed = {i: error.message for i, error in errors.items() if isinstance(error, ReplicaChanged)}
+        doubted = {i: error.message for i, error in errors.items() if i not in changed}
+        if earlier := self._continuation:
+            for number in senders - earlier.confirmed - set(range(count)):
+                url, known = self._urls[number], earlier.begun_anew or number in earlier.changed
+                why = f"{url} {'was changed' if known else 'may have changed'} since an earlier run fetched from it"
+                (changed if known else doubted)[number] = why
+        return changed, doubted
+
+    async def _fetch_anew(self, changed: Mapping[int, str]) -> Rejected:
+        """Remove the bytes that are of another version, or may be, so that they are fetched again.
+
+        :raises CoallocError: when there is no source left
+        """
+        if all(lane.source in changed or lane.status == "left" for lane in self._lanes):
+            errors = [self._runner.errors[i] for i in changed if i in self._runner.errors]
+            stale = next((error for error in errors if isinstance(error, ReplicaChanged)), None)
+            if stale is None:
+                why = "; ".join(changed.values())
+                raise TransferFailed(
+                    f"no source can say whether the file is still the one that was fetched: {why}",
+                    "run the same command again to go on",
+                )
+            self._file.revoke(await self._verification.forget(changed))
+            raise stale
+        total = self._file.revoke(await self._verification.forget(changed))
+        why = "; ".join(changed.values())
+        self.notice = f"{sum(end - start for start, end in total)} bytes were fetched again: {why}"
+        return Rejected(_now(), self._of_today(changed), total, reason=why)
+
+    async def _reject(self, bad: Mapping[int, str]) -> Rejected:
+        """Remove all bytes of bad sources, so that they are fetched from others."""
+        verification = self._verification
+        dropped, back = await verification.drop(bad)
+        ranges = self._file.revoke(dropped)
+        left = {lane.source for lane in self._lanes if lane.status == "left"} - set(back)
+        if all(lane.source in verification.bad.keys() | left for lane in self._lanes):
+            names = "; ".join(f"{self._urls[i]}: {why}" for i, why in verification.bad.items())
+            failed = f"{self._file.name} could not be verified{verification.mismatch}"
+            raise VerificationError(
+                f"{failed}, and no other source is left. {names}",
+                "check the expected checksum, or name a replica that is known to be good",
+            )
+        return Rejected(_now(), self._of_today(bad), ranges, self._of_today(back))
+
+    def _of_today(self, senders: Iterable[int]) -> tuple[int, ...]:
+        return tuple(sender for sender in senders if sender < len(self._lanes))
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,114 @@
+"""A forecast of a transfer without doing it: the shares, the time, the sentence. Pure."""
+
+from collections.abc import Mapping, Sequence
+from math import exp, log
+from random import Random
+
+from coalloc.errors import SourceError
+from coalloc.model import Checksum, Estimate, Plan, PlannedShare, ReplicaSet, Stat
+from coalloc.schedule.policies import Policy
+from coalloc.schedule.shares import fill_shares, proportional_shares
+from coalloc.schedule.state import State
+
+__all__ = ["preview"]
+
+DRAWS = 400
+"""Random draws of the rates: enough for the p10 and p90 to vary by only some percent."""
+
+
+def preview(
+    file: ReplicaSet,
+    estimates: Sequence[Estimate],
+    policy: Policy,
+    answers: Mapping[int, Stat | SourceError],
+    checksums: Sequence[Checksum] = (),
+) -> Plan:
+    """Return the plan for a file with these answers of its servers; at least one has to have answered well.
+
+    Schemes that work with blocks have no shares beforehand: theirs are assumed to be proportional to the rates.
+    """
+    size = next(answer.size for answer in answers.values() if isinstance(answer, Stat))
+    state = State(size, estimates)
+    for lane in state.lanes:
+        answer = answers.get(lane.source)
+        lane.status = "idle" if isinstance(answer, Stat) else "left"
+        lane.ranged = isinstance(answer, Stat) and answer.ranged
+    expected = _expected_bytes(state, policy)
+    ranked = sorted(expected, key=lambda source: -expected[source])
+    shares = tuple(
+        PlannedShare(
+            url=replica.url,
+            bytes=expected.get(i, 0),
+            fraction=expected.get(i, 0) / size if size else 0.0,
+            estimate=estimates[i],
+            priority=ranked.index(i) + 1 if i in expected else None,
+            error=_why_not(answers.get(i)),
+        )
+        for i, replica in enumerate(file.replicas)
+    )
+    left_out = tuple(PlannedShare(url, 0, 0.0, Estimate(), error=why) for url, why in file.left_out)
+    return Plan(
+        name=file.name,
+        size=size,
+        strategy=policy.name,
+        seconds=_seconds(state, expected),
+        rationale=policy.explain(state, 0.0),
+        shares=shares + left_out,
+        checksums=tuple(checksums),
+        bounds=_bounds(state, expected, policy.rebalances),
+    )
+
+
+def _expected_bytes(state: State, policy: Policy) -> dict[int, int]:
+    usable = [lane for lane in state.lanes if lane.usable and lane.ranged]
+    if not usable:  # only servers that ignore ranges: the first sends everything
+        usable = [lane for lane in state.lanes if lane.usable][:1]
+    elif shares := policy.shares(state, 0.0):
+        return {source: sum(b - a for a, b in ranges) for source, ranges in shares.items()}
+    sizes = proportional_shares(state.size, [state.rate(lane, 0.0) for lane in usable])
+    return {lane.source: nbytes for lane, nbytes in zip(usable, sizes, strict=True)}
+
+
+def _seconds(state: State, expected: Mapping[int, int]) -> float | None:
+    """Return the longest time that any source needs for its share; None if no rate is known."""
+    lanes = [state.lanes[source] for source in expected]
+    if not any(lane.estimate.rate for lane in lanes):
+        return None
+    return max(state.setup(lane) + expected[lane.source] / state.rate(lane, 0.0) for lane in lanes)
+
+
+def _bounds(state: State, expected: Mapping[int, int], rebalances: bool) -> tuple[float, float] | None:
+    """Return the p10 and p90 of the transfer's seconds, assuming that the sources' rates are independent.
+
+    With a scheme that rebalances, all sources end together, each having begun after its set-up; with others the file is
+    complete when the last source has delivered its share.
+    """
+    lanes = [state.lanes[source] for source in expected]
+    if not any(lane.estimate.bounds for lane in lanes):
+        return None
+    chance, seconds = Random(0), []
+    setups = [state.setup(lane) for lane in lanes]
+    for _ in range(DRAWS):
+        rates = [_drawn(lane.estimate, state.rate(lane, 0.0), chance.random()) for lane in lanes]
+        if rebalances:
+            seconds.append(fill_shares(sum(expected.values()), setups, rates)[1])
+        else:
+            parts = zip(lanes, setups, rates, strict=True)
+            seconds.append(max(setup + expected[lane.source] / rate for lane, setup, rate in parts))
+    seconds.sort()
+    return seconds[DRAWS // 10], seconds[-DRAWS // 10]
+
+
+def _drawn(estimate: Estimate, usual: float, share: float) -> float:
+    """Return the quantile `share` of a source's rate: log-linear through the known quantiles."""
+    if estimate.bounds is None:
+        return usual
+    low, high = estimate.bounds
+    away = low if share < 0.5 else high
+    return usual * exp((share - 0.5) / 0.4 * abs(log(away / usual))) if away > 0 else usual
+
+
+def _why_not(answer: Stat | SourceError | None) -> str | None:
+    if isinstance(answer, SourceError):
+        return answer.message
+    return None if answer else "it was not asked"

@@ -1,0 +1,154 @@
+"""The views and reports of a transfer: source lines for a display, the final report, the history's records. Pure."""
+
+from collections.abc import Container, Mapping, Sequence
+
+from coalloc.errors import NoFreeConnection, ServerBusy, SourceError
+from coalloc.history.values import Transfer
+from coalloc.model import Outcome, PartialCopy, SourceReport, SourceState, SourceView, TransferReport
+from coalloc.schedule.state import Copy, Lane, State
+
+__all__ = ["past_transfers", "source_reports", "source_views", "unstarted_reports", "unstarted_views"]
+
+SLOW = 0.1
+"""A source with less than this part of the fastest one's rate is reported as slow."""
+SILENT = 1.0
+"""Seconds without a byte after which a fetching source is shown as stalled."""
+
+
+def source_views(state: State, urls: Sequence[str], now: float) -> tuple[SourceView, ...]:
+    """Return the current state of each source for a display."""
+    whole = max(1, sum(lane.bytes for lane in state.lanes))
+    return tuple(
+        SourceView(
+            url=urls[lane.source],
+            state=_state(state, lane, now),
+            rate=(lane.meter.rate(now) or 0.0) if _flowing(state, lane) else 0.0,
+            bytes=lane.bytes,
+            share=lane.bytes / whole,
+            error=lane.reason if lane.status in ("left", "pausing", "waiting") else None,
+        )
+        for lane in state.lanes
+    )
+
+
+def source_reports(
+    state: State, urls: Sequence[str], bad: Mapping[int, str], began: float, until: float
+) -> tuple[SourceReport, ...]:
+    """Return each source's part in the whole transfer.
+
+    :param bad: the sources whose bytes were wrong, with the reason
+    :param began: time at which the transfer began
+    :param until: time of the last byte, or now; later time does not count as idle
+    """
+    rates = {lane.source: lane.bytes / busy for lane in state.lanes if (busy := _busy(state, lane, until)) > 0}
+    paces = {lane.source: lane.bytes / busy for lane in state.lanes if (busy := _busy(state, lane, until, False)) > 0}
+    fastest = max(paces.values(), default=0.0)
+    return tuple(
+        SourceReport(
+            url=urls[lane.source],
+            bytes=lane.bytes,
+            seconds=_busy(state, lane, until),
+            rate=rates.get(lane.source, 0.0),
+            ranges=len(state.copies_of(lane)),
+            streams=lane.widening.streams,
+            idle_seconds=0.0 if lane.ready_at is None else max(0.0, until - lane.ready_at - _busy(state, lane, until)),
+            setup_seconds=lane.setup_seconds if lane.bytes else None,
+            outcome=_outcome(lane, bad, paces.get(lane.source, 0.0) < SLOW * fastest),
+            error=bad.get(lane.source) or lane.reason,
+            copies=tuple(_partial_copy(copy, began) for copy in state.copies_of(lane)),
+            ready_seconds=None if lane.ready_at is None else lane.ready_at - began,
+            estimate=lane.estimate,
+            planned_bytes=lane.planned,
+        )
+        for lane in state.lanes
+    )
+
+
+def unstarted_views(urls: Sequence[str], errors: Mapping[int, SourceError]) -> tuple[SourceView, ...]:
+    """Return the sources of a transfer before any has answered; `errors` are the reasons of those that failed."""
+    return tuple(_unstarted_view(url, errors.get(i)) for i, url in enumerate(urls))
+
+
+def _unstarted_view(url: str, error: SourceError | None) -> SourceView:
+    match error:
+        case None:
+            return SourceView(url, "connecting")
+        case NoFreeConnection():
+            return SourceView(url, "waiting", error=str(error))
+        case ServerBusy():
+            return SourceView(url, "pausing", error=str(error))
+        case _:
+            return SourceView(url, "left", error=str(error))
+
+
+def unstarted_reports(urls: Sequence[str], errors: Mapping[int, SourceError]) -> tuple[SourceReport, ...]:
+    """Return the sources of a transfer that did not begin; `errors` are of those that could not be used."""
+    return tuple(_unstarted_report(url, errors.get(i)) for i, url in enumerate(urls))
+
+
+def _unstarted_report(url: str, error: SourceError | None) -> SourceReport:
+    if error is None:
+        return SourceReport(url)
+    failed = not isinstance(error, NoFreeConnection)  # a full server is no failure of the source
+    return SourceReport(url, outcome="failed" if failed else "unused", error=error.message)
+
+
+def _partial_copy(copy: Copy, began: float) -> PartialCopy:
+    moments = (copy.first_byte_at, copy.last_byte_at, copy.over_at)
+    first, last, over = (None if at is None else at - began for at in moments)
+    return PartialCopy(copy.start, copy.end, copy.bytes, copy.asked_at - began, first, last, over, copy.ending)
+
+
+def _outcome(lane: Lane, bad: Container[int], slow: bool) -> Outcome:
+    if lane.source in bad:
+        return "corrupt"
+    if lane.status == "left" or (lane.status == "pausing" and not lane.bytes):
+        return "failed"
+    if not lane.bytes:
+        return "unused"
+    return "slow" if slow else "ok"
+
+
+def _busy(state: State, lane: Lane, now: float, held: bool = True) -> float:
+    """Return how long it had work; unless `held`, without the time in which its rate limit held it back."""
+    copy = state.running(lane)
+    busy = lane.busy_seconds + (now - copy.asked_at if copy else 0.0)
+    return busy if held else busy - sum(copy.held(now) for copy in state.copies_of(lane))
+
+
+def _flowing(state: State, lane: Lane) -> bool:
+    copy = state.running(lane)
+    return copy is not None and copy.last_byte_at is not None
+
+
+def _state(state: State, lane: Lane, now: float) -> SourceState:
+    copy = state.running(lane)
+    if copy is not None:
+        return "stalled" if copy.silence(now) > SILENT else "fetching"
+    if lane.status in ("connecting", "waiting", "pausing", "left"):
+        return lane.status
+    return "idle"
+
+
+def past_transfers(report: TransferReport, began: float, streams: int | None) -> list[Transfer]:
+    """Return the history's records of a transfer.
+
+    :param began: seconds since the epoch
+    :param streams: number per source, if the user set it
+    """
+    return [
+        Transfer(
+            url=source.url,
+            start=began,
+            end=began + report.seconds,
+            bytes=source.bytes,
+            busy_seconds=source.seconds,
+            setup_seconds=source.setup_seconds,
+            ranges=source.ranges,
+            streams=streams or source.streams,
+            strategy=report.strategy,
+            outcome=source.outcome,
+            error=source.error,
+        )
+        for source in report.sources
+    ]

@@ -1,0 +1,188 @@
+"""A user's request: the files that it names, and their replicas in order of preference."""
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal, NamedTuple
+from urllib.parse import urlsplit
+
+from coalloc.broker_client import Broker, Found
+from coalloc.config import own_policy
+from coalloc.engine import open_source, speaks
+from coalloc.engine.base import (
+    Admission,
+    EngineOptions,
+    Leads,
+    Source,
+)
+from coalloc.engine.span import Span
+from coalloc.errors import NothingToFetchFrom, UsageError
+from coalloc.history.transfers import History
+from coalloc.model import Checksum, Estimate, Replica, ReplicaSet
+from coalloc.resolve import resolve
+from coalloc.safe_text import redact
+from coalloc.util import checksums
+from coalloc.util.addresses import AddressPolicy, class_of
+from coalloc.util.dialer import DirectDialer
+
+__all__ = ["Engine", "Request", "Strategy", "named_files", "ranked", "sources_of"]
+
+Strategy = Literal["single", "brute", "history", "conservative", "aggressive", "adaptive"]
+Engine = Literal["auto", "gridftp", "globus-url-copy"]
+
+
+class Request(NamedTuple):
+    """The user's request for files, and its options.
+
+    `sources` are replica URLs of one file, one Metalink file or URL, or names of datasets that the broker knows.
+    `broker` is its address, or None for the user's usual one. `output` is a file or an existing directory; None means
+    the current directory and the file's own name. `checksum` is "ALGORITHM:HEX", "none" to keep no checksums at all, or
+    None for the default (adler32 kept, replicas compared). `streams` is their number for each source, or None for an
+    automatic number. `staging` are URLs of servers over which pieces may be relayed if that is faster, empty for those
+    with measured links; None to never relay. `delegate` are hosts that may be given a limited proxy if they require
+    one. `proxy` is the file of the proxy to show to servers in place of the user's usual one. `overwrite` lets a file
+    that a Metalink or a broker names replace one of other content. `file` is a file that is known already, in place of
+    `sources`: nothing is looked up then. `leads` has to allow each redirect before it is followed. `policy` restricts
+    the addresses of the sources; None for the user's own, by which they may lead anywhere. `within` is the real path of
+    a directory that the output must not leave by a symbolic link, also one that is put there meanwhile, and `output` is
+    then the file itself; None for the directory that `output` is. `beside` is the name of the directory for partial
+    data, in place of `NAME.coget`.
+    """
+
+    sources: tuple[str, ...]
+    output: Path | None = None
+    strategy: Strategy = "adaptive"
+    blocks: int | None = None
+    streams: int | None = None
+    max_sources: int | None = None
+    engine: Engine = "auto"
+    checksum: str | None = None
+    data_hosts: frozenset[str] = frozenset()
+    broker: str | None = None
+    staging: tuple[str, ...] | None = None
+    delegate: frozenset[str] = frozenset()
+    overwrite: bool = False
+    file: ReplicaSet | None = None
+    policy: AddressPolicy | None = None
+    within: Path | None = None
+    proxy: Path | None = None
+    leads: Leads | None = None
+    beside: str | None = None
+
+    @property
+    def expected(self) -> Checksum | None:
+        """The checksum that the user gave."""
+        return None if self.checksum in (None, "none") else checksums.parse(str(self.checksum))
+
+    @property
+    def own(self) -> AddressPolicy:
+        """The policy of addresses for the names in `sources`."""
+        return own_policy() if self.policy is None else self.policy
+
+    @property
+    def options(self) -> EngineOptions:
+        """The options for reaching servers. Queries move no data: only downloads count their connections."""
+        return EngineOptions(
+            DirectDialer(self.own),
+            streams=self.streams or 1,
+            data_hosts=self.data_hosts,
+            delegate=self.delegate,
+            proxy=self.proxy,
+            leads=self.leads,
+        )
+
+
+async def named_files(request: Request, broker: Broker | None) -> list[Found]:
+    """Return the files that the request names; a checksum that the user gave replaces those that came with them."""
+
+    async def fetch_document(url: str, limit: int) -> tuple[bytes, str | None]:
+        options = request.options
+        document = await _read_whole(open_source(url, request.engine, options), limit)
+        addresses = await options.dialer.addresses(urlsplit(url).hostname or "")
+        return document, min(addresses, key=class_of, default=None)
+
+    expected = request.expected
+    if request.file is not None:
+        named = [Found(request.file, {})]
+    else:
+        named = await resolve(request.sources, fetch_document, broker.resolve if broker else None, request.own)
+    files = [found._replace(file=_spoken(request.engine, _wanted(request, found.file))) for found in named]
+    if expected is None:
+        return files
+    if len(files) > 1:
+        raise UsageError("--checksum is of one file, but several are named", "leave it out: the Metalink has its own")
+    return [files[0]._replace(file=files[0].file._replace(checksums=(expected,), vouched=True))]
+
+
+def _wanted(request: Request, file: ReplicaSet) -> ReplicaSet:
+    """Return the file, not vouched for by a checksum if none is wanted."""
+    return file._replace(vouched=file.vouched and request.checksum != "none")
+
+
+def _spoken(engine: Engine, file: ReplicaSet) -> ReplicaSet:
+    """Return the file without the replicas that the engine does not support, unless it supports none."""
+    spoken = tuple(replica for replica in file.replicas if speaks(engine, replica.url))
+    why = f"left out: it is nothing for --engine {engine}"
+    left_out = tuple((redact(replica.url), why) for replica in file.replicas if replica not in spoken)
+    return file._replace(replicas=spoken, left_out=(*file.left_out, *left_out)) if spoken else file
+
+
+async def _read_whole(source: Source, limit: int) -> bytes:
+    """Return a small document, read through an engine."""
+    try:
+        size = (await source.open()).size
+        if size > limit:
+            raise UsageError(
+                f"{redact(source.url)} is larger than {limit} bytes, too large for a Metalink", "check the URL"
+            )
+        document = bytearray(size)
+
+        def deliver(offset: int, view: memoryview) -> None:
+            document[offset : offset + len(view)] = view
+
+        await source.fetch(Span(0, size), deliver)
+    finally:
+        await source.close()
+    return bytes(document)
+
+
+def ranked(found: Found, past: History) -> tuple[ReplicaSet, list[Estimate]]:
+    """Return the replicas in order of preference: by priority, then by forecast rate.
+
+    Forecasts from a broker's measurements have precedence over this user's own history, which the broker also knows. A
+    broker's guesses have not.
+    """
+    file = found.file
+    expected = past.estimates([replica.url for replica in file.replicas], time.time())
+    for url, estimate in found.expected.items():
+        if estimate.rate is not None and (url in found.measured or expected[url].rate is None):
+            expected[url] = estimate
+
+    def worth(replica: Replica) -> tuple[float, float]:
+        return (math.inf if replica.priority is None else replica.priority, -(expected[replica.url].rate or 0.0))
+
+    replicas = tuple(sorted(file.replicas, key=worth))
+    return file._replace(replicas=replicas), [expected[replica.url] for replica in replicas]
+
+
+def sources_of(
+    request: Request, file: ReplicaSet, options: EngineOptions, limits: Mapping[str, Admission] | None = None
+) -> list[Source]:
+    """Return sources for the replicas, not connected yet. `limits` are the rate limits of some, by URL.
+
+    :raises NothingToFetchFrom: if all replicas were left out
+    """
+    if not file.replicas:
+        why = [f"{url}: {reason}" for url, reason in file.left_out]
+        raise NothingToFetchFrom(f"{file.name} has no replica that may be used:", "name a replica's URL yourself", why)
+    known = limits or {}
+    return [
+        open_source(
+            replica.url,
+            request.engine,
+            replace(options.named(replica.origin), admission=known.get(replica.url), vouched=file.vouched),
+        )
+        for replica in file.replicas
+    ]

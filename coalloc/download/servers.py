@@ -1,0 +1,129 @@
+"""GridFTP servers: their files, and copies between them, with no byte through this machine. Connects the parts."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from random import getrandbits
+
+from coalloc.config import own_policy
+from coalloc.download.to_server import Copy
+from coalloc.engine.base import Admission, EngineOptions
+from coalloc.engine.gridftp.address import parse
+from coalloc.engine.gridftp.remote import RemoteSource, Sink
+from coalloc.engine.gridftp.storage import Storage, open_storage
+from coalloc.engine.gridftp.thirdparty import ThirdParty, open_third_party
+from coalloc.model import Confirm, Estimate, Replica, ReplicaSet, Snapshot, TransferReport
+from coalloc.schedule.policies import make
+from coalloc.util.addresses import AddressPolicy
+from coalloc.util.checksums import parse as parse_checksum
+from coalloc.util.dialer import DirectDialer
+from coalloc.util.partial_names import at_random
+
+__all__ = ["Storage", "ThirdParty", "copy", "storage", "third_party"]
+
+Proxies = tuple[Path | None, Path | None]
+
+
+async def storage(
+    url: str,
+    proxy: Path | None = None,
+    data_hosts: frozenset[str] = frozenset(),
+    delegate: frozenset[str] = frozenset(),
+    policy: AddressPolicy | None = None,
+) -> Storage:
+    """Open a session with the GridFTP server of a URL, to list, make, rename and delete; also an async context manager.
+
+    :param url: `ftp://[USER:PASSWORD@]HOST[:PORT]/` or `gsiftp://...`; a path in it is ignored
+    :param proxy: the file of the proxy certificate to show; None for the user's usual one
+    :param data_hosts: third hosts that listings may come from
+    :param delegate: hosts that may be given a limited proxy if they require one
+    :param policy: the addresses that it may have; None for the user's own policy
+    :raises SourceError: when the login fails
+    """
+    options = EngineOptions(_dialer(policy), data_hosts=data_hosts, delegate=delegate)
+    return await open_storage(url, options, proxy)
+
+
+async def third_party(
+    source: str,
+    sink: str,
+    proxies: Proxies = (None, None),
+    parallelism: int = 1,
+    stall_seconds: float = 30.0,
+    data_hosts: frozenset[str] = frozenset(),
+    delegate: frozenset[str] = frozenset(),
+    policy: AddressPolicy | None = None,
+) -> ThirdParty:
+    """Open sessions with two GridFTP servers that copy from one to the other; also an async context manager.
+
+    :param source: the URL of the sending server, as for `storage`
+    :param sink: the URL of the receiving server; the source has to reach it at its host, or at one of `data_hosts`
+    :param proxies: the files of the proxy certificates for either; None for the user's usual one
+    :param parallelism: streams between them
+    :param stall_seconds: time without progress after which copies fail; servers report progress every 5 s
+    :param delegate: hosts that may be given a limited proxy; where one requires it, both need to be among them
+    :param policy: the addresses that they may have; None for the user's own policy
+    :raises SourceError: when one of them refuses the login, or they cannot be connected to each other
+    """
+    options = EngineOptions(_dialer(policy), streams=parallelism, data_hosts=data_hosts, delegate=delegate)
+    return await open_third_party(source, sink, options, proxies, stall_seconds)
+
+
+async def copy(
+    sources: Sequence[str],
+    sink: str,
+    size: int | None = None,
+    strategy: str = "adaptive",
+    checksums: Sequence[str] = (),
+    estimates: Mapping[str, Estimate] | None = None,
+    proxies: Proxies = (None, None),
+    parallelism: int = 1,
+    data_hosts: frozenset[str] = frozenset(),
+    watch: Callable[[Snapshot], None] | None = None,
+    beside: str | None = None,
+    limits: Mapping[str, Admission] | None = None,
+    delegate: frozenset[str] = frozenset(),
+    policy: AddressPolicy | None = None,
+    confirm: Confirm | None = None,
+) -> TransferReport:
+    """Copy one file from several GridFTP servers at once to another one, verified by the servers' own checksums.
+
+    The file is written beside its final name, which it gets when it is complete; an existing file is replaced. A copy
+    that fails or is cancelled leaves nothing behind, if the sink can still be reached.
+
+    :param sources: URLs of replicas
+    :param sink: the URL of the file to be written, in an existing directory
+    :param size: of the file, if it is known: replicas of another size are left out
+    :param checksums: "ALGORITHM:HEX", all that are known; the strongest that the sink computes decides. If none is
+        known, each range is compared with another replica's checksum of it
+    :param estimates: forecasts for the links from a source to the sink, by the source's URL
+    :param proxies: the files of the proxy certificates for sources and sink; None for the user's usual one
+    :param parallelism: streams from each source
+    :param watch: receives snapshots during the copy
+    :param beside: the path at the sink to write to, which must not exist, if another process may have to find it when
+        this one has died; None for a random one
+    :param limits: admissions required before a piece is copied from a source, by its URL; other sources need none
+    :param delegate: hosts that may be given a limited proxy, as for `third_party`
+    :param policy: the addresses that servers may have; None for the user's own policy
+    :param confirm: awaited when the file is complete, before it gets its name; if it fails, the file does not get the
+        name
+    :raises CoallocError: as a download does, or NoSpace at the sink; its `report` has the results so far
+    """
+    address = parse(sink)
+    expected = tuple(map(parse_checksum, checksums))
+    file = ReplicaSet(address.path.rpartition("/")[2], tuple(map(Replica, sources)), size, expected)
+    options = EngineOptions(_dialer(policy), streams=parallelism, data_hosts=data_hosts, delegate=delegate)
+    names = beside or at_random(address.named), address.named
+    where = Sink(sink, names[0], proxies[1])
+    held = [replace(options, admission=(limits or {}).get(url)) for url in sources]
+    replicas = [RemoteSource(url, where, each, proxies[0]) for url, each in zip(sources, held, strict=True)]
+    known = [(estimates or {}).get(url, Estimate()) for url in sources]
+    connect = partial(open_storage, sink, options, proxies[1])
+    shares = make(strategy, widens=False)
+    shown = address.shown
+    return await Copy(file, replicas, known, connect, names, shown, shares, watch, getrandbits(32), confirm).run()
+
+
+def _dialer(policy: AddressPolicy | None) -> DirectDialer:
+    return DirectDialer(own_policy() if policy is None else policy)

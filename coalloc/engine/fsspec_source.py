@@ -1,0 +1,192 @@
+"""Every other scheme, through fsspec: local files, SFTP, S3, and all others for which it has a file system.
+
+Blocks are read in threads, one block ahead. Names are passed as fsspec expects them, not percent-encoded, except in
+file:// URLs, which have a standard of their own (RFC 8089).
+
+Those libraries do not connect through the dialer, so no address policy can restrict them. Only URLs that the user
+gave are opened here: if the policy refuses any address, nothing is opened.
+"""
+
+import asyncio
+import re
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+from urllib.parse import unquote
+
+from coalloc.engine.base import EngineOptions, Source
+from coalloc.engine.span import Deliver, Span
+from coalloc.errors import (
+    AddressRefused,
+    ConnectionLost,
+    NoSuchFile,
+    PermissionRefused,
+    ServerSays,
+    SourceError,
+    Stalled,
+    UnknownHost,
+    Unreachable,
+    Unsupported,
+    UsageError,
+)
+from coalloc.model import Stat
+from coalloc.safe_text import hide, redact, why_not_told
+from coalloc.util.counts import count
+
+__all__ = ["BridgeSource"]
+
+SSH = ("sftp", "ssh")
+"""Schemes of SFTP. fsspec and its plug-ins accept any server's key for them."""
+BLOCK = 4 * 1024 * 1024
+MEANINGS: Sequence[tuple[type[Exception], type[SourceError], str]] = [
+    (FileNotFoundError, NoSuchFile, "check the path in the URL"),
+    (NotADirectoryError, NoSuchFile, "check the path in the URL"),
+    (IsADirectoryError, NoSuchFile, "name a file"),
+    (PermissionError, PermissionRefused, "ask the owner for access"),
+    (socket.gaierror, UnknownHost, "check the spelling of the host in the URL"),
+    (ConnectionRefusedError, Unreachable, "check host and port in the URL"),
+    (ConnectionError, ConnectionLost, "try again"),
+    (TimeoutError, Stalled, "try again later"),
+    (NotImplementedError, Unsupported, "use another replica"),
+]
+"""Meanings of a file system's exceptions, the first match counts: its class, our error, remedy."""
+VERSION = (
+    "etag",
+    "generation",
+    "versionid",
+    "md5hash",
+    "crc32c",
+    "checksum",
+    "mtime",
+    "lastmodified",
+    "updated",
+    "created",
+)
+"""Names that file systems use for properties that change when a file changes."""
+T = TypeVar("T")
+
+
+class BridgeSource(Source):
+    """A file that fsspec can read parts of.
+
+    A thread cannot be cancelled: a read that is under way then runs to its end, and its result is discarded.
+
+    :raises UsageError: when a file:// URL names a host
+    """
+
+    def __init__(self, url: str, options: EngineOptions) -> None:
+        super().__init__(url, options)
+        self._shown = redact(url)
+        if re.match("file://[^/]", url, re.I):
+            raise UsageError(f"{self._shown} names a host, but a file is read here", "write file:///PATH")
+        if not re.match("(file|local|memory)://", url, re.I) and (why := why_not_told(url)):
+            raise UsageError(f"{self._shown} is not given to fsspec: {why}", "correct the URL")
+        self._files: Any = None
+        self._path = ""
+
+    async def open(self) -> Stat:
+        policy = self.options.dialer.policy
+        if not policy.anywhere:
+            raise AddressRefused(f"{self._shown}: only the user's own words may name such a URL", policy.remedy)
+        return await self._in_thread(self._stat)
+
+    def _stat(self) -> Stat:
+        self._connect()
+        info = self._files.info(self._path)
+        if info["type"] != "file":
+            raise NoSuchFile(f"{self._shown} is no plain file", "name a file")
+        if info["size"] is None:
+            raise Unsupported(f"{self._shown}: the size is not known", "use another replica")
+        if (size := count(str(info["size"]))) is None:
+            said = hide(str(info["size"]), self.url)[:40]
+            raise Unsupported(f"{self._shown}: the size makes no sense: {said}", "use another replica")
+        return Stat(size, _validator(info))
+
+    def _connect(self) -> None:
+        from fsspec.core import url_to_fs
+
+        scheme = self.url.partition("://")[0].lower()
+        url = unquote(self.url) if scheme == "file" else self.url
+        if "::" in url:
+            raise Unsupported(f"{self._shown}: fsspec reads '::' as a chain of file systems", "use another replica")
+        try:
+            if scheme in SSH:
+                self._files, self._path = self._sftp()
+            else:
+                self._files, self._path = url_to_fs(url, skip_instance_cache=True)
+        except ImportError as error:
+            remedy = "install paramiko: pip install 'coget[sftp]'" if scheme in SSH else str(error)
+            raise Unsupported(f"{self._shown}: {scheme}:// needs one more package", remedy) from None
+        except ValueError:
+            raise Unsupported(
+                f"{self._shown}: nothing here speaks {scheme}://", "check the scheme of the URL"
+            ) from None
+
+    def _sftp(self) -> tuple[Any, str]:
+        """Return the file system that checks the server's host key, whatever else is registered for the scheme."""
+        from coalloc.engine.sftp import KnownHostsSFTP
+
+        kwargs = KnownHostsSFTP._get_kwargs_from_urls(self.url)
+        return KnownHostsSFTP(**kwargs, skip_instance_cache=True), KnownHostsSFTP._strip_protocol(self.url)
+
+    async def fetch(self, span: Span, deliver: Deliver) -> None:
+        at = span.start
+        ahead = self._begin(at, span.end)
+        try:
+            while at < span.end:
+                block = await ahead
+                if not block:
+                    raise ConnectionLost(
+                        f"{self._shown}: the data ended at byte {at} of {span.start}-{span.end}", "try again"
+                    )
+                ahead = self._begin(at + len(block), span.end)
+                view = memoryview(block)[: max(0, span.end - at)]
+                if view:
+                    deliver(at, view)
+                at += len(view)
+        finally:
+            ahead.cancel()
+            await asyncio.gather(ahead, return_exceptions=True)
+
+    def _begin(self, start: int, end: int) -> asyncio.Task[bytes]:
+        """Begin to read the first block of [start, end)."""
+        return asyncio.create_task(self._in_thread(lambda: self._read(start, min(start + BLOCK, end))))
+
+    def _read(self, start: int, end: int) -> bytes:
+        if start >= end:
+            return b""
+        if self._files is None:
+            self._connect()
+        block: bytes = self._files.cat_file(self._path, start, end)
+        return block
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        try:
+            return await asyncio.to_thread(work)
+        except SourceError:
+            raise
+        except Exception as error:  # raised by whichever library fsspec uses
+            raise self._ours(error) from None
+
+    def _ours(self, error: Exception) -> SourceError:
+        said = f"{self._shown}: {hide(str(error), self.url) or type(error).__name__}"
+        for foreign, ours, remedy in MEANINGS:
+            if isinstance(error, foreign):
+                return ours(said, remedy)
+        return ServerSays(said, "see what it says, or use another replica")
+
+    async def checksum(self, algorithm: str, start: int, end: int) -> str | None:
+        return None
+
+    async def recheck(self) -> Stat:
+        return await self.open()
+
+    async def close(self) -> None:
+        self._files = None
+
+
+def _validator(info: Mapping[str, Any]) -> str | None:
+    """Return the properties that change with the file; not the access time, which fsspec's `ukey` may include."""
+    said = {name.lower().replace("_", ""): value for name, value in info.items()}
+    known = [f"{name}={said[name]}" for name in VERSION if said.get(name) is not None]
+    return " ".join(known) or None

@@ -1,0 +1,65 @@
+"""Assignment of a persistent data connection's bytes to the ranges requested on it. Pure, no I/O.
+
+The server sends the ranges in the order of the requests; each ends with an end of data. Bytes that are no longer wanted
+come all the same, and are counted but not delivered. `modee` makes the connection and the requests.
+"""
+
+from collections import deque
+
+from coalloc.engine.gridftp.protocol import Block, BlockReader, EndOfData, EndOfFile
+from coalloc.engine.range_request import Turn
+from coalloc.errors import ServerSays
+
+__all__ = ["Turns"]
+
+
+class Turns:
+    """The ranges that are to come, in order."""
+
+    def __init__(self) -> None:
+        self._turns: deque[Turn] = deque()
+        self._reader = BlockReader()
+        self.ended = 0
+        """Number of ranges that have ended."""
+        self.closed = False
+        """Whether the server has announced that nothing more comes."""
+
+    def ask(self, turn: Turn) -> None:
+        self._turns.append(turn)
+
+    @property
+    def first(self) -> Turn | None:
+        return self._turns[0] if self._turns else None
+
+    @property
+    def left(self) -> int:
+        """Bytes that are to come, wanted or not."""
+        return sum(turn.left for turn in self._turns)
+
+    @property
+    def wanted(self) -> bool:
+        return any(turn.wanted for turn in self._turns)
+
+    def feed(self, data: memoryview) -> None:
+        """Process received bytes.
+
+        :raises ServerSays: when they were not requested
+        :raises LimitExceeded: when they exceed the range, or come in too many parts
+        """
+        for event in self._reader.feed(data):
+            if not self._turns:
+                raise ServerSays("the server sends what no one asked for", "use another replica, or report this server")
+            match event:
+                case Block():
+                    self._turns[0].take(event.offset, event.view)
+                case EndOfData():
+                    self._turns.popleft().end()
+                    self.ended += 1
+                    self.closed = event.closes
+                case EndOfFile():
+                    pass  # number of connections that end: there is only this one
+
+    def end(self, error: BaseException | None = None) -> None:
+        """End all ranges, because nothing more comes."""
+        while self._turns:
+            self._turns.popleft().end(error)

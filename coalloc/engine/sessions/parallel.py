@@ -1,0 +1,127 @@
+"""One replica fetched by several sessions, for protocols with one stream per session.
+
+A single session is given the whole range at once; `dealing` divides it among several. The scheduler decides how many
+sessions are worth having.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from coalloc.engine.base import Source
+from coalloc.engine.sessions.process_limits import connecting
+from coalloc.engine.sessions.sharing import Dealing
+from coalloc.engine.span import Deliver, Span
+from coalloc.errors import ReplicaChanged, SourceError
+from coalloc.model import Stat, Way
+from coalloc.safe_text import redact
+
+__all__ = ["Parallel"]
+
+
+class Parallel(Source):
+    """One or more sessions with one replica, each made by `make`, used as one source.
+
+    The transfer continues without a session that the server refuses or that is lost, as long as another one works. A
+    session whose slot is recalled finishes its parts first.
+
+    :param streams: number of sessions until `widen` raises it
+    """
+
+    def __init__(self, make: Callable[[], Source], streams: int = 1) -> None:
+        self._make = make
+        self._sessions = [make()]
+        super().__init__(self._sessions[0].url, self._sessions[0].options)
+        self._streams = streams
+        self._joining: dict[Source, asyncio.Task[Stat | None]] = {}
+        self._agreed: Stat | None = None
+        self._dealing: Dealing | None = None
+
+    async def open(self) -> Stat:
+        await self._forget_joined()
+        async with connecting.here():
+            self._agreed = await self._sessions[0].open()
+        return self._agreed
+
+    def widen(self, streams: int) -> None:
+        self._streams = max(self._streams, streams)
+        if self._agreed is None:  # further sessions connect while the first one does
+            for session in self._further():
+                self._joining[session] = self._joining.get(session) or asyncio.create_task(_open(session))
+        if self._dealing:
+            self._invite(self._dealing)
+
+    @property
+    def way(self) -> Way | None:
+        ways = [way for session in self._sessions if (way := session.way)]
+        return Way(max(way.rtt for way in ways), sum(way.disordered for way in ways)) if ways else None
+
+    async def fetch(self, span: Span, deliver: Deliver) -> None:
+        if self._agreed and not self._agreed.ranged:
+            await self._sessions[0].fetch(span, deliver)
+            return
+        if span.start >= span.end:
+            return
+        rtt = self._agreed.rtt if self._agreed else None
+        self._dealing = Dealing(span, deliver, self._join, rtt or 0.0)
+        try:
+            self._invite(self._dealing)
+            await self._dealing.run()
+        finally:
+            self._dealing = None
+
+    def _invite(self, dealing: Dealing) -> None:
+        for session in [self._sessions[0], *self._further()]:
+            dealing.invite(session)
+
+    def _further(self) -> list[Source]:
+        """Return all sessions but the first."""
+        while len(self._sessions) < self._streams:
+            self._sessions.append(self._make())
+        return self._sessions[1:]
+
+    async def _join(self, session: Source) -> bool:
+        """Connect one more session, if that was not tried before; return whether it can be used.
+
+        :raises ReplicaChanged: when it shows another file than the first one did
+        """
+        if session is self._sessions[0]:
+            return True
+        if session not in self._joining:
+            self._joining[session] = asyncio.create_task(_open(session))
+        stat = await asyncio.shield(self._joining[session])  # the next range may use it
+        if stat and self._agreed and (stat.size, stat.validator) != (self._agreed.size, self._agreed.validator):
+            raise ReplicaChanged(f"{redact(self.url)} changed while it was fetched", "start again")
+        return stat is not None
+
+    async def checksum(self, algorithm: str, start: int, end: int) -> str | None:
+        return await self._sessions[0].checksum(algorithm, start, end)
+
+    async def recheck(self) -> Stat | None:
+        return await self._sessions[0].recheck()
+
+    async def close(self) -> None:
+        await self._forget_joined()
+        await asyncio.gather(*(session.close() for session in self._sessions))
+
+    @property
+    def wanted(self) -> bool:
+        return self._dealing is None and self._sessions[0].wanted
+
+    async def rest(self) -> None:
+        await self._forget_joined()
+        await asyncio.gather(*(session.rest() for session in self._sessions))
+
+    async def _forget_joined(self) -> None:
+        joining = list(self._joining.values())
+        self._joining.clear()
+        for task in joining:
+            task.cancel()
+        await asyncio.gather(*joining, return_exceptions=True)
+
+
+async def _open(session: Source) -> Stat | None:
+    try:
+        async with connecting.here():
+            return await session.open()
+    except SourceError:
+        return None

@@ -1,0 +1,1 @@
+"""The results of this user's transfers, measured links, and logs of other programs (`formats`)."""

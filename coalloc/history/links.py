@@ -1,0 +1,114 @@
+"""Measurements between servers, kept beside the history of downloads, and the forecasts based on them.
+
+One row per measurement. Forecasts of downloads use none of them: downloads take other paths.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from coalloc.history.database import Records, transaction
+from coalloc.model import Outcome
+from predictors.experience import SMALLEST
+from predictors.observation import Forecast, Observation, Query
+
+if TYPE_CHECKING:
+    import sqlite3
+
+__all__ = ["EVERYBODY", "Measured", "Pairs", "forecasts", "observations"]
+
+EVERYBODY = "*"
+"""Placeholder for a server: all servers of a measurement, at once."""
+KEPT = 1000
+"""Measurements remembered of each pair; older ones are dropped."""
+RECENT = 30
+"""Newest of these that forecasts use."""
+STEADY = SMALLEST
+NEWEST = """
+SELECT source, sink, started, ended, bytes FROM (
+    SELECT *, row_number() OVER (PARTITION BY source, sink ORDER BY ended DESC) AS place
+    FROM pairs WHERE outcome = 'ok' AND ended > started AND ended <= ?
+) WHERE place <= ? ORDER BY ended
+"""
+PRUNE = """
+DELETE FROM pairs WHERE source = ?1 AND sink = ?2
+AND ended < (SELECT ended FROM pairs WHERE source = ?1 AND sink = ?2 ORDER BY ended DESC LIMIT 1 OFFSET ?3)
+"""
+
+
+class Measured(NamedTuple):
+    """A steady transfer from one server to another; times in seconds since the epoch.
+
+    Servers are SCHEME://HOST[:PORT]. A transfer from EVERYBODY to a server measures its downlink, one from it to
+    EVERYBODY its uplink.
+    """
+
+    source: str
+    sink: str
+    start: float
+    end: float
+    bytes: int
+    streams: int = 1
+    outcome: Outcome = "ok"
+    error: str | None = None
+
+    @property
+    def rate(self) -> float | None:
+        """Bytes per second; None if the transfer failed."""
+        return self.bytes / (self.end - self.start) if self.outcome == "ok" and self.end > self.start else None
+
+
+class Pairs(Records):
+    """The history of measurements between servers."""
+
+    def add(self, measured: Iterable[Measured]) -> None:
+        """Add these measurements."""
+        rows = list(measured)
+        if rows:  # else no file is made
+            self._use(lambda database: _insert(database, rows), None, create=True)
+
+    def observations(self, now: float) -> list[Observation]:
+        """Return the newest successful measurements of each pair that had ended by now, in the order of their ends."""
+
+        def read(database: "sqlite3.Connection") -> list[Observation]:
+            return observations(Measured(*row) for row in database.execute(NEWEST, (now, RECENT)))
+
+        nothing: list[Observation] = []
+        return self._use(read, nothing)
+
+
+def _insert(database: "sqlite3.Connection", rows: list[Measured]) -> None:
+    with transaction(database):
+        database.executemany("INSERT INTO pairs VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
+        database.executemany(PRUNE, {(row.source, row.sink, KEPT - 1) for row in rows})
+
+
+def observations(measured: Iterable[Measured]) -> list[Observation]:
+    """Return the successful measurements, weighted as large transfers, since few bytes at a steady rate are as
+    meaningful.
+    """
+    return [
+        Observation(
+            each.source, each.start, each.end, each.bytes * STEADY, (each.end - each.start) * STEADY, sink=each.sink
+        )
+        for each in measured
+        if each.outcome == "ok"
+    ]
+
+
+def forecasts(seen: Sequence[Observation], now: float) -> dict[tuple[str, str], Forecast]:
+    """Return the forecast of each pair with measurements.
+
+    :param seen: in the order of their ends
+    :param now: seconds since the epoch
+    """
+    if not seen:
+        return {}
+    from predictors.bank import CONSTANT
+    from predictors.selection import Selected
+
+    forecaster = Selected(CONSTANT)
+    for observation in seen:
+        forecaster.learn(observation)
+    pairs = {(each.source, each.sink) for each in seen}
+    found = {pair: forecaster.forecast(Query(pair[0], now, sink=pair[1])) for pair in pairs}
+    return {pair: forecast for pair, forecast in found.items() if forecast.rates}

@@ -1,0 +1,119 @@
+"""The sparse file of fetched bytes. It does not track which bytes are present, or their sources.
+
+Every failure of the disk is raised as a SinkError.
+"""
+
+import os
+from contextlib import suppress
+
+from coalloc.errors import DiskFull, SinkError
+from coalloc.partial_file.owned_directory import OwnDirectory
+from coalloc.partial_file.writeback import WriteBack
+from coalloc.util.checksums import hasher
+from coalloc.util.disk import Disk, disk_error
+
+__all__ = ["BLOCK", "Data"]
+
+BLOCK = 4 << 20
+"""Bytes read at once: enough that the call costs little in comparison, few enough to wait for."""
+
+
+class Data:
+    """The open file of that name; made if it does not exist. `room` has to be called first.
+
+    Its mode and group are those of any new file in the directory, as it becomes the final file.
+
+    :raises SinkError: if a file of that name belongs to another user
+    """
+
+    def __init__(self, own: OwnDirectory, name: str, disk: Disk) -> None:
+        self.path = own.path / name
+        self._own = own
+        self._disk = disk
+        self._pwrite = disk.pwrite
+        try:
+            self._fd = _open(own, name)
+        except OSError as error:
+            raise disk_error(error, "write", self.path) from None
+        self._writeback = WriteBack(self._fd, disk)
+
+    def room(self, size: int, keep: bool) -> bool:
+        """Set the file's size; it is sparse: blocks are allocated on writing. Return whether its old bytes were kept.
+
+        Old bytes are kept only if `keep`, and if the size is the same.
+
+        :raises SinkError: if `size` bytes will not fit, before anything is changed
+        """
+        try:
+            found = os.fstat(self._fd)
+            self._refuse_if_too_big(size - found.st_blocks * 512)
+            if keep and found.st_size == size:
+                return True
+            self._disk.truncate(self._fd, 0)
+            self._disk.truncate(self._fd, size)
+        except OSError as error:
+            raise disk_error(error, "write", self.path) from None
+        return False
+
+    def _refuse_if_too_big(self, needed: int) -> None:
+        free = self._disk.free(self._own.fd)
+        if free is not None and needed > free:
+            where = self.path.parent.parent.absolute()
+            raise DiskFull(
+                f"{where} has {free} bytes free, but {needed} more are needed",
+                "free some space, or choose another disk",
+            )
+
+    def write(self, offset: int, view: memoryview) -> None:
+        """Write all these bytes at their offset."""
+        try:
+            written = self._pwrite(self._fd, view, offset)
+            while written < len(view):  # a disk that fills up writes what it can, and fails the next time
+                written += self._pwrite(self._fd, view[written:], offset + written)
+        except OSError as error:
+            raise disk_error(error, "write", self.path) from None
+        self._writeback.wrote(offset, offset + written)
+
+    def hand_over(self) -> None:
+        """Start writing the last bytes to the disk while they are verified; to be called when all have arrived."""
+        self._writeback.hand_over()
+
+    def read(self, offset: int, buffer: memoryview) -> None:
+        """Fill the buffer with the bytes that begin at `offset`."""
+        try:
+            while buffer:
+                got = self._disk.preadv(self._fd, [buffer], offset)
+                if got == 0:
+                    raise SinkError(f"{self.path} was cut short by another program", "run the same command again")
+                buffer, offset = buffer[got:], offset + got
+        except OSError as error:
+            raise disk_error(error, "read", self.path) from None
+
+    def digest(self, algorithm: str, start: int, end: int) -> str:
+        """Return the digest of bytes [start, end), read block by block, in lower-case hex."""
+        found = hasher(algorithm)
+        buffer = memoryview(bytearray(min(BLOCK, end - start)))
+        for at in range(start, end, BLOCK):
+            block = buffer[: end - at]
+            self.read(at, block)
+            found.update(block)
+        return found.hexdigest()
+
+    def sync(self) -> os.stat_result:
+        """Write all bytes to the medium, and return the file's status.
+
+        :raises OSError: if the disk fails
+        """
+        self._disk.sync(self._fd)
+        return os.fstat(self._fd)
+
+    def close(self) -> None:
+        """Close the file; to be called once."""
+        self._writeback.close()
+        os.close(self._fd)
+
+
+def _open(own: OwnDirectory, name: str) -> int:
+    with suppress(FileNotFoundError):
+        return own.open(name, os.O_RDWR)
+    return own.create(name, 0o666)

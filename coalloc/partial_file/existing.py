@@ -1,0 +1,84 @@
+"""Check of an existing target: whether it is the wanted file."""
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from coalloc.model import Checksum
+from coalloc.partial_file.data import BLOCK
+from coalloc.partial_file.folder import refuse_outside
+from coalloc.partial_file.owned_directory import DIRECTORY
+from coalloc.util.checksums import hasher
+from coalloc.util.disk import disk_error
+
+__all__ = ["matching_bytes", "resembles"]
+
+NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+
+
+def resembles(target: Path, size: int | None, within: Path | None = None) -> bool:
+    """Return whether `target` is a file, of `size` bytes if that is known.
+
+    :param within: as in `Folder`; if given, no link is followed
+    :raises SinkError: if that cannot be determined
+    """
+    with _found(target, within) as (_, found):
+        return found is not None and size in (None, found.st_size)
+
+
+def matching_bytes(target: Path, wanted: Checksum, size: int | None, within: Path | None = None) -> int | None:
+    """Read `target`, and return its size if it is a file with this checksum, and of `size` bytes if that is known.
+
+    Return None otherwise.
+
+    :param within: as in `Folder`; if given, no link is followed
+    :raises SinkError: if it exists and cannot be read
+    """
+    with _found(target, within) as (folder, there):
+        if there is None or size not in (None, there.st_size):
+            return None
+        flags = os.O_NONBLOCK | (0 if within is None else os.O_NOFOLLOW)  # it may be a FIFO by now
+        found, block, total = hasher(wanted.algorithm), memoryview(bytearray(BLOCK)), 0
+        with open(os.open(target.name, os.O_RDONLY | os.O_CLOEXEC | flags, dir_fd=folder), "rb", buffering=0) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return None
+            while count := file.readinto(block):
+                found.update(block[:count])
+                total += count
+        return total if found.hexdigest() == wanted.value and size in (None, total) else None
+
+
+@contextmanager
+def _found(target: Path, within: Path | None) -> Iterator[tuple[int, os.stat_result | None]]:
+    """Open the directory of a target, and yield it with the status of the file there; None where there is no file.
+
+    The directory's place is checked once it is open, since another user may put a link on the path meanwhile.
+    """
+    try:
+        try:
+            folder = os.open(target.parent, os.O_PATH | DIRECTORY)
+        except OSError as error:
+            if error.errno not in NO_FILE:
+                raise
+            yield -1, None
+            return
+        try:
+            refuse_outside(target, within, folder)
+            yield folder, _file(target.name or ".", folder, follow=within is None)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        raise disk_error(error, "read", target) from None
+
+
+def _file(name: str, folder: int, follow: bool) -> os.stat_result | None:
+    try:
+        found = os.stat(name, dir_fd=folder, follow_symlinks=follow)
+    except OSError as error:
+        if error.errno not in NO_FILE:
+            raise
+        return None
+    return found if stat.S_ISREG(found.st_mode) else None

@@ -1,0 +1,242 @@
+"""A file that is being fetched: which ranges have arrived, their sources and their checksums.
+
+Each byte is written once as final; the file gets its name when it is complete. The caller decides what to fetch, and
+whether the bytes are right; `coalloc.partial_file` keeps the record of all this.
+"""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from zlib_ng import zlib_ng
+
+from coalloc.model import Extent
+from coalloc.partial_file.data import Data
+from coalloc.partial_file.folder import DATA, JOURNAL, Folder
+from coalloc.partial_file.follower import Follower
+from coalloc.partial_file.owned_directory import OwnDirectory
+from coalloc.partial_file.pieces import Pieces
+from coalloc.partial_file.publishing import publish
+from coalloc.util.checksums import adler32_combine, crc32_combine
+from coalloc.util.disk import Disk, disk_error
+from coalloc.util.intervals import Intervals
+
+__all__ = ["PartialFile"]
+
+_ROLLING: dict[str, tuple[int, Callable[[int, int, int], int]]] = {
+    "adler32": (1, adler32_combine),
+    "crc32": (0, crc32_combine),
+}
+"""Sums that pieces may carry: the sum of no bytes, and the function that combines two."""
+
+
+class PartialFile:
+    """The bytes of `target` that have arrived, in `NAME.coget/data` beside it.
+
+    Making one takes the target's lock; `begin` comes next, once the size is known; `publish` ends a successful fetch,
+    and `close` any. Methods that are said to read the disk may take long: they can be called in a thread, as long as
+    nothing is written meanwhile.
+
+    :param keep_checksums: whether each piece has its adler32
+    :param within: the real path of a directory that the target must not leave by a symbolic link
+    :param beside: the name of the directory in place of `NAME.coget`
+    :raises TargetInUse: if another process fetches this target
+    :raises SinkError: if the target cannot be written; so does every method when the disk fails
+    """
+
+    def __init__(
+        self,
+        target: Path,
+        *,
+        keep_checksums: bool = True,
+        disk: Disk | None = None,
+        within: Path | None = None,
+        beside: str | None = None,
+    ) -> None:
+        self._target = target
+        self._disk = disk or Disk()
+        self._keeps_adler32 = keep_checksums
+        self._keeps_crc32 = False
+        self._folder = Folder(target, within, beside)
+        self._data: Data | None = None
+        self._follower: Follower | None = None
+        self._held = Intervals()
+        self._pieces = Pieces()
+        self._begun = False
+        self.size = 0
+        self.duplicate_bytes = 0
+        """Bytes that arrived although they were there already."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    @property
+    def journal_path(self) -> Path:
+        """The path for a journal of this fetch."""
+        return self._folder.path / JOURNAL
+
+    @property
+    def directory(self) -> OwnDirectory:
+        """The directory of the journal, open as long as this object."""
+        return self._folder.own
+
+    @property
+    def _file(self) -> Data:
+        if self._data is None:
+            raise RuntimeError(f"{self._folder.path / DATA} is used before begin or after close")
+        return self._data
+
+    def begin(self, size: int, extents: Iterable[Extent] = (), expected: str | None = None) -> list[Extent]:
+        """Set the size of the sparse file, and take over the extents of an earlier run. Reads the disk.
+
+        An extent with an adler32 is read, and kept if the sum still matches. One without is kept unchecked: the caller
+        is responsible for it. Of overlapping extents, the first one kept excludes the others. None is kept when the
+        data is missing or of another size.
+
+        :param extents: extents of an earlier run; if there are none, old data is dropped
+        :param expected: the algorithm of the whole file's checksum, so that it is computed as bytes arrive
+        :returns: the extents that were kept
+        """
+        extents = list(extents)
+        self.size = size
+        self._keeps_crc32 = expected == "crc32"
+        self._data = Data(self._folder.own, DATA, self._disk)
+        had_room = self._data.room(size, keep=bool(extents))
+        kept = [extent for extent in extents if had_room and self._adopt(extent)]
+        if expected is not None and expected not in _ROLLING:
+            self._follower = Follower(expected, self._data.read)
+            self._follower.advance(self._held.reach(0))
+        self._begun = True
+        return kept
+
+    def _adopt(self, extent: Extent) -> bool:
+        """Take over one extent, if it overlaps no other and its checksum matches."""
+        start, end = extent.start, extent.end
+        if end > self.size or self._held.within(start, end):
+            return False
+        adler32 = crc32 = None
+        if self._keeps_adler32 or extent.adler32 is not None:
+            adler32 = self._sum("adler32", start, end)
+            if extent.adler32 not in (None, adler32):
+                return False
+        if self._keeps_crc32:
+            crc32 = self._sum("crc32", start, end)
+        self._held.add(start, end)
+        self._pieces.add(start, end, extent.source, adler32 if self._keeps_adler32 else None, crc32)
+        return True
+
+    def write(self, source: int, offset: int, view: memoryview) -> list[Extent]:
+        """Write those of these bytes that are still missing, and return them as extents."""
+        gaps = self._held.gaps(offset, offset + len(view))
+        if len(gaps) == 1 and gaps[0][1] - gaps[0][0] == len(view):  # nearly always: all of it is new
+            fresh = [self._keep(source, offset, view)]
+        else:
+            self.duplicate_bytes += len(view) - sum(end - start for start, end in gaps)
+            fresh = [self._keep(source, start, view[start - offset : end - offset]) for start, end in gaps]
+        if self._follower is not None:
+            self._follower.advance(self._held.reach(0))
+        if self._held.total == self.size:
+            self._file.hand_over()
+        return fresh
+
+    def _keep(self, source: int, start: int, view: memoryview) -> Extent:
+        end = start + len(view)
+        adler32 = zlib_ng.adler32(view) if self._keeps_adler32 else None
+        crc32 = zlib_ng.crc32(view) if self._keeps_crc32 else None
+        self._file.write(start, view)
+        self._held.add(start, end)
+        self._pieces.add(start, end, source, adler32, crc32)
+        return Extent(start, end, source, adler32)
+
+    def missing(self) -> list[tuple[int, int]]:
+        """Return the missing ranges [start, end), in order."""
+        return self._held.gaps(0, self.size)
+
+    def pieces(self) -> list[Extent]:
+        """Return the present ranges in order, adjacent ones of one source merged. Reads the disk after a `revoke`."""
+        for piece in self._pieces:
+            if piece.adler32 is None and self._keeps_adler32:
+                piece.adler32 = self._sum("adler32", piece.start, piece.end)
+        return [Extent(piece.start, piece.end, piece.source, piece.adler32) for piece in self._pieces]
+
+    @property
+    def senders(self) -> set[int]:
+        """The sources of the present bytes."""
+        return {piece.source for piece in self._pieces}
+
+    def revoke(self, start: int, end: int) -> None:
+        """Make [start, end) missing again: its bytes were found to be wrong."""
+        self._held.remove(start, end)
+        self._pieces.remove(start, end)
+        if self._follower is not None:
+            self._follower.rewind(self._held.reach(0))
+
+    def digest(self, algorithm: str, start: int = 0, end: int | None = None) -> str:
+        """Return the digest of bytes [start, end), by default of all, in lower-case hex. Reads the disk.
+
+        adler32 and crc32 are combined from the pieces that carry them; the whole file's digest named in `begin` is
+        mostly computed already; for any other digest the bytes are read. Missing bytes count as zeros.
+        """
+        end = self.size if end is None else end
+        if algorithm in _ROLLING:
+            return f"{self._combined(algorithm, start, end):08x}"
+        whole = start == 0 and end == self.size == self._held.reach(0)
+        if whole and self._follower is not None and self._follower.algorithm == algorithm:
+            return self._follower.finish(end)
+        return self._file.digest(algorithm, start, end)
+
+    def _combined(self, algorithm: str, start: int, end: int) -> int:
+        value, combine = _ROLLING[algorithm]
+        at = start
+        for piece in self._pieces:
+            known: int | None = getattr(piece, algorithm)
+            if known is not None and start <= piece.start and piece.end <= end:
+                value = combine(value, self._sum(algorithm, at, piece.start), piece.start - at)
+                value = combine(value, known, piece.end - piece.start)
+                at = piece.end
+        return combine(value, self._sum(algorithm, at, end), end - at)
+
+    def _sum(self, algorithm: str, start: int, end: int) -> int:
+        return int(self._file.digest(algorithm, start, end), 16)
+
+    def sync(self) -> None:
+        """Write all bytes to the medium, so that `publish` takes only a moment. Writes the disk."""
+        try:
+            self._file.sync()
+        except OSError as error:
+            raise disk_error(error, "write", self._target) from None
+
+    def publish(self, *, replace: bool = True) -> None:
+        """Give the file its name and remove all else; the file then survives a power cut. Writes the disk.
+
+        :param replace: whether an existing file of that name is replaced
+        :raises TargetExists: if it is not; the fetched data stay for a later run
+        """
+        if self.missing():
+            raise RuntimeError(f"{self._target} is not whole")
+        publish(self._file, self._folder, self._target, self._disk, replace)
+        self._let_go()
+        self._folder.remove()
+
+    def close(self) -> None:
+        """End this run. Fetched bytes stay for the next one; without any, nothing stays. May be called twice."""
+        self._let_go()
+        if not self._is_worth_keeping():
+            self._folder.remove()
+        self._folder.unlock()
+
+    def _is_worth_keeping(self) -> bool:
+        if self._begun:
+            return bool(self._held)
+        return self._folder.has_data  # from an earlier run, if this one did not begin
+
+    def _let_go(self) -> None:
+        if self._follower is not None:
+            self._follower.close()
+        if self._data is not None:
+            self._data.close()
+            self._data = None

@@ -1,0 +1,83 @@
+"""The last step of a fetch: the data are renamed to the target, out of the directory in which they were kept.
+
+Usually by one rename, which replaces an existing file. Where nothing may be replaced, by the first of these that the
+file system supports; each fails if the name is taken, even if that happened a moment ago:
+
+1. renameat2(2) with RENAME_NOREPLACE: ext4, XFS, Btrfs, tmpfs, exFAT and others
+2. link(2), and the old name is removed afterwards: NFS. After a crash in between the file has both names, and the next
+   run removes the old one.
+3. An empty file is made under the name, and then replaced: file systems that support neither, as some over FUSE. Other
+   programs see an empty file for an instant, and a crash in between leaves it.
+"""
+
+import errno
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from coalloc.errors import SinkError, TargetExists
+from coalloc.partial_file.data import Data
+from coalloc.partial_file.folder import DATA, Folder
+from coalloc.partial_file.owned_directory import DIRECTORY
+from coalloc.util.disk import Disk, disk_error
+
+__all__ = ["publish"]
+
+_UNKNOWN = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
+"""Errors that mean that the call, or its flag, is not supported."""
+_NO_LINKS = (*_UNKNOWN, errno.EPERM, errno.EMLINK)
+
+
+def publish(data: Data, folder: Folder, target: Path, disk: Disk, replace: bool) -> None:
+    """Rename the file to `target`: first its bytes reach the disk, then its name, then this returns.
+
+    :raises TargetExists: if the name is taken and `replace` is False
+    """
+    try:
+        found = data.sync()
+        if not os.path.samestat(found, folder.own.stat(DATA)):
+            raise SinkError(f"{data.path} was replaced by another program", "run the same command again")
+        folder.refuse_moved()
+        if replace:
+            disk.rename(DATA, folder.own.fd, folder.name, folder.outside)
+        else:
+            _publish_new(found, folder, disk)
+        folder.refuse_moved()
+    except FileExistsError:
+        raise TargetExists(
+            f"{target} exists, with other content", "use --overwrite to replace it, or choose another name with -o"
+        ) from None
+    except OSError as error:
+        raise disk_error(error, "write", target) from None
+    with suppress(OSError):  # not supported by every file system; the file is complete and has its name already
+        _sync_directory(folder.outside)
+
+
+def _publish_new(found: os.stat_result, folder: Folder, disk: Disk) -> None:
+    names = (DATA, folder.own.fd, folder.name, folder.outside)
+    try:
+        return disk.rename_new(*names)
+    except OSError as error:
+        if error.errno not in _UNKNOWN:
+            raise
+    try:
+        disk.link(*names)
+    except FileExistsError:
+        if not os.path.samestat(found, os.stat(folder.name, dir_fd=folder.outside, follow_symlinks=False)):
+            raise  # else the server did it, and its answer to the first request was lost
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC
+        os.close(os.open(folder.name, flags, 0o600, dir_fd=folder.outside))
+        disk.rename(*names)
+    else:
+        folder.own.unlink(DATA)
+
+
+def _sync_directory(outside: int) -> None:
+    fd = os.open(".", os.O_RDONLY | DIRECTORY, dir_fd=outside)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,64 @@
+"""The check that an earlier run's journal describes the file to be fetched now, and the continuation from it. Pure.
+
+Two runs may be of the same file when its size is the same, and the same checksum is expected, or at least one replica
+has the same URL.
+"""
+
+from collections.abc import Collection, Sequence
+
+from coalloc.model import Extent
+from coalloc.partial_file.format import Header
+
+__all__ = ["carry_over", "staged", "why_not"]
+
+STAGED = "staged, from "
+
+
+def staged(url: str) -> str:
+    """Return the name as an origin of the hosts that staged bytes of a replica, which may have made them up."""
+    return f"{STAGED}{url}"
+
+
+def why_not(then: Header, now: Header) -> str | None:
+    """Return as a sentence for users why the state `then` cannot be used for `now`; None if some of it may.
+
+    `coalloc.download.continuation` checks whether replicas have changed meanwhile.
+    """
+    if then.size != now.size:
+        return f"the file has {now.size} bytes now and had {then.size} when its fetch began"
+    expected = {checksum.algorithm: checksum.value for checksum in then.checksums}
+    common = [checksum for checksum in now.checksums if checksum.algorithm in expected]
+    for checksum in common:
+        if expected[checksum.algorithm] != checksum.value:
+            return f"another {checksum.algorithm} is expected now than when the fetch began"
+    urls = {origin.url for origin in then.origins}
+    if common or any(origin.url in urls for origin in now.origins):
+        return None
+    return "it is to be fetched from other places now, and no checksum says that the file is the same"
+
+
+def carry_over(then: Header, extents: Sequence[Extent], now: Header) -> tuple[Header, list[Extent]]:
+    """Return the header and the extents with which the fetch continues.
+
+    The current replicas come first, so that their numbers are the current ones. The earlier replicas that delivered
+    bytes follow, even if they have the same URLs, as their content may have changed. An extent is left out if it has no
+    adler32 and the machine was restarted since it was written, and if it was `staged` and nothing is staged now: then
+    it cannot be verified.
+    """
+    listed = {origin.url for origin in now.origins}
+    believed = [
+        extent
+        for extent in extents
+        if (extent.adler32 is not None or then.boot == now.boot)
+        and not _is_foreign(then.origins[extent.source].url, listed)
+    ]
+    earlier = list(dict.fromkeys(then.origins[extent.source] for extent in believed))
+    numbers = {origin: len(now.origins) + i for i, origin in enumerate(earlier)}
+    return (
+        now._replace(origins=(*now.origins, *earlier)),
+        [extent._replace(source=numbers[then.origins[extent.source]]) for extent in believed],
+    )
+
+
+def _is_foreign(url: str, listed: Collection[str]) -> bool:
+    return url.startswith(STAGED) and url not in listed

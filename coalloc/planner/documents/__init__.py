@@ -1,0 +1,1 @@
+"""Networks, demands and plans as documents: YAML written by users, JSON for programs."""

@@ -1,0 +1,49 @@
+"""Conversion from a graph's arcs and vertices back to links, files and limits."""
+
+from collections.abc import Iterable
+from fractions import Fraction
+
+import numpy as np
+
+from coalloc.planner.network import File, LinkKey
+from coalloc.planner.paths import dealt
+from coalloc.planner.plan import Limit
+from coalloc.planner.solvers.maxflow import Flow
+from coalloc.planner.static.graph import Graph, Mask
+
+__all__ = ["flows_of", "in_bytes", "origins_of", "prices_of"]
+
+
+def prices_of(graph: Graph, side: Mask) -> dict[Limit, Fraction]:
+    """Return the prices of a cut: a byte that crosses it pays at least one."""
+    prices: dict[Limit, Fraction] = {}
+    for arc in np.flatnonzero(side[graph.tails] & ~side[graph.heads]).tolist():
+        if arc < len(graph.links):
+            prices[Limit("link", graph.arrays.keys[graph.links[arc]])] = Fraction(1)
+        elif arc in graph.limits:
+            limit, price = graph.limits[arc]
+            prices[limit] = max(price, prices.get(limit, price))
+    return prices
+
+
+def in_bytes(graph: Graph, flow: Flow, arc: int) -> Fraction:
+    """Return the bytes that an arc carries."""
+    return Fraction(flow.amounts.get(arc, 0) * graph.unit, 2 * flow.scale)
+
+
+def flows_of(graph: Graph, flow: Flow) -> dict[LinkKey, Fraction]:
+    """Return the bytes over each link."""
+    links = [arc for arc in sorted(flow.amounts) if arc < len(graph.links)]
+    return {graph.arrays.keys[graph.links[arc]]: in_bytes(graph, flow, arc) for arc in links}
+
+
+def origins_of(graph: Graph, flow: Flow, files: Iterable[File]) -> dict[tuple[str, str], Fraction]:
+    """Return the bytes of each file that each of its holders sends."""
+    shares: dict[frozenset[str], list[tuple[str, int]]] = {}
+    for arc, (holders, name) in graph.groups.items():
+        shares.setdefault(holders, []).append((name, flow.amounts.get(arc, 0) * graph.unit))
+    return {
+        (file.name, name): Fraction(part, 2 * flow.scale)
+        for file, parts in dealt(files, shares, 2 * flow.scale)
+        for name, part in parts.items()
+    }

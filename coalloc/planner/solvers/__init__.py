@@ -1,0 +1,1 @@
+"""Max-flow and linear programs, by the optional libraries that are installed."""

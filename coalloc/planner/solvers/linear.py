@@ -1,0 +1,179 @@
+"""Plans beyond max-flow, as a linear program for HiGHS: several destinations, shared sets, budgets, all disks.
+
+The program maximizes theta = 1 / T. The variables are rates, one flow for each destination, on max-flow's graph:
+
+    inflow = outflow at each vertex               for each flow
+    rate that enters = size x theta               for each flow and set of holders
+    sum of weight x rate <= capacity              for each limit, over all flows
+    sum of price x rate - budget x theta <= 0
+
+HiGHS allows errors of 1e-7, so all numbers should be about one: sizes are fractions of all bytes, and rates are
+relative to the rate of everything without these limits, which max-flow finds for each destination alone.
+"""
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linprog
+from scipy.sparse import csr_array
+
+from coalloc.planner.demands import wanted
+from coalloc.planner.limits import BUDGET, Limits
+from coalloc.planner.network import Demand, Network
+from coalloc.planner.plan import Limit
+from coalloc.planner.solvers.maxflow import fastest
+from coalloc.planner.static.graph import Arrays, Graph, graph_of
+from coalloc.planner.static.newton import NoWay, least_time
+
+__all__ = ["Rates", "largest_theta"]
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+LEAST = 1e-12
+"""Smaller numbers count as 0, among numbers of the order of one."""
+NEAR = 0.1
+"""Least theta that counts as about one; its relative error is then not much more than HiGHS allows."""
+
+
+class Rates(NamedTuple):
+    """An optimum, in floats.
+
+    :param graphs: the graph of each destination
+    :param bytes: bytes over each arc of the graph of each destination
+    :param prices: the dual solution
+    """
+
+    graphs: Mapping[str, Graph]
+    bytes: Mapping[str, Floats]
+    prices: Mapping[Limit, Fraction]
+
+
+def largest_theta(network: Network, demand: Demand, direct: bool = False) -> Rates | None:
+    """Return the optimum, or None when some data cannot reach a destination, or not within the budget.
+
+    :param demand: a demand in which something has to be sent
+    :param direct: whether relays are excluded
+    """
+    arrays = Arrays(network)
+    sinks = {sink: wanted(demand, sink) for sink in sorted({to for file in demand.files for to in file.destinations})}
+    graphs = {sink: graph_of(arrays, files, sink, direct) for sink, files in sinks.items() if files}
+    try:
+        seconds = max(least_time(graph, fastest())[0] * graph.second for graph in graphs.values())
+    except NoWay:
+        return None
+    return _Program(network, demand, arrays, graphs, seconds).solve()
+
+
+class _Program:
+    def __init__(
+        self, network: Network, demand: Demand, arrays: Arrays, graphs: Mapping[str, Graph], seconds: Fraction
+    ) -> None:
+        self.network, self.demand, self.arrays, self.graphs = network, demand, arrays, graphs
+        ends = np.cumsum([0, *(len(graph.tails) for graph in graphs.values())]).tolist()
+        self.first = dict(zip(graphs, ends, strict=False))
+        self.theta = ends[-1]
+        self.total = sum(graph.total * graph.unit for graph in graphs.values()) / 2
+        self.rate = self.total / float(seconds)
+        self.rows = [Limit("link", key) for key in arrays.keys]
+        """Limits by row; those of the links first, in their order."""
+        self.numbers: dict[Limit, int] = {}
+        self.entries: list[tuple[Integers, Integers, Floats]] = []
+
+    def solve(self) -> Rates | None:
+        self._limits()
+        self._shared()
+        self._budget()
+        limits = Limits(self.network, self.demand.budget)
+        capacities = np.array([0.0 if row == BUDGET else float(limits.capacity(row)) for row in self.rows])
+        bounds, balanced = self._matrix(len(self.rows)), self._balances()
+        balances = self._matrix(balanced)
+        costs = np.zeros(self.theta + 1)
+        costs[self.theta] = -1
+        while True:
+            found = linprog(costs, bounds, capacities / self.rate, balances, np.zeros(balanced), method="highs")
+            if found.status:
+                raise ArithmeticError(f"HiGHS says of a linear program that has a solution: {found.message}")
+            theta = float(found.x[self.theta])
+            if theta < LEAST:
+                return None
+            if theta > NEAR:
+                return self._rates(found.x, -found.ineqlin.marginals)
+            # Much slower than max-flow's bound: solve again, with rates that are about one.
+            self.rate *= theta
+
+    def _add(self, rows: Integers, columns: Integers, values: Floats) -> None:
+        self.entries.append((rows, columns, values))
+
+    def _row(self, limit: Limit) -> int:
+        if limit not in self.numbers:
+            self.numbers[limit] = len(self.rows)
+            self.rows.append(limit)
+        return self.numbers[limit]
+
+    def _limits(self) -> None:
+        for sink, graph in self.graphs.items():
+            first, m = self.first[sink], len(graph.links)
+            self._add(graph.links, first + np.arange(m), np.ones(m))
+            rows = np.array([self._row(limit) for limit, _ in graph.limits.values()], np.int64)
+            taken = np.array([1 / float(price) for _, price in graph.limits.values()])
+            self._add(rows, first + np.fromiter(graph.limits, np.int64, len(rows)), taken)
+
+    def _weighted(self, row: int, weights: Floats) -> None:
+        """Add a limit on the weighted sum over links."""
+        for sink, graph in self.graphs.items():
+            columns = np.flatnonzero(weights[graph.links])
+            self._add(np.full(len(columns), row), self.first[sink] + columns, weights[graph.links[columns]])
+
+    def _shared(self) -> None:
+        places = {key: place for place, key in enumerate(self.arrays.keys)} if self.network.shared else {}
+        for each in self.network.shared:
+            weights = np.zeros(len(places))
+            for key, weight in each.weights.items():
+                weights[places[key]] = weight
+            self._weighted(self._row(Limit("shared", each.name)), weights)
+
+    def _budget(self) -> None:
+        if self.demand.budget is None:
+            return
+        prices = np.array([self.network.links[key].price for key in self.arrays.keys])
+        self._weighted(self._row(BUDGET), prices / self._dearest())
+        share = self.demand.budget / self.total / self._dearest()
+        self._add(np.array([self._row(BUDGET)]), np.array([self.theta]), np.array([-share]))
+
+    def _dearest(self) -> float:
+        return max((link.price for link in self.network.links.values()), default=0.0) or 1.0
+
+    def _balances(self) -> int:
+        """Add the equalities, and return their number."""
+        self.entries, row = [], 0
+        for sink, graph in self.graphs.items():
+            first = self.first[sink]
+            for ends, sign in ((graph.heads, 1.0), (graph.tails, -1.0)):
+                inner = np.flatnonzero((ends != graph.source) & (ends != graph.sink))
+                self._add(row + ends[inner].astype(np.int64), first + inner, np.full(len(inner), sign))
+            row += graph.vertices
+            for arc in np.flatnonzero(graph.tails == graph.source).tolist():
+                share = graph.offsets[arc] * graph.unit / 2 / self.total
+                self._add(np.array([row, row]), np.array([first + arc, self.theta]), np.array([1.0, -share]))
+                row += 1
+        return row
+
+    def _matrix(self, rows: int) -> csr_array:
+        parts = [np.concatenate(part) for part in zip(*self.entries, strict=True)]
+        return csr_array((parts[2], (parts[0], parts[1])), (rows, self.theta + 1))
+
+    def _rates(self, found: Floats, duals: Floats) -> Rates:
+        scale = self.total / found[self.theta]
+        prices = {
+            row: Fraction(price) / (Fraction(self._dearest()) if row == BUDGET else 1)
+            for row, price in zip(self.rows, duals.tolist(), strict=True)
+            if price > LEAST
+        }
+        amounts = {
+            sink: found[self.first[sink] : self.first[sink] + len(graph.tails)] * scale
+            for sink, graph in self.graphs.items()
+        }
+        return Rates(self.graphs, amounts, prices)

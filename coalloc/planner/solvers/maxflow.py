@@ -1,0 +1,206 @@
+"""Max-flow on arrays, exact for integers of any size, by OR-tools (64 bits) or SciPy (32 bits), if installed."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from importlib.util import find_spec
+from itertools import compress
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coalloc.planner.solvers.wide_integers import exact_sum, product
+from coalloc.planner.static.graph import Graph
+
+__all__ = ["BACKENDS", "ORTOOLS", "SCIPY", "Backend", "Flow", "fastest", "fill"]
+
+Vertices = NDArray[np.int32]
+Integers = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+
+class Backend(NamedTuple):
+    """A library. `solve` takes the number of vertices, tails, heads, capacities, source and sink.
+
+    Capacities, and the flow, are at most 2^bits. `solve` returns the flow over each arc, and the vertices on the
+    source's side of a minimum cut.
+    """
+
+    name: str
+    bits: int
+    solve: Callable[[int, Vertices, Vertices, Integers, int, int], tuple[Integers, Mask]]
+
+
+@dataclass
+class Flow:
+    """A flow within a time, and a cut that bounds the maximum flow.
+
+    :param scale: parts per unit of the graph
+    :param amounts: parts over each arc that is used
+    :param value: parts that reach the sink
+    :param side: the vertices on the source's side of the cut
+    :param cut: parts that the cut lets pass, at least `value`
+    """
+
+    scale: int
+    amounts: dict[int, int] = field(default_factory=dict)
+    value: int = 0
+    side: Mask = field(default_factory=lambda: np.zeros(0, np.bool_))
+    cut: int = 0
+
+
+def fill(graph: Graph, time: Fraction, backend: Backend, most: bool = False) -> Flow:
+    """Send everything within a time, or show that this is impossible.
+
+    Either `value` is everything, or `cut` is less than that.
+
+    :param time: time in the graph's unit; its numerator is below 2^63
+    :param most: whether to find the maximum flow if not everything can be sent; `value` is then `cut`
+
+    If the library's integers are too small for the numbers, it is called several times, first for the upper bits of all
+    capacities, then for the rest of them:
+
+    Let f be the flow so far and r the residual capacities, and let f' be a max-flow for r / 2^k, rounded down, with its
+    minimum cut S. f + 2^k f' is a flow, since 2^k f' <= r. An arc out of S has nothing left but what was rounded
+    away, so the flow can still grow by less than 2^k x (arcs out of S) x (what rounding takes): 1 + 2^-49 x 2^bits
+    at most. This bound, known exactly, is `left` for the next turn, and its k is smaller, as there are fewer than 2^27
+    arcs. Nothing is lost when capacities are limited to `bound` > left / 2^k: no cut through such an arc is a minimum
+    one. With k = 0 nothing is rounded, and the flow is a maximum one.
+
+    After the first turn, mostly the lower bits of arcs in use are left. These arcs are few, so they are tried alone
+    before all arcs. A flow on them is also a flow on the graph.
+    """
+    flow, whole = Flow(time.denominator), graph.total * time.denominator
+    everything = _Part(graph, time, np.arange(len(graph.tails)))
+    left = whole
+    while left:
+        _turn(everything, flow, backend, left)
+        if flow.cut < whole and not most:
+            break
+        left = min(flow.cut, whole) - flow.value
+        if left:
+            left -= _over_used_arcs(graph, time, flow, backend, left)
+    return flow
+
+
+def _over_used_arcs(graph: Graph, time: Fraction, flow: Flow, backend: Backend, left: int) -> int:
+    """Send more over arcs in use only; return how much more was sent, at most `left`."""
+    before, cut, side = flow.value, flow.cut, flow.side
+    part = _Part(graph, time, np.fromiter(sorted({*flow.amounts, *graph.offsets}), np.int64))
+    goal = before + left
+    while left:
+        _turn(part, flow, backend, left)
+        left = min(flow.cut, goal) - flow.value
+    # The cuts of a part of the graph are no cuts of the whole.
+    flow.cut, flow.side = cut, side
+    return flow.value - before
+
+
+class _Part:
+    """Some arcs of a graph, with their capacities in parts: slope x numerator + offset x denominator."""
+
+    def __init__(self, graph: Graph, time: Fraction, arcs: Integers) -> None:
+        self.graph, self.p, self.arcs = graph, time.numerator, arcs
+        self.tails, self.heads, self.slopes = graph.tails[arcs], graph.heads[arcs], graph.slopes[arcs]
+        self.places = np.searchsorted(arcs, np.fromiter(graph.offsets, np.int64, len(graph.offsets)))
+        """Positions of the arcs that have an offset; `odd` holds their capacities."""
+        self.odd: list[int] = [
+            max(0, slope * time.numerator + offset * time.denominator)
+            for slope, offset in zip(self.slopes[self.places].tolist(), graph.offsets.values(), strict=True)
+        ]
+        self.slopes[self.places] = 0
+        self.starts = arcs[self.tails == graph.source].tolist()
+
+    def through(self, side: Mask) -> int:
+        """Return the capacity of a cut."""
+        crossing = side[self.tails] & ~side[self.heads]
+        over = crossing[self.places].tolist()
+        return exact_sum(self.slopes[crossing]) * self.p + sum(compress(self.odd, over))
+
+    def residual(self, amounts: dict[int, int], shift: int, bound: int) -> tuple[Integers, Integers]:
+        """Return residual capacities, in units of 2^shift and at most `bound`, and the positions of the arcs in use."""
+        found = product(self.slopes, self.p, shift, bound)
+        used = np.searchsorted(self.arcs, np.fromiter(amounts, np.int64, len(amounts)))
+        capacities = dict(zip(self.places.tolist(), self.odd, strict=True))
+        found[self.places] = [min(capacity >> shift, bound) for capacity in self.odd]
+        slopes = self.slopes[used].tolist()
+        found[used] = [
+            min((capacities.get(place, slope * self.p) - amount) >> shift, bound)
+            for place, slope, amount in zip(used.tolist(), slopes, amounts.values(), strict=True)
+        ]
+        return found, used
+
+
+def _turn(part: _Part, flow: Flow, backend: Backend, left: int) -> None:
+    """Call the library once for the rest of the flow, at most `left`."""
+    shift = max(0, left.bit_length() - backend.bits)
+    bound = (left >> shift) + 1
+    forward, used = part.residual(flow.amounts, shift, bound)
+    back = np.array([min(amount >> shift, bound) for amount in flow.amounts.values()], np.int64)
+    found, flow.side = backend.solve(
+        part.graph.vertices,
+        np.concatenate([part.tails, part.heads[used]]),
+        np.concatenate([part.heads, part.tails[used]]),
+        np.concatenate([forward, back]),
+        part.graph.source,
+        part.graph.sink,
+    )
+    more: Counter[int] = Counter(flow.amounts)
+    places = np.flatnonzero(found)
+    arcs = np.concatenate([part.arcs, part.arcs[used]])[places]
+    for place, arc, amount in zip(places.tolist(), arcs.tolist(), found[places].tolist(), strict=True):
+        more[arc] += (amount if place < len(forward) else -amount) << shift
+    flow.amounts = {arc: amount for arc, amount in more.items() if amount}
+    flow.value = sum(more[arc] for arc in part.starts)
+    flow.cut = part.through(flow.side)
+
+
+def _ortools(
+    vertices: int, tails: Vertices, heads: Vertices, capacities: Integers, source: int, sink: int
+) -> tuple[Integers, Mask]:
+    from ortools.graph.python.max_flow import SimpleMaxFlow
+
+    solver = SimpleMaxFlow()
+    arcs = solver.add_arcs_with_capacity(tails, heads, capacities)
+    status = solver.solve(source, sink)
+    if status != SimpleMaxFlow.OPTIMAL:
+        raise ArithmeticError(f"OR-tools says {status} of numbers that cannot overflow")
+    side = np.zeros(vertices, np.bool_)
+    side[solver.get_source_side_min_cut()] = True
+    return np.asarray(solver.flows(arcs)), side
+
+
+def _scipy(
+    vertices: int, tails: Vertices, heads: Vertices, capacities: Integers, source: int, sink: int
+) -> tuple[Integers, Mask]:
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import breadth_first_order, maximum_flow
+
+    shape = (vertices, vertices)
+    some = np.flatnonzero(capacities)
+    matrix = csr_array((capacities[some].astype(np.int32), (tails[some], heads[some])), shape)
+    flow = maximum_flow(matrix, source, sink).flow.tocoo()
+    # SciPy's flow is a matrix f with f = -f^T. The rest is above 0 exactly where the residual graph has an arc.
+    order = np.argsort(places := tails[some].astype(np.int64) * vertices + heads[some])
+    sent = flow.data > 0
+    found = np.zeros(len(capacities), np.int64)
+    keys = flow.row[sent].astype(np.int64) * vertices + flow.col[sent]
+    found[some[order[np.searchsorted(places, keys, sorter=order)]]] = flow.data[sent]
+    left = (matrix - flow.tocsr()).tocsr()
+    left.eliminate_zeros()
+    side = np.zeros(vertices, np.bool_)
+    side[breadth_first_order(left, source, return_predecessors=False)] = True
+    return found, side
+
+
+ORTOOLS = Backend("ortools", 61, _ortools)
+# An arc and its reverse, both of capacity 2^29, may leave 2^30 in one direction: less than 2^31.
+SCIPY = Backend("scipy", 29, _scipy)
+BACKENDS = (ORTOOLS, SCIPY)
+
+
+def fastest() -> Backend:
+    """Return the fastest library that is installed."""
+    return ORTOOLS if find_spec("ortools") else SCIPY

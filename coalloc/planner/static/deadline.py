@@ -1,0 +1,85 @@
+"""Checks whether everything can arrive in time; if not, which limits prevent it, and how many bytes would be late."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil, floor
+
+from coalloc.errors import UsageError
+from coalloc.planner.demands import flow_question, is_flow
+from coalloc.planner.network import Demand, Network
+from coalloc.planner.plan import Limit
+from coalloc.planner.solvers.libraries import needed
+from coalloc.planner.words import duration, named
+
+__all__ = ["Refusal", "in_time", "refusal"]
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """The reason why not everything can arrive in time.
+
+    :param short: least number of bytes that would be late
+    :param prices: the cut: one for each limit in it
+    :param reason: the reason as a sentence
+    """
+
+    short: int
+    prices: Mapping[Limit, Fraction]
+    reason: str
+
+
+def refusal(network: Network, demand: Demand, seconds: float | Fraction) -> Refusal | None:
+    """Return why not everything can arrive within these seconds, or None if it can; takes one max-flow.
+
+    :param demand: files with one common destination
+    :raises UsageError: in the same cases as `least_makespan`
+    """
+    with needed():
+        from coalloc.planner.from_graph import prices_of
+        from coalloc.planner.solvers.maxflow import fastest, fill
+        from coalloc.planner.static.graph import Arrays, graph_of
+    sink, files = flow_question(network, demand)
+    if not files:
+        return None
+    graph = graph_of(Arrays(network), files, sink)
+    time = _in_63_bits(max(Fraction(0), Fraction(seconds)) / graph.second, graph.total)
+    flow = fill(graph, time, fastest(), most=True)
+    missing = graph.total * flow.scale - flow.value
+    if not missing:
+        return None
+    short = ceil(Fraction(missing * graph.unit, 2 * flow.scale))
+    prices = prices_of(graph, flow.side)
+    what = f"pass {named(network, prices)}" if prices else f"get to {sink} at all"
+    return Refusal(short, prices, f"in {duration(Fraction(seconds))}, {short} bytes cannot {what}")
+
+
+def in_time(network: Network, demand: Demand, seconds: Fraction) -> None:
+    """Check the earliest deadline against a plan that takes these seconds for all files.
+
+    :raises UsageError: when a file has to arrive before the plan ends
+    """
+    moved = [file for file in demand.files if file.size and set(file.destinations) - set(file.holders)]
+    due = min((file.deadline for file in moved if file.deadline is not None), default=None)
+    if due is None or due >= seconds:
+        return
+    urgent = Demand(tuple(file for file in moved if file.deadline == due))
+    names = ", ".join(file.name for file in urgent.files)
+    why = refusal(network, urgent, due) if is_flow(network, urgent) else None
+    if why is not None:
+        raise UsageError(f"{names} cannot be there in time: {why.reason}", "allow more time")
+    together = f"takes {duration(seconds)} together with all others, not {duration(Fraction(due))}"
+    raise UsageError(f"{names} {together}", "send first what is urgent, by a plan of its own")
+
+
+def _in_63_bits(time: Fraction, total: int) -> Fraction:
+    """Return the time, or one that is shorter by at most 2^-40 of it, so that no promise is too optimistic.
+
+    From `total` on, every arc that has a slope lets everything through, because a slope is at least 1.
+    """
+    if time >= total:
+        return Fraction(total)
+    if time.numerator < 2**63:
+        return time
+    parts = 2 ** max(0, 62 - floor(time).bit_length())
+    return Fraction(floor(time * parts), parts)

@@ -1,0 +1,96 @@
+"""The least time in which a graph lets everything through: discrete Newton on cuts.
+
+The value of a cut is a line in T, and the maximum flow in T seconds is the minimum of all lines, a concave function.
+If T is too short, the line of the minimum cut at T reaches the total at a later time, which is still not too late: the
+next step begins there. The search ends at the first T at which everything gets through, and the last cut proves that
+no T is less. Each step finds a cut whose line is flatter than the last, so that the search ends; in practice after
+one or two steps.
+"""
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+import numpy as np
+
+from coalloc.planner.solvers.maxflow import Backend, Flow, fill
+from coalloc.planner.solvers.wide_integers import exact_sum
+from coalloc.planner.static.graph import Graph, Mask
+
+__all__ = ["NoWay", "least_time"]
+
+
+class NoWay(Exception):
+    """A cut over which nothing leads, so that no time is enough."""
+
+    def __init__(self, side: Mask) -> None:
+        super().__init__("no time is enough")
+        self.side = side
+
+
+def least_time(graph: Graph, backend: Backend) -> tuple[Fraction, Flow, Mask]:
+    """Return the least time, the flow in it, and the source's side of the cut that proves it to be the least.
+
+    :raises NoWay: when no time is enough
+    """
+    side = _first(graph)
+    while True:
+        time = _root(graph, side)
+        flow = fill(graph, time, backend)
+        if flow.value == graph.total * flow.scale:
+            return time, flow, side
+        side = flow.side
+
+
+def _root(graph: Graph, side: Mask) -> Fraction:
+    """Return the time at which this cut has let everything through."""
+    crossing = side[graph.tails] & ~side[graph.heads]
+    slope = exact_sum(graph.slopes[crossing])
+    offset = sum(offset for arc, offset in graph.offsets.items() if crossing[arc])
+    if offset >= graph.total:
+        return Fraction(0)
+    if not slope:
+        raise NoWay(side)
+    return Fraction(graph.total - offset, slope)
+
+
+def _first(graph: Graph) -> Mask:
+    """Return the narrowest cut around the sink or one holder; it is often the final one.
+
+    It is chosen with floats, which is safe, since every cut is a bound.
+    """
+    weights = graph.slopes.astype(np.float64)
+    weights[[arc for arc, offset in graph.offsets.items() if offset > 0]] = np.inf
+    leaving = np.bincount(graph.tails, weights, graph.vertices).tolist()
+    entering = np.bincount(graph.heads, weights, graph.vertices).tolist()
+    cuts = [(_seconds(graph.total, entering, new), inside, False) for new, inside in _around_sink(graph)]
+    for arc, around in _around_holders(graph):
+        cuts += [(_seconds(graph.offsets[arc], leaving, new), inside, True) for new, inside in around]
+    _, inside, held = max(cuts, key=lambda cut: cut[0])
+    side = np.full(graph.vertices, not held)
+    side[inside] = held
+    side[graph.source] = True
+    return side
+
+
+def _seconds(units: int, limits: list[float], vertices: list[int]) -> float:
+    limit = sum(limits[vertex] for vertex in vertices)
+    return units / limit if limit else np.inf
+
+
+Around = list[tuple[list[int], list[int]]]
+"""Growing sets of vertices: for each one the vertices that border on the outside, and all of its vertices."""
+
+
+def _around_sink(graph: Graph) -> Around:
+    at, ports = graph.host, graph.arrays.ports[False][graph.host]
+    return [([graph.sink], [graph.sink]), ([at], [graph.sink, at]), (ports, [graph.sink, at, *ports])]
+
+
+def _around_holders(graph: Graph) -> Iterator[tuple[int, Around]]:
+    """Yield, for the files with a single holder, the arc by which they enter, and growing sets around the holder."""
+    n = len(graph.arrays.hosts)
+    for arc, (holders, name) in graph.groups.items():
+        if len(holders) == 1:
+            host, enter = graph.arrays.index[name], int(graph.heads[arc])
+            at, ports = n + host, graph.arrays.ports[True][host]
+            yield arc, [([enter], [enter]), ([at], [enter, at]), (ports, [enter, at, *ports])]

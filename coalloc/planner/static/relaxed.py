@@ -1,0 +1,114 @@
+"""Plans by linear programs: from rates in floats to whole bytes on paths, and the makespan of these paths."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+
+import numpy as np
+
+from coalloc.errors import UsageError
+from coalloc.planner.demands import checked, resting, wanted
+from coalloc.planner.from_graph import flows_of, origins_of
+from coalloc.planner.limits import BUDGET, Limits
+from coalloc.planner.network import Demand, LinkKey, Network
+from coalloc.planner.paths import Amounts, leaving_arcs, paths_of, shortest, take, without_cycles
+from coalloc.planner.plan import Certificate, Path, TransferPlan
+from coalloc.planner.solvers.linear import Floats, Rates, largest_theta
+from coalloc.planner.solvers.maxflow import Flow, fastest
+from coalloc.planner.static.graph import Graph
+from coalloc.planner.words import reason
+
+__all__ = ["solve"]
+
+TOLERANCE = Fraction(1, 10**6)
+"""Relative tolerance of the makespan; HiGHS satisfies each constraint within 1e-7."""
+PARTS = 2**40
+"""Parts of a byte in which flows are counted."""
+
+
+def solve(network: Network, demand: Demand) -> TransferPlan:
+    """Return the plan of least makespan for any demand, within a millionth of the bound in its certificate.
+
+    :raises UsageError: when some data cannot reach a destination, or not within the budget
+    """
+    checked(network, demand)
+    rest = tuple(resting(network, demand))
+    if not any(wanted(demand, sink) for sink in {sink for file in demand.files for sink in file.destinations}):
+        empty = Certificate({}, {})
+        return TransferPlan("direct", Fraction(0), Fraction(0), {}, rest, "nothing has to be sent", empty)
+    best = largest_theta(network, demand)
+    if best is None:
+        remedy = "add links, or leave files out" + ", or raise the budget" * (demand.budget is not None)
+        raise UsageError("not everything can get where it is wanted", remedy)
+    straight = largest_theta(network, demand, direct=True)
+    relayed, direct = _Plan(network, demand, best), _Plan(network, demand, straight) if straight else None
+    seconds = direct.makespan if direct else None
+    # Relays that gain nothing are not used.
+    use = direct if direct and direct.makespan <= relayed.makespan * (1 + TOLERANCE / 1000) else relayed
+    return TransferPlan(
+        "direct" if use is direct else "linear program",
+        use.makespan,
+        seconds,
+        use.flows,
+        (*rest, *use.paths),
+        reason(network, best.prices, use.makespan, seconds),
+        Certificate(best.prices, use.origins, TOLERANCE),
+    )
+
+
+class _Plan:
+    """The paths, flows and makespan that follow from rates."""
+
+    def __init__(self, network: Network, demand: Demand, rates: Rates) -> None:
+        self.paths: list[Path] = []
+        self.flows: dict[LinkKey, Fraction] = defaultdict(Fraction)
+        self.origins: dict[tuple[str, str], Fraction] = defaultdict(Fraction)
+        for sink, graph in rates.graphs.items():
+            files, flow = wanted(demand, sink), exact(graph, rates.bytes[sink])
+            self.paths += paths_of(graph, flow, files, fastest())
+            for key, size in flows_of(graph, flow).items():
+                self.flows[key] += size
+            for origin, size in origins_of(graph, flow, files).items():
+                self.origins[origin] += size
+        limits = Limits(network, demand.budget)
+        self.makespan = max(
+            load / limits.capacity(limit)
+            for limit, load in limits.loads(self.flows).items()
+            if load and limit != BUDGET
+        )
+
+
+def exact(graph: Graph, found: Floats) -> Flow:
+    """Return an exact flow in parts of bytes, from one in floats that is only nearly conserved.
+
+    The flow is split into paths; a file's missing or surplus bytes go to its path with the largest flow, or to the
+    shortest path if the file is too small to show among the others.
+    """
+    left = without_cycles(graph, {arc: int(size * PARTS) for arc, size in enumerate(found.tolist()) if size > 0})
+    leaving = leaving_arcs(graph, left)
+    entries = {int(graph.heads[arc]): arc for arc in np.flatnonzero(graph.tails == graph.source).tolist()}
+    amounts: Counter[int] = Counter()
+    for entry, arcs in _entered(graph, entries).items():
+        lacking = amounts[entry] = graph.offsets[entry] * graph.unit * PARTS // 2
+        ways = [way for arc in arcs for way in _ways(graph, arc, left, leaving)] or [(0, shortest(graph, arcs))]
+        lacking -= sum(most for most, _ in ways)
+        _, thickest = max(ways)
+        for size, way in (*ways, (lacking, thickest)):
+            amounts.update({arc: size for arc in way if arc != entry})
+    return Flow(graph.unit * PARTS // 2, dict(+amounts))
+
+
+def _entered(graph: Graph, entries: Mapping[int, int]) -> dict[int, list[int]]:
+    """Return, for each arc by which files leave the source, the arcs by which they enter their holders."""
+    found: dict[int, list[int]] = {}
+    for arc in graph.groups:
+        found.setdefault(arc if graph.tails[arc] == graph.source else entries[int(graph.tails[arc])], []).append(arc)
+    return found
+
+
+def _ways(graph: Graph, arc: int, left: Amounts, leaving: Mapping[int, list[int]]) -> Iterator[tuple[int, list[int]]]:
+    while left.get(arc):
+        way, most = take(graph, arc, left, leaving)
+        if not most:
+            return
+        yield most, way

@@ -1,0 +1,1 @@
+"""Timetables of collect jobs over time-expanded graphs (Cheng, III and IV)."""

@@ -1,0 +1,142 @@
+"""Measurement of servers: stores the results, reports them to the broker, and returns the network known by then."""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from itertools import permutations
+from math import ceil
+from random import getrandbits
+from typing import NamedTuple
+
+from coalloc.broker_client import Broker
+from coalloc.broker_client.outbox import tell
+from coalloc.config import access, some_access
+from coalloc.history.links import EVERYBODY, Measured, Pairs, forecasts, observations
+from coalloc.history.values import source_key
+from coalloc.model import Estimate
+from coalloc.planner.documents.scenario import Scenario
+from coalloc.planner.merging import joined
+from coalloc.planner.network import Host, Isp, Link, LinkKey, Network
+from coalloc.probing import Limits, measure
+from coalloc.util.human import labels
+from predictors.observation import Forecast, Observation
+
+__all__ = ["Survey", "expected_network", "filled", "measured_network", "survey"]
+
+
+class Survey(NamedTuple):
+    """The new measurements, and the network as known by then, including earlier measurements.
+
+    Hosts are named by their names and ports; `urls` are their servers.
+    """
+
+    measured: list[Measured]
+    scenario: Scenario
+
+
+async def survey(
+    sources: Sequence[str],
+    sinks: Sequence[str],
+    limits: Limits,
+    peers: int | None = None,
+    blast: bool = False,
+    broker: str | None = None,
+    told: Callable[[Measured], None] | None = None,
+    delegate: Sequence[str] = (),
+) -> Survey:
+    """Measure the links between servers, as in `coalloc.probing.measure`.
+
+    Measurements are stored even when this is cancelled midway. `told` receives every result as it comes.
+
+    :param broker: the address of the broker to report to, if it is not the user's usual one
+    :param delegate: hosts that may be given a limited proxy if they require one
+    :raises UsageError: when the URLs are invalid
+    """
+    known, past = access(broker), Pairs.open()
+    measured: list[Measured] = []
+
+    def note(result: Measured) -> None:
+        measured.append(result)
+        if told:
+            told(result)
+
+    try:
+        await measure(sources, sinks, limits, peers, blast, getrandbits(32), note, frozenset(delegate))
+    finally:
+        past.add(measured)
+    if known:
+        with suppress(asyncio.CancelledError):  # the user's work is done
+            await tell(Broker(known), (), measured=measured)
+    now = time.time()
+    urls = _named([*sources, *sinks])
+    seen = past.observations(now) or observations(measured)
+    return Survey(measured, Scenario(measured_network(urls, seen, now), urls=urls))
+
+
+def _named(urls: Sequence[str]) -> dict[str, str]:
+    keys = list(dict.fromkeys(map(source_key, urls)))
+    return dict(zip(labels(keys), keys, strict=True))
+
+
+async def filled(scenario: Scenario, broker: str | None = None) -> Scenario:
+    """Return a scenario, completed for its hosts from this user's measurements, and from a broker.
+
+    :param broker: the address of the broker to ask; None asks none
+    """
+    urls, now = scenario.urls, time.time()
+    known = [measured_network(urls, Pairs.open().observations(now), now)]
+    if broker:
+        known.append(await expected_network(urls, Broker(some_access(broker))))
+    return scenario._replace(network=joined(scenario.network, *known))
+
+
+def measured_network(urls: Mapping[str, str], seen: Sequence[Observation], now: float) -> Network:
+    """Return the measured network of servers: pairs without measurements have no link.
+
+    :param urls: the server of each host, as `ftp://host:port`
+    :param seen: measurements, in the order of their ends
+    :param now: seconds since the epoch, from which the age of links counts
+    """
+    known = forecasts(seen, now)
+    keys = {name: source_key(url) for name, url in urls.items()}
+    hosts = []
+    for name, key in keys.items():
+        up, down = (_middle(known.get(pair)) for pair in ((key, EVERYBODY), (EVERYBODY, key)))
+        hosts.append(Host(name, (Isp("", up, down),) if up or down else ()))
+    links = [
+        _link(LinkKey(a, b), forecast)
+        for a, b in permutations(keys, 2)
+        if (forecast := known.get((keys[a], keys[b]))) and forecast.rates
+    ]
+    return Network.of(tuple(hosts), tuple(links))
+
+
+def _middle(forecast: Forecast | None) -> int | None:
+    return None if forecast is None or forecast.rates is None else max(1, int(forecast.rates.p50))
+
+
+def _link(key: LinkKey, forecast: Forecast) -> Link:
+    assert forecast.rates, "it was looked at before"
+    low, middle, high = forecast.rates
+    return Link(key, max(1, int(middle)), (int(low), ceil(high)), forecast.newest_age)
+
+
+async def expected_network(urls: Mapping[str, str], broker: Broker) -> Network:
+    """Return a broker's forecast network, based on its measurements of these servers or of similar ones.
+
+    Raises the errors of the broker client.
+    """
+    pairs = list(permutations(urls, 2))
+    found = await broker.expected([(source_key(urls[a]), source_key(urls[b])) for a, b in pairs])
+    links = [
+        _expected(LinkKey(*pair), estimate, age)
+        for pair, (estimate, age) in zip(pairs, found, strict=True)
+        if estimate.rate
+    ]
+    return Network.of(tuple(map(Host, urls)), tuple(links))
+
+
+def _expected(key: LinkKey, estimate: Estimate, age: float | None) -> Link:
+    low, high = estimate.bounds or (estimate.rate or 0, estimate.rate or 0)
+    return Link(key, max(1, int(estimate.rate or 0)), (int(low), ceil(high)), age)

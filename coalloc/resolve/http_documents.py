@@ -1,0 +1,100 @@
+"""Documents fetched by http(s): detection of Metalinks, and their bytes. Engines fetch the files that users want."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import NamedTuple
+
+from coalloc.engine.base import EngineOptions
+from coalloc.engine.http.exchange import Exchange
+from coalloc.errors import SourceError, Stalled, Unreachable, Unsupported, UsageError
+from coalloc.util.addresses import ANYWHERE, AddressPolicy
+from coalloc.util.dialer import DirectDialer
+
+__all__ = ["Document", "get", "says_metalink"]
+
+METALINKS = ("application/metalink4+xml", "application/metalink+xml")
+"""Content types of Metalinks."""
+SECONDS = 10.0
+"""Time limit in seconds for connecting, and between bytes."""
+
+
+class Document(NamedTuple):
+    """A document and its origin.
+
+    :param address: numeric address of the server; after redirects, the most public address on the way; None if unknown
+    :param secure: whether the document, and all redirects to it, came by https
+    """
+
+    content: bytes
+    address: str | None
+    secure: bool
+
+
+async def says_metalink(url: str, policy: AddressPolicy = ANYWHERE) -> bool:
+    """Return whether the server declares a URL a Metalink; False on errors, which an engine will explain.
+
+    :param policy: the addresses that servers may have
+    :raises Unreachable: if the server does not answer, because an engine would only wait for it again
+    """
+    async with _exchange(url, policy) as server:
+        try:
+            async with _timely(server), server.answer("HEAD", {}) as answer:
+                kind: str = answer.headers.get("content-type", "")
+                return answer.is_success and kind.partition(";")[0].strip().lower() in METALINKS
+        except Stalled:
+            raise
+        except SourceError:
+            return False
+
+
+async def get(url: str, limit: int, policy: AddressPolicy = ANYWHERE) -> Document:
+    """Return the document at `url`.
+
+    :param policy: the addresses that servers may have
+    :raises UsageError: if it is longer than `limit` bytes
+    :raises SourceError: if it cannot be fetched
+    """
+    async with _exchange(url, policy) as server, AsyncExitStack() as stack:
+        async with _timely(server):
+            answer = await stack.enter_async_context(server.answer("GET", {}))
+        if not answer.is_success:
+            raise server.refusal(answer)
+        if (encoding := answer.headers.get("content-encoding", "identity")) != "identity":
+            raise Unsupported(
+                f"{server.shown}: the server sends it encoded as {encoding[:40]}", "save it as a file first"
+            )
+        document, pieces = bytearray(), answer.aiter_raw()
+        while True:
+            async with _timely(server):
+                with server.border():
+                    piece = await anext(pieces, b"")
+            if not piece:
+                return Document(bytes(document), server.named_by, server.secure)
+            document += piece
+            if len(document) > limit:
+                raise UsageError(
+                    f"{server.shown} is larger than {limit} bytes, too large for a Metalink", "check the URL"
+                )
+
+
+@asynccontextmanager
+async def _exchange(url: str, policy: AddressPolicy) -> AsyncIterator[Exchange]:
+    options = EngineOptions(DirectDialer(policy), connect_seconds=2 * SECONDS)  # `_timely` ends earlier
+    server = Exchange(url, options, lambda _: None)
+    try:
+        yield server
+    except Stalled as error:
+        raise Unreachable(error.message, error.remedy) from None
+    finally:
+        await server.close()
+
+
+@asynccontextmanager
+async def _timely(server: Exchange) -> AsyncIterator[None]:
+    """Limit the time of the block. :raises Stalled: when it takes longer than `SECONDS`"""
+    try:
+        async with asyncio.timeout(SECONDS):
+            yield
+    except TimeoutError:
+        raise Stalled(f"{server.shown} gave no answer within {SECONDS:g} s", "check host and port in the URL") from None

@@ -1,0 +1,152 @@
+"""The files below a directory of a GridFTP server, with the server's own checksums; registered at a broker.
+
+Symbolic links to files count as files; those to directories are not followed, since they may lead in circles.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from contextlib import AsyncExitStack, aclosing
+from typing import NamedTuple
+from urllib.parse import quote
+
+from coalloc.broker_client import Broker
+from coalloc.engine.gridftp.address import parse
+from coalloc.engine.gridftp.storage import Storage
+from coalloc.errors import (
+    CoallocError,
+    LimitExceeded,
+    NoSuchFile,
+    PermissionRefused,
+    SourceError,
+    Unsupported,
+    UsageError,
+)
+from coalloc.model import Checksum, Entry, Replica, ReplicaSet
+from coalloc.safe_text import redact
+from coalloc.util.listing_limits import DEEPEST, MOST_BELOW, MOST_NAMES
+
+__all__ = ["Registered", "register_below", "walk"]
+
+SESSIONS = 4
+"""Concurrent sessions in which a server is asked for checksums; it computes one at a time in each."""
+ALGORITHMS = ("sha256", "md5", "adler32")
+"""Algorithms to request: the first that the server offers."""
+
+Connect = Callable[[], Coroutine[None, None, Storage]]
+
+
+class Registered(NamedTuple):
+    """A broker's records of a directory: the number of files, their bytes, and the number of new replicas.
+
+    `refused` has the reasons for other files, by the names of their datasets: the broker refuses them, or the server
+    does not serve them.
+    """
+
+    files: int
+    bytes: int
+    new: int
+    refused: Mapping[str, CoallocError]
+
+
+async def register_below(broker: Broker, name: str, url: str, connect: Connect) -> Registered:
+    """Register every file below a directory at a broker, with names below `name`.
+
+    :raises UsageError: when there is none
+    """
+    prefix = name if name.endswith((":", "/")) else f"{name}/"
+    files, troubles = await _inventory(url, connect)
+    if not files:
+        raise UsageError(f"{redact(url)} has no files", "name another directory")
+    news, refused = await broker.register_all([(prefix + file.name, file) for file in files])
+    left_out = {prefix + name: error for name, error in troubles.items()} | refused
+    taken = [file for file in files if prefix + file.name not in refused]
+    return Registered(len(taken), sum(file.size or 0 for file in taken), news, left_out)
+
+
+async def _inventory(url: str, connect: Connect) -> tuple[list[ReplicaSet], dict[str, SourceError]]:
+    """Return each file below a directory, with its relative name, its size, its URL and its checksum.
+
+    Also return the reasons, by name, for files that the server lists but does not serve.
+
+    :param url: URL of the directory, with a slash at its end
+    :param connect: logs in at the server
+    :raises SourceError: when a directory cannot be listed or a file cannot be read
+    """
+    top = parse(url).named.rstrip("/")
+    async with AsyncExitStack() as stack:
+        store = await stack.enter_async_context(await connect())
+        files = [_described(url, name, entry) async for name, entry in walk(store, top)]
+        left, troubles = iter(files), dict[str, SourceError]()
+        stores = [store]
+        for _ in range(min(SESSIONS, len(files)) - 1):
+            stores.append(await stack.enter_async_context(await connect()))
+        summed = await asyncio.gather(*(_summed(each, top, left, troubles) for each in stores))
+    return sorted(file for some in summed for file in some), troubles
+
+
+async def walk(store: Storage, top: str) -> AsyncIterator[tuple[str, Entry]]:
+    """Yield the files below `top`, with their relative paths.
+
+    :raises LimitExceeded: when the tree exceeds the limits in depth or size
+    """
+    folders, found, length = deque([""]), 0, 0
+    while folders:
+        folder = folders.popleft()
+        if folder.count("/") > DEEPEST:
+            raise await _beyond(
+                store,
+                f"{top}/{folder}",
+                f"is more than {DEEPEST} folders deep",
+                "name the folders in it one by one, if it does not contain itself",
+            )
+        async with aclosing(store.list(f"{top}/{folder}")) as listing:
+            async for entries in listing:
+                found += len(entries)
+                length += sum(len(folder) + len(entry.name) for entry in entries)
+                if found > MOST_BELOW or length > MOST_NAMES:
+                    what = f"{MOST_BELOW} files and folders, or {MOST_NAMES} characters of their names"
+                    raise await _beyond(
+                        store,
+                        top,
+                        f"has more than {what}: given up in {folder or '/'}",
+                        "name the folders in it one by one",
+                    )
+                for entry in entries:
+                    if entry.kind == "file":
+                        yield folder + entry.name, _kept(entry)
+                    elif entry.kind == "dir" and entry.link_target is None:
+                        folders.append(f"{folder}{entry.name}/")
+
+
+def _kept(entry: Entry) -> Entry:
+    """Return a file's entry without the facts that are not needed here: they may be long."""
+    return entry._replace(permissions=None, user=None, group=None, link_target=None, unique=None)
+
+
+async def _beyond(store: Storage, path: str, what: str, remedy: str) -> LimitExceeded:
+    return LimitExceeded(f"{(await store.locate(path)).shown} {what}", remedy)
+
+
+def _described(url: str, name: str, entry: Entry) -> ReplicaSet:
+    return ReplicaSet(name, (Replica(url + quote(name, errors="surrogateescape")),), entry.size)
+
+
+async def _summed(
+    store: Storage, top: str, files: Iterator[ReplicaSet], troubles: dict[str, SourceError]
+) -> list[ReplicaSet]:
+    """Return the next files, one after another, with their checksums."""
+    found = []
+    for file in files:
+        try:
+            found.append(file._replace(checksums=await _checksums(store, f"{top}/{file.name}", file.size or 0)))
+        except (NoSuchFile, PermissionRefused, Unsupported) as error:
+            troubles[file.name] = error
+    return found
+
+
+async def _checksums(store: Storage, path: str, size: int) -> tuple[Checksum, ...]:
+    for algorithm in ALGORITHMS if size else ():
+        if value := await store.checksum(path, algorithm, 0, size):
+            return (Checksum(algorithm, value),)
+    return ()

@@ -1,0 +1,86 @@
+"""Checks of replica URLs that do not depend on their scheme. The engines interpret the rest."""
+
+import re
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+from coalloc.errors import UsageError
+from coalloc.model import Origin, Replica, ReplicaSet
+from coalloc.resolve.file_names import UNPRINTABLE, from_url
+from coalloc.safe_text import redact, why_not_told
+
+__all__ = ["admitted", "check", "is_opaque", "replica_set"]
+
+NETWORK = ("ftp", "gsiftp", "http", "https")
+"""Schemes that documents and servers may name: they read no local files, and start no program."""
+
+LONGEST, SHOWN = 8 * 1024, 200
+"""Most characters of a URL, more than servers accept; and characters of a refused URL shown in a message."""
+
+
+def replica_set(urls: Sequence[str]) -> ReplicaSet:
+    """Return the replicas of one file, named by the first URL; repeated URLs are dropped.
+
+    :raises UsageError: if one of them is malformed
+    """
+    distinct = tuple(dict.fromkeys(urls))
+    for url in distinct:
+        check(url)
+    return ReplicaSet(from_url(distinct[0]), tuple(Replica(url) for url in distinct))
+
+
+def admitted(file: ReplicaSet, origin: Origin) -> ReplicaSet:
+    """Return a file from a document or a server, without the replicas that only the user may name.
+
+    >>> file = ReplicaSet("x", (Replica("http://a/x"), Replica("file:///etc/passwd")))
+    >>> [replica.url for replica in admitted(file, Origin("document")).replicas]
+    ['http://a/x']
+    """
+    kept, left_out = [], []
+    for replica in file.replicas:
+        if why := _why_not_admitted(replica.url):
+            left_out.append((redact(replica.url), f"left out: {why}"))
+        else:
+            kept.append(replica._replace(origin=origin))
+    return file._replace(replicas=tuple(kept), left_out=(*file.left_out, *left_out), origin=origin)
+
+
+def _why_not_admitted(url: str) -> str | None:
+    if reason := _why_malformed(url):
+        return f"it is no URL: {reason}"
+    scheme = url.partition(":")[0].lower()
+    if scheme not in NETWORK:
+        return f"only you may name {scheme}:// URLs, not a document or a server"
+    return why_not_told(url) if urlsplit(url).hostname else "it names no host"
+
+
+def is_opaque(url: str) -> bool:
+    """Return whether this is a URI without a host, such as file:/x or data:,x: not a replica, but no error either."""
+    return bool(re.match("[A-Za-z][A-Za-z0-9+.-]*:(?!//)", url)) and len(url) <= LONGEST and not UNPRINTABLE.search(url)
+
+
+def check(url: str) -> None:
+    """Refuse a malformed URL: one without a scheme, with control characters, or with an impossible host or port.
+
+    :raises UsageError: without the password in its message
+    """
+    reason = _why_malformed(url)
+    if reason:
+        shown = redact(re.sub("//.*@", "//", url[:LONGEST]))[:SHOWN]
+        raise UsageError(
+            f"'{shown}' is no URL: {reason}", "write it as SCHEME://HOST[:PORT]/PATH, like ftp://host/data/x"
+        )
+
+
+def _why_malformed(url: str) -> str | None:
+    if len(url) > LONGEST:
+        return f"it is longer than {LONGEST} characters"
+    if not re.match("[A-Za-z][A-Za-z0-9+.-]*(::[A-Za-z][A-Za-z0-9+.-]*)*://", url):  # fsspec chains with ::
+        return "it does not begin with a scheme"
+    if UNPRINTABLE.search(url):
+        return "it has a control character"
+    try:
+        port = urlsplit(url).port
+    except ValueError:
+        port = 0
+    return "its host or port is impossible" if port == 0 else None

@@ -1,0 +1,252 @@
+"""URLs and foreign text in the form shown to users, and URLs in the form passed to other programs. Pure.
+
+Foreign text comes from servers, brokers, documents and other programs. It may hold sequences that control a terminal,
+line ends that forge lines, and characters that hide or reorder others.
+"""
+
+import re
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+from html import escape
+from urllib.parse import unquote, unquote_plus, urlsplit, urlunsplit
+
+__all__ = [
+    "HIDDEN",
+    "LONGEST",
+    "escaped",
+    "hide",
+    "lines",
+    "one_line",
+    "redact",
+    "redacted_text",
+    "why_not_told",
+    "without_login",
+    "without_query",
+]
+
+PLAIN = re.compile(r"[A-Za-z0-9._@+][A-Za-z0-9._@+-]*")
+"""Allowed user names and hosts. A program that passes them on treats one that begins with a dash as an option."""
+NUMERIC = re.compile(r"[0-9A-Fa-f:.]+(%25[A-Za-z0-9._-]+|%[A-Za-z0-9._-]+)?")
+"""Text between the brackets of a host."""
+HIDDEN = "..."
+"""Replacement for a secret."""
+SHORTEST, LONGEST, MOST = 4, 64, 32
+"""Least characters of a value that is searched for in other text, most characters of it that are compared, and most
+values.
+"""
+
+_REST = r"[^\s\"'<>`|\\]*"
+_URL = re.compile(rf"[A-Za-z][A-Za-z0-9+.-]{{0,20}}(?:://|%(?:25)?3A%(?:25)?2F%(?:25)?2F){_REST}", re.I)
+_LOGIN = re.compile(r"(?<!:)//[^\s/@]{1,200}@")
+_QUERY = re.compile(r"\?[^\s\"'<>`|\\]+")
+_HEADER = re.compile(
+    r"\b((?:proxy-)?authorization|(?:set-)?cookie|x-(?:amz-security-token|auth-token|api-key))([\"']?\s*[:=])\s*.+",
+    re.I,
+)
+_PAIR = re.compile(
+    r"([\w.-]{0,24}(?:signature|(?<![a-z])sig|token|secret|passw(?:or)?d|credential|api[_-]?key)[\w.-]{0,24})"
+    r"=[^\s&;,\"'<>]+",
+    re.I,
+)
+_EXAMPLE = re.compile(r"[a-z]+://USER:PASSWORD@HOST/\.\.\.")
+"""Placeholder of a login in remedies."""
+_BEARER = re.compile(r"\b(bearer)\s+[\w.~+/=-]{8,}", re.I)
+
+
+def redact(url: str) -> str:
+    """Return the URL in the form for messages, reports and logs: without password, query and fragment.
+
+    A query may contain a key, as in signed URLs. Over http and https a user name alone may be a token, and is removed,
+    too. The URL of a local file has none of these and stays unchanged.
+
+    >>> redact("ftp://ann:secret@host/file"), redact("https://token@host/file?X-Amz-Signature=secret#part")
+    ('ftp://ann@host/file', 'https://host/file?...')
+    >>> redact("file:///data/what?")
+    'file:///data/what?'
+
+    Never fails: messages about malformed URLs show them too.
+
+    >>> redact("ftp://ann:secret@[host/file?secret")
+    'ftp://[host/file?...'
+    """
+    if re.match("file:", url, re.I):
+        return url
+    shown, mark, _ = without_login(url).partition("#")[0].partition("?")
+    return f"{shown}?{HIDDEN}" if mark else shown
+
+
+def without_query(url: str) -> str:
+    """Return the URL in the form for brokers: redacted, and without a placeholder for its query.
+
+    >>> without_query("https://token@host/file?X-Amz-Signature=secret#part")
+    'https://host/file'
+    """
+    return redact(url).removesuffix(f"?{HIDDEN}")
+
+
+def without_login(url: str) -> str:
+    """Return the URL without its password, and over http and https without its user name: the part that names a file.
+
+    For the user's own files only, as the result may contain keys.
+
+    >>> without_login("https://token@host/file?X-Amz-Signature=secret")
+    'https://host/file?X-Amz-Signature=secret'
+    """
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018 - raises
+    except ValueError:  # everything before an @ may be a password
+        return re.sub("//.*@", "//", url)
+    user, at, host = parts.netloc.rpartition("@")
+    if at and parts.scheme in ("http", "https"):
+        return urlunsplit(parts._replace(netloc=host))
+    if parts.password is None:
+        return url
+    return urlunsplit(parts._replace(netloc=f"{user.partition(':')[0]}@{host}"))
+
+
+def redacted_text(text: str) -> str:
+    """Return a text with all URLs in it redacted, and without queries and headers that contain keys.
+
+    >>> redacted_text("GET /file?sig=secret: see HTTPS://token@host/x?secret, or http%3A%2F%2Fhost%2Fx%3Fsecret")
+    'GET /file?...: see https://host/x?..., or http://host/x?...'
+    >>> redacted_text("Authorization: Basic secret"), redacted_text("bad X-Amz-Signature=secret&x=1, is it?")
+    ('Authorization: ...', 'bad X-Amz-Signature=...&x=1, is it?')
+    """
+    if "://" in text or "%" in text:
+        text = _URL.sub(lambda found: _at_end(found[0], _shown), text)
+    if "@" in text:
+        text = _LOGIN.sub("//", text)
+    if "?" in text:
+        text = _QUERY.sub(lambda found: _at_end(found[0], lambda said: f"?{HIDDEN}" if "=" in said else said), text)
+    text = _HEADER.sub(rf"\1\2 {HIDDEN}", text)
+    return _BEARER.sub(rf"\1 {HIDDEN}", _PAIR.sub(rf"\1={HIDDEN}", text))
+
+
+def _at_end(found: str, change: Callable[[str], str]) -> str:
+    """Change a match in a text, except punctuation at its end, which belongs to the text."""
+    said = found.rstrip(":,;)]}")
+    return change(said) + found[len(said) :]
+
+
+def _shown(url: str) -> str:
+    if _EXAMPLE.fullmatch(url):
+        return url
+    while "://" not in url:  # percent-encoded, perhaps twice
+        url = unquote(url)
+    return redact(url)
+
+
+def hide(text: str, *urls: str) -> str:
+    """Return the text of a server or a program without the secrets in the URLs sent to it.
+
+    Such text may repeat a URL, its query, or parts of these, in any spelling.
+
+    >>> hide("no such key: se/cret", "https://host/x?key=se%2Fcret"), hide("530 ann:hush is wrong", "ftp://ann:hush@h/x")
+    ('no such key: ...', '530 ann:... is wrong')
+    """
+    found = sorted({each for url in urls for each in _secrets(url) if len(each) >= SHORTEST}, key=len, reverse=True)
+    if found:
+        text = re.sub("|".join(map(_in_any_spelling, found)), HIDDEN, text)
+    return redacted_text(text)
+
+
+def _secrets(url: str) -> Iterator[str]:
+    """Yield the secrets in a URL, as written and decoded."""
+    rest, _, fragment = url.partition("#")
+    query = rest.partition("?")[2]
+    found = [pair.partition("=")[2] or pair for said in (query, fragment) for pair in re.split("[&;]", said)[:MOST]]
+    login, at, _ = rest.partition("://")[2].partition("?")[0].partition("/")[0].rpartition("@")
+    if at:
+        user, _, password = login.partition(":")
+        found.append(password)
+        if re.match("https?:", url, re.I):
+            found += [user, b64encode(unquote(login).encode(errors="surrogateescape")).decode()]
+    for each in found:
+        yield from (each, unquote(each), unquote_plus(each))
+
+
+def _in_any_spelling(secret: str) -> str:
+    """Return a pattern that matches a secret with each character plain, percent-encoded, or escaped as in HTML."""
+    most = "".join(map(_character, secret[:LONGEST]))
+    return most if len(secret) <= LONGEST else most + _REST
+
+
+def _character(char: str) -> str:
+    encoded = "".join(f"%{byte:02x}" for byte in char.encode(errors="surrogateescape"))
+    spellings = [re.escape(char), f"(?i:{encoded})", re.escape(escape(char)), *(["[+]"] if char == " " else [])]
+    return f"(?:{'|'.join(dict.fromkeys(spellings))})"
+
+
+def why_not_told(url: str) -> str | None:
+    """Return why a URL must not be passed to another program: a user name or host that is not plain; None if it may.
+
+    >>> why_not_told("sshftp://ann@host.example:22/x"), why_not_told("ftp://[2001:db8::1]/x")
+    (None, None)
+    >>> why_not_told("sshftp://-oProxyCommand=id@host/x")
+    "the user name '-oProxyCommand=id' is not made of letters, digits and ._@+- alone"
+    >>> why_not_told("sshftp://%2DoX@host/x"), why_not_told("sshftp://-oX/x")
+    ("the user name '-oX' is not made of letters, digits and ._@+- alone", \
+"the host '-ox' is not made of letters, digits and ._@+- alone")
+    """
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018 - raises
+    except ValueError:
+        return "its host or port is impossible"
+    authority = url.partition("://")[2].partition("/")[0]
+    if parts.scheme not in ("http", "https") and re.search(r"[?#\\]", authority):
+        return "its host is followed by no path"  # programs disagree on where it ends
+    if "@-" in unquote(authority):
+        return "a '-' follows an '@'"  # programs that end the user name at the first @ would treat it as a host
+    login, at, place = parts.netloc.rpartition("@")
+    user, _, password = login.partition(":")
+    host = parts.hostname or ""
+    bracketed = place.startswith("[")
+    for what, said, kind in (
+        ("user name", unquote(user), PLAIN if at else None),
+        ("host", host if bracketed else unquote(host), NUMERIC if bracketed else PLAIN),
+    ):
+        if kind and not kind.fullmatch(said):
+            return f"the {what} {said!r} is not made of letters, digits and ._@+- alone"
+    return "the password has a control character" if re.search(r"[\x00-\x20\x7f\"]", unquote(password)) else None
+
+
+LONGEST = 4096
+"""Most characters of a line."""
+
+_INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
+"""Characters without a shape, though Unicode calls them letters or marks."""
+
+
+def escaped(text: str, kept: str = "") -> str:
+    """Return `text` with all invisible characters escaped as in Python; characters in `kept` stay.
+
+    Escaped are control characters, all blanks but the space, line ends, changes of the writing direction, characters
+    without width, and code points that are no characters.
+
+    >>> print(escaped("550 no\\r\\n\\x1b[2Jsuch\\u202efile\\udcff"))
+    550 no\\r\\n\\x1b[2Jsuch\\u202efile\\udcff
+    """
+    if text.isprintable() and not _INVISIBLE.search(text):
+        return text
+    return "".join(char if char in kept or _seen(char) else char.encode("unicode_escape").decode() for char in text)
+
+
+def _seen(char: str) -> bool:
+    return char.isprintable() and not _INVISIBLE.match(char)
+
+
+def one_line(text: str, longest: int = LONGEST) -> str:
+    """Return `text` escaped, on one line, of at most `longest` characters, with its URLs redacted.
+
+    >>> one_line("x" * 9, 6), one_line("a\\tb")
+    ('xxx...', 'a\\\\tb')
+    """
+    shown = escaped(redacted_text(text[: 2 * longest])[: longest + 1])
+    return shown if len(shown) <= longest else f"{shown[: longest - 3]}..."
+
+
+def lines(text: str) -> str:
+    """Return `text` escaped, except for its line feeds and tabs. URLs in it stay unchanged."""
+    return escaped(text, kept="\n\t")

@@ -1,0 +1,139 @@
+"""The bookkeeping of partial copies: their begin, their moves from source to source, their end. Decides nothing."""
+
+from collections.abc import Callable, Sequence
+
+from coalloc.model import Ending
+from coalloc.schedule.actions import Abandon, Action, Fetch, Shorten, Widen
+from coalloc.schedule.shares import tail
+from coalloc.schedule.state import Copy, Lane, State
+from coalloc.util.intervals import Intervals
+
+__all__ = ["Copies"]
+
+
+class Copies:
+    """The partial copies of one transfer.
+
+    :param widens: whether distant sources may get more parallel streams
+    :param act: receives the actions
+    """
+
+    def __init__(self, state: State, widens: bool, act: Callable[[Action], None]) -> None:
+        self._state = state
+        self._widens = widens
+        self._act = act
+        self._next = 1
+
+    def take(self, lane: Lane, start: int, end: int, now: float) -> None:
+        """Fetch a range that is unassigned, or in the lane's own share."""
+        lane.share.remove(start, end)
+        self._state.unassigned.remove(start, end)
+        self._fetch(lane, start, end, now)
+
+    def take_from_zero(self, lane: Lane, now: float) -> None:
+        """Fetch from byte 0 to the end of the missing ranges in one copy; bytes already here come once more."""
+        end = max(end for _, end in [*self._state.unassigned, *lane.share])
+        self.take(lane, 0, end, now)
+
+    def steal(self, victim: Lane, thief: Lane, nbytes: int, now: float) -> Copy | None:
+        """Move the last `nbytes` of the victim's backlog to the thief: from its share first, else from its copy.
+
+        :returns: the copy, if nothing is left of it; to be released
+        """
+        if victim.share:
+            start, end = list(victim.share)[-1]
+            start = max(start, end - nbytes)
+            victim.share.remove(start, end)
+            self._fetch(thief, start, end, now)
+            return None
+        copy = self._state.running(victim)
+        assert copy is not None, f"nothing to take from source {victim.source}"
+        lacking = self._state.lacking(copy)
+        middle, end = tail(lacking, nbytes), copy.end
+        copy.end, copy.relieved = middle, True
+        spent = middle <= lacking[0][0]
+        self._act(Abandon(copy.id) if spent else Shorten(copy.id, middle))
+        missing = self._state.final.gaps(middle, end)
+        for start, stop in missing[1:]:
+            thief.share.add(start, stop)
+        self._fetch(thief, *missing[0], now)
+        return copy if spent else None
+
+    def race(self, copy: Copy, lane: Lane, now: float) -> None:
+        """Fetch all missing bytes of a copy a second time."""
+        lacking = self._state.lacking(copy)
+        start, end = lacking[0][0], lacking[-1][1]
+        self._state.raced_bytes += sum(b - a for a, b in lacking)
+        self._fetch(lane, start, end, now, skip=self._state.final.within(start, end)).racing = True
+
+    def abandon_losers(self) -> list[Copy]:
+        """Stop copies that lost a race, as another copy delivered their missing bytes; return them, to be released.
+
+        A copy that delivered all of its bytes itself is not stopped: it is about to finish.
+        """
+        copies = list(self._state.copies.values())
+        if not any(copy.racing for copy in copies):
+            return []
+        lost = [
+            copy
+            for copy in copies
+            if copy.skipped + copy.received < copy.end - copy.start and not self._state.lacking(copy)
+        ]
+        for copy in lost:
+            self._act(Abandon(copy.id))
+        return lost
+
+    def hold(self, copy: Copy, now: float, over: bool) -> None:
+        """Note that a copy waits for admission, or does not any more if `over`."""
+        if over:
+            copy.go_on(now)
+        else:
+            copy.held_at = now
+            self._state.lanes[copy.source].meter.hold(now)
+
+    def release(self, copy: Copy, ending: Ending, now: float) -> None:
+        """Free the lane and record how the copy ended; the caller takes care of its missing bytes."""
+        del self._state.copies[copy.id]
+        copy.go_on(now)
+        copy.over_at, copy.ending = now, ending
+        lane = self._state.lanes[copy.source]
+        lane.copy, lane.status, lane.idle_at = None, "idle", now
+        lane.ended.append(copy)
+        lane.busy_seconds += now - copy.asked_at
+        lane.meter.pause(now)
+        self._state.note(f"{now:.3f} copy {copy.id}: over at end {copy.end}")
+
+    def hand_back(self, lane: Lane, now: float) -> None:
+        """Make all bytes that the lane still has to deliver unassigned."""
+        copy = self._state.running(lane)
+        if copy is not None:
+            self.release(copy, copy.ending or "failed", now)
+            held = self._state.held
+            for start, end in self._state.lacking(copy):
+                for a, b in held.gaps(start, end):
+                    self._state.unassigned.add(a, b)
+        for start, end in lane.share:
+            self._state.unassigned.add(start, end)
+        lane.share = Intervals()
+
+    def begin_widening(self, lane: Lane, now: float) -> None:
+        """Set the initial number of streams of a source that is known to be distant."""
+        if self._widens:
+            self.widen(lane, lane.widening.begin(now, self._state.backlog(lane)), now)
+
+    def widen(self, lane: Lane, streams: int | None, now: float) -> None:
+        """Set the number of streams, if one is given."""
+        if streams is not None:
+            self._state.note(f"{now:.3f} source {lane.source}: {streams} streams")
+            self._act(Widen(lane.source, streams))
+
+    def _fetch(self, lane: Lane, start: int, end: int, now: float, skip: Sequence[tuple[int, int]] = ()) -> Copy:
+        skipped = sum(b - a for a, b in skip)
+        copy = Copy(self._next, lane.source, start, end, asked_at=now, skipped=skipped)
+        self._next += 1
+        self._state.copies[copy.id] = copy
+        lane.copy, lane.status = copy.id, "fetching"
+        self._state.note(f"{now:.3f} copy {copy.id}: [{start}, {end}) from source {lane.source}")
+        self.begin_widening(lane, now)
+        self._act(Fetch(copy.id, lane.source, start, end, tuple(skip)))
+        return copy

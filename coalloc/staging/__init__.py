@@ -1,5 +1,0 @@
-"""Collect jobs: many files from many hosts to their destinations, through relays where that is faster.
-
-As in a download, decisions are separate from their execution: a method (`methods`, pure) receives events (`events`) and
-returns actions (`actions`); a runner executes them on real servers, or a simulator in virtual time.
-"""

@@ -1,0 +1,1 @@
+"""Tools of all rooms: byte ranges, checksums, addresses, connections, names, output. They know nothing of transfers."""

@@ -1,0 +1,217 @@
+"""Connections. Engines use a dialer, so that one day all of them can be relayed.
+
+The addresses of a name are checked against the policy of addresses, and the allowed ones are connected to, without a
+second look-up in between.
+
+Converts the operating system's errors about a failed connection to this project's errors.
+"""
+
+import asyncio
+import re
+import socket
+import sys
+from collections.abc import Mapping
+from copy import copy
+from types import MappingProxyType
+from typing import Protocol, Self, cast
+from urllib.parse import unquote
+
+import aiohappyeyeballs
+from aiohappyeyeballs import AddrInfoType
+
+from coalloc.errors import AddressRefused, SourceError, UnknownHost, Unreachable
+from coalloc.util.addresses import ANYWHERE, AddressClass, AddressPolicy, class_of, server
+
+__all__ = ["Dialer", "DirectDialer", "checked", "numeric", "refuse_numeric", "round_trip"]
+
+LEAST_RTT = slice(148, 152)
+"""Offset of tcpi_min_rtt in `struct tcp_info` (linux/tcp.h), in microseconds."""
+UNKNOWN = (0, 2**32 - 1)
+
+
+ZONE = re.compile(r"[%\s\0]")
+"""Characters that end an address in front of other text."""
+LOOPBACK_NAMES = (
+    *("localhost", "localhost.localdomain", "localhost4", "localhost6", "localhost4.localdomain4"),
+    *("localhost6.localdomain6", "ip6-localhost", "ip6-loopback"),
+)
+"""Names of this machine in /etc/hosts on various systems."""
+WORDS = {
+    AddressClass.PUBLIC: "public",
+    AddressClass.PRIVATE: "private",
+    AddressClass.LOOPBACK: "of this machine itself",
+    AddressClass.LINK_LOCAL: "link-local or reserved",
+}
+
+
+class Dialer(Protocol):
+    """Makes TCP connections for engines."""
+
+    async def dial(self, host: str, port: int, seconds: float) -> socket.socket:
+        """Return a connected, non-blocking socket (TCP_NODELAY set) within `seconds`, or raise a SourceError."""
+        ...
+
+    @property
+    def policy(self) -> AddressPolicy:
+        """The policy for the addresses to connect to."""
+        ...
+
+    def under(self, policy: AddressPolicy) -> "Dialer":
+        """Return the same dialer under another policy."""
+        ...
+
+    async def addresses(self, host: str) -> frozenset[str]:
+        """Return the numeric addresses at which a host may be connected: those last dialled, else those looked up.
+
+        :raises OSError: when the name does not resolve
+        """
+        ...
+
+
+def round_trip(sock: socket.socket) -> float | None:
+    """Return the least round-trip time in seconds of a TCP connection so far, if known."""
+    try:
+        info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, LEAST_RTT.stop)
+    except OSError:  # not a TCP connection
+        return None
+    least = int.from_bytes(info[LEAST_RTT], sys.byteorder)
+    return None if least in UNKNOWN else least / 1e6
+
+
+class DirectDialer:
+    """Connects directly to the host, IPv6 and IPv4 side by side (RFC 8305).
+
+    :param policy: the policy for the addresses to connect to
+    """
+
+    policy: AddressPolicy = ANYWHERE
+    _dialled: Mapping[str, frozenset[str]] = MappingProxyType({})
+
+    def __init__(self, policy: AddressPolicy = ANYWHERE) -> None:
+        self.policy = policy
+
+    def under(self, policy: AddressPolicy) -> Self:
+        """Return the same dialer under another policy."""
+        other = copy(self)
+        other.policy = policy
+        return other
+
+    async def dial(self, host: str, port: int, seconds: float) -> socket.socket:
+        where = f"{host}:{port}"
+        try:
+            async with asyncio.timeout(seconds):
+                sock = await self._connect(host, port)
+        except TimeoutError:
+            raise Unreachable(
+                f"{where} did not answer within {seconds:g} s",
+                "check the address and that no firewall drops the connection",
+            ) from None
+        except (socket.gaierror, UnicodeError) as error:  # UnicodeError: a label is empty or too long
+            raise self._unresolved(host, error) from None
+        except OSError as error:
+            reason = (
+                "refused the connection" if isinstance(error, ConnectionRefusedError) else f"cannot be reached: {error}"
+            )
+            raise Unreachable(f"{where} {reason}", "check host and port, and that the server is running") from None
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return sock
+
+    async def _connect(self, host: str, port: int) -> socket.socket:
+        found = self._allowed(host, port, await _found(host, port, self.policy))
+        self._dialled = {**self._dialled, host: frozenset(str(each[4][0]) for each in found)}
+        return await aiohappyeyeballs.start_connection(found, happy_eyeballs_delay=0.25)
+
+    def _allowed(self, host: str, port: int, found: list[AddrInfoType]) -> list[AddrInfoType]:
+        """Return the allowed ones of a host's addresses.
+
+        :raises AddressRefused: when none is allowed
+        """
+        allowed = [each for each in found if self.policy.allows(str(each[4][0]), server(host, port))]
+        if found and not allowed:
+            raise refused(host, str(found[0][4][0]), self.policy)
+        return allowed
+
+    async def addresses(self, host: str) -> frozenset[str]:
+        """Return the numeric addresses at which a host may be connected: those last dialled, else those looked up.
+
+        :raises OSError: when the name does not resolve
+        """
+        if host not in self._dialled:
+            found = await _found(host, 0, self.policy)
+            return frozenset(str(each[4][0]) for each in found if self.policy.allows(str(each[4][0])))
+        return self._dialled[host]
+
+    @staticmethod
+    def _unresolved(host: str, error: socket.gaierror | UnicodeError) -> SourceError:
+        if isinstance(error, socket.gaierror) and error.errno == socket.EAI_AGAIN:
+            return Unreachable(f"the name {host} could not be looked up: {error.strerror}", "check the name service")
+        return UnknownHost(f"there is no host named {host}", "check the spelling of the host in the URL")
+
+
+async def _found(host: str, port: int, policy: AddressPolicy) -> list[AddrInfoType]:
+    """Return the addresses of a host, which may be pinned by the policy.
+
+    :raises OSError: when it has none
+    :raises UnicodeError: when its name is invalid
+    """
+    names = policy.pinned_to(host) or (host,)
+    return [each for name in names for each in await _looked_up(name, port)]
+
+
+async def _looked_up(host: str, port: int) -> list[AddrInfoType]:
+    name = host.encode() if host.isascii() else host  # for a string the tables of international names are loaded
+    try:  # most data connections go to a numeric address, which needs no thread to look it up
+        found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    except socket.gaierror:
+        found = await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM)
+    return cast(list[AddrInfoType], found)
+
+
+async def checked(host: str, port: int, policy: AddressPolicy) -> str:
+    """Return an address of a host that another program will connect to; all its addresses have to be allowed.
+
+    :raises SourceError: when one is not, or there is none
+    """
+    try:
+        found = [str(each[4][0]) for each in await _found(host, port, policy)]
+    except (OSError, UnicodeError):
+        raise UnknownHost(f"there is no host named {host}", "check the spelling of the host in the URL") from None
+    for address in found:
+        if not policy.allows(address, server(host, port)):
+            raise refused(host, address, policy)
+    return min(found, key=lambda address: ":" in address)
+
+
+def numeric(host: str) -> str | None:
+    """Return the numeric address that a host's name contains, in any notation; None if it has to be looked up.
+
+    >>> [numeric(each) for each in ("127.1", "0x7f000001", "::1", "LOCALHOST.", "example.org")]
+    ['127.0.0.1', '127.0.0.1', '::1', '127.0.0.1', None]
+    >>> [numeric(each) for each in ("fe80::1%25eth9", "%31%32%37.1%20", "ip6-localhost", "localhost.localdomain.")]
+    ['fe80::1', '127.0.0.1', '127.0.0.1', '127.0.0.1']
+    """
+    plain = ZONE.split(unquote(host))[0].rstrip(".").lower()  # a proxy may decode the name, and knows zones
+    if plain in LOOPBACK_NAMES or plain.endswith(".localhost"):
+        return "127.0.0.1"
+    try:
+        (found, *_) = socket.getaddrinfo(plain, None, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    except (OSError, UnicodeError):  # a name
+        return None
+    return str(found[4][0])
+
+
+def refuse_numeric(host: str, port: int, policy: AddressPolicy) -> None:
+    """Refuse a host that a proxy connects to for us, as far as its name contains its address.
+
+    :raises AddressRefused: when the policy does not allow it
+    """
+    address = numeric(host)
+    if address and not policy.allows(address, server(host, port)):
+        raise refused(host, address, policy)
+
+
+def refused(host: str, address: str, policy: AddressPolicy) -> AddressRefused:
+    """Return the error for a host that must not be connected to."""
+    known = host if host == address else f"{host} has the address {address}, which"
+    kind = WORDS[class_of(address)]
+    return AddressRefused(f"{known} is {kind}: nothing connects there on the word of others", policy.remedy)

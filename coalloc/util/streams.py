@@ -1,0 +1,69 @@
+"""Standard output and error, without control characters except those that coget itself writes."""
+
+import codecs
+import io
+import json
+import logging
+import sys
+from typing import Any, TextIO
+
+from coalloc.safe_text import lines, one_line, redacted_text
+
+__all__ = ["PlainStream", "Plainly", "drawn", "guard", "say", "say_json"]
+
+
+class PlainStream(io.TextIOWrapper):
+    """A stream that escapes all text written to it.
+
+    :param drawn: the original stream, for output that controls a terminal
+    """
+
+    def __init__(self, drawn: io.TextIOWrapper) -> None:
+        ascii_only = codecs.lookup(drawn.encoding).name == "ascii"
+        super().__init__(
+            drawn.buffer,
+            "utf-8" if ascii_only else drawn.encoding,  # otherwise click would replace this stream
+            "backslashreplace",
+            line_buffering=drawn.line_buffering,
+            write_through=True,
+        )
+        self.drawn = drawn
+
+    def write(self, text: str, /) -> int:
+        super().write(lines(text))
+        return len(text)
+
+
+class Plainly(logging.Formatter):
+    """Formats a record such that its message is one line."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the base class names it
+        return one_line(super().formatMessage(record).rstrip())
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - the base class names it
+        return lines(redacted_text(super().formatException(ei)))
+
+
+def guard() -> None:
+    """Escape everything that this process writes to standard output and error from now on, and its log lines there."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout = PlainStream(sys.stdout)
+    if isinstance(sys.stderr, io.TextIOWrapper):
+        sys.stderr = PlainStream(sys.stderr)
+    if logging.lastResort:
+        logging.lastResort.setFormatter(Plainly())
+
+
+def drawn(file: TextIO) -> TextIO:
+    """Return the original of `file` before `guard`, for a writer that escapes foreign text itself."""
+    return file.drawn if isinstance(file, PlainStream) else file
+
+
+def say(text: str, err: bool = False) -> None:
+    """Print one line, on standard error if `err`."""
+    print(one_line(text), file=sys.stderr if err else sys.stdout, flush=True)
+
+
+def say_json(document: object) -> None:
+    """Print a JSON document on standard output; non-ASCII characters are escaped as in JSON."""
+    print(json.dumps(document, indent=2).replace("\x7f", "\\u007f"), flush=True)

@@ -1,0 +1,282 @@
+"""Comparison of replicas: each piece that arrives is compared with another replica's checksum of it.
+
+So every byte has two witnesses: its sender, and the replica that was asked. The queries run beside the fetching, on
+the servers' time; only the last pieces are waited for, and these are few and small: the less is left to fetch, the
+smaller the queried pieces are; pieces that have stopped growing are not left to the end; the last ones are queried
+before they have arrived (`foresight`); and where that failed, neighbours are queried together, from a replica that
+delivered none of them.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence, Set
+from types import MappingProxyType
+from typing import NamedTuple
+
+from coalloc.errors import VerificationError
+from coalloc.model import Basis, Extent
+from coalloc.partial_file.pieces import Piece, Pieces
+from coalloc.util.intervals import Intervals
+from coalloc.verify.early_queries import PATIENCE, SLOWER, Foresight, combined
+from coalloc.verify.witnesses import Jury
+
+__all__ = ["Comparison", "together"]
+
+LEAST, MOST = 8 << 20, 64 << 20
+"""Bytes of one query."""
+PART = 8
+"""Divisor: a query has this part of the bytes left to fetch, within these bounds."""
+WORTH = 256 << 10
+"""Bytes from which a piece that has not grown for a while is queried; a smaller one only if it cannot grow."""
+LOOK = 0.25
+"""Seconds between checks of which pieces have grown."""
+
+
+class Verdict(NamedTuple):
+    """The bad replicas, with the reason, according to `witness`; the witness is None when no replica could answer."""
+
+    witness: int | None = None
+    bad: Mapping[int, str] = MappingProxyType({})
+
+
+class Comparison:
+    """Compares pieces as they become long enough; `finish` compares the rest.
+
+    :param left: bytes that will be added
+    """
+
+    def __init__(self, jury: Jury, left: int) -> None:
+        self._jury = jury
+        self._size = self._left = left
+        self._waiting = Pieces()
+        self._examined = Intervals()
+        self._looked_at, self._left_then = 0.0, left
+        self._foresight: Foresight | None = None
+        self.alone: set[int] = set()
+        """Senders with bytes that no other replica has confirmed."""
+        self._seen: set[Extent] = set()
+        """The pieces that were waiting at the last check."""
+        self._cases: dict[Extent, asyncio.Task[Verdict]] = {}
+        self._late: list[asyncio.Task[Verdict]] = []
+        """Queries that were replaced by queries of others."""
+
+    def add(self, extents: Iterable[Extent]) -> None:
+        """Add ranges that have arrived, with their adler32."""
+        for extent in extents:
+            self._waiting.add(extent.start, extent.end, extent.source, extent.adler32)
+            self._left -= extent.end - extent.start
+            if self._foresight:
+                continue
+            piece = self._waiting.ending_at(extent.end)
+            if piece is not None and piece.end - piece.start >= min(MOST, max(LEAST, self._left // PART)):
+                self._waiting.remove(piece.start, piece.end)
+                self._examine([_extent(piece)])
+        now = asyncio.get_running_loop().time()
+        if now - self._looked_at >= LOOK and not self._foresight:
+            rate = (self._left_then - self._left) / (now - self._looked_at)
+            self._looked_at, self._left_then = now, self._left
+            self._examine_the_still()
+            self._foresee(rate)
+
+    def _foresee(self, rate: float) -> None:
+        """Query all bytes without an answer, when the answers will take about as long as the rest of the fetch.
+
+        This includes queried pieces without an answer: the query may be queued at a distant witness.
+        """
+        foresight = Foresight(self._jury)
+        if self._left > 0 and foresight.due(self._left, rate):
+            self._foresight = foresight
+            answered = Intervals(self._examined)
+            for piece, task in self._cases.items():
+                if not task.done():
+                    answered.remove(piece.start, piece.end)
+            foresight.ask(answered.gaps(0, self._size))
+
+    def _examine_the_still(self) -> None:
+        """Query the pieces that have not grown since the last check."""
+        pieces = {_extent(piece) for piece in self._waiting}
+        for piece in pieces & self._seen:
+            if piece.end - piece.start >= WORTH or self._enclosed(piece):
+                self._waiting.remove(piece.start, piece.end)
+                self._examine([piece])
+        self._seen = pieces
+
+    def _enclosed(self, piece: Extent) -> bool:
+        """Return whether the ranges before and behind a piece were queried without it: it came late, after a loss."""
+        before, behind = max(0, piece.start - 1), piece.end
+        return self._examined.covers(before, piece.start) and self._examined.covers(behind, behind + 1)
+
+    def _examine(self, neighbours: Sequence[Extent], *, soon: bool = False) -> None:
+        create_task = asyncio.get_running_loop().create_task
+        asked = create_task(_confirm(self._jury, neighbours)) if len(neighbours) > 1 else None
+        for piece in neighbours:
+            self._examined.add(piece.start, piece.end)
+            self._cases[piece] = create_task(_examine(self._jury, piece, soon, asked))
+
+    async def finish(self, dropped: Container[int] = ()) -> tuple[Basis, dict[int, str]]:
+        """Wait for the verdicts on all present bytes. More may be added later.
+
+        :param dropped: sources whose pieces have been removed
+        :returns: the basis on which all of it was confirmed, and the bad replicas, with the reason
+        :raises VerificationError: when replicas differ and no third one can tell which is right
+        """
+        waiting = [_extent(piece) for piece in self._waiting]
+        self._waiting.clear()
+        for neighbours in together(await self._not_foreseen(waiting), set(self._jury.members), self._jury.holder):
+            self._examine(neighbours, soon=True)
+        self._cases = {piece: task for piece, task in self._cases.items() if piece.source not in dropped}
+        await self._ask_others_instead()
+        for case, verdict in zip(list(self._cases), await asyncio.gather(*self._cases.values()), strict=True):
+            if self._can_be_told_more(case, verdict):
+                self._examine([case], soon=True)
+        verdicts = await asyncio.gather(*self._cases.values())
+        bad = {source: why for verdict in verdicts for source, why in verdict.bad.items() if source not in dropped}
+        if bad:
+            return "none", bad
+        return self._basis(
+            [(piece.source, verdict.witness) for piece, verdict in zip(self._cases, verdicts, strict=True)]
+        ), {}
+
+    def _basis(self, judged: Sequence[tuple[int, int | None]]) -> Basis:
+        """Return the basis on which all was confirmed, given the sender and the witness of each piece."""
+        self.alone = {sender for sender, witness in judged if witness in (None, self._jury.holder(sender))}
+        if self._foresight:
+            self.alone |= self._foresight.alone
+        if any(witness is None for _, witness in judged):
+            return "none"
+        return "own word" if self.alone else "agree"
+
+    async def _not_foreseen(self, waiting: Sequence[Extent]) -> Sequence[Extent]:
+        """Return the pieces that were not confirmed beforehand; stop waiting for queries about confirmed ones."""
+        if not self._foresight:
+            return waiting
+        right = await self._foresight.confirmed(sorted([*waiting, *self._cases]))
+        for piece in [piece for piece, task in self._cases.items() if not task.done()]:
+            if right.covers(piece.start, piece.end):
+                self._late.append(self._cases.pop(piece))
+        return [piece for piece in waiting if not right.covers(piece.start, piece.end)]
+
+    async def _ask_others_instead(self) -> None:
+        """Query other replicas, too, where an answer takes long: the witness's link may have become slow."""
+        if not self._cases:
+            return
+        _, pending = await asyncio.wait(self._cases.values(), timeout=self._patience)
+        for piece, task in list(self._cases.items()):
+            witnesses = self._jury.witnesses(piece.source, soon=True)
+            others = [i for i in witnesses if i != self._jury.holder(piece.source) and self._jury.free(i)]
+            if task in pending and others:
+                self._late.append(task)
+                self._cases[piece] = asyncio.get_running_loop().create_task(_either(self._jury, piece, task, others))
+
+    @property
+    def _patience(self) -> float:
+        """Seconds after which another replica is queried: the fastest would have answered by then."""
+        return max(PATIENCE, SLOWER * min((self._jury.expected(i) for i in self._jury.members), default=0.0))
+
+    def _can_be_told_more(self, piece: Extent, verdict: Verdict) -> bool:
+        """Return whether another replica can answer now that could not when this piece was queried."""
+        return verdict.witness in (None, self._jury.holder(piece.source)) and self._jury.witnesses(piece.source)[
+            :1
+        ] != [verdict.witness]
+
+    def cancel(self) -> None:
+        """Cancel all queries, because the result is no longer needed."""
+        if self._foresight:
+            self._foresight.cancel()
+        for task in [*self._cases.values(), *self._late]:
+            if not task.cancel() and not task.cancelled():
+                task.exception()  # mark as retrieved
+
+
+def _extent(piece: Piece) -> Extent:
+    return Extent(piece.start, piece.end, piece.source, piece.adler32)
+
+
+def together(
+    pieces: Iterable[Extent], members: Set[int], holder: Callable[[int], int] = lambda sender: sender
+) -> list[list[Extent]]:
+    """Group the pieces to query together: neighbours, at most LEAST bytes, of which some member delivered none.
+
+    >>> [len(group) for group in together([Extent(0, 5, 0), Extent(5, 7, 1), Extent(7, 9, 2)], {0, 1, 2})]
+    [2, 1]
+    """
+    groups: list[list[Extent]] = []
+    for piece in pieces:
+        group = groups[-1] if groups else []
+        if (
+            group
+            and group[-1].end == piece.start
+            and piece.end - group[0].start <= LEAST
+            and members - {holder(other.source) for other in (piece, *group)}
+        ):
+            group.append(piece)
+        else:
+            groups.append([piece])
+    return groups
+
+
+async def _confirm(jury: Jury, neighbours: Sequence[Extent]) -> int | None:
+    """Return the replica that confirms these pieces together and delivered none of them; None if there is none."""
+    senders = {jury.holder(piece.source) for piece in neighbours}
+    start, end = neighbours[0].start, neighbours[-1].end
+    for witness in jury.witnesses(*senders, soon=True):
+        if witness in senders:
+            break
+        theirs = await jury.digest(witness, "adler32", start, end)
+        if theirs is not None:
+            return witness if theirs == combined(neighbours) else None
+    return None
+
+
+async def _examine(jury: Jury, piece: Extent, soon: bool, asked: asyncio.Task[int | None] | None) -> Verdict:
+    """Compare a piece with the answer of the first replica that has one.
+
+    :param asked: query for it and its neighbours together; if that confirms them, no other replica is asked
+    """
+    if asked is not None and (witness := await asked) is not None:
+        return Verdict(witness)
+    return await _hold(jury, piece, jury.witnesses(piece.source, soon=soon))
+
+
+async def _hold(jury: Jury, piece: Extent, witnesses: Iterable[int]) -> Verdict:
+    """Compare a piece with the answer of the first of these replicas that has one."""
+    ours = f"{piece.adler32:08x}"
+    for witness in witnesses:
+        theirs = await jury.digest(witness, "adler32", piece.start, piece.end)
+        if theirs is not None:
+            bad = {} if theirs == ours else await _settle(jury, piece, ours, witness, theirs)
+            return Verdict(witness, bad)
+    return Verdict()
+
+
+async def _either(jury: Jury, piece: Extent, late: asyncio.Task[Verdict], others: Sequence[int]) -> Verdict:
+    """Return the verdict of `late`, or of one of `others` if that is faster."""
+    other = asyncio.ensure_future(_hold(jury, piece, others))
+    try:
+        done, _ = await asyncio.wait({late, other}, return_when=asyncio.FIRST_COMPLETED)
+        verdict = await done.pop()
+        return verdict if verdict.witness is not None else await (late if other.done() else other)
+    finally:
+        other.cancel()
+
+
+async def _settle(jury: Jury, piece: Extent, ours: str, witness: int, theirs: str) -> dict[int, str]:
+    """Return the replicas that are wrong when `witness` contradicts our bytes of a piece."""
+    holder = jury.holder(piece.source)
+    own = theirs if witness == holder else await jury.digest(holder, "adler32", piece.start, piece.end)
+    if own is not None and own != ours:
+        changed = "its bytes changed on the way" if holder == piece.source else "it has changed since an earlier run"
+        return {piece.source: changed}
+    others = [i for i in jury.members if i not in (holder, witness)]
+    votes = Counter(await asyncio.gather(*(jury.digest(i, "adler32", piece.start, piece.end) for i in others)))
+    if votes[ours] > votes[theirs]:
+        return {witness: "its replica differs from the others"}
+    if votes[theirs] > votes[ours]:
+        return {piece.source: "its replica differs from the others"}
+    if not jury.includes(holder):  # the current replicas define the file
+        return {piece.source: "an earlier run took these bytes from a replica that differs from those named now"}
+    raise VerificationError(
+        f"{jury.name(holder)} and {jury.name(witness)} differ in bytes {piece.start} to {piece.end - 1}, "
+        "and no third replica can say which is right",
+        "give the right checksum with --checksum ALGORITHM:HEX, or leave the wrong URL out",
+    )

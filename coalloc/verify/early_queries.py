@@ -1,0 +1,116 @@
+"""Queries for checksums of bytes that have not arrived yet, so that the answers come before the last byte does.
+
+A query sent only when everything has arrived delays the end by a round trip, and not to the nearest server: that one
+may have delivered the last bytes itself. So two replicas are asked about the same ranges: whichever delivers the bytes,
+one of the two did not.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from functools import reduce
+
+from coalloc.model import Extent
+from coalloc.util.checksums import adler32_combine
+from coalloc.util.intervals import Intervals
+from coalloc.verify.witnesses import Jury
+
+__all__ = ["PATIENCE", "SLOWER", "Foresight", "combined"]
+
+MARGIN, ROUNDS = 0.1, 2.0
+"""Time by which queries precede the end, in seconds plus a multiple of the answer time, as rates vary."""
+MOST = 64 << 20
+"""Most bytes that may still be missing, as servers need time to read."""
+SHORT = 16 << 20
+"""Most bytes that may still be missing while the answer time is unknown, as sessions have to be made first."""
+WITNESSES = 2
+PATIENCE, SLOWER = 0.05, 3.0
+"""Time limit for an answer at the end: in seconds, or as a multiple of the expected time."""
+
+
+class Foresight:
+    """Queries once everything that was not queried before; later finds which of it was right."""
+
+    def __init__(self, jury: Jury) -> None:
+        self._jury = jury
+        self._ranges: Sequence[tuple[int, int]] = ()
+        self._answers: dict[int, asyncio.Task[list[str | None]]] = {}
+        self.alone: set[int] = set()
+        """Senders of bytes that only their own replica confirmed."""
+
+    def due(self, left: int, rate: float) -> bool:
+        """Return whether it is time to query.
+
+        :param left: bytes that are missing
+        :param rate: bytes per second at which they come
+        """
+        witnesses = self._witnesses
+        if not all(map(self._jury.has_answered, witnesses)):
+            return left <= SHORT
+        return left <= min(MOST, rate * (MARGIN + ROUNDS * max(map(self._jury.expected, witnesses), default=0.0)))
+
+    @property
+    def _witnesses(self) -> list[int]:
+        return sorted(self._jury.members, key=lambda i: (self._jury.expected(i), i))[:WITNESSES]
+
+    def ask(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Query these disjoint ranges."""
+        self._ranges = ranges
+        for witness in self._witnesses:
+            self._answers[witness] = asyncio.create_task(self._jury.digests(witness, "adler32", ranges))
+
+    async def confirmed(self, pieces: Sequence[Extent]) -> Intervals:
+        """Return the ranges of these pieces whose bytes are right, according to a replica that did not deliver them.
+
+        Waits for answers as long as the slowest may need: new queries would be queued behind them.
+
+        :param pieces: all pieces that were not queried otherwise, in order
+        """
+        late = [self._jury.expected(witness) for witness, task in self._answers.items() if not task.done()]
+        until = asyncio.get_running_loop().time() + max(PATIENCE, SLOWER * max(late, default=0.0))
+        while True:
+            right = self._right(pieces)
+            pending = [task for task in self._answers.values() if not task.done()]
+            left = until - asyncio.get_running_loop().time()
+            if not pending or left <= 0 or all(right.covers(*each) for each in self._ranges):
+                return right
+            await asyncio.wait(pending, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+
+    def _right(self, pieces: Sequence[Extent]) -> Intervals:
+        """Return the ranges confirmed by the answers so far."""
+        right = Intervals()
+        for i, (start, end) in enumerate(self._ranges):
+            within = [piece for piece in pieces if start <= piece.start and piece.end <= end]
+            if sum(piece.end - piece.start for piece in within) == end - start:
+                ours = combined(within)
+                witnesses = {who for who, task in self._answers.items() if task.done() and task.result()[i] == ours}
+                if self._suffice(witnesses, within):
+                    right.add(start, end)
+        return right
+
+    def _suffice(self, witnesses: set[int], pieces: Sequence[Extent]) -> bool:
+        """Return whether each sender has another replica as a witness, if there is any other replica at all."""
+        senders = {self._jury.holder(piece.source) for piece in pieces}
+        if all(witnesses - {sender} for sender in senders):
+            return True
+        alone = not set(self._jury.members) - senders and len(senders) == 1
+        if alone and witnesses:
+            self.alone |= {piece.source for piece in pieces}
+        return alone and bool(witnesses)
+
+    def cancel(self) -> None:
+        """Cancel the queries, because the result is no longer needed."""
+        for task in self._answers.values():
+            task.cancel()
+
+
+def combined(pieces: Sequence[Extent]) -> str:
+    """Return the adler32 of consecutive pieces.
+
+    >>> from zlib import adler32
+    >>> combined([Extent(0, 2, 0, adler32(b"ab")), Extent(2, 3, 1, adler32(b"c"))]) == f"{adler32(b'abc'):08x}"
+    True
+    """
+    whole = reduce(
+        lambda before, piece: adler32_combine(before, piece.adler32 or 0, piece.end - piece.start), pieces, 1
+    )
+    return f"{whole:08x}"

@@ -1,0 +1,83 @@
+"""The direct methods differ in who sends when, and in nothing else."""
+
+from coalloc.collect.methods import make
+from coalloc.collect.methods.actions import Done
+from coalloc.planner.network import Demand, File, Host, Network
+from tests.coalloc.collect.methods.world import World
+from tests.coalloc.planner.collections import line
+
+NETWORK = line(A_T=1, B_T=1, C_T=1, D_T=1, E_T=1)
+DEMAND = Demand(tuple(File(f"{host}{i}", 5, (host,), ("T",)) for host in "ABCDE" for i in (1, 2)))
+
+
+def run(name: str, seed: int = 1, **parameters: object) -> World:
+    world = World(make(name, NETWORK, DEMAND, seed=seed, **parameters), DEMAND, 1)
+    assert world.run() == Done()
+    return world
+
+
+def most_at_once(world: World) -> int:
+    """Hosts that send side by side."""
+    spans = {}
+    for at, send in world.sends:
+        begin, end = spans.get(send.source, (at, at))
+        spans[send.source] = (min(begin, at), max(end, world.arrivals[send.hop]))
+    return max(sum(begin <= at < end for begin, end in spans.values()) for at, _ in world.sends)
+
+
+def turns(world: World) -> list[str]:
+    return list(dict.fromkeys(send.source for _, send in world.sends))
+
+
+def test_all_at_once_waits_for_nothing():
+    assert [at for at, _ in run("all-at-once").sends] == [0.0] * 10
+
+
+def test_one_by_one_sends_all_of_one_host_then_all_of_another():
+    world = run("one-by-one")
+    assert most_at_once(world) == 1
+    assert len(turns(world)) == 5
+
+
+def test_chance_says_whose_turn_it_is():
+    assert len({tuple(turns(run("one-by-one", seed))) for seed in range(10)}) > 5
+    assert turns(run("one-by-one", 3)) == turns(run("one-by-one", 3))
+
+
+def test_concurrent_keeps_so_many_hosts_sending():
+    world = run("concurrent", group=3)
+    assert most_at_once(world) == 3
+    begins = [at for at, _ in world.sends]
+    assert begins[:6] == [0.0] * 6
+    assert set(begins[6:]) <= set(world.arrivals.values())
+
+
+def test_spread_in_time_begins_groups_at_their_times_ready_or_not():
+    world = run("spread-in-time", group=2, slot=0.25)
+    assert [at for at, _ in world.sends] == [0.0] * 4 + [0.25] * 4 + [0.5] * 2
+
+
+def test_the_best_path_is_the_widest_one_in_blocks():
+    network = line(A_T=10, A_R=90, R_T=80, A_S=85, S_R=85)
+    demand = Demand((File("a", 10, ("A",), ("T",)),))
+    world = World(make("best-path", network, demand, block=4), demand, 1)
+    assert world.run() == Done()
+    assert [(send.source, send.sink) for _, send in world.sends[:3]] == [("A", "R")] * 3
+    assert sorted(send.piece[1:] for _, send in world.sends if send.source == "R") == [(0, 4), (4, 8), (8, 10)]
+
+
+def test_the_quickest_path_counts_the_time_to_fill_it():
+    network = line(A_T=50, A_R=90, R_T=80)
+    small = Demand((File("a", 10, ("A",), ("T",)),))
+    world = World(make("best-path", network, small, best="quickest", block=10), small, 1)
+    assert world.run() == Done()
+    assert [(send.source, send.sink) for _, send in world.sends] == [("A", "T")]
+
+
+def test_what_does_not_relay_is_on_no_path():
+    network = line(A_T=50, A_R=90, R_T=80)
+    closed = Network({**network.hosts, "R": Host("R", relays=False)}, network.links)
+    demand = Demand((File("a", 10, ("A",), ("T",)),))
+    world = World(make("best-path", closed, demand), demand, 1)
+    assert world.run() == Done()
+    assert [send.sink for _, send in world.sends] == ["T"]

@@ -1,0 +1,141 @@
+"""Whatever happens, every method delivers every byte, or says what is missing and why."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coalloc.collect.methods import METHODS, make
+from coalloc.collect.methods.actions import Done, GiveUp
+from coalloc.errors import UsageError
+from coalloc.planner.network import Demand, File, Host, Network
+from tests.coalloc.collect.methods.world import World
+from tests.coalloc.planner.collections import collections, line
+
+VARIANTS: list[tuple[str, dict[str, Any]]] = [
+    ("adaptive", {}),
+    ("all-at-once", {}),
+    ("one-by-one", {}),
+    ("spread-in-time", {"group": 2, "slot": 1.5}),
+    ("concurrent", {"group": 2}),
+    ("best-path", {"block": 7}),
+    ("best-path", {"block": 7, "best": "quickest"}),
+    ("path-sync", {"percent": 100}),
+    ("path-sync", {"percent": 60, "step": 1.0, "unit": 1}),
+    ("path-delay", {}),
+    ("path-delay", {"factor": 0.5, "step": 1.0, "unit": 1, "limits": False}),
+]
+variants = pytest.mark.parametrize(("name", "parameters"), VARIANTS, ids=str)
+
+
+def test_every_method_is_tried():
+    assert {name for name, _ in VARIANTS} == set(METHODS)
+
+
+@st.composite
+def fates(draw: st.DrawFn, demand: Demand) -> dict[str, float]:
+    """Hosts that die, and when; of each file one holder lives on."""
+    spared = {draw(st.sampled_from(file.holders)) for file in demand.files} | {"D", "E"}
+    names = sorted({"h0", "h1", "h2", "h3", "h4"} - spared)
+    return {name: draw(st.floats(0, 10)) for name in names if draw(st.booleans())}
+
+
+@variants
+@settings(deadline=None, max_examples=60)
+@given(st.data(), collections(), st.integers(0, 10**6), st.integers(0, 3), st.booleans())
+def test_every_byte_arrives(
+    name: str,
+    parameters: dict[str, Any],
+    data: st.DataObject,
+    both: tuple[Network, Demand],
+    seed: int,
+    failures: int,
+    twice: bool,
+):
+    network, demand = both
+    if twice:
+        network, demand = wanted_twice(network, demand)
+    deaths = {host: at for host, at in data.draw(fates(demand)).items() if host in network.hosts}
+    world = World(make(name, network, demand, seed=seed, **parameters), demand, seed, failures, deaths)
+    assert world.run() == Done()
+    assert world.ledger.done
+    assert world.ledger.duplicate_bytes == 0
+    if not failures and not deaths:
+        assert not any(world.ledger.staged.values())
+
+
+def wanted_twice(network: Network, demand: Demand) -> tuple[Network, Demand]:
+    """The same at a second destination, which has links like those of the first."""
+    more = [replace(link, key=link.key._replace(sink="E")) for link in network.links.values() if link.key.sink == "D"]
+    hosts = (*network.hosts.values(), Host("E"))
+    files = tuple(replace(file, destinations=("D", "E")) for file in demand.files)
+    return Network.of(hosts, (*network.links.values(), *more)), Demand(files)
+
+
+@variants
+def test_what_nobody_holds_any_more_is_said_once_all_else_is_there(name: str, parameters: dict[str, Any]):
+    demand = Demand((File("a", 10, ("A",), ("D",), available=2.0), File("b", 50, ("B",), ("D",))))
+    network = line(A_D=5, B_D=5, A_B=5)
+    world = World(make(name, network, demand, **parameters), demand, 1, deaths={"A": 1.0})
+    end = world.run()
+    assert isinstance(end, GiveUp)
+    assert "a cannot get to D" in end.reason
+    assert world.ledger.missing("b", "D") == []
+
+
+@variants
+def test_a_destination_that_is_gone_is_the_end(name: str, parameters: dict[str, Any]):
+    demand = Demand((File("a", 10, ("A",), ("D",), available=2.0),))
+    end = World(make(name, line(A_D=5), demand, **parameters), demand, 1, deaths={"D": 1.0}).run()
+    assert isinstance(end, GiveUp)
+    assert "D died" in end.reason
+
+
+@variants
+def test_a_way_that_always_fails_is_left_at_last(name: str, parameters: dict[str, Any]):
+    demand = Demand((File("a", 10, ("A",), ("D",)),))
+    end = World(make(name, line(A_D=5), demand, **parameters), demand, 1, failures=10**9, chance=1.0).run()
+    assert isinstance(end, GiveUp)
+    assert "a cannot get to D: the weather" in end.reason
+
+
+@variants
+def test_where_no_link_is_others_help(name: str, parameters: dict[str, Any]):
+    demand = Demand((File("a", 10, ("A",), ("D",)), File("empty", 0, ("A",), ("D",))))
+    world = World(make(name, line(A_B=5, B_C=5, C_D=5), demand, **parameters), demand, 1)
+    assert world.run() == Done()
+
+
+@variants
+def test_what_is_there_already_is_not_sent(name: str, parameters: dict[str, Any]):
+    demand = Demand((File("a", 10, ("A", "D"), ("D",)), File("b", 10, ("A",), ("D",))))
+    world = World(make(name, line(A_D=5), demand, **parameters), demand, 1)
+    assert world.run() == Done()
+    assert {send.piece.file for _, send in world.sends} == {"b"}
+
+
+def test_a_method_that_is_not_there_is_named():
+    with pytest.raises(UsageError, match="no method 'magic'"):
+        make("magic", line(A_D=5), Demand(()))
+
+
+def test_a_parameter_that_a_method_does_not_take_is_named():
+    with pytest.raises(UsageError, match="one-by-one takes no percent"):
+        make("one-by-one", line(A_D=5), Demand(()), percent=95)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("path-sync", {"percent": 0}),
+        ("path-delay", {"factor": 0}),
+        ("concurrent", {"group": 0}),
+        ("spread-in-time", {"slot": 0}),
+        ("best-path", {"best": "cheapest"}),
+    ],
+)
+def test_parameters_that_make_no_sense_are_refused(name: str, parameters: dict[str, Any]):
+    with pytest.raises(UsageError):
+        make(name, line(A_D=5), Demand((File("a", 10, ("A",), ("D",)),)), **parameters)

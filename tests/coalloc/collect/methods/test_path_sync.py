@@ -1,0 +1,99 @@
+"""Barriers after each step of the timetable: PathSync waits for X % of a step's transfers, no more and no less."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coalloc.collect.methods import PathSync
+from coalloc.collect.methods.actions import Done, Piece, Send
+from coalloc.collect.methods.events import Arrived, Failed, Started, Tick
+from coalloc.errors import UsageError
+from coalloc.planner.network import Demand, File, LinkKey, Network
+from tests.coalloc.collect.methods.world import World
+from tests.coalloc.planner.collections import collections, line
+
+STRAIGHT = line(A_D=2, B_D=2, C_D=2)
+THREE = Demand(tuple(File(name.lower(), 6, (name,), ("D",)) for name in "ABC"))
+"""Three steps of three transfers each."""
+
+
+def sends(actions: list) -> list[Send]:
+    return [action for action in actions if isinstance(action, Send)]
+
+
+def test_by_default_95_percent_are_waited_for():
+    method = PathSync(STRAIGHT, THREE, step=1.0, unit=1)
+    hops = [send.hop for send in sends(method.handle(Started(0.0)))]
+    assert len(hops) == 3
+    assert method.handle(Arrived(1.0, hops[0])) == []
+    assert method.handle(Arrived(1.0, hops[1])) == []
+    assert len(sends(method.handle(Arrived(9.0, hops[2])))) == 3
+
+
+def test_of_three_transfers_two_are_66_percent():
+    method = PathSync(STRAIGHT, THREE, percent=66, step=1.0, unit=1)
+    hops = [send.hop for send in sends(method.handle(Started(0.0)))]
+    assert method.handle(Arrived(1.0, hops[0])) == []
+    assert len(sends(method.handle(Arrived(1.0, hops[1])))) == 3
+
+
+def test_what_waits_for_its_hop_before_goes_when_that_is_over():
+    network = line(A_R=4, R_D=4, A_D=1, B_D=1)
+    demand = Demand((File("a", 8, ("A",), ("D",)), File("b", 3, ("B",), ("D",))))
+    method = PathSync(network, demand, percent=50, step=1.0, unit=1)
+    first = sends(method.handle(Started(0.0)))
+    around = next(send for send in first if send.sink == "R")
+    straight = [send for send in first if send.sink == "D"]
+    second = sends(method.handle(Arrived(1.0, straight[0].hop))) + sends(method.handle(Arrived(1.0, straight[1].hop)))
+    assert second
+    assert all(send.source != "R" for send in second)
+    third = sends(method.handle(Arrived(2.0, around.hop)))
+    assert [(send.source, send.sink, send.piece) for send in third] == [("R", "D", around.piece)]
+
+
+def test_no_barrier_waits_for_what_failed():
+    method = PathSync(STRAIGHT, THREE, percent=100, step=1.0, unit=1)
+    hops = [send.hop for send in sends(method.handle(Started(0.0)))]
+    method.handle(Arrived(1.0, hops[0]))
+    method.handle(Arrived(1.0, hops[1]))
+    assert len(sends(method.handle(Failed(2.0, hops[2], "reset")))) == 2, "the others go on, this pair rests"
+    again = sends(method.handle(Tick(3.0)))
+    assert {send.source for send in again} == {"C"}
+    assert len(again) == 2, "what failed, and what is due"
+
+
+def test_a_piece_is_the_very_piece_all_along():
+    network = line(A_R=4, R_D=4, A_D=1)
+    demand = Demand((File("a", 10, ("A",), ("D",)),))
+    method = PathSync(network, demand, percent=100, step=1.0, unit=1)
+    waiting, way, now = sends(method.handle(Started(0.0))), {}, 0.0
+    while waiting:
+        send, now = waiting.pop(0), now + 1
+        way.setdefault(send.piece, []).append(LinkKey(send.source, send.sink))
+        actions = method.handle(Arrived(now, send.hop))
+        waiting += sends(actions)
+    assert actions[-1] == Done()
+    assert {str(hop) for hops in way.values() for hop in hops} == {"A -> R", "R -> D", "A -> D"}
+    assert all(hops[-1].sink == "D" for hops in way.values())
+    assert sum(piece.size for piece in way) == 10
+    assert Piece("a", 0, 10) not in way
+
+
+def test_it_says_what_it_does():
+    around = PathSync(line(A_R=4, R_D=4, A_D=1), Demand((File("a", 40, ("A",), ("D",)),)), step=1.0, unit=1)
+    assert around.rationale == "9 steps of 1 s, 78% of all bytes over R"
+    straight = PathSync(STRAIGHT, THREE, step=1.0, unit=1)
+    assert straight.rationale == "3 steps of 1 s, all straight: nothing is sooner over other hosts"
+
+
+@settings(deadline=None, max_examples=50)
+@given(collections(), st.integers(0, 10**6))
+def test_with_barriers_intermediates_keep_no_more_than_they_lend(both: tuple[Network, Demand], seed: int):
+    network, demand = both
+    try:
+        method = PathSync(network, demand, percent=100, step=1.0, unit=1)
+    except UsageError:
+        return
+    world = World(method, demand, seed)
+    assert world.run() == Done()
+    for name, host in network.hosts.items():
+        assert host.storage is None or name == "D" or world.ledger.peak[name] <= host.storage

@@ -1,0 +1,52 @@
+"""A lane between two real servers, one of which gives up its sessions."""
+
+from random import Random
+
+import pytest
+
+from coalloc.collect.methods.actions import Piece
+from coalloc.collect.runtime.channels import Pair
+from coalloc.collect.runtime.hop import Hop
+from coalloc.collect.runtime.lane import Lane
+from coalloc.collect.runtime.server import Server
+from tests.support.fetching import options, random_file
+from tests.support.waiting import until
+
+SIZE = 100_000
+
+
+@pytest.fixture
+def ends(start_gridftp, tmp_path):
+    return start_gridftp(tmp_path / "source", "127.0.0.2"), start_gridftp(tmp_path / "sink", "127.0.0.3")
+
+
+async def test_a_pair_that_has_lost_one_end_keeps_no_session_at_the_other(ends):
+    source, sink = ends
+    content = random_file(source.root / "file", SIZE)
+    pairs = []
+
+    async def connect():
+        pairs.append(await Pair.open(*(Server(end.host, end.url(""), options()) for end in ends)))
+        return pairs[-1]
+
+    async def moved(name):
+        to = str(sink.root / name)
+        hop = Hop(Piece(name, 0, SIZE), ("a", "b"), (f"{source.root}/file", lambda: to), ready, lambda _: None)
+        lane.begin(hop)
+        await hop.ended.wait()
+        assert hop.error is None
+        assert (sink.root / name).read_bytes() == content
+
+    lane = Lane(connect, pytest.fail, pytest.fail, Random(0))
+    await moved("one")
+    sink.end_sessions()
+    await until(lambda: not pairs[0].usable)
+    await moved("two")
+    assert len(pairs) == 2
+    await until(lambda: len(source.sessions) == len(sink.sessions) == 1)
+    await lane.close()
+    await until(lambda: not source.sessions + sink.sessions)
+
+
+async def ready():
+    pass

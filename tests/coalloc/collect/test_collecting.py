@@ -1,0 +1,395 @@
+"""Many files from real servers to one place, straight and over others: whole and verified, or absent, and no litter."""
+
+import asyncio
+import os
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from coalloc import api
+from coalloc.collect import methods
+from coalloc.collect.methods import Method
+from coalloc.collect.methods.actions import Send
+from coalloc.collect.methods.events import Arrived
+from coalloc.collect.runtime import channels
+from coalloc.errors import (
+    CoallocError,
+    NoSpace,
+    TransferFailed,
+    UsageError,
+)
+from coalloc.planner.documents.scenario import Scenario
+from coalloc.planner.network import Host, Link, LinkKey, Network
+from tests.support.fetching import random_file
+from tests.support.mounts import small_tmpfs
+from tests.support.relaying import Relay
+
+SIZES = {"empty": 0, "one": 1, "small": 300_000, "large": 9_000_000}
+
+
+@pytest.fixture(autouse=True)
+def history(tmp_path, monkeypatch):
+    monkeypatch.setenv("COGET_HISTORY", str(tmp_path / "history.sqlite"))
+
+
+@pytest.fixture(autouse=True)
+def relay(monkeypatch):
+    """Adds the method that relays all; it is the test's own."""
+    own = type("Own", (Relay,), {})
+    monkeypatch.setitem(methods.METHODS, Relay.name, own)
+    return own
+
+
+@pytest.fixture
+def servers(start_gridftp, tmp_path):
+    """Two that hold files, one in between."""
+    (tmp_path / "via" / "lent").mkdir(parents=True)
+    return [start_gridftp(tmp_path / name, f"127.0.0.{number}") for number, name in enumerate(("a", "b", "via"), 2)]
+
+
+@pytest.fixture
+def sink(start_gridftp, tmp_path):
+    return start_gridftp(tmp_path / "sink", "127.0.0.9")
+
+
+@pytest.fixture
+def content(servers):
+    """What is to be collected, by name."""
+    a, b, _ = servers
+    made = {f"{name}.a": random_file(a.root / f"{name}.a", size) for name, size in SIZES.items()}
+    (b.root / "run" / "deep").mkdir(parents=True)
+    for name, size in SIZES.items():
+        made[f"deep/{name}"] = random_file(b.root / "run" / "deep" / name, size)
+    return made
+
+
+def sources(servers):
+    a, b, _ = servers
+    return (*(a.url(f"{name}.a") for name in SIZES), f"{b.url('run')}/")
+
+
+@pytest.fixture(params=["here", "server"])
+def place(request, tmp_path, sink):
+    """Where to collect, as `--to` has it, and the directory behind it."""
+    return (
+        (str(tmp_path / "out"), tmp_path / "out") if request.param == "here" else (sink.url("out"), sink.root / "out")
+    )
+
+
+def found(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def leftovers(servers):
+    """What is staged, or written beside its name."""
+    return [path for server in servers for path in server.root.rglob("*coget*")]
+
+
+async def collect(servers, to, method="relay", **wishes):
+    via = (servers[2].url("lent"),)
+    return await api.collect(api.Wanted(sources(servers), to, via, method), **wishes)
+
+
+@pytest.mark.parametrize("method", [*methods.METHODS, Relay.name])
+async def test_files_and_directories_are_collected(servers, sink, content, place, method):
+    to, folder = place
+    views = []
+    report = await collect(servers, to, method, watch=views.append)
+    assert found(folder) == content
+    assert {file.name: file.size for file in report.files} == {name: len(data) for name, data in content.items()}
+    assert all(file.verified and file.outcome == "collected" for file in report.files)
+    assert report.method == method
+    assert report.rationale
+    assert leftovers([*servers, sink]) == []
+    assert views[-1].phase == "done"
+    assert views[-1].done_bytes == report.size == sum(map(len, content.values()))
+    if method == "relay":
+        assert report.staged_bytes == report.size
+        assert all(label(servers[2]) in (pair.source, pair.sink) for pair in report.pairs)
+
+
+async def test_what_is_there_is_left_alone(servers, content, place):
+    to, folder = place
+    await collect(servers, to, "all-at-once")
+    (folder / "large.a").write_bytes(b"x" * len(content["large.a"]))
+    report = await collect(servers, to, "all-at-once")
+    assert {file.name for file in report.files if file.outcome == "collected"} == {"large.a"}
+    assert report.there_bytes == report.size - len(content["large.a"])
+    assert found(folder) == content
+
+
+async def test_a_host_in_between_dies(servers, sink, content, place, relay):
+    to, folder = place
+    via = servers[2]
+    arrived = []
+
+    def happened(event, ended):
+        arrived.extend(send for send in ended if isinstance(event, Arrived))
+        if len(arrived) == 5:
+            via.kill()
+
+    relay.happened = staticmethod(happened)
+    report = await collect(servers, to)
+    assert found(folder) == content
+    assert list(report.gone) == [label(via)]
+    assert all(file.verified for file in report.files)
+    assert leftovers([*servers[:2], sink]) == []
+    assert [each.where.startswith(label(via)) for each in report.left] == [True]
+
+
+def label(server):
+    return f"ftp://{server.host}:{server.port}"
+
+
+def better_over(via, servers, destination):
+    """A network in which everything should go over one host."""
+    fast, slow = 500_000_000, 1_000_000
+    hosts = [Host("v"), Host("d"), *(Host(str(number)) for number in range(len(servers)))]
+    links = [Link(LinkKey("v", "d"), fast)]
+    for number in range(len(servers)):
+        links += [Link(LinkKey(str(number), "v"), fast), Link(LinkKey(str(number), "d"), slow)]
+    urls = {"v": via.url("lent"), **{str(number): label(server) for number, server in enumerate(servers)}}
+    if destination:
+        urls["d"] = label(destination)
+    return Scenario(Network.of(tuple(hosts), tuple(links)), urls=urls)
+
+
+@pytest.mark.parametrize("method", methods.METHODS)
+async def test_every_method_gets_over_a_host_in_between_that_dies(servers, sink, content, place, method, monkeypatch):
+    to, folder = place
+    *_, via = servers
+    arrived, handle = [], Method.handle
+
+    def handled(self, event):
+        if isinstance(event, Arrived) and self.ledger.running[event.hop].sink == label(via):
+            arrived.append(event)
+        if len(arrived) == 3:
+            via.kill()
+        return handle(self, event)
+
+    monkeypatch.setattr(Method, "handle", handled)
+    network = better_over(via, servers[:2], sink if "://" in to else None)
+    report = await api.collect(api.Wanted(sources(servers), to, method=method), network=network)
+    assert found(folder) == content
+    assert all(file.verified for file in report.files)
+    assert leftovers([*servers[:2], sink]) == []
+    assert report.direct_seconds > report.planned_seconds
+    if method in ("adaptive", "best-path", "path-sync", "path-delay"):
+        assert report.staged_bytes
+
+
+async def test_a_host_in_between_loses_its_sessions(servers, sink, content, place, relay):
+    to, folder = place
+    arrived = []
+
+    def happened(event, ended):
+        arrived.extend(send for send in ended if isinstance(event, Arrived))
+        if len(arrived) == 5:
+            servers[2].end_sessions()
+
+    relay.happened = staticmethod(happened)
+    report = await collect(servers, to)
+    assert found(folder) == content
+    assert not report.gone
+    assert leftovers([*servers, sink]) == []
+
+
+async def test_a_host_in_between_is_full(servers, start_gridftp, tmp_path, sink, content, place):
+    to, folder = place
+    with small_tmpfs(tmp_path / "small", 1 << 20) as small, closing(start_gridftp(small, "127.0.0.8")) as full:
+        (small / "lent").mkdir()
+        report = await collect([*servers[:2], full], to)
+        assert found(small) == {}
+    assert found(folder) == content
+    assert all(file.verified for file in report.files)
+    assert leftovers([*servers, sink]) == []
+
+
+async def test_a_host_in_between_lends_no_directory(servers, sink, content, place):
+    to, folder = place
+    (servers[2].root / "lent").rmdir()
+    report = await collect(servers, to)
+    assert found(folder) == content
+    assert report.staged_bytes == 0
+
+
+async def test_a_destination_that_is_full(servers, start_gridftp, tmp_path, content):
+    with small_tmpfs(tmp_path / "small", 1 << 20) as small, closing(start_gridftp(small, "127.0.0.8")) as full:
+        with pytest.raises(NoSpace) as raised:
+            await collect(servers, full.url("out"), "all-at-once")
+        assert set(found(small / "out").items()) <= set(content.items() | {("x", b"")})
+        assert leftovers([*servers, full]) == []
+    assert raised.value.report.files
+
+
+def spoil(root, piece, content):
+    """Turn a byte of a piece that is staged."""
+    right = content[piece.file][: piece.end]
+    for staged in root.rglob(".coget-staging-*/*"):
+        if staged.read_bytes()[piece.start :] == right[piece.start :]:
+            with staged.open("r+b") as file:
+                file.seek(piece.end - 1)
+                file.write(bytes([right[-1] ^ 1]))
+            return
+    raise AssertionError(f"{piece} is not staged")
+
+
+async def test_a_staged_piece_that_is_corrupted_is_noticed_and_mended(servers, sink, content, place, relay):
+    to, folder = place
+    spoiled: list[Send] = []
+
+    def happened(event, ended):
+        for send in ended:
+            if isinstance(event, Arrived) and send.sink == label(servers[2]) and not spoiled and send.piece.start:
+                spoil(servers[2].root, send.piece, content)
+                spoiled.append(send)
+
+    relay.happened = staticmethod(happened)
+    report = await collect(servers, to)
+    assert spoiled
+    assert found(folder) == content
+    assert report.mended_bytes == spoiled[0].piece.size
+    assert leftovers([*servers, sink]) == []
+
+
+async def test_no_file_has_its_name_before_it_is_whole(servers, content, place):
+    to, folder = place
+    seen = set()
+
+    def watch(view):
+        for name in content:
+            if (folder / name).exists():
+                seen.add(name)
+                assert (folder / name).read_bytes() == content[name]
+
+    await collect(servers, to, watch=watch)
+    assert seen == set(content)
+
+
+async def test_an_interruption_leaves_nothing_at_servers_and_the_next_run_goes_on(servers, sink, content, place, relay):
+    to, folder = place
+    arrived = []
+
+    def happened(event, ended):
+        arrived.extend(send for send in ended if isinstance(event, Arrived))
+        if len(arrived) == 7:
+            collecting.cancel()
+
+    relay.happened = staticmethod(happened)
+    collecting = asyncio.create_task(collect(servers, to))
+    with pytest.raises(asyncio.CancelledError) as raised:
+        await collecting
+    report = raised.value.args[0]
+    assert any(file.outcome == "missing" for file in report.files)
+    assert leftovers([*servers, sink]) == []
+    relay.happened = staticmethod(lambda event, ended: None)
+    await collect(servers, to)
+    assert found(folder) == content
+
+
+async def test_an_origin_dies(servers, sink, content, place, relay):
+    to, folder = place
+    arrived = []
+
+    def happened(event, ended):
+        arrived.extend(send for send in ended if isinstance(event, Arrived))
+        if len(arrived) == 2:
+            servers[1].kill()
+
+    relay.happened = staticmethod(happened)
+    with pytest.raises(TransferFailed) as raised:
+        await collect(servers, to, "relay")
+    report = raised.value.report
+    whole = {file.name for file in report.files if file.outcome == "collected"}
+    assert label(servers[1]) in report.gone
+    named = {name: data for name, data in found(folder).items() if "coget" not in name}
+    assert named == {name: content[name] for name in whole}
+    assert leftovers([servers[0], servers[2], sink]) == []
+
+
+async def test_a_file_that_changes_meanwhile_is_not_mixed(servers, sink, content, place, relay):
+    to, folder = place
+    changing = servers[0].root / "large.a"
+    relay.happened = staticmethod(lambda event, ended: changing.write_bytes(os.urandom(SIZES["large"])))
+    await collect(servers, to)
+    assert found(folder) == content | {"large.a": changing.read_bytes()}
+
+
+async def test_a_server_that_stands_still_for_a_while(servers, content, tmp_path, relay, monkeypatch):
+    monkeypatch.setattr(channels, "STALL_SECONDS", 0.3)
+    arrived = []
+
+    def happened(event, ended):
+        arrived.extend(send for send in ended if isinstance(event, Arrived))
+        if len(arrived) == 5:
+            servers[2].pause()
+            asyncio.get_running_loop().call_later(1.0, servers[2].resume)
+
+    relay.happened = staticmethod(happened)
+    report = await collect(servers, str(tmp_path / "out"))
+    assert found(tmp_path / "out") == content
+    assert not report.gone
+    assert leftovers(servers) == []
+
+
+@pytest.mark.parametrize("place", ["here", "server"])
+async def test_with_certificates(start_gridftp, tmp_path, grid, as_alice, place):
+    env = grid.server_env(grid.localhost)
+    a, b, via = (start_gridftp(tmp_path / name, env=env, anonymous=False) for name in ("a", "b", "via"))
+    contents = {name: random_file(a.root / name, size) for name, size in SIZES.items()}
+    to, folder = (str(tmp_path / "out"), tmp_path / "out") if place == "here" else (b.url("o", "gsiftp"), b.root / "o")
+    urls = tuple(a.url(name, "gsiftp") for name in contents)
+    report = await api.collect(api.Wanted(urls, to, (via.url("", "gsiftp"),), "relay"))
+    assert found(folder) == contents
+    assert report.staged_bytes == report.size
+    assert leftovers([a, via]) == []
+
+
+async def test_a_server_that_is_its_own_destination(servers, content):
+    a = servers[0]
+    report = await api.collect(api.Wanted(sources(servers), a.url("out")))
+    assert found(a.root / "out") == content
+    assert all(file.verified for file in report.files)
+
+
+async def test_replicas_of_a_metalink_are_one_file(servers, content, tmp_path):
+    a, b, _ = servers
+    (b.root / "large.a").write_bytes(content["large.a"])
+    document = tmp_path / "large.meta4"
+    document.write_text(
+        '<metalink xmlns="urn:ietf:params:xml:ns:metalink"><file name="large.a">'
+        f"<url>{a.url('large.a')}</url><url>{b.url('large.a')}</url></file></metalink>"
+    )
+    await api.collect(api.Wanted((str(document), a.url("one.a")), str(tmp_path / "out")))
+    assert found(tmp_path / "out") == {name: content[name] for name in ("large.a", "one.a")}
+
+
+@pytest.mark.parametrize(
+    ("words", "error", "said"),
+    [
+        (("{a}/one.a", "{b}/run/deep/one", "{a}/one.a"), UsageError, "would both be one.a"),
+        (("http://a.example/x",), UsageError, "no file at a GridFTP server"),
+        (("{b}/run",), UsageError, "is a directory"),
+        (("{b}/nothing",), CoallocError, "nothing"),
+        (("{b}/none/",), CoallocError, "none"),
+        ((), UsageError, "nothing was named"),
+    ],
+)
+async def test_what_makes_no_sense_is_said(servers, content, tmp_path, words, error, said):
+    (servers[1].root / "none").mkdir()
+    names = {"a": servers[0].url("").rstrip("/"), "b": servers[1].url("").rstrip("/")}
+    with pytest.raises(error, match=said) as raised:
+        await api.collect(api.Wanted(tuple(word.format(**names) for word in words), str(tmp_path / "out")))
+    assert raised.value.remedy
+
+
+async def test_a_method_that_is_unknown(servers, content, tmp_path):
+    with pytest.raises(UsageError, match="there is no method"):
+        await collect(servers, str(tmp_path / "out"), "magic")
+
+
+async def test_nobody_is_there(servers, content, tmp_path):
+    servers[1].kill()
+    with pytest.raises(CoallocError):
+        await collect(servers, str(tmp_path / "out"), "all-at-once")

@@ -1,0 +1,137 @@
+"""Progress on a terminal: a real pseudo-terminal, and the picture as lines."""
+
+import contextlib
+import fcntl
+import io
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+
+import pytest
+from rich.console import Console
+
+from coalloc.display.bars import Bars, draw
+from coalloc.display.table import console
+from tests.support.snapshots import report, snapshot, stream
+from tests.support.waiting import PATIENCE
+
+WIDTH, HEIGHT = 80, 24
+ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+SHOW_CURSOR, HIDE_CURSOR, UP = "\x1b[?25h", "\x1b[?25l", "\x1b[1A"
+
+
+def picture(state):
+    out = io.StringIO()
+    Console(file=out, width=WIDTH, markup=False, highlight=False).print(draw(state))
+    return out.getvalue().splitlines()
+
+
+def test_the_picture_shows_file_and_sources():
+    lines = picture(snapshot(0.425, 34.0))
+    assert lines[0].split() == ["file.root", "fetching", "34", "s"]
+    assert "42 %  4.25 GB of 10.0 GB  125 MB/s  46 s left" in lines[1]
+    assert re.match(r"gridftp-door-00\.data-transfer…  fetching +62\.5 MB/s +2\.12 GB +50 %", lines[2])
+    assert re.match(r"se01\.example:2811 +left +- +0 bytes +0 %", lines[3])
+    assert lines[5].strip() == "se01.example:2811: no such file"
+
+
+@pytest.mark.parametrize("sources", [0, 1, 16])
+def test_the_picture_fits_a_plain_terminal(sources):
+    lines = picture(snapshot(0.5, 40.0, sources, name="a very long name " * 9))
+    assert len(lines) <= HEIGHT - 1
+    assert max(map(len, lines)) <= WIDTH
+    assert len(lines) >= 3 + sources
+
+
+def test_the_picture_before_a_size_is_known():
+    lines = picture(snapshot(0.0, 0.3, phase="connecting", size=None, rate=0.0, eta_seconds=None))
+    assert "connecting" in lines[0]
+    assert "%" not in lines[1]
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", str(WIDTH))
+    monkeypatch.setenv("LINES", str(HEIGHT))
+    return Terminal()
+
+
+def test_many_snapshots_are_few_pictures(terminal):
+    bars = Bars(terminal)
+    for state in stream(seconds=2.0, steps=2000):
+        bars.show(state)
+    bars.close(finished=True)
+    pictures = terminal.getvalue().count("\x1b[1mfile.root")
+    assert 10 <= pictures <= 26
+
+
+def test_what_was_not_finished_stays_on_the_screen(terminal):
+    bars = Bars(terminal)
+    bars.show(snapshot(0.5, 1.0))
+    bars.show(snapshot(0.6, 1.1))
+    bars.close(finished=False)
+    left = terminal.getvalue().rpartition("file.root")[2]
+    assert "60 %" in left
+    after = left.rpartition("fetching")[2]
+    assert UP not in after
+    assert after.endswith(SHOW_CURSOR)
+
+
+def test_a_second_file_leaves_a_line_of_the_first(terminal):
+    bars = Bars(terminal)
+    bars.show(snapshot(1.0, 80.0, phase="done"))
+    bars.show(snapshot(0.0, 0.0, name="second.root"))
+    bars.close(finished=False)
+    plain = ESCAPE.sub("", terminal.getvalue())
+    assert re.search(r"file\.root +done +1 min 20 s\s+second\.root", plain)
+
+
+def test_closing_without_a_picture_writes_nothing(terminal):
+    Bars(terminal).close(finished=False)
+    assert ESCAPE.sub("", terminal.getvalue()).strip() == ""
+
+
+def test_a_pipe_gets_whole_lines():
+    out = io.StringIO()
+    console(out).print("x" * 300)
+    assert out.getvalue() == "x" * 300 + "\n"
+
+
+def test_on_a_real_terminal_the_report_takes_the_place_of_the_bars():
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", HEIGHT, WIDTH, 0, 0))
+    life = ["timeout", "--signal=KILL", f"{PATIENCE:.0f}"]
+    command = [*life, sys.executable, "-m", "tests.support.snapshots", "16", "0.6"]
+    environment = {**os.environ, "TERM": "xterm-256color"}
+    with subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, env=environment) as process:
+        os.close(slave)
+        try:
+            said = read_all(master)
+            assert process.wait() == 0
+        finally:
+            process.kill()
+            os.close(master)
+    assert max(len(line) for line in re.split(r"[\r\n]+", ESCAPE.sub("", said))) <= WIDTH
+    assert said.count(HIDE_CURSOR) == said.count(SHOW_CURSOR) == 1
+    left = ESCAPE.sub("", said.rpartition(SHOW_CURSOR)[2])
+    assert report().output in left
+    assert left.count("MB/s") == 1 + 15
+    assert "fetching" not in left
+
+
+def read_all(master):
+    said = b""
+    with contextlib.suppress(OSError):  # EIO: the other side is closed
+        while chunk := os.read(master, 65536):
+            said += chunk
+    return said.decode()

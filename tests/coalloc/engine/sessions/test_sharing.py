@@ -1,0 +1,191 @@
+"""Ranges dealt out to sessions that queue, in virtual time: none waits for its next slice, none holds up the end."""
+
+import asyncio
+from itertools import count
+
+import pytest
+
+from coalloc.engine.base import Source
+from coalloc.engine.sessions.parallel import Parallel
+from coalloc.engine.sessions.work import Hand, Part
+from coalloc.engine.span import Span
+from coalloc.errors import ConnectionLost
+from coalloc.model import Stat
+from coalloc.testing.virtual_clock import run
+from coalloc.util.intervals import Intervals
+from tests.support.fetching import Collected, opened, options
+
+SIZE = 40_000_000
+CHUNK = 16 * 1024
+RTT = 0.16
+CONTENT = bytes(range(250)) * (SIZE // 250)
+
+
+class Far(Source):
+    """Sends what it was asked for, one range after the other, `rate` bytes a second from `RTT` after the asking on.
+
+    At `slow_at` its rate falls to `then`, or it fails if that is None. What is not wanted any more is sent, too.
+    """
+
+    def __init__(self, rate: float, slow_at: float = float("inf"), then: float | None = 0.0, queues: bool = True):
+        super().__init__("x://host/file", options())
+        self.rate, self.slow_at, self.then = rate, slow_at, then
+        self.keeps = queues
+        self.turn = asyncio.Lock()
+        self.done_at: float | None = None
+        self.waited = 0.0
+        self.sent = 0
+        self.spans: list[tuple[int, int]] = []
+        self.on_loan = False
+        self.closed = 0
+
+    queues = property(lambda self: self.keeps)
+    recalled = property(lambda self: self.on_loan)
+
+    async def open(self) -> Stat:
+        await asyncio.sleep(2 * RTT)
+        return Stat(SIZE, rtt=RTT)
+
+    async def fetch(self, span: Span, deliver) -> None:
+        loop = asyncio.get_running_loop()
+        asked_at, start, end = loop.time(), span.start, span.end
+        self.spans.append((start, end))
+        async with self.turn:
+            if self.done_at is not None:
+                self.waited += max(0.0, asked_at + RTT - max(self.done_at, asked_at))
+            await asyncio.sleep(max(0.0, asked_at + RTT - loop.time()))
+            for at in range(start, end, CHUNK):
+                await self.pace(min(CHUNK, end - at))
+                if at < span.end:
+                    deliver(at, memoryview(CONTENT)[at : min(at + CHUNK, span.end)])
+                self.sent += min(CHUNK, end - at)
+            self.done_at = loop.time()
+
+    async def pace(self, nbytes: int) -> None:
+        now = asyncio.get_running_loop().time()
+        if now < self.slow_at:
+            await asyncio.sleep(nbytes / self.rate)
+        elif self.then is None:
+            raise ConnectionLost("gone")
+        else:
+            await (asyncio.sleep(nbytes / self.then) if self.then else asyncio.Event().wait())
+
+    async def checksum(self, algorithm: str, start: int, end: int) -> str | None:
+        return None
+
+    async def recheck(self) -> Stat | None:
+        return None
+
+    async def close(self) -> None:
+        self.closed += 1
+
+
+def fetched(*make, at_delivery=lambda: None, skip=()):
+    """Fetch all, but for what is skipped, with these sessions; how long it took from asking on, and the sessions."""
+    sessions = []
+
+    async def fetch():
+        loop, numbers = asyncio.get_running_loop(), count()
+
+        def session():
+            sessions.append(make[next(numbers)]())
+            return sessions[-1]
+
+        collected = Collected(Span(0, SIZE, skip))
+
+        def deliver(offset, view):
+            collected(offset, view)
+            at_delivery()
+
+        async with opened(Parallel(session, len(make))) as source:
+            began = loop.time()
+            await source.fetch(collected.span, deliver)
+            seconds = loop.time() - began
+        for start, end in Intervals(skip).gaps(0, SIZE):
+            assert collected.bytes[start:end] == CONTENT[start:end]
+        assert collected.count == SIZE - Intervals(skip).total  # nothing came twice
+        return seconds
+
+    return run(fetch()), sessions
+
+
+SETUP = 3 * RTT
+"""Until the second session's first byte."""
+
+
+def test_no_session_waits_and_all_end_together():
+    rates = [4e6, 2e6, 1e6, 0.5e6]
+    seconds, sessions = fetched(*(lambda rate=rate: Far(rate) for rate in rates))
+    assert max(session.waited for session in sessions) < RTT  # at the start, when no rate is known
+    assert seconds < SIZE / sum(rates) + SETUP + 2 * RTT
+    assert sum(session.sent for session in sessions) < 1.02 * SIZE
+
+
+@pytest.mark.parametrize("then", [20_000.0, 0.0, None], ids=["slow", "silent", "lost"])
+def test_one_that_turns_slow_holds_nothing_up(then):
+    seconds, sessions = fetched(lambda: Far(2e6), lambda: Far(2e6), lambda: Far(2e6, slow_at=3.0, then=then))
+    assert seconds < 3.0 + (SIZE - 3.0 * 6e6) / 4e6 + SETUP + 4 * RTT
+    assert sum(session.sent for session in sessions) < 1.03 * SIZE
+
+
+def test_little_is_given_ahead():
+    """So that a range can be shortened without bytes that come in vain."""
+    _, sessions = fetched(*[lambda: Far(1e6)] * 4)
+    assert all(end - start <= 512 * 1024 for session in sessions for start, end in session.spans)
+    starts = [start for session in sessions for start, _ in session.spans]
+    assert min(sessions[0].spans[-5:])[0] > SIZE / 2
+    assert len(starts) > 80
+
+
+@pytest.mark.parametrize(("lasts", "free"), [(10.0, True), (3 * RTT, True), (RTT, False), (0.0, False)])
+def test_less_is_given_ahead_near_the_end(lasts, free):
+    """So that all end together; with so many bytes to come, at its rate, its next would come in two round trips."""
+    hand, part = Hand(Far(1e6), RTT), Part(Span(0, SIZE), 0, SIZE // 2)
+    hand.given(object(), part, 0.0)
+    for step in range(4):
+        hand.delivered(part, step * 1_000_000, RTT + step)
+    part.end = part.at + int(2.5 * RTT * 1e6)
+    assert hand.free(fair=int(lasts * 1e6), lasts=lasts) == free
+
+
+def test_what_is_here_is_not_fetched():
+    skip = [(1_000_000, 15_000_000), (15_500_000, 39_000_000)]
+    _, sessions = fetched(*[lambda: Far(1e6)] * 4, skip=skip)
+    assert sum(session.sent for session in sessions) == SIZE - 14_000_000 - 23_500_000
+    assert all(session.sent for session in sessions)
+
+
+def test_those_that_queue_help_one_that_does_not():
+    """It has a part at a time, as each costs it much; the others take what it would not deliver soon."""
+    seconds, sessions = fetched(lambda: Far(1e6, queues=False), lambda: Far(3e6), lambda: Far(4e6))
+    assert len(sessions[0].spans) < 10
+    assert seconds < SIZE / 8e6 + SETUP + 4 * RTT
+
+
+def test_one_that_does_not_queue_and_turns_slow_is_helped_all_the_more():
+    slow = Far(4e6, slow_at=2.0, then=100_000.0, queues=False)
+    seconds, _ = fetched(lambda: slow, lambda: Far(2e6), lambda: Far(2e6))
+    assert seconds < 2.0 + (SIZE - 2.0 * 8e6) / 4e6 + SETUP + 8 * RTT
+
+
+def test_one_that_is_recalled_ends_with_what_it_has():
+    lent = Far(2e6)
+    delivered = count()
+
+    def recall():
+        if next(delivered) == 500:
+            lent.on_loan = True
+
+    _, (first, _) = fetched(lambda: Far(2e6), lambda: lent, at_delivery=recall)
+    assert lent.closed == 2  # then, and with the source
+    assert lent.sent < 0.25 * SIZE
+    assert lent.sent == sum(end - start for start, end in lent.spans)
+    assert first.sent + lent.sent == SIZE
+
+
+def test_when_all_are_lost_at_once_it_is_said():
+    def make() -> Far:
+        return Far(5e6, slow_at=1.0, then=None, queues=False)
+
+    with pytest.raises(ConnectionLost, match="gone"):
+        fetched(make, make, make)

@@ -1,0 +1,58 @@
+"""A target that is there already: no link makes another user's file pass for it."""
+
+import hashlib
+import os
+
+import pytest
+
+from coalloc.errors import SinkError
+from coalloc.model import Checksum
+from coalloc.partial_file import matching_bytes, resembles
+
+CONTENT = b"content"
+WANTED = Checksum("sha256", hashlib.sha256(CONTENT).hexdigest())
+
+
+@pytest.fixture
+def base(tmp_path):
+    for folder in ("base", "base/inner", "elsewhere"):
+        (tmp_path / folder).mkdir()
+    for file in ("base/inner/file", "elsewhere/file"):
+        (tmp_path / file).write_bytes(CONTENT)
+    (tmp_path / "base" / "link").symlink_to(tmp_path / "elsewhere" / "file")
+    (tmp_path / "base" / "out").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "base" / "loop").symlink_to("loop")
+    (tmp_path / "base" / "nowhere").symlink_to("gone/x")
+    os.mkfifo(tmp_path / "base" / "fifo")
+    return tmp_path / "base"
+
+
+@pytest.mark.parametrize("size", [None, len(CONTENT)])
+def test_a_file_is_found_by_its_size_and_its_checksum(base, size):
+    target = base / "inner" / "file"
+    for within in (None, base, base / "inner"):
+        assert resembles(target, size, within)
+        assert matching_bytes(target, WANTED, size, within) == len(CONTENT)
+        assert matching_bytes(target, Checksum("md5", "0" * 32), size, within) is None
+        assert matching_bytes(target, WANTED, 3, within) is None
+
+
+@pytest.mark.parametrize(
+    "name", ["inner", "link", "loop", "nowhere", "fifo", "missing", "missing/x", "loop/x", "inner/file/x"]
+)
+def test_nothing_else_is_a_file(base, name):
+    assert not resembles(base / name, None, base)
+    assert matching_bytes(base / name, WANTED, None, base) is None
+
+
+def test_a_link_to_a_file_will_do_where_the_user_named_it(base):
+    assert matching_bytes(base / "link", WANTED, None) == len(CONTENT)
+
+
+def test_a_folder_that_is_a_link_is_not_left_through(base):
+    for look in (
+        lambda: resembles(base / "out" / "file", None, base),
+        lambda: matching_bytes(base / "out" / "file", WANTED, None, base),
+    ):
+        with pytest.raises(SinkError, match="symbolic link"):
+            look()

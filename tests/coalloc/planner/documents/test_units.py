@@ -1,0 +1,66 @@
+"""Quantities: what people write is read exactly, and what is written is read as the same."""
+
+import doctest
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coalloc.planner import merging
+from coalloc.planner.documents import units
+
+
+@pytest.mark.parametrize(
+    ("text", "bytes_per_second"),
+    [
+        ("200 Mbit/s", 25_000_000),
+        ("200mbit", 25_000_000),
+        ("0.1 Gbit/s", 12_500_000),
+        ("25 MB/s", 25_000_000),
+        ("1 MiB/s", 2**20),
+        ("8 bit/s", 1),
+        (" 3 kB/s ", 3000),
+        (17, 17),
+        ("1e3", 1000),
+    ],
+)
+def test_rates(text, bytes_per_second):
+    assert units.rate(text) == bytes_per_second
+
+
+@pytest.mark.parametrize("text", ["100 Mb/s", "fast", "", "-1 MB/s", "1 GB", "1e400", "5 MB/s and more", "1 PB e9"])
+def test_what_is_no_rate(text):
+    with pytest.raises(ValueError, match=r"write for example 200 Mbit/s or 25 MB/s"):
+        units.rate(text)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [True, None, [1], float("inf"), float("nan"), -1, 1 << 70, 1 << 20_000],
+    ids=lambda value: str(value)[:5] if value != 1 << 20_000 else "huge",
+)
+def test_what_is_no_number(value):
+    with pytest.raises(ValueError, match="write for example 50 GB"):
+        units.size(value)
+
+
+@given(st.integers(0, 2**63 - 1))
+def test_sizes_and_rates_are_read_as_they_were_written(count):
+    assert units.size(units.show_size(count)) == count
+    assert units.rate(units.show_rate(count)) == count
+
+
+@given(st.floats(0, 1e18))
+def test_times_and_prices_are_read_as_they_were_written(value):
+    assert units.seconds(units.show_seconds(value)) == value
+    assert units.price(units.show_price(value / 1e9)) == value / 1e9
+
+
+@pytest.mark.parametrize("module", [units, merging])
+def test_the_examples_are_true(module):
+    assert doctest.testmod(module).failed == 0
+
+
+def test_what_is_long_and_means_nothing_is_soon_refused():
+    with pytest.raises(ValueError, match="not understood"):
+        units.rate("1" + 100_000 * " " + "x!")

@@ -1,0 +1,158 @@
+"""The least time, by every library, and the proof of it."""
+
+import subprocess
+import sys
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coalloc.errors import UsageError
+from coalloc.planner.certificate import check
+from coalloc.planner.network import Demand, File, Host, Isp, Link, LinkKey, Network
+from coalloc.planner.plan import Path
+from coalloc.planner.solvers.maxflow import BACKENDS
+from coalloc.planner.static.makespan import least_makespan, solve
+from tests.coalloc.planner.networks import demands, networks
+
+MB = 10**6
+
+
+def triangle(hosts: str = "xyt") -> Network:
+    """Confluence, figure 1."""
+    links = (("x", "t", 1), ("y", "t", 5), ("x", "y", 2), ("y", "x", 2))
+    return Network.of(tuple(map(Host, hosts)), tuple(Link(LinkKey(a, b), c * MB) for a, b, c in links))
+
+
+TWO = Demand((File("a", 1000 * MB, ("x",), ("t",)), File("b", 1000 * MB, ("y",), ("t",))))
+
+
+def test_the_motivating_example_of_the_paper():
+    plan = least_makespan(triangle(), TWO)
+    check(triangle(), TWO, plan)
+    assert (plan.makespan, plan.direct) == (Fraction(1000, 3), 1000)
+    assert plan.flows[LinkKey("x", "t")] == Fraction(1000 * MB, 3)
+    assert set(plan.paths) == {
+        Path("a", ("x", "t"), 333_333_334),
+        Path("a", ("x", "y", "t"), 666_666_666),
+        Path("b", ("y", "t"), 1000 * MB),
+    }
+    assert plan.reason == "all links into t can do it in 333.3 s at best; without relays it takes 1000 s"
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_every_library_finds_the_same_and_proves_it(data):
+    network = data.draw(networks())
+    demand = data.draw(demands(network))
+    plans = [solve(network, demand, backend) for backend in BACKENDS]
+    for plan in plans:
+        check(network, demand, plan)
+    assert len({(plan.makespan, plan.direct) for plan in plans}) == 1
+
+
+def test_the_least_time_is_rational():
+    network = Network.of((Host("x"), Host("t")), (Link(LinkKey("x", "t"), 7),))
+    demand = Demand((File("a", 10, ("x",), ("t",)),))
+    plan = least_makespan(network, demand)
+    assert (plan.method, plan.makespan, plan.rates) == ("direct", Fraction(10, 7), {LinkKey("x", "t"): 7})
+    assert plan.reason == "all links into t can do it in 1.429 s at best, and relays gain nothing"
+
+
+def test_all_isps_of_a_host_are_used():
+    hosts = (Host("x", (Isp("one", up=3 * MB), Isp("two", up=2 * MB))), Host("t"))
+    network = Network.of(hosts, tuple(Link(LinkKey("x", "t", isp), 4 * MB) for isp in ("one", "two")))
+    demand = Demand((File("a", 10 * MB, ("x",), ("t",)),))
+    plan = least_makespan(network, demand)
+    check(network, demand, plan)
+    assert plan.makespan == 2
+    assert plan.paths == (Path("a", ("x", "t"), 10 * MB),)
+    assert "the uplink of x to one and the uplink of x to two" in plan.reason
+
+
+def test_replicas_are_co_allocation():
+    network = Network.of(
+        tuple(map(Host, "xyzt")), tuple(Link(LinkKey(a, "t"), c) for a, c in (("x", 1), ("y", 2), ("z", 3)))
+    )
+    demand = Demand((File("a", 60, ("x", "y", "z"), ("t",)), File("b", 6, ("x", "y"), ("t",))))
+    plan = least_makespan(network, demand)
+    check(network, demand, plan)
+    assert (plan.method, plan.makespan) == ("direct", 11)
+    assert {(path.hosts, path.bytes) for path in plan.paths if path.file == "a"} >= {(("z", "t"), 33)}
+
+
+def test_who_does_not_relay_is_left_in_peace():
+    network = triangle()
+    network = replace(network, hosts={**network.hosts, "y": Host("y", relays=False)})
+    plan = least_makespan(network, TWO)
+    check(network, TWO, plan)
+    assert (plan.method, plan.makespan) == ("direct", 1000)
+
+
+def test_what_takes_no_time_has_a_path_too():
+    files = (
+        File("empty", 0, ("x",), ("t",)),
+        File("there", 5, ("t", "x"), ("t",)),
+        File("nothing", 0, ("t",), ("t",)),
+    )
+    plan = least_makespan(triangle(), Demand(files))
+    check(triangle(), Demand(files), plan)
+    assert (plan.makespan, plan.reason) == (0, "nothing has to be sent")
+    assert plan.paths == (Path("empty", ("x", "t"), 0), Path("there", ("t",), 5), Path("nothing", ("t",), 0))
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ((File("a", 5, ("z",), ("t",)),), "nothing leads from z to t"),
+        ((File("a", 0, ("z",), ("t",)),), "nothing leads from z to t"),
+        ((File("a", 5, ("w",), ("t",)),), "names the host 'w', which is not there"),
+        ((File("a", 5, (), ("t",)),), "no holder"),
+        ((File("a", -5, ("x",), ("t",)),), "negative size"),
+        ((File("a", 5, ("x",), ("t",), available=3.0),), "comes later"),
+        ((File("a", 5, ("x",), ("t", "y")),), "several destinations"),
+        ((File("a", 2**60, ("x",), ("t",)),), "too large"),
+    ],
+)
+def test_what_cannot_be_planned_is_named(files: tuple[File, ...], message: str):
+    network = triangle()
+    with pytest.raises(UsageError, match=message):
+        least_makespan(replace(network, hosts={**network.hosts, "z": Host("z")}), Demand(files))
+
+
+def test_a_capacity_that_is_too_large():
+    network = Network.of((Host("x"), Host("t")), (Link(LinkKey("x", "t"), 2**60),))
+    with pytest.raises(UsageError, match="too large"):
+        least_makespan(network, Demand((File("a", 5, ("x",), ("t",)),)))
+
+
+@pytest.mark.parametrize("ask", ["least.least_makespan", "choose.plan", "deadline.refusal"])
+def test_without_the_libraries_it_says_what_to_install(ask: str):
+    module, name = ask.split(".")
+    code = f"""
+import sys
+sys.modules["numpy"] = None
+from coalloc.errors import UsageError
+from coalloc.planner.{module} import {name}
+try:
+    {name}(None, None, *{[1] * (name == "refusal")})
+except UsageError as error:
+    print(error)
+"""
+    said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert said.stdout == "plans need NumPy and SciPy\n"
+
+
+def test_what_max_flow_answers_does_not_wait_for_the_solver_of_linear_programs():
+    """Loading it takes longer than such a plan, while nothing is sent."""
+    code = """
+import sys
+from coalloc.planner.choose import plan
+from coalloc.planner.network import Demand, File, Host, Link, LinkKey, Network
+network = Network.of((Host("x"), Host("t")), (Link(LinkKey("x", "t"), 5),))
+print(plan(network, Demand((File("a", 10, ("x",), ("t",)),))).makespan, "scipy.optimize" in sys.modules)
+"""
+    said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert said.stdout == "2 False\n"

@@ -1,0 +1,398 @@
+"""The scheduler's books, event by event."""
+
+import pytest
+
+from coalloc.model import Estimate, Way
+from coalloc.schedule.actions import Abandon, Close, Connect, Done, Fetch, GiveUp, Shorten, Wake, Widen
+from coalloc.schedule.events import Failed, Finished, Held, Ready, Received, Rejected, Started, Tick, Waiting
+from coalloc.schedule.pauses import TRIES
+from coalloc.schedule.policies import make
+from coalloc.schedule.scheduler import LINGER, SOON, TICK, IllegalEventError
+from coalloc.schedule.stream_count import FIRST
+from coalloc.testing.invariants import CheckedScheduler
+
+MB = 1_000_000
+
+
+def scheduler(size=10 * MB, sources=2, strategy="adaptive", rate=1e6, blocks=None, **more):
+    estimates = [Estimate(0.01, rate)] * sources
+    machine = CheckedScheduler(size, estimates, make(strategy, blocks), **more)
+    assert [a for a in machine.handle(Started(0.0)) if isinstance(a, Connect)] == [Connect(i) for i in range(sources)]
+    return machine
+
+
+def kinds(actions, kind):
+    return [action for action in actions if isinstance(action, kind)]
+
+
+def test_shares_are_given_at_the_first_answer():
+    machine = scheduler()
+    (fetch,) = kinds(machine.handle(Ready(0.1, 0)), Fetch)
+    assert (fetch.source, fetch.start) == (0, 0)
+    assert 5 * MB < fetch.end < 5.1 * MB  # the other has not answered: it is thought to be a little behind
+    (other,) = kinds(machine.handle(Ready(0.2, 1)), Fetch)
+    assert (other.start, other.end) == (fetch.end, 10 * MB)
+
+
+def test_a_far_source_has_its_streams_before_it_is_asked_for_anything():
+    machine = scheduler(size=100 * MB, sources=1)
+    widen, fetch = (a for a in machine.handle(Ready(0.0, 0, rtt=0.1)) if isinstance(a, Widen | Fetch))
+    assert isinstance(widen, Widen)
+    assert isinstance(fetch, Fetch)
+    assert widen.streams > 1
+
+
+def test_a_far_source_has_its_streams_as_soon_as_it_is_known_how_far_it_is():
+    """Beside one that is near and delivers already."""
+    machine = scheduler(size=100 * MB)
+    *_, wake = machine.handle(Ready(0.03, 0, rtt=0.01))
+    (wake,) = machine.handle(Tick(wake.at, (Way(0.01), None)))
+    assert wake.at == pytest.approx(2 * SOON)
+    widen, wake = machine.handle(Tick(wake.at, (Way(0.01), Way(0.08))))
+    assert widen == Widen(1, FIRST)
+    assert wake.at == pytest.approx(2 * SOON + TICK)
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_a_far_source_has_more_streams_unless_it_waits_for_leave(held):
+    machine, actions = scheduler(size=100 * MB, sources=1), []
+    (fetch,) = kinds(machine.handle(Ready(0.0, 0, rtt=0.1)), Fetch)
+    for i in range(20):
+        now = 0.5 * (i + 1)
+        if held:
+            machine.handle(Held(now - 0.3, fetch.copy))
+            machine.handle(Held(now - 0.1, fetch.copy, over=True))
+        machine.handle(Received(now, fetch.copy, i * MB, (i + 1) * MB))
+        actions += machine.handle(Tick(now, (Way(0.1),)))
+    assert bool(kinds(actions, Widen)) != held
+
+
+@pytest.mark.parametrize(("strategy", "rtt"), [("adaptive", 0.001), ("adaptive", None), ("single", 0.1)])
+def test_a_near_source_and_a_scheme_of_the_paper_have_one_stream(strategy, rtt):
+    machine = scheduler(size=100 * MB, sources=1, strategy=strategy)
+    assert not kinds(machine.handle(Ready(0.0, 0, rtt=rtt)), Widen)
+
+
+def test_who_runs_dry_takes_the_tail_of_the_other():
+    machine = scheduler()
+    (first,) = kinds(machine.handle(Ready(0.0, 0)), Fetch)
+    (second,) = kinds(machine.handle(Ready(0.0, 1)), Fetch)
+    for at in range(0, 16 * MB // 10, MB // 10):
+        machine.handle(Received(at / MB, second.copy, second.start + at, second.start + at + MB // 10))
+    for at in range(first.start, first.end, MB):
+        machine.handle(Received(1.0 + at / 10 / MB, first.copy, at, min(at + MB, first.end)))
+    actions = machine.handle(Finished(1.6, first.copy))
+    (shorten,), (fetch,) = kinds(actions, Shorten), kinds(actions, Fetch)
+    assert shorten.copy == second.copy
+    assert (fetch.source, fetch.start, fetch.end) == (0, shorten.end, second.end)
+    machine.handle(Received(1.7, second.copy, second.start + 16 * MB // 10, shorten.end))
+    machine.handle(Finished(1.8, second.copy))
+    assert [lane.ended[0].ending for lane in machine.state.lanes] == ["whole", "relieved"]
+    assert [lane.planned for lane in machine.state.lanes] == [first.end, 10 * MB - first.end]
+
+
+def test_a_silent_copy_is_abandoned_and_its_source_connected_anew():
+    machine = scheduler(sources=1)
+    (fetch,) = kinds(machine.handle(Ready(0.0, 0)), Fetch)
+    machine.handle(Received(0.1, fetch.copy, 0, 1000))
+    assert not kinds(machine.handle(Tick(2.0)), Abandon)
+    assert kinds(machine.handle(Tick(4.0)), Abandon) == [Abandon(fetch.copy)]
+    assert [(copy.ending, copy.over_at) for copy in machine.state.lanes[0].ended] == [("stalled", 4.0)]
+    assert kinds(machine.handle(Tick(4.7)), Connect) == [Connect(0)]
+    (again,) = kinds(machine.handle(Ready(4.8, 0)), Fetch)
+    assert (again.start, again.end) == (1000, 10 * MB)
+
+
+def test_pauses_grow_and_a_hopeless_source_is_left():
+    machine = scheduler(sources=1)
+    pauses, now = [], 0.0
+    for _ in range(TRIES - 1):
+        (wake,) = kinds(machine.handle(Failed(now, 0, "refused", permanent=False)), Wake)
+        pauses.append(wake.at - now)
+        now = wake.at
+        assert kinds(machine.handle(Tick(now)), Connect)
+    for pause, least in zip(pauses, [0.5, 1.0, 2.0, 4.0], strict=True):
+        assert least <= pause <= 1.25 * least
+    assert kinds(machine.handle(Failed(now, 0, "refused", permanent=False)), GiveUp) == [GiveUp("refused")]
+
+
+def test_a_source_is_left_alone_as_long_as_its_server_asks():
+    machine = scheduler(sources=2)
+    machine.handle(Failed(0.0, 0, "busy", permanent=False, retry_after=20.0))
+    assert not kinds(machine.handle(Tick(19.9)), Connect)
+    assert kinds(machine.handle(Tick(25.0)), Connect) == [Connect(0)]
+
+
+def test_transfers_that_fail_together_come_back_apart():
+    def pause(seed: int) -> float:
+        (wake,) = kinds(scheduler(sources=1, seed=seed).handle(Failed(0.0, 0, "busy", permanent=False)), Wake)
+        return wake.at
+
+    assert pause(1) == pause(1)
+    assert len({pause(seed) for seed in range(50)}) == 50
+
+
+def test_a_permanent_failure_is_not_tried_again():
+    machine = scheduler(sources=1)
+    assert kinds(machine.handle(Failed(0.1, 0, "no such file", permanent=True)), GiveUp)
+
+
+def test_rejected_bytes_are_fetched_from_another():
+    machine = scheduler(size=100, sources=2)
+    (fetch,) = kinds(machine.handle(Ready(0.0, 0)), Fetch)
+    assert kinds(machine.handle(Received(0.1, fetch.copy, 0, 100)), Done)
+    assert not machine.handle(Rejected(0.2, (0,), ((0, 100),)))[:-1]
+    (again,) = kinds(machine.handle(Ready(0.3, 1)), Fetch)
+    assert (again.source, again.start, again.end) == (1, 0, 100)
+    assert kinds(machine.handle(Received(0.4, again.copy, 0, 100)), Done)
+
+
+def test_a_source_that_comes_back_while_it_connects_is_not_connected_twice():
+    """It was suspected because of what an earlier run took from it, and without reason."""
+    machine = scheduler(size=100, sources=3)
+    (fetch,) = kinds(machine.handle(Ready(0.0, 0)), Fetch)
+    machine.handle(Received(0.1, fetch.copy, 0, 100))
+    assert kinds(machine.handle(Rejected(0.2, (2,), ((0, 50),))), Close) == [Close(2)]
+    (again,) = kinds(machine.handle(Ready(0.3, 1)), Fetch)
+    machine.handle(Received(0.4, again.copy, 0, 50))
+    actions = machine.handle(Rejected(0.5, (1,), ((0, 50),), restored=(2,)))
+    assert kinds(actions, Connect) == [Connect(2)]
+    assert not kinds(machine.handle(Ready(0.6, 2)), Connect)
+    assert machine.state.lanes[2].usable
+
+
+def test_a_source_without_ranges_is_not_asked_for_the_middle_when_it_is_the_last_no_more():
+    machine = scheduler(size=10 * MB)
+    machine.handle(Waiting(0.0, 1, "no free connection"))
+    (all_of_it,) = kinds(machine.handle(Ready(0.0, 0, ranged=False)), Fetch)
+    machine.handle(Received(0.1, all_of_it.copy, 0, 1000))
+    actions = machine.handle(Ready(0.2, 1))
+    (shorten,), (stolen,) = kinds(actions, Shorten), kinds(actions, Fetch)
+    assert (stolen.source, stolen.start) == (1, shorten.end)
+    machine.handle(Received(0.3, all_of_it.copy, 1000, shorten.end))
+    actions = machine.handle(Finished(0.3, all_of_it.copy))
+    assert not kinds(actions, Fetch)
+    assert kinds(actions, Close) == [Close(0, well=True)]
+    actions = machine.handle(Failed(0.4, 1, "gone", permanent=True, copy=stolen.copy))
+    assert kinds(actions, Connect) == [Connect(0)]
+    (rest,) = kinds(machine.handle(Ready(0.5, 0, ranged=False)), Fetch)
+    assert (rest.start, rest.end) == (0, stolen.end)
+
+
+def test_a_source_that_is_not_needed_is_let_go_after_a_while_and_comes_back():
+    machine = scheduler(strategy="brute")
+    fetches = [kinds(machine.handle(Ready(0.0, source)), Fetch) for source in range(2)]
+    (first,), (second,) = [fetch for fetch in fetches[1] if fetch.source == 0], [f for f in fetches[1] if f.source == 1]
+    machine.handle(Received(1.0, first.copy, first.start, first.end))
+    assert not kinds(machine.handle(Finished(1.0, first.copy)), Close)
+    machine.handle(Received(1.5, second.copy, second.start, second.start + 1000))
+    assert not kinds(machine.handle(Tick(1.0 + LINGER / 2)), Close)
+    assert kinds(machine.handle(Tick(1.0 + LINGER)), Close) == [Close(0, well=True)]
+    actions = machine.handle(Failed(3.1, 1, "gone", permanent=True, copy=second.copy))
+    assert kinds(actions, Connect) == [Connect(0)]
+    (rest,) = kinds(machine.handle(Ready(3.2, 0)), Fetch)
+    assert (rest.start, rest.end) == (second.start + 1000, second.end)
+
+
+def test_a_source_that_is_too_slow_makes_room_at_once_for_one_that_is_kept_out():
+    machine = CheckedScheduler(100 * MB, [Estimate()] * 3, make("aggressive"), most=2)
+    machine.handle(Started(0.0))
+    (fast,) = kinds(machine.handle(Ready(0.0, 0)), Fetch)
+    (slow,) = kinds(machine.handle(Ready(0.0, 1)), Fetch)
+    for at, copy in ((1.0, fast), (1000.0, slow)):
+        machine.handle(Received(at - 0.5, copy.copy, copy.start, copy.start + 1000))
+        machine.handle(Received(at, copy.copy, copy.start + 1000, copy.end))
+        actions = machine.handle(Finished(at, copy.copy))
+    assert kinds(actions, Close) == [Close(1, well=True)]
+    assert kinds(actions, Connect) == [Connect(2)]
+
+
+def test_a_source_without_ranges_is_used_only_as_the_last():
+    machine = scheduler(sources=2)
+    assert not kinds(machine.handle(Ready(0.0, 0, ranged=False)), Fetch)
+    assert kinds(machine.handle(Failed(0.1, 1, "gone", permanent=True)), Connect) == [Connect(0)]
+    assert kinds(machine.handle(Ready(0.2, 0, ranged=False)), Fetch)
+
+
+def test_an_impossible_event_says_what_led_to_it():
+    machine = scheduler(sources=1)
+    machine.handle(Ready(0.0, 0))
+    with pytest.raises(IllegalEventError, match=r"copy 7 is not running\n.*copy 1"):
+        machine.handle(Finished(1.0, 7))
+
+
+def test_an_empty_file_needs_an_answer_and_no_byte():
+    machine = scheduler(size=0, sources=2)
+    assert kinds(machine.handle(Ready(0.1, 1)), Done)
+
+
+def test_a_share_of_a_source_that_turns_out_to_ignore_ranges_goes_to_others():
+    machine = scheduler(strategy="brute")
+    machine.handle(Ready(0.0, 0))
+    (own,) = kinds(machine.handle(Tick(5.0)), Fetch)
+    machine.handle(Ready(6.0, 1, ranged=False))
+    machine.handle(Received(7.0, own.copy, own.start, own.end))
+    (rest,) = kinds(machine.handle(Finished(7.0, own.copy)), Fetch)
+    assert (rest.source, rest.start, rest.end) == (0, own.end, 10 * MB)
+
+
+def test_a_source_without_ranges_is_left_alone_while_another_pauses():
+    machine = scheduler()
+    machine.handle(Ready(0.0, 0, ranged=False))
+    actions = machine.handle(Failed(0.1, 1, "reset", permanent=False))
+    assert not kinds(actions, Connect)
+    assert kinds(machine.handle(Tick(0.8)), Connect) == [Connect(1)]
+
+
+def test_bytes_that_were_here_already_do_not_make_up_for_failures():
+    machine = scheduler(sources=1, missing=[(9 * MB, 10 * MB)])
+    now, actions = 0.0, []
+    for _ in range(TRIES):
+        (fetch,) = kinds(machine.handle(Ready(now, 0, ranged=False)), Fetch)
+        machine.handle(Received(now, fetch.copy, 0, 2 * MB))
+        actions = machine.handle(Failed(now, 0, "reset", permanent=False, copy=fetch.copy))
+        now += 60.0
+        machine.handle(Tick(now)) if not kinds(actions, GiveUp) else None
+    assert kinds(actions, GiveUp)
+
+
+def test_a_source_rejected_while_it_connects_stays_out():
+    machine = scheduler(size=100)
+    (fetch,) = kinds(machine.handle(Ready(0.0, 0)), Fetch)
+    machine.handle(Received(0.1, fetch.copy, 0, 100))
+    actions = machine.handle(Rejected(0.2, (1,), ((0, 10),)))
+    assert kinds(actions, Close) == [Close(1)]
+    assert not kinds(actions, Connect)
+    assert not kinds(machine.handle(Tick(9.0)), Connect)
+
+
+def test_blocks_that_are_delivered_quickly_do_not_put_off_the_look_at_the_silent():
+    machine = scheduler(strategy="conservative", blocks=100)
+    (block,) = kinds(machine.handle(Started(0.0)) + machine.handle(Ready(0.0, 0)), Fetch)
+    (silent,) = kinds(machine.handle(Ready(0.0, 1)), Fetch)
+    machine.handle(Tick(0.1))
+    for at in (0.15, 0.2, 0.25):
+        machine.handle(Received(at, block.copy, block.start, block.end))
+        actions = machine.handle(Finished(at, block.copy))
+        (block,), (wake,) = kinds(actions, Fetch), kinds(actions, Wake)
+        assert wake.at == pytest.approx(0.1 + TICK)
+    assert silent.source == 1
+
+
+def test_what_is_on_its_way_over_parallel_streams_is_not_taken():
+    machine = scheduler(size=20 * MB)
+    (fetch,) = kinds(machine.handle(Ready(0.0, 0)), Fetch)
+    (other,) = kinds(machine.handle(Ready(0.0, 1)), Fetch)
+    for at in range(0, 4 * MB, MB):  # every other half megabyte of the first four, and nothing beyond
+        machine.handle(Received(0.5 + at / MB / 10, fetch.copy, fetch.start + at, fetch.start + at + MB // 2))
+    machine.handle(Received(0.1, other.copy, other.start, other.start + 1000))
+    machine.handle(Received(1.0, other.copy, other.start + 1000, other.end))
+    (stolen,) = kinds(machine.handle(Finished(1.0, other.copy)), Fetch)
+    assert stolen.start >= fetch.start + 4 * MB - MB // 2
+    assert not machine.state.lanes[1].share
+
+
+def test_who_raced_alone_may_be_relieved_again():
+    machine = scheduler(size=60_000)
+    (fetch,) = kinds(machine.handle(Ready(0.0, 0)), Fetch)
+    state = machine.state
+    machine.handle(Received(0.1, fetch.copy, 0, 1000))
+    (race,) = kinds(machine.handle(Ready(0.5, 1)), Fetch)
+    original, racer = state.copies[fetch.copy], state.copies[race.copy]
+    assert racer.racing
+    assert state.raced(original)
+    assert state.raced(racer)
+    machine.handle(Failed(0.6, 0, "reset", permanent=False, copy=fetch.copy))
+    assert not state.raced(racer)
+
+
+def test_who_lost_a_race_has_work_at_once_and_who_won_it_finishes():
+    machine = scheduler(size=3 * MB, sources=3)
+    fetches = [kinds(machine.handle(Ready(0.0, source)), Fetch)[0] for source in range(3)]
+    for step, fetch in enumerate(fetches):
+        machine.handle(Received(0.1 + step / 100, fetch.copy, fetch.start, fetch.start + 1000))
+    busy, slow, fast = fetches
+    machine.handle(Received(0.2, slow.copy, slow.start + 1000, slow.end - 60_000))
+    machine.handle(Received(0.95, busy.copy, busy.start + 1000, busy.end - 600_000))
+    machine.handle(Received(1.0, fast.copy, fast.start + 1000, fast.end))
+    (race,) = kinds(machine.handle(Finished(1.0, fast.copy)), Fetch)
+    assert (race.start, race.end) == (slow.end - 60_000, slow.end)
+    actions = machine.handle(Received(1.1, race.copy, race.start, race.end))
+    (lost,), (fetch,) = kinds(actions, Abandon), kinds(actions, Fetch)
+    assert lost.copy == slow.copy
+    assert fetch.source == slow.source
+    assert not machine.handle(Received(1.2, busy.copy, busy.end - 600_000, busy.end - 599_000))
+    ended = machine.handle(Finished(1.2, race.copy))
+    assert Abandon(race.copy) not in ended
+    assert not kinds(ended, Done)
+
+
+def test_what_the_last_streams_lack_is_raced_for_and_nothing_else():
+    machine = scheduler(size=40 * MB)
+    (far,) = kinds(machine.handle(Ready(0.0, 0, rtt=0.2)), Fetch)
+    (near,) = kinds(machine.handle(Ready(0.0, 1)), Fetch)
+    machine.handle(Received(0.4, far.copy, far.start, far.start + 1000))
+    gaps = [(far.end - MB * back // 5, far.end - MB * back // 5 + 50_000) for back in (5, 3, 1)]
+    edges = [far.start + 1000, *(edge for gap in gaps for edge in gap), far.end]
+    for at, (start, end) in enumerate(zip(edges[::2], edges[1::2], strict=True)):
+        machine.handle(Received(10.0 + at / 10, far.copy, start, end))
+    machine.handle(Received(10.4, near.copy, near.start, near.start + 1000))
+    machine.handle(Received(20.0, near.copy, near.start + 1000, near.end))
+    (race,) = kinds(machine.handle(Finished(20.0, near.copy)), Fetch)
+    assert (race.start, race.end) == (gaps[0][0], gaps[-1][1])
+    assert race.skip == ((gaps[0][1], gaps[1][0]), (gaps[1][1], gaps[2][0]))
+    assert machine.state.raced_bytes == 3 * 50_000
+    for start, end in gaps[:2]:
+        machine.handle(Received(20.1, race.copy, start, end))
+    actions = machine.handle(Received(20.2, race.copy, *gaps[2]))
+    assert {each.copy for each in kinds(actions, Abandon)} >= {far.copy}
+    assert kinds(actions, Done)
+
+
+def test_what_is_all_here_waits_for_a_witness():
+    machine = CheckedScheduler(100, [Estimate()], make("adaptive"), missing=[])
+    assert not kinds(machine.handle(Started(0.0)), Done)
+    assert kinds(machine.handle(Ready(0.1, 0)), Done)
+
+
+def test_single_goes_on_with_the_next_best():
+    estimates = [Estimate(0.01, rate) for rate in (1e6, 4e6, 2e6)]
+    machine = CheckedScheduler(MB, estimates, make("single"))
+    machine.handle(Started(0.0))
+    machine.handle(Ready(0.0, 0))
+    machine.handle(Ready(0.0, 2))
+    (fetch,) = kinds(machine.handle(Ready(0.0, 1)), Fetch)
+    assert fetch.source == 1
+    (after,) = kinds(machine.handle(Failed(0.1, 1, "gone", permanent=True, copy=fetch.copy)), Fetch)
+    assert after.source == 2
+
+
+@pytest.mark.parametrize("strategy", ["brute", "adaptive"])
+def test_what_was_kept_for_a_source_that_waits_goes_to_others(strategy):
+    machine = scheduler(strategy=strategy)
+    machine.handle(Ready(0.0, 0))
+    machine.handle(Tick(5.0))
+    assert machine.state.lanes[1].share
+    machine.handle(Waiting(6.0, 1, "no free connection"))
+    assert not machine.state.lanes[1].share
+    (copy,) = machine.state.copies.values()
+    machine.handle(Received(7.0, copy.id, copy.start, copy.end))
+    (rest,) = kinds(machine.handle(Finished(7.0, copy.id)), Fetch)
+    assert (rest.source, rest.start, rest.end) == (0, copy.end, 10 * MB)
+
+
+def test_the_last_source_may_wait_as_long_as_it_takes():
+    machine = scheduler(sources=1)
+    assert not kinds(machine.handle(Waiting(0.0, 0, "no free connection")), GiveUp)
+    assert not kinds(machine.handle(Tick(1e6)), GiveUp)
+    assert kinds(machine.handle(Ready(1e6, 0)), Fetch)
+
+
+def test_a_source_that_waited_is_a_spare_one_when_its_place_is_taken():
+    machine = CheckedScheduler(10 * MB, [Estimate()] * 2, make("adaptive"), most=1)
+    machine.handle(Started(0.0))
+    assert kinds(machine.handle(Waiting(0.1, 0, "no free connection")), Connect) == [Connect(1)]
+    (fetch,) = kinds(machine.handle(Ready(0.2, 1)), Fetch)
+    assert not kinds(machine.handle(Ready(0.3, 0)), Fetch)
+    failed = machine.handle(Failed(0.4, 1, "gone", permanent=True, copy=fetch.copy))
+    assert kinds(failed, Connect) == [Connect(0)]

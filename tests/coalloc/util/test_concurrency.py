@@ -1,0 +1,49 @@
+"""Questions side by side: answers in order, and nobody left behind when one fails."""
+
+import asyncio
+
+import pytest
+
+from coalloc.util.concurrency import answers
+
+
+async def test_answers_come_in_the_order_of_the_questions() -> None:
+    async def late(seconds: float) -> float:
+        await asyncio.sleep(seconds)
+        return seconds
+
+    assert await answers(map(late, (0.02, 0.0, 0.01))) == [0.02, 0.0, 0.01]
+    assert await answers(iter(())) == []
+
+
+@pytest.mark.parametrize("begun", [True, False])
+async def test_when_one_fails_the_others_have_ended(begun: bool) -> None:
+    state = []
+
+    async def slow() -> None:
+        try:
+            state.append("begun")
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            state.append("ended")
+
+    async def fails() -> None:
+        if begun:
+            await asyncio.sleep(0)
+        raise ConnectionResetError("gone")
+
+    with pytest.raises(ConnectionResetError, match="gone"):
+        await answers([slow(), fails()] if begun else [fails(), slow()])
+    assert state in ([], ["begun", "ended"])
+    assert not begun or state
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_who_is_cancelled_ends_them_all() -> None:
+    asked = asyncio.create_task(answers([asyncio.Event().wait(), asyncio.Event().wait()]))
+    await asyncio.sleep(0)
+    asked.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asked
+    assert asyncio.all_tasks() == {asyncio.current_task()}

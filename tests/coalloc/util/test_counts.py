@@ -1,0 +1,31 @@
+"""Whole numbers as others write them."""
+
+import doctest
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coalloc.util import counts
+from coalloc.util.counts import LARGEST, count
+
+
+def test_examples():
+    assert doctest.testmod(counts).failed == 0
+
+
+@given(st.integers(0, LARGEST), st.integers(0, 10))
+def test_what_is_a_number_is_read(number, zeros):
+    assert count("0" * zeros + str(number)) == number
+
+
+@given(st.text())
+def test_whatever_is_written_nothing_is_raised(text):
+    assert count(text) is None or 0 <= count(text) <= LARGEST
+
+
+@pytest.mark.parametrize(
+    "text", ["9" * 4301, "0" * 4301, str(LARGEST + 1), "１", "٣", "²", "1_0", "+1", "-0", "1 2", "1.0", ""]
+)
+def test_what_is_none_is_not(text):
+    assert count(text) is None

@@ -1,0 +1,39 @@
+"""Numbers, labels and foreign words."""
+
+import doctest
+
+import pytest
+
+from coalloc.util import human
+
+
+def test_the_examples_in_the_docstrings_hold():
+    result = doctest.testmod(human)
+    assert result.attempted > 0
+    assert result.failed == 0
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"),
+    [(0, "0 bytes"), (999.7, "1.00 kB"), (9_995_000, "10.0 MB"), (99_960_000, "100 MB"), (2.5e21, "2500 EB")],
+)
+def test_sizes_keep_three_digits_across_units(count, shown):
+    assert human.size(count) == shown
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"), [(0.997, "1.0 s"), (59.6, "1 min 00 s"), (3599.7, "1 h 00 min"), (90_000, "25 h 00 min")]
+)
+def test_durations_round_into_the_next_unit(seconds, shown):
+    assert human.duration(seconds) == shown
+
+
+def test_labels_tell_sources_of_one_host_apart_and_hide_passwords():
+    same = human.labels(["ftp://u:secret@h.example/a", "ftp://h.example/b", "http://other.example/a"])
+    assert len(set(same)) == 3
+    assert same[2] == "other.example"
+    assert "secret" not in "".join(same)
+
+
+def test_labels_of_addresses_without_a_host():
+    assert human.labels(["file:///a/b", "x"]) == ("file:///a/b", "x")
