@@ -23,11 +23,13 @@ The number is the HTTP status. Responses have the form `{"error": {"code", "mess
 standard has its own (`broker.main`). A request that cannot be parsed is refused earlier, with 400.
 """
 
+from coalloc.errors import PermissionRefused
 from coalloc.safe_text import one_line
 
 __all__ = [
     "BrokerError",
     "Conflict",
+    "CredentialRefused",
     "Forbidden",
     "Insufficient",
     "Invalid",
@@ -201,3 +203,7 @@ class Unavailable(BrokerError):
 
     status = 503
     code = "unavailable"
+
+
+class CredentialRefused(PermissionRefused):
+    """A collection's credential is not known here, or may not be shown where its endpoint is."""

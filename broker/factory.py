@@ -2,43 +2,44 @@
 
 from typing import NamedTuple, Self
 
-from broker.apart import Apart, Budget, Turns
-from broker.config import Settings
+from broker.config.settings import Settings
+from broker.limits import Apart, Budget, Turns
 from broker.reports.archive import Archive
-from broker.services.access import Access
-from broker.services.bookmarks import Bookmarks
-from broker.services.bulk import Bulk
-from broker.services.catalogue import Catalogue
-from broker.services.clients import Clients
-from broker.services.collections import Collections
-from broker.services.confirming import Confirming
-from broker.services.decisions import Decisions
-from broker.services.doubts import Doubts
-from broker.services.flows import Flows
-from broker.services.forecasting import Forecasting
-from broker.services.grants import Grants
-from broker.services.history import Transfers
-from broker.services.identities import Identities
-from broker.services.introspection import Introspection
-from broker.services.issuers import Issuers
-from broker.services.keys import Keys
-from broker.services.logins import Logins
-from broker.services.logs import Logs
-from broker.services.monitoring import Monitoring
-from broker.services.notices import Notices
-from broker.services.pace import Pace
-from broker.services.pauses import Pauses
-from broker.services.places import Places
-from broker.services.plans import Plans
-from broker.services.probes import Probes
-from broker.services.provider import Provider
-from broker.services.quotas import Quotas
-from broker.services.replicas import Replicas
-from broker.services.sessions import Sessions
-from broker.services.submissions import Submissions
-from broker.services.tasks import Tasks
-from broker.services.trees import Trees
-from broker.services.watching import Watching
+from broker.services.announcements import Announcements
+from broker.services.auth.access import Access
+from broker.services.auth.clients import Clients
+from broker.services.auth.grants import Grants
+from broker.services.auth.identities import Identities
+from broker.services.auth.introspection import Introspection
+from broker.services.auth.issuers import Issuers
+from broker.services.auth.keys import Keys
+from broker.services.auth.logins import Logins
+from broker.services.auth.provider import Provider
+from broker.services.auth.quotas import Quotas
+from broker.services.auth.sessions import Sessions
+from broker.services.catalogue.bulk import Bulk
+from broker.services.catalogue.confirmation import Confirming
+from broker.services.catalogue.datasets import Catalogue
+from broker.services.catalogue.doubts import Doubts
+from broker.services.catalogue.replicas import Replicas
+from broker.services.collections.bookmarks import Bookmarks
+from broker.services.collections.collections import Collections
+from broker.services.collections.pauses import Pauses
+from broker.services.collections.trees import Trees
+from broker.services.forecasting.decisions import Decisions
+from broker.services.forecasting.forecasts import Forecasting
+from broker.services.forecasting.history import Transfers
+from broker.services.forecasting.logs import Logs
+from broker.services.forecasting.monitoring import Monitoring
+from broker.services.network.flows import Flows
+from broker.services.network.places import Places
+from broker.services.network.plans import Plans
+from broker.services.network.probes import Probes
+from broker.services.tasks.notices import Notices
+from broker.services.tasks.pace import Pace
+from broker.services.tasks.submissions import Submissions
+from broker.services.tasks.tasks import Tasks
+from broker.services.tasks.watching import Watching
 from broker.storage.database import Database, addressed
 
 __all__ = ["Factory"]
@@ -91,6 +92,8 @@ class Factory(NamedTuple):
     working: Apart
     drawing: Apart
     large: Turns
+    new_work: Announcements[[str]]
+    new_transfers: Announcements[[]]
 
     @classmethod
     def of(cls, settings: Settings, compiled: bool | None = None) -> Self:
@@ -106,9 +109,11 @@ class Factory(NamedTuple):
         quotas = Quotas(settings.added_per_hour)
         catalogue = Catalogue(database, places)
         forecasting = Forecasting(database, places, compiled)
-        transfers = Transfers(database, places, forecasting, quotas)
+        new_work, new_transfers = Announcements[[str]](), Announcements[[]]()
+        new_transfers.subscribe(forecasting.news)
+        transfers = Transfers(database, places, quotas, new_transfers)
         replicas = Replicas(database, places, forecasting, settings)
-        collections, tasks = Collections(database), Tasks(database)
+        collections, tasks = Collections(database), Tasks(database, new_work)
         return cls(
             settings,
             database,
@@ -146,4 +151,6 @@ class Factory(NamedTuple):
             working,
             drawing,
             large,
+            new_work,
+            new_transfers,
         )

@@ -12,17 +12,17 @@ from fastapi.responses import JSONResponse, RedirectResponse, Response
 from prometheus_client import CollectorRegistry
 from starlette.exceptions import HTTPException
 
+from broker.background import Queue, followers_of, poster_of, prober_of, worker_of
 from broker.dependencies.access import checked
 from broker.errors import BrokerError, Insufficient, LoggedOut, Refused, TooManyRequests, Unauthenticated
 from broker.factory import Factory
-from broker.garbage import keep_giving_back
 from broker.handlers import MANY, UNLIMITED, ga4gh, globus, others, own
 from broker.handlers.oauth.faults import SHAPES
+from broker.memory import keep_giving_back
 from broker.middleware import BodyLimit, Observer
 from broker.models.base import Fault, Problem
 from broker.models.faults import told
-from broker.services.attempts import Attempts
-from broker.tasks import Queue, followers_of, poster_of, prober_of, worker_of
+from broker.services.auth.attempts import Attempts
 
 __all__ = ["create_app"]
 
@@ -76,7 +76,7 @@ async def _running(factory: Factory) -> AsyncIterator[None]:
     async with AsyncExitStack() as stack:
         if not factory.database.sqlite:  # with PostgreSQL, separate workers carry out tasks
             queue = await stack.enter_async_context(Queue(factory.database.url))
-            factory.tasks.wake = queue.ring
+            factory.new_work.subscribe(queue.ring)
         try:
             yield
         finally:

@@ -16,12 +16,12 @@ from starlette.types import ASGIApp
 from structlog.typing import EventDict, Processor
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
-from broker.config import Settings
+from broker.background import Queue, worker_of
+from broker.config.settings import Settings
 from broker.factory import Factory
-from broker.garbage import few_heaps
 from broker.main import create_app
+from broker.memory import few_heaps
 from broker.middleware import Proxies
-from broker.tasks import Queue, worker_of
 from coalloc.safe_text import redacted_text
 from predictors.compiled import REMEDY, available
 
@@ -90,7 +90,7 @@ def work(settings: Settings) -> None:
 
 async def _work(settings: Settings) -> None:
     factory = Factory.of(settings)
-    log = structlog.get_logger("broker.tasks")
+    log = structlog.get_logger("broker.worker")
     log.info("working", database=factory.database.shown, site=settings.site)
     worker = worker_of(factory)
     async with Queue(factory.database.url) as queue:

@@ -7,8 +7,8 @@ import tempfile
 from collections.abc import AsyncIterator, Iterator
 from typing import IO, Any, get_args
 
-from broker.apart import Apart, Kind, framed, frames
 from broker.errors import Invalid
+from broker.limits import Apart, Kind, framed, frames
 from broker.models.history import TransferRecord
 from broker.reports.data import harmless
 

@@ -20,15 +20,15 @@ import uvicorn
 from PIL import Image
 from playwright.async_api import Browser
 
-from broker.config import Settings
+from broker.config.settings import Settings
 from broker.demo.filling import fill
 from broker.factory import Factory
+from broker.jobs.scoring import Scoring
 from broker.main import create_app
 from broker.models.access import NewToken
 from broker.reports.catalogue import REPORTS
 from broker.storage.database import addressed
 from broker.storage.migration import upgrade
-from broker.tasks.scoring import Scoring
 from tests.support.chromium import PHONE, chromium, visit
 
 __all__ = ["PAGE", "PICTURES", "main"]

@@ -100,16 +100,17 @@ def test_the_reference_has_every_error():
     assert {kind.code for kind in ends if f"| {kind.status} | `{kind.code}` |" not in reference} == set()
 
 
-def test_the_picture_of_the_code_has_every_room():
+@pytest.mark.parametrize("package", ["coalloc", "broker"])
+def test_the_picture_of_the_code_has_every_room(package: str):
     picture = text("docs/explanation/architecture.md").split("```")[1]
-    rooms = [
-        path for path in (HOUSE / "coalloc").iterdir() if path.name not in ("__init__.py", "__pycache__", "py.typed")
-    ]
-    names = {f"{path.name}/" if path.is_dir() else path.name for path in rooms}
-    drawn = set(re.findall(r"[\w.]+(?:/|\.py)", picture.split("\n\ntests/")[0].split("\ntests/")[0]))
-    assert names <= drawn
-    built = {path.name for path in HOUSE.rglob("*.py") if ".venv" not in path.parts}
-    assert {name for name in drawn if name.endswith(".py")} <= built
+    (part,) = re.findall(rf"^{package}/.*\n((?:  .*\n)+)", picture, re.MULTILINE)
+    drawn = set(re.findall(r"(?:^  |  )([\w]+(?:/|\.py))(?=$| )", part, re.MULTILINE))
+    rooms = {
+        f"{path.name}/" if path.is_dir() else path.name
+        for path in (HOUSE / package).iterdir()
+        if path.suffix == ".py" or any(path.rglob("*.py"))
+    }
+    assert drawn == rooms - {"__init__.py"}
 
 
 def test_the_page_on_trust_names_tests_that_are_there():

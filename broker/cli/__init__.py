@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import click
 
 from broker.errors import BrokerError
-from broker.garbage import collect_seldom
+from broker.memory import collect_seldom
 
 collect_seldom()  # loading the modules below makes many objects
 try:
@@ -20,7 +20,7 @@ try:
     from broker.cli.report import report
     from broker.cli.shared import config_option, database_option, port_option, with_services
     from broker.cli.subject import show_locks, subject
-    from broker.config import Settings, Strategy, configured
+    from broker.config.settings import Settings, Strategy, configured
     from broker.models.access import ROLES, NewToken, Role, TokenRecord
     from coalloc.util.streams import guard, say
 except ModuleNotFoundError as missing:  # coget was installed without its broker

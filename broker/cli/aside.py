@@ -6,7 +6,7 @@ import click
 from pydantic import TypeAdapter
 
 from broker.cli.shared import database_option, with_services
-from broker.config import Settings
+from broker.config.settings import Settings
 from broker.models.access import Subject
 from coalloc.util.streams import say
 

@@ -16,7 +16,7 @@ from coalloc.util.addresses import parse_networks
 from coalloc.util.streams import say
 
 if TYPE_CHECKING:
-    from broker.config import Settings
+    from broker.config.settings import Settings
     from broker.factory import Factory
 
 __all__ = ["demo"]
@@ -53,7 +53,7 @@ def demo(database: str | None, port: int, log: Path | None, seed: int) -> None:
       coget-broker demo
       coget-broker demo --log /var/log/gridftp-transfer.log
     """
-    from broker.config import Settings
+    from broker.config.settings import Settings
     from broker.server import serve
     from broker.storage.database import addressed
     from broker.storage.migration import check, upgrade

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from broker.cli.shared import database_option, with_services
-from broker.config import Settings
+from broker.config.settings import Settings
 from broker.models.access import Caller
 from broker.models.catalogue import ConfirmedReplica, UnconfirmedReplica
 

@@ -89,7 +89,7 @@ def report(
       coget-broker report pair source=CERN sink=FNAL -o pair.html --since 2026-11-01 --until 2026-12-01
       coget-broker report audit/changes --format csv
     """
-    from broker.config import Settings, configured
+    from broker.config.settings import Settings, configured
     from broker.reports.making import made
 
     kind = kind or _kind(output)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 from click.core import ParameterSource
 
-from broker.config import Settings
+from broker.config.settings import Settings
 from broker.errors import BrokerError, Invalid
 from coalloc.errors import UsageError
 from coalloc.util.secret_files import secret_variable

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from broker.cli.shared import database_option, with_services
-from broker.config import Settings
+from broker.config.settings import Settings
 from coalloc.util.streams import say
 
 if TYPE_CHECKING:

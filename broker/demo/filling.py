@@ -8,15 +8,15 @@ from itertools import groupby
 from random import Random
 from uuid import UUID
 
-from broker.demo.carrying import Copied, carry_out, enrol, tune
 from broker.demo.decisions import decided, downloads
-from broker.demo.errands import errands, tunings
-from broker.demo.placing import note, place
+from broker.demo.finished_tasks import Copied, carry_out, enrol, tune
+from broker.demo.places import note, place
+from broker.demo.tasks import errands, tunings
 from broker.demo.traffic import Transfer, transfers
 from broker.demo.world import DAY, World, world
 from broker.factory import Factory
+from broker.jobs.sums import Rolling
 from broker.models.decisions import Made
-from broker.tasks.rolling import Rolling
 
 __all__ = ["count", "fill"]
 

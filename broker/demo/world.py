@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from broker.models.catalogue import Dataset, Endpoint, Replica, Scheme, Site
 from broker.models.collections import NewCollection
-from broker.services.ranking import kilometres
+from broker.services.catalogue.ranking import kilometres
 
 __all__ = ["DAY", "PEOPLE", "PROBER", "WEEKS", "Bad", "Story", "Way", "World", "world"]
 

@@ -12,7 +12,7 @@ from broker.handlers.routers import own_router
 from broker.models.access import Caller
 from broker.models.base import Wire
 from broker.models.collections import AccessRule, Collection, NewCollection, NewRule, Title, UsableCollection
-from broker.services.collections import Seen
+from broker.services.collections.collections import Seen
 
 __all__ = ["router"]
 

@@ -11,7 +11,7 @@ from broker.dependencies.access import Reader
 from broker.dependencies.context import Services
 from broker.handlers.routers import own_router
 from broker.reports.words import size_span
-from broker.services.monitoring import Measured
+from broker.services.forecasting.monitoring import Measured
 
 __all__ = ["router"]
 

@@ -20,7 +20,7 @@ from broker.models.base import Moment, Wire
 from broker.models.subjects import LONGEST
 from broker.models.submissions import LINE, Accepted, FileRecord, Submission, TaskError, TaskEvent, TaskRecord
 from broker.models.tasks import Status, Task, TaskKind
-from broker.services.watching import version
+from broker.services.tasks.watching import version
 from broker.storage.tasks import Done, Wanted
 
 __all__ = ["router"]

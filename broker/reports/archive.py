@@ -2,11 +2,11 @@
 
 from typing import NamedTuple
 
-from broker.config import Settings
+from broker.config.settings import Settings
 from broker.models.access import Caller, Role
-from broker.services.forecasting import Forecasting
-from broker.services.pace import Pace
-from broker.services.places import Places
+from broker.services.forecasting.forecasts import Forecasting
+from broker.services.network.places import Places
+from broker.services.tasks.pace import Pace
 from broker.storage.database import Database
 
 __all__ = ["Archive", "Scope"]

@@ -14,7 +14,7 @@ from xml.etree.ElementTree import Element, register_namespace, tostring
 
 from defusedxml.ElementTree import fromstring
 
-from broker.apart import Kind
+from broker.limits import Kind
 from broker.reports.charts.palette import LIGHT
 from broker.reports.document import Figure
 

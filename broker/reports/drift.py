@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from broker.config import Probing
+from broker.config.settings import Probing
 from broker.models.base import Wire
 from broker.models.history import Pair
 from broker.reports.addresses import pair_page
@@ -14,10 +14,10 @@ from broker.reports.archive import Archive, Scope
 from broker.reports.document import Action, Column, Fact, Report, Table, Value
 from broker.reports.shifts import shifted
 from broker.reports.words import written
-from broker.services.probes import ways
-from broker.storage.misses import Daily, Misses
-from broker.storage.named import named
+from broker.services.network.probes import ways
+from broker.storage.forecast_errors import Daily, Misses
 from broker.storage.probes import Probes, Way
+from broker.storage.sums import named
 from broker.storage.traffic import DAY
 
 __all__ = ["Drift", "Wanted", "drifts", "make"]

@@ -12,7 +12,7 @@ from broker.reports.asking import SizeClass
 from broker.reports.charts import grid
 from broker.reports.document import Column, Fact, Figure, Report, Table, Value
 from broker.reports.words import size_span
-from broker.storage.misses import Misses, Said
+from broker.storage.forecast_errors import Misses, Said
 from broker.storage.sums import Cell, Sums
 from broker.storage.traffic import DAY
 from predictors.context import SIZES

@@ -12,8 +12,8 @@ from broker.reports.charts import bars
 from broker.reports.document import Column, Fact, Figure, Report, Table, Value
 from broker.reports.gains import gained
 from broker.reports.underway import underway
+from broker.storage.forecast_errors import Missed, Misses
 from broker.storage.gains import beside
-from broker.storage.misses import Missed, Misses
 from broker.storage.problems import Lost, Problems, Stopped
 from broker.storage.sums import Day, Sums, Way
 from broker.storage.traffic import DAY

@@ -20,7 +20,7 @@ from broker.reports.charts import bars, calibration, series
 from broker.reports.document import Column, Fact, Figure, Report, Table, Value
 from broker.reports.judging import COLUMNS, calibrated, facts, judged, residuals
 from broker.reports.words import written
-from broker.services.forecasting import middle
+from broker.services.forecasting.forecasts import middle
 from broker.storage.accuracy import Accuracy, Chosen, Trouble
 from broker.storage.history import History
 

@@ -10,7 +10,7 @@ from broker.models.base import Wire
 from broker.models.catalogue import Endpoint
 from broker.reports.archive import Archive, Scope
 from broker.reports.document import Column, Fact, Report, Table, Value
-from broker.services.enclosing import told
+from broker.services.catalogue.enclosing import told
 from broker.storage.suspects import Suspect, Suspects, Trouble
 
 __all__ = ["Wanted", "make"]

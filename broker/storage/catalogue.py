@@ -28,9 +28,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from broker.models.catalogue import Dataset, Replica
 from broker.models.names import Parts, split
 from broker.schema.catalogue import checksums, datasets, endpoints, replicas
+from broker.storage.dialects import ALWAYS, insert
+from broker.storage.json_rows import Columns, tabled
 from broker.storage.registrations import REGISTRATION, Registration
-from broker.storage.tabled import Columns, tabled
-from broker.storage.upsert import ALWAYS, insert
 
 __all__ = ["Catalogue", "Known", "Located", "Registrar"]
 

@@ -21,7 +21,7 @@ from broker.schema.collections import (
     former_folders,
     pause_rules,
 )
-from broker.storage.upsert import insert
+from broker.storage.dialects import insert
 
 __all__ = ["Collections", "Folder", "Limited"]
 

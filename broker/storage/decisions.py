@@ -9,8 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.decisions import Decided, Kept, Listed, Made, Part, Range, Regret
 from broker.schema.reports import decisions, regrets, traces
-from broker.storage.containing import contains
-from broker.storage.upsert import insert
+from broker.storage.dialects import contains, insert
 
 __all__ = ["WEEK", "Decisions", "Page", "Summed", "Wanted"]
 

@@ -11,8 +11,8 @@ from broker.models.catalogue import Replica
 from broker.models.names import split
 from broker.schema.catalogue import datasets, doubts, endpoints, judgements, replicas
 from broker.schema.history import asides
-from broker.storage.tabled import tabled
-from broker.storage.upsert import ALWAYS, insert
+from broker.storage.dialects import ALWAYS, insert
+from broker.storage.json_rows import tabled
 
 __all__ = ["Doubts", "Standing"]
 

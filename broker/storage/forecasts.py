@@ -8,8 +8,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.schema.base import ID
 from broker.schema.history import forecasts
-from broker.storage.tabled import Columns, tabled
-from broker.storage.upsert import ALWAYS, insert
+from broker.storage.dialects import ALWAYS, insert
+from broker.storage.json_rows import Columns, tabled
 
 __all__ = ["Given", "Ledger"]
 

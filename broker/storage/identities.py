@@ -10,7 +10,7 @@ from broker.errors import Forbidden
 from broker.models.identities import Identity, identity, next_id
 from broker.models.subjects import Foreign
 from broker.schema.access import former_hosts, identities, locks
-from broker.storage.upsert import insert
+from broker.storage.dialects import insert
 
 __all__ = ["Identities"]
 

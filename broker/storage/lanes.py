@@ -4,21 +4,21 @@ A lane is one stream of a task's work that a worker has open: a transfer between
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy import Row, and_, bindparam, delete, func, literal, or_, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from broker.models.access import Role
+from broker.models.lanes import Candidate, Open, Pair, Tuning
 from broker.models.tasks import Options
 from broker.schema.access import locks
 from broker.schema.collections import collections, pause_rules
 from broker.schema.tasks import UNFINISHED, lanes, tasks, tunings, work
 from broker.storage.clock import clock
-from broker.storage.containing import contains
+from broker.storage.dialects import contains
 from broker.storage.work import earliest
 
-__all__ = ["CANDIDATE", "Candidate", "Lanes", "Open", "Pair", "Tuning", "candidate"]
+__all__ = ["CANDIDATE", "Lanes", "candidate"]
 
 LOCKED = select(locks.c.subject)
 LOOKED = 10_000
@@ -38,49 +38,6 @@ CANDIDATE = (
     "token_id",
 )
 """The columns of `tasks` that make a `Candidate`."""
-
-
-class Pair(NamedTuple):
-    """A source collection and a destination collection; a task that deletes has no destination."""
-
-    source: str
-    destination: str
-
-
-class Candidate(NamedTuple):
-    """A task with work that can begin now: the first of its owner's tasks of its kind between a pair of collections."""
-
-    task: str
-    owner: str
-    pair: Pair
-    kind: str
-    options: Options
-    priority: int
-    deadline: float
-    requested_at: float
-    started: bool = True
-    role: Role = "transfer"
-    token: int | None = None
-
-
-class Open(NamedTuple):
-    """A lane that a worker has open."""
-
-    task: str
-    owner: str
-    pair: Pair
-
-
-class Tuning(NamedTuple):
-    """A tuning decision for a pair: its number of lanes, the change of it, and the rate and failures at that time."""
-
-    pair: Pair
-    at: float
-    concurrency: int
-    step: int
-    rate: float
-    failures: float
-    reason: str
 
 
 class Lanes:

@@ -5,9 +5,10 @@ from collections.abc import Collection
 from sqlalchemy import and_, case, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from broker.models.lanes import Candidate
 from broker.models.tasks import Work
 from broker.schema.tasks import lanes, tasks, work
-from broker.storage.lanes import CANDIDATE, Candidate, candidate
+from broker.storage.lanes import CANDIDATE, candidate
 from broker.storage.work import Works
 
 __all__ = ["Leftovers"]

@@ -13,7 +13,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, create_engine, event, inspect, make_url, text
 from sqlalchemy.exc import OperationalError
 
-from broker import migrations
+import broker
 from broker.errors import Invalid, Unavailable
 from broker.storage.database import keep_private
 from broker.storage.queue import prepare
@@ -150,9 +150,16 @@ def _connected(url: str, begin: str = "BEGIN") -> Iterator[Connection]:
         engine.dispose()
 
 
+def _versions() -> Path:
+    """Return the directory of Alembic's versions: installed with this package, in a checkout beside it."""
+    package = Path(broker.__file__).parent
+    installed = package / "migrations"
+    return installed if (installed / "env.py").is_file() else package.parent / "migrations"
+
+
 def _config(connection: Connection) -> Config:
     config = Config()
-    config.set_main_option("script_location", str(Path(migrations.__file__).parent))
+    config.set_main_option("script_location", str(_versions()))
     config.attributes["connection"] = connection
     return config
 

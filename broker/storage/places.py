@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from broker.errors import Conflict, NotFound
 from broker.models.catalogue import PORTS, Endpoint, Site
 from broker.schema.catalogue import endpoints, sites
-from broker.storage.upsert import insert
+from broker.storage.dialects import insert
 
 __all__ = ["Placed", "Places"]
 

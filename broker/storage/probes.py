@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from broker.models.history import Pair
 from broker.schema.history import observation_keys, pairs
 from broker.schema.reports import probes_wanted
-from broker.storage.upsert import insert
+from broker.storage.dialects import insert
 
 __all__ = ["CLAIMS", "Probes", "Way"]
 

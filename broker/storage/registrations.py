@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from sqlalchemy import Integer, String, and_, not_, or_, select, update
+from sqlalchemy import Integer, String, and_, func, literal, not_, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.names import Parts, split
 from broker.schema.catalogue import datasets, endpoints, replicas
-from broker.storage.tabled import Columns, among, tabled
+from broker.storage.json_rows import Columns, among, tabled
 
-__all__ = ["REGISTRATION", "Registration", "Registrations", "Stated"]
+__all__ = ["REGISTRATION", "Registration", "Registrations", "Stated", "lies_below"]
 
 REGISTRATION = (replicas.c.registered_by, replicas.c.registered_as_admin, replicas.c.registered_moves)
 NAMES: Columns = {"number": Integer(), "scope": String(), "name": String()}
@@ -86,3 +86,14 @@ class Registrations:
             .values({column.name: value for column, value in zip(REGISTRATION, stated.registration, strict=True)})
         )
         return bool(done.rowcount)
+
+
+async def lies_below(connection: AsyncConnection, endpoint: int, path: str) -> bool:
+    """Return whether an endpoint has any replica at a path or below it; an empty path stands for the whole endpoint.
+
+    :param path: path from the endpoint's folder, without slashes at its ends
+    """
+    place = func.ltrim(func.coalesce(replicas.c.path, datasets.c.name), "/")
+    below = or_(literal(not path), place == path, func.substr(place, 1, len(path) + 1) == f"{path}/")
+    asked = select(replicas.c.dataset_id).join(datasets).where(replicas.c.endpoint_id == endpoint, below).limit(1)
+    return (await connection.execute(asked)).first() is not None

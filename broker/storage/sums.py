@@ -1,16 +1,18 @@
 """Totals of transfers by day, link and size class, from the stored sums of traffic."""
 
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Double, and_, cast, func, literal, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.history import Pair
+from broker.schema.base import ID
 from broker.schema.history import pairs
 from broker.schema.reports import traffic
-from broker.storage.named import named
+from broker.storage.json_rows import tabled
 
-__all__ = ["Cell", "Day", "Sums", "Way"]
+__all__ = ["Cell", "Day", "Sums", "Way", "named"]
 
 MOVED = [func.sum(cast(traffic.c[name], Double)) for name in ("transfers", "failures", "bytes")]
 """Sums as floats, since sums of sums have no bound."""
@@ -113,3 +115,10 @@ class Sums:
     def _mine(self, since: int) -> ColumnElement[bool]:
         whose: Any = literal(True) if self._subject is None else traffic.c.subject == self._subject
         return and_(traffic.c.day >= since, whose)
+
+
+async def named(connection: AsyncConnection, numbers: Collection[int]) -> dict[int, Pair]:
+    """Return the links with these numbers."""
+    given = tabled(connection, [(number,) for number in numbers], {"id": ID})
+    asked = select(pairs.c.id, pairs.c.source, pairs.c.sink, pairs.c.direction).join(given, given.c.id == pairs.c.id)
+    return {number: Pair(*names) for number, *names in await connection.execute(asked)}

@@ -10,9 +10,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.errors import Conflict
 from broker.models.tasks import Event, NewTask, Options, Status, Task, TaskKind, WorkKind
+from broker.models.work import Planned
 from broker.schema.tasks import events, tasks, work
-from broker.storage.upsert import insert
-from broker.storage.work import WELL, Planned, Works
+from broker.storage.dialects import insert
+from broker.storage.work import WELL, Works
 from coalloc.safe_text import one_line
 
 __all__ = ["Done", "Page", "Tasks", "Wanted"]

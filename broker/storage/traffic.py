@@ -2,17 +2,17 @@
 
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Double, Integer, case, cast, func, literal, select, true, update
+from sqlalchemy import ColumnElement, Double, Integer, case, cast, delete, func, literal, select, true, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.schema.base import ID
 from broker.schema.history import BADLY, observations, pairs
-from broker.schema.reports import traffic
-from broker.storage.tabled import Columns, tabled
-from broker.storage.upsert import insert
+from broker.schema.reports import accuracy, decisions, regrets, scores, traffic
+from broker.storage.dialects import insert
+from broker.storage.json_rows import Columns, tabled
 from predictors.context import SIZES
 
-__all__ = ["DAY", "Traffic", "class_of", "day_of"]
+__all__ = ["DAY", "Traffic", "class_of", "day_of", "forget"]
 
 DAY = 86_400.0
 ROWS = 10_000
@@ -134,3 +134,18 @@ def day_of(connection: AsyncConnection, moment: ColumnElement[float]) -> ColumnE
 def class_of(nbytes: ColumnElement[int]) -> ColumnElement[int]:
     """Return the class of a size, as `predictors.context.size_class` defines it."""
     return case(*((nbytes < int(limit), number) for number, limit in enumerate(SIZES)), else_=len(SIZES))
+
+
+WEEK = 7 * DAY
+
+
+async def forget(connection: AsyncConnection, before: float) -> None:
+    """Delete the sums, scores and decisions of days and weeks before a moment, which is the beginning of a day."""
+    for old in (
+        traffic.c.day < int(before // DAY),
+        scores.c.ended < before,
+        accuracy.c.week < int(before // WEEK),
+        decisions.c.at < before,
+        regrets.c.week < int(before // WEEK),
+    ):
+        await connection.execute(delete(old.left.table).where(old))

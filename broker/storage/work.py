@@ -1,9 +1,8 @@
 """The work of tasks in the database: leased to workers and completed in batches, each piece fenced by its lease."""
 
-import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any
 
 import orjson
 from sqlalchemy import (
@@ -27,13 +26,14 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from broker.models.tasks import Details, Event, Item, Work, WorkKind, WorkState
+from broker.models.path_text import kept, restored
+from broker.models.tasks import Details, Work, WorkKind
+from broker.models.work import Planned, Result
 from broker.schema.tasks import UNFINISHED, tasks, work, workers
-from broker.storage.path_text import kept, restored
-from broker.storage.tabled import Columns, among, gathered, tabled
+from broker.storage.json_rows import Columns, among, gathered, tabled
 from coalloc.safe_text import one_line
 
-__all__ = ["LINKED", "WELL", "Planned", "Result", "Works", "earliest"]
+__all__ = ["WELL", "Works", "earliest"]
 
 PLANNED: Columns = {
     "key": Text(),
@@ -68,52 +68,7 @@ WRITTEN = ("details", "received")
 LARGEST = 2**63 - 1
 WELL = {"error_code": None, "error": None}
 """The error columns of a task without trouble."""
-LINKED = 1
-"""The phase in which symbolic links are made: after all copies, since servers require that a link's target exists."""
 COUNTED = {"succeeded": "succeeded", "failed": "failed", "skipped": "skipped"}
-
-
-class Planned(NamedTuple):
-    """A planned piece of work."""
-
-    kind: WorkKind
-    source: str
-    destination: str = ""
-    size: int = 0
-    details: Details = Details()
-    phase: int = 0
-
-    @classmethod
-    def of(cls, kind: WorkKind, item: Item) -> Self:
-        """Return the first piece of work for a submitted item."""
-        details = Details(checksum=item.checksum, recursive=item.recursive)
-        if item.symlink:
-            return cls("link", item.source, item.destination, details=details, phase=LINKED)
-        return cls(kind, item.source, item.destination, details=details)
-
-    @property
-    def key(self) -> str:
-        """The identity of the work: the same for the same work."""
-        what = orjson.dumps((self.kind, kept(self.source), kept(self.destination)))
-        return hashlib.blake2b(what, digest_size=16).hexdigest()
-
-
-class Result(NamedTuple):
-    """The result of a piece of work, or of an attempt if its state is `pending` again.
-
-    :param pause: seconds until the next attempt
-    :param counts: increments of the task's counters
-    """
-
-    work: Work
-    state: WorkState
-    checksum: str | None = None
-    error_code: str | None = None
-    error: str | None = None
-    pause: float = 0.0
-    counts: Mapping[str, int] = {}
-    children: tuple[Planned, ...] = ()
-    events: tuple[Event, ...] = ()
 
 
 def earliest(task: ColumnElement[str]) -> ScalarSelect[int]:

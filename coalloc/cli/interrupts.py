@@ -1,18 +1,13 @@
 """Clean termination of work on SIGINT and SIGTERM."""
 
-import asyncio
 import os
 import signal
-import socket
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager, suppress
-from threading import Thread
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from coalloc.errors import CoallocError
-
-__all__ = ["CommandLoop"]
 
 if TYPE_CHECKING:
     import asyncio
@@ -37,7 +32,7 @@ def run(work: Coroutine[Any, Any, T], remedy: str = "") -> T:
     """
     import asyncio
 
-    from coalloc.cli.interrupts import CommandLoop
+    from coalloc.cli.event_loop import CommandLoop
 
     async def stoppable() -> T:
         task = asyncio.ensure_future(work)
@@ -72,30 +67,3 @@ def _signals_cancel(task: "asyncio.Future[Any]") -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-class CommandLoop(asyncio.SelectorEventLoop):
-    """An event loop that looks names up in daemon threads, which end with the process.
-
-    A silent name service blocks such a thread for minutes. asyncio would wait for its own threads before it ends, even
-    though the answer is useless by then.
-    """
-
-    async def getaddrinfo(self, *args: Any, **kwargs: Any) -> list[Any]:
-        answer: asyncio.Future[list[Any]] = self.create_future()
-
-        def tell(found: Callable[[Any], None], what: Any) -> None:
-            if not answer.done():
-                found(what)
-
-        def look_up() -> None:
-            told: tuple[Callable[[Any], None], Any]
-            try:
-                told = answer.set_result, socket.getaddrinfo(*args, **kwargs)
-            except Exception as error:
-                told = answer.set_exception, error
-            with suppress(RuntimeError):  # the loop may be closed already
-                self.call_soon_threadsafe(tell, *told)
-
-        Thread(target=look_up, name="coget-names", daemon=True).start()
-        return await answer

@@ -144,7 +144,7 @@ def default() -> str:
 
 def _plan(network: Network, demand: Demand) -> tuple[float, float | None] | None:
     """Return the makespan of the plan in seconds, and without relays; None if it cannot be computed."""
-    from coalloc.planner.static.makespan import least_makespan
+    from coalloc.planner.least import least_makespan
 
     try:
         plan = least_makespan(network, demand)

@@ -22,10 +22,10 @@ from urllib.parse import urlencode
 import httpx
 from sqlalchemy import text
 
+from broker.jobs.sums import Rolling
 from broker.reports.catalogue import REPORTS, Kind
 from broker.storage.database import Database, addressed
 from broker.storage.months import Months, month_of
-from broker.tasks.rolling import Rolling
 from tests.benchmarks.broker import show, timed
 from tests.benchmarks.reports_sql import ACCURACY, DAY, OBSERVATIONS, PAIRS, SCORES, STANDS
 from tests.support.broker import BrokerProcess

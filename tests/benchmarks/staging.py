@@ -13,8 +13,8 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from coalloc.planner.least import least_makespan
 from coalloc.planner.plan import TransferPlan
-from coalloc.planner.static.makespan import least_makespan
 from tests.benchmarks.bench import in_memory
 from tests.benchmarks.clairvoyant import Change, clairvoyant, kept
 from tests.benchmarks.sites import SINK, Run, Site, Situation, collected

@@ -28,14 +28,14 @@ from uuid import uuid4
 import structlog
 from sqlalchemy import select
 
-from broker.garbage import collect_seldom
+from broker.background import worker_of
+from broker.memory import collect_seldom
 from broker.models.collections import NewCollection
 from broker.models.tasks import Item
 from broker.schema.tasks import tasks
 from broker.storage.collections import Collections
 from broker.storage.database import addressed
 from broker.storage.migration import upgrade
-from broker.tasks import worker_of
 from tests.benchmarks.loopback import MEMORY, measure, spread
 from tests.broker.worlds import Server, World, world_of, world_with
 from tests.testbed import servers

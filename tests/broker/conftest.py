@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
-from broker.config import Settings
+from broker.config.settings import Settings
 from broker.factory import Factory
 from broker.main import create_app
 from broker.models.access import NewToken

@@ -13,17 +13,17 @@ from pathlib import Path
 from random import Random
 
 from broker.models.collections import Collection
+from broker.models.lanes import Candidate
 from broker.models.tasks import Work
-from broker.services.permissions import Reach
-from broker.services.trees import LocalTree
-from broker.storage.lanes import Candidate
-from broker.storage.work import Result
-from broker.tasks.beside import earlier, names, temporary
-from broker.tasks.carrier import Carrier, Doer, End
-from broker.tasks.faults import at_source
-from broker.tasks.recorder import Recorder
-from broker.tasks.side_by_side import of_each, side_by_side
-from broker.tasks.worker import Worker
+from broker.models.work import Result
+from broker.services.auth.permissions import Reach
+from broker.services.collections.trees import LocalTree
+from broker.worker.concurrency import of_each, side_by_side
+from broker.worker.executor import Carrier, Doer, End
+from broker.worker.policy.faults import at_source
+from broker.worker.recorder import Recorder
+from broker.worker.temporary_names import earlier, names, temporary
+from broker.worker.worker import Worker
 from coalloc.errors import ConnectionLost, IsDirectory, NoSuchFile, PermissionRefused, ReplicaChanged, ServerSays
 from coalloc.model import Entry, Omission
 from tests.broker.worlds import World
@@ -216,5 +216,5 @@ def simulated(world: World, roots: dict[str, Path], trouble: Trouble, counts: bo
     ends = {str(world.collections[name]): SimulatedServer(root, name, trouble, counts) for name, root in roots.items()}
     carrier = _Carrier(factory.database, _Trees(ends), factory.places, factory.replicas)
     worker = Worker(factory.database, factory.transfers, factory.decisions, carrier, factory.settings.site)
-    factory.tasks.wake = lambda site: worker.wake()
+    factory.new_work.subscribe(lambda site: worker.wake())
     return worker

@@ -9,11 +9,11 @@ import httpx
 import pytest
 from fastapi.routing import APIRoute
 
-from broker.config import Settings
+from broker.config.settings import Settings
 from broker.dependencies.access import Guarded, Policy
 from broker.models.access import ROLES, NewToken
 from broker.models.tasks import Item, NewTask
-from broker.services.access import hashed
+from broker.services.auth.access import hashed
 from broker.storage.access import Records
 from tests.broker.conftest import Broker, running
 from tests.support.waiting import until
@@ -123,13 +123,13 @@ async def test_a_token_expires(broker, monkeypatch):
     ann = broker.with_headers({"Authorization": f"Bearer {issued.token}"})
     assert (await ann.get("/broker/v1/whoami")).status_code == 200
     later = time.time() + 86_401
-    monkeypatch.setattr("broker.services.access.time.time", lambda: later)
+    monkeypatch.setattr("broker.services.auth.access.time.time", lambda: later)
     assert (await ann.get("/broker/v1/whoami")).status_code == 401
 
 
 async def test_an_expired_token_is_not_believed_a_moment_longer(broker, monkeypatch):
     now = time.time()
-    monkeypatch.setattr("broker.services.access.time.time", lambda: now)
+    monkeypatch.setattr("broker.services.auth.access.time.time", lambda: now)
     issued = await broker.factory.access.issue("tests", NewToken(subject="ann", days=2 / 86_400))
     ann = broker.with_headers({"Authorization": f"Bearer {issued.token}"})
     assert (await ann.get("/broker/v1/whoami")).status_code == 200
@@ -195,7 +195,7 @@ async def _waiting(broker: Broker, owner: str) -> str:
 async def test_the_stream_of_a_revoked_token_ends_at_its_next_beat(broker, admin, monkeypatch):
     issued = await broker.factory.access.issue("tests", NewToken(subject="ann", role="transfer"))
     number = await _waiting(broker, "ann")
-    monkeypatch.setattr("broker.services.watching.HEARTBEAT", 0.05)
+    monkeypatch.setattr("broker.services.tasks.watching.HEARTBEAT", 0.05)
     ann = broker.with_headers({"Authorization": f"Bearer {issued.token}"})
     stream = asyncio.create_task(ann.get(f"/broker/v1/tasks/{number}/progress"))
     await until(lambda: broker.factory.watching._watched)

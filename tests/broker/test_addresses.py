@@ -9,13 +9,13 @@ import pytest
 import structlog.testing
 from sqlalchemy import text
 
-from broker.config import Issuer, Settings, configured
+from broker.config.settings import Issuer, Settings, configured
 from broker.errors import Invalid
 from broker.factory import Factory
 from broker.models.catalogue import Dataset, Endpoint, Replica, Site
 from broker.models.tasks import Item
-from broker.services.addresses import issuer_policy
-from broker.services.issuers import Issuers, document
+from broker.services.auth.issuers import Issuers, document
+from broker.services.network.addresses import issuer_policy
 from broker.storage import migration
 from broker.storage.database import addressed
 from coalloc.util.addresses import parse_networks

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from broker.config import Issuer
+from broker.config.settings import Issuer
 from broker.errors import Unauthenticated
-from broker.services.issuers import LARGEST, Issuers, document
+from broker.services.auth.issuers import LARGEST, Issuers, document
 from tests.support.scripted import limited, raw_server
 
 BOMB = gzip.compress(bytes(1 << 26)) * 8
@@ -34,7 +34,7 @@ async def endless(reader, writer):
 
 
 ASK = """
-from broker.services.issuers import document
+from broker.services.auth.issuers import document
 
 async def ask(url):
     try:

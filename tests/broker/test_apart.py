@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.apart import Apart, Budget, Kind, Turns, framed
-from broker.apart import asking as module
 from broker.errors import TooLarge, TooManyRequests
+from broker.limits import Apart, Budget, Kind, Turns, framed
+from broker.limits import client as module
 from broker.models.history import TransferRecord
 from broker.tables import write_parquet
 from tests.support.waiting import until
@@ -139,7 +139,7 @@ async def test_nobody_waits_with_much_and_who_had_too_much_is_told_when_to_come_
 
 
 async def test_who_is_not_served_for_long_is_refused_and_holds_up_nobody(monkeypatch):
-    monkeypatch.setattr("broker.apart.turns.LONGEST", 0.01)
+    monkeypatch.setattr("broker.limits.turns.LONGEST", 0.01)
     turns = Turns(each=10, waiting=1)
     async with turns.turn("ann", "it"):
         with pytest.raises(TooManyRequests, match="others are served first"):

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.errors import TooManyRequests
-from broker.services import attempts as module
-from broker.services.attempts import Attempts
+from broker.services.auth import attempts as module
+from broker.services.auth.attempts import Attempts
 
 
 def test_very_many_addresses_are_forgotten_in_the_order_in_which_they_began(monkeypatch):

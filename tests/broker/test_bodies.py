@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from broker.config import Settings
+from broker.config.settings import Settings
 from tests.broker.conftest import Broker, running
 
 JSON = {"Content-Type": "application/json"}

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from broker.config import Settings, configured
+from broker.config.settings import Settings, configured
 from broker.dependencies.bodies import MOST_VALUES
 from broker.errors import Invalid
 from broker.middleware import FEW

@@ -8,7 +8,7 @@ import zlib
 
 import pytest
 
-from broker.services.formats import Context, Entry, parser
+from broker.services.catalogue.formats import Context, Entry, parser
 from broker.wire import METALINK
 from coalloc.resolve import metalink
 

@@ -12,7 +12,7 @@ import pytest
 from broker.handlers.globus import progress
 from broker.models.tasks import FilterRule, Item
 from broker.storage.lanes import Lanes
-from broker.tasks.copying import LARGE
+from broker.worker.actions.copying import LARGE
 from tests.broker.worlds import ANN, World, begun, held, read, register, working, world_of, write
 from tests.support.gridftp import GridFTPServer
 from tests.support.waiting import PATIENCE, until

@@ -7,7 +7,7 @@ import time
 import httpx
 import pytest
 
-from broker.config import Settings
+from broker.config.settings import Settings
 from broker.storage.places import Places as Stored
 from tests.broker.conftest import running, stock
 

@@ -8,14 +8,14 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from broker.background import Queue
 from broker.models.tasks import Item
 from broker.schema.collections import collections
 from broker.storage.clock import read_clock
 from broker.storage.database import Database, addressed
 from broker.storage.workers import Workers as Enrolled
-from broker.tasks import Queue
-from broker.tasks.housekeeping import SILENCE
-from broker.tasks.limits import Promises
+from broker.worker.housekeeping import SILENCE
+from broker.worker.rate_limits import Promises
 from tests.broker.worlds import World, held, read, world_of, write
 from tests.support.waiting import until
 from tests.support.workers import Workers
@@ -36,7 +36,7 @@ def workers(database: str, tmp_path: Path) -> Iterator[Workers]:
 @pytest.fixture
 async def world(database: str, tmp_path: Path) -> AsyncIterator[World]:
     async with world_of(database, tmp_path) as world, Queue(world.factory.database.url) as queue:
-        world.factory.tasks.wake = queue.ring
+        world.factory.new_work.subscribe(queue.ring)
         yield world
 
 

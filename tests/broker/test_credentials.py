@@ -10,8 +10,8 @@ import sqlalchemy as sa
 from click.testing import CliRunner
 
 from broker.cli import broker as command
-from broker.config import Settings, configured
-from broker.config_credentials import Credential, at, place
+from broker.config.credentials import Credential, at, place
+from broker.config.settings import Settings, configured
 from broker.errors import Forbidden, Invalid
 from broker.factory import Factory
 from broker.models.catalogue import Endpoint, Site

@@ -10,19 +10,21 @@ import pytest
 import sqlalchemy as sa
 
 from broker.errors import Unavailable
+from broker.models.lanes import Candidate
 from broker.models.tasks import Event, Work
-from broker.services.decisions import Decisions
-from broker.services.forecasting import Forecasting
-from broker.services.history import Transfers
-from broker.services.places import Places
-from broker.services.quotas import Quotas
-from broker.services.tasks import Tasks
+from broker.models.work import Result
+from broker.services.announcements import Announcements
+from broker.services.auth.quotas import Quotas
+from broker.services.forecasting.decisions import Decisions
+from broker.services.forecasting.history import Transfers
+from broker.services.network.places import Places
+from broker.services.tasks.tasks import Tasks
 from broker.storage.database import Database, addressed
-from broker.storage.lanes import Candidate, Lanes
-from broker.storage.work import Result, Works
+from broker.storage.lanes import Lanes
+from broker.storage.work import Works
 from broker.storage.workers import Workers
-from broker.tasks.fence import LeaseLost
-from broker.tasks.recorder import Recorder
+from broker.worker.fence import LeaseLost
+from broker.worker.recorder import Recorder
 from tests.broker.test_work import ANN, Ready, over, task, working
 from tests.support.waiting import until
 from tests.support.workers import Way, way
@@ -138,7 +140,7 @@ async def test_a_worker_that_was_cut_off_for_a_moment_goes_on(opened, far, cut):
 
 def recorder_of(database: Database) -> Recorder:
     places = Places(database)
-    history = Transfers(database, places, Forecasting(database, places, compiled=False), Quotas(10**6))
+    history = Transfers(database, places, Quotas(10**6), Announcements())
     return Recorder(database, history, Decisions(database, places), lambda *_: None)
 
 

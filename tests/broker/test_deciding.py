@@ -5,12 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.errors import Unavailable
+from broker.models.lanes import Candidate, Open, Pair
 from broker.models.tasks import Details, FilterRule, Options, Work
-from broker.storage.lanes import Candidate, Open, Pair
-from broker.tasks.choosing import included, outdated
-from broker.tasks.fairness import choose
-from broker.tasks.faults import at_source, failed, pause, poisoned
-from broker.tasks.tuning import FIRST, MOST, Seen, decide
+from broker.worker.policy.fairness import choose
+from broker.worker.policy.faults import at_source, failed, pause, poisoned
+from broker.worker.policy.selection import included, outdated
+from broker.worker.policy.tuning import FIRST, MOST, Seen, decide
 from coalloc.errors import ConnectionLost, NoSpace, NoSuchFile, SourceError, UsageError, VerificationError
 from coalloc.model import Entry
 

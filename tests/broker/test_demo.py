@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.config import Settings
+from broker.config.settings import Settings
 from broker.demo.decisions import decided, downloads
-from broker.demo.errands import errands
 from broker.demo.filling import fill
 from broker.demo.sharing import Server, shared
+from broker.demo.tasks import errands
 from broker.demo.traffic import Transfer, transfers
 from broker.demo.world import DAY, PEOPLE, PROBER, Story, Way, world
 from broker.factory import Factory

@@ -6,11 +6,12 @@ import time
 
 import pytest
 
-from broker.config import Settings
+from broker.config.settings import Settings
 from broker.models.access import NewToken
-from broker.services import doubts, forecasting
-from broker.services.doubts import changed_states
-from broker.services.voices import MOST, OWN, middle_of
+from broker.services.catalogue import doubts
+from broker.services.catalogue.doubts import changed_states
+from broker.services.forecasting import forecasts
+from broker.services.forecasting.voices import MOST, OWN, middle_of
 from broker.storage.doubts import Standing
 from predictors.observation import Forecast, Rates
 from tests.broker.conftest import running
@@ -30,7 +31,7 @@ def test_examples():
 @pytest.fixture(autouse=True)
 def patient(monkeypatch):
     """Answers wait until forecasters are made, however much else this machine does."""
-    monkeypatch.setattr(forecasting, "PATIENCE", 600.0)
+    monkeypatch.setattr(forecasts, "PATIENCE", 600.0)
 
 
 async def user(broker, subject, role="transfer", site="FNAL"):
@@ -282,7 +283,7 @@ def test_of_many_that_are_doubted_one_is_left():
 
 async def test_a_broker_that_starts_hears_all_who_reported(broker, world, monkeypatch):
     """However much one of them did since."""
-    monkeypatch.setattr(forecasting, "EVERYWHERE", 75)  # of 160; of ann and bob all but cern-1
+    monkeypatch.setattr(forecasts, "EVERYWHERE", 75)  # of 160; of ann and bob all but cern-1
     mallory = await user(broker, "mallory")
     await report(mallory, transfers("cern-2", 5000, 100, ended=time.time(), sink="ELSEWHERE"))
     async with running(Settings(broker.factory.settings.database)) as started:

@@ -9,8 +9,8 @@ import pytest
 from broker.models.access import Caller
 from broker.models.catalogue import Endpoint
 from broker.models.collections import AccessRule, Collection
-from broker.services.enclosing import Enclosing, Readable
-from broker.services.hosts import Hosts
+from broker.services.catalogue.enclosing import Enclosing, Readable
+from broker.services.catalogue.hosts import Hosts
 from broker.storage.collections import Folder
 from broker.storage.places import Placed
 from broker.storage.registrations import Registration

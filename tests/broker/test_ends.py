@@ -8,14 +8,16 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from broker.models.work import Planned, Result
 from broker.schema.tasks import work
-from broker.services.tasks import Tasks
+from broker.services.announcements import Announcements
+from broker.services.tasks.tasks import Tasks
 from broker.storage.clock import read_clock
 from broker.storage.database import Database, addressed
 from broker.storage.tasks import Tasks as Stored
-from broker.storage.work import Planned, Result, Works
+from broker.storage.work import Works
 from broker.storage.workers import Workers
-from broker.tasks.housekeeping import Housekeeping
+from broker.worker.housekeeping import Housekeeping
 from tests.broker.test_work import ANN, task
 from tests.support.waiting import until
 
@@ -56,7 +58,7 @@ async def states(connection: AsyncConnection, number: str) -> dict[str, str]:
 async def submitted(database: Database, *names: str, deadline: float = 3600.0) -> str:
     """A task, and a worker that may lease its work."""
     new = task(*names).model_copy(update={"deadline": time.time() + deadline})
-    number, _ = await Tasks(database).submit(new)
+    number, _ = await Tasks(database, Announcements()).submit(new)
     async with database.write() as connection:
         await Workers(connection).enrol("w", "", "here")
     return number

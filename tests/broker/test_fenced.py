@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from broker.models.tasks import Item
-from broker.services.trees import GridFTPTree, LocalTree
+from broker.services.collections.trees import GridFTPTree, LocalTree
 from broker.storage.workers import Workers
-from broker.tasks.linking import Linking
-from broker.tasks.worker import Worker
+from broker.worker.actions.linking import Linking
+from broker.worker.worker import Worker
 from tests.broker.test_lost_workers import one_worker, world
 from tests.broker.worlds import World, working
 from tests.support.waiting import until

@@ -10,8 +10,9 @@ import pytest
 from broker.handlers.globus import filters
 from broker.models.access import NewToken
 from broker.models.identities import identity
-from broker.services import addresses, paths
-from broker.services.trees import catalogue as trees
+from broker.services.collections import paths
+from broker.services.collections.trees import catalogue as trees
+from broker.services.network import addresses
 
 V = "/v0.10"
 EVERYBODY = {"principal_type": "all_authenticated_users", "permissions": "rw"}

@@ -11,7 +11,8 @@ from uuid import UUID, uuid4
 import pytest
 
 from broker.models.tasks import Details
-from broker.storage.work import Planned, Result, Works
+from broker.models.work import Planned, Result
+from broker.storage.work import Works
 from broker.storage.workers import Workers
 from tests.support.globus import Globus
 

@@ -9,7 +9,7 @@ import promql_parser
 import pytest
 from promql_parser import VectorSelector
 
-from broker.config import Settings
+from broker.config.settings import Settings
 from tests.broker.conftest import running
 from tests.broker.test_monitoring import PATH, forecast, samples
 

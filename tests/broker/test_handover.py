@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import httpx
 import pytest
 
-from broker.config import Settings, configured
+from broker.config.settings import Settings, configured
 from broker.errors import Invalid
 from broker.models.identities import identity
 from tests.support.broker import BrokerProcess

@@ -13,7 +13,7 @@ import pyarrow.parquet
 import pytest
 
 from broker.models.forecasts import Asked
-from broker.services import forecasting
+from broker.services.forecasting import forecasts
 from tests.support.waiting import PATIENCE, until
 
 NOW = time.time()
@@ -100,7 +100,7 @@ async def test_what_makes_no_sense_is_refused_whole(admin, wrong):
 
 
 async def test_all_of_it_is_a_table(admin, monkeypatch):
-    monkeypatch.setattr("broker.services.history.PAGE", 7)
+    monkeypatch.setattr("broker.services.forecasting.history.PAGE", 7)
     await admin.post(T, json=[_transfer(i, error='a "quoted", word' if i == 3 else None) for i in range(20)])
     text = (await admin.get(f"{T}/export")).text
     rows = list(csv.DictReader(io.StringIO(text)))
@@ -158,7 +158,7 @@ async def test_alike_transfers_of_a_log_are_all_kept_and_none_twice(admin):
 
 
 async def test_a_log_that_is_too_long_unpacked_is_refused_and_its_parts_are_taken(admin, monkeypatch):
-    monkeypatch.setattr("broker.services.logs.LARGEST_LOG", 30_000)
+    monkeypatch.setattr("broker.services.forecasting.logs.LARGEST_LOG", 30_000)
     head, line = b"source,start,bytes,seconds\n", b"ftp://a.example,1700000000,10000000,1\n"
     for long in (gzip.compress(head + line * 1000), gzip.compress(head + b" " * 40_000 + line), b"x" * 40_000):
         answer = await admin.post(f"{T}/import", content=long)
@@ -251,7 +251,7 @@ async def test_of_a_pair_that_was_never_seen_its_sink_tells_something(broker, ad
 
 
 async def test_another_process_of_the_broker_hears_of_it(broker, admin, database):
-    from broker.config import Settings
+    from broker.config.settings import Settings
     from tests.broker.conftest import running
 
     asked = {"source": "ftp://dtn.example", "sink": "FNAL", "size": 1_000_000_000}
@@ -289,7 +289,7 @@ async def test_a_forecast_is_stored_once_and_matched_with_what_came_of_it(broker
 
 
 async def test_a_forecaster_is_made_of_the_newest_and_kept_up(broker, admin, monkeypatch):
-    monkeypatch.setattr(forecasting, "NEWEST", 20)
+    monkeypatch.setattr(forecasts, "NEWEST", 20)
     await admin.post(T, json=[_transfer(i, bytes=10_000_000) for i in range(100)])
     asked = Asked(source="ftp://dtn.example", sink="FNAL", size=10_000_000)
     await broker.factory.forecasting.ask([asked])
@@ -328,16 +328,16 @@ async def test_forecasters_have_bounded_memory_and_are_dropped_when_nobody_asks(
     assert {observations for _, observations in first} == {10}
     assert len(made._books) == 8
     (one, *_) = [book.forecaster.size for book in made._books.values()]
-    monkeypatch.setattr(forecasting, "MEMORY", 3 * one)
+    monkeypatch.setattr(forecasts, "MEMORY", 3 * one)
     assert await asked() == first
     assert len(made._books) == 3
-    monkeypatch.setattr(forecasting, "FORGOTTEN", 0.0)
+    monkeypatch.setattr(forecasts, "FORGOTTEN", 0.0)
     await made.look()
     assert [pair.source for pair in made._books] == sources[-1:]
 
 
 async def test_a_broker_that_was_told_something_just_now_ends(database):
-    from broker.config import Settings
+    from broker.config.settings import Settings
     from tests.broker.conftest import running
 
     for turns in range(6):  # of the loop, between the news and the end

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.config import Settings
+from broker.config.settings import Settings
 from broker.models.history import Observed
-from broker.services import forecasting
-from broker.services.horizon import Horizon
+from broker.services.forecasting import forecasts
+from broker.services.forecasting.horizon import Horizon
 from broker.storage.history import History
 from broker.storage.months import Months, month_of
 from tests.broker.conftest import running
@@ -59,7 +59,7 @@ def observed(i: int, source: str) -> Observed:
 @pytest.fixture
 async def learnt(database, monkeypatch):
     """A broker that looks when it is told, and what it has learnt of all pairs."""
-    monkeypatch.setattr(forecasting.Forecasting, "watch", lambda self: asyncio.sleep(0))
+    monkeypatch.setattr(forecasts.Forecasting, "watch", lambda self: asyncio.sleep(0))
     async with running(Settings(database)) as broker:
         found: list[int] = []
         learn = broker.factory.forecasting._ceilings.learn
@@ -125,7 +125,7 @@ async def test_writers_in_any_order_lose_nothing_and_nothing_is_learnt_twice(lea
     database, look = broker.factory.database, broker.factory.forecasting.look
     await broker.factory.transfers.take("ann", [observed(0, "ftp://a.example")])
     await look()
-    monkeypatch.setattr(forecasting, "EVERYWHERE", 7)
+    monkeypatch.setattr(forecasts, "EVERYWHERE", 7)
     chance, count = Random(1), effort(40, 600)
     at_once = asyncio.Semaphore(6)
 

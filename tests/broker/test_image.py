@@ -16,7 +16,6 @@ from tests.support.waiting import PATIENCE
 
 HOUSE = Path(__file__).parents[2]
 RECIPE = HOUSE / "deploy" / "Dockerfile"
-BUILD = "import setuptools, sys; setuptools.setup(script_args=['-q', 'build_py', '--build-lib', sys.argv[1]])"
 
 
 @pytest.fixture
@@ -27,7 +26,7 @@ def installed(tmp_path: Path) -> Path:
     for name in re.findall("^!(.*)$", (HOUSE / ".dockerignore").read_text(), re.MULTILINE):
         copy = shutil.copytree if (HOUSE / name).is_dir() else shutil.copy
         copy(HOUSE / name, source / name)
-    subprocess.run([sys.executable, "-c", BUILD, target], cwd=source, check=True)
+    subprocess.run([sys.executable, "setup.py", "-q", "build_py", "--build-lib", target], cwd=source, check=True)
     return target
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
-from broker.config import Introspection, Issuer, Settings, configured
+from broker.config.settings import Introspection, Issuer, Settings, configured
 from broker.errors import Invalid
 from broker.models.access import NewToken
 from broker.models.subjects import Foreign
@@ -29,7 +29,7 @@ TRANSFER = "urn:globus:auth:scope:transfer.api.globus.org:all"
 ROLES = {TRANSFER: "transfer"}
 ELSEWHERE = """#!{python}
 import sys
-from broker.services import access
+from broker.services.auth import access
 access.PREFIX = "elsewhere_"
 from broker.cli import main
 sys.argv[0] = "coget-broker"
@@ -185,7 +185,7 @@ async def test_a_server_that_cannot_be_asked_is_no_refusal(server, settings, cha
 
 
 async def test_a_server_that_does_not_answer_is_not_waited_for(server, settings, monkeypatch):
-    monkeypatch.setattr("broker.services.introspection.SECONDS", 0.2)
+    monkeypatch.setattr("broker.services.auth.introspection.SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
         async with running(settings._replace(introspection=server.settings(url=url))) as broker:

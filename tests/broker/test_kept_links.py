@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from broker.models.tasks import Item
-from broker.services.trees import GridFTPTree
+from broker.services.collections.trees import GridFTPTree
 from tests.broker.worlds import World, working, world_of, write
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)  # what is decided asks no database

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from broker.models.tasks import Item
-from broker.services.trees import GridFTPTree
+from broker.services.collections.trees import GridFTPTree
 from broker.storage.lanes import Lanes
-from broker.tasks import looking, worker
+from broker.worker import worker
+from broker.worker.actions import discovery
 from tests.broker.worlds import ANN, World, held, read, working, world_of, write
 from tests.support.waiting import until
 
@@ -29,7 +30,7 @@ async def world(database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 async def test_files_of_a_large_folder_are_copied_before_all_of_it_is_read(world, monkeypatch):
-    files = write(world.source.root, {f"d/f{i}": 10 for i in range(2 * looking.MUCH)})
+    files = write(world.source.root, {f"d/f{i}": 10 for i in range(2 * discovery.MUCH)})
     listed, copied = GridFTPTree.list, asyncio.Event()
 
     async def endless(self, path, *more):
@@ -49,12 +50,12 @@ async def test_files_of_a_large_folder_are_copied_before_all_of_it_is_read(world
 
 
 async def test_what_one_lane_finds_is_for_all_others_at_once(world):
-    write(world.source.root, {f"d/f{i}": 50_000 for i in range(looking.MUCH - 1)})
+    write(world.source.root, {f"d/f{i}": 50_000 for i in range(discovery.MUCH - 1)})
     await held(world, rate=1e6)
     number = await world.submit("TRANSFER", TREE)
 
     async def both() -> bool:
-        return (await world.task(number)).files == looking.MUCH - 1 and await lanes(world) >= 2
+        return (await world.task(number)).files == discovery.MUCH - 1 and await lanes(world) >= 2
 
     await until(both)
     await world.factory.tasks.cancel(ANN, number)

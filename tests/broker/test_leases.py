@@ -14,17 +14,18 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from broker.errors import Unavailable
 from broker.models.access import Caller
 from broker.models.tasks import Item, NewTask
-from broker.services.decisions import Decisions
-from broker.services.forecasting import Forecasting
-from broker.services.history import Transfers
-from broker.services.places import Places
-from broker.services.quotas import Quotas
-from broker.services.tasks import Tasks
+from broker.models.work import Result
+from broker.services.announcements import Announcements
+from broker.services.auth.quotas import Quotas
+from broker.services.forecasting.decisions import Decisions
+from broker.services.forecasting.history import Transfers
+from broker.services.network.places import Places
+from broker.services.tasks.tasks import Tasks
 from broker.storage.database import Database, addressed
-from broker.storage.work import Result, Works
+from broker.storage.work import Works
 from broker.storage.workers import Workers
-from broker.tasks.leases import Leases
-from broker.tasks.recorder import Recorder
+from broker.worker.leases import Leases
+from broker.worker.recorder import Recorder
 
 ITEMS = 6
 GONE = Unavailable("the database cannot be used now: it has gone", "try again in a moment")
@@ -77,7 +78,7 @@ async def working(opened: Interrupted) -> Working:
     )
     number, _ = await Tasks(opened).submit(new)
     places = Places(opened)
-    history = Transfers(opened, places, Forecasting(opened, places, compiled=False), Quotas(10**6))
+    history = Transfers(opened, places, Quotas(10**6), Announcements())
     leases = Leases(opened, recorder := Recorder(opened, history, Decisions(opened, places), lambda *_: None))
     async with opened.write() as connection:
         await Workers(connection).enrol("w", "", "here")

@@ -9,9 +9,11 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.tasks import Item, NewTask
-from broker.services.tasks import Tasks
+from broker.models.work import Planned, Result
+from broker.services.announcements import Announcements
+from broker.services.tasks.tasks import Tasks
 from broker.storage.database import Database, addressed
-from broker.storage.work import Planned, Result, Works
+from broker.storage.work import Works
 from broker.storage.workers import Workers
 
 WAITING, LEASED, DONE = 30_000, 2000, 100
@@ -30,7 +32,7 @@ async def test_results_are_written_row_by_row_however_much_is_leased(opened):
     """Not by going through all that the worker has."""
     ends = {"source": uuid4(), "destination": uuid4(), "items": (Item(source="/a", destination="/b"),)}
     new = NewTask(owner="ann", kind="TRANSFER", submission_id=uuid4(), deadline=time.time() + 3600, **ends)
-    number, _ = await Tasks(opened).submit(new)
+    number, _ = await Tasks(opened, Announcements()).submit(new)
     planned = [Planned("copy", f"/f{i}", f"/t{i}", 1) for i in range(WAITING)]
     async with opened.write() as connection:
         works, now = Works(connection), time.time()

@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from broker.models.access import Caller
-from broker.services.collections import Use
-from broker.services.trees import GridFTPTree
+from broker.services.collections.collections import Use
+from broker.services.collections.trees import GridFTPTree
 from coalloc.api import Storage
 from tests.broker import test_tasks
 from tests.broker.test_tasks import TASKS, World, grant, somebody

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
+from broker.background import Queue, worker_of
 from broker.models.tasks import Item, Work
 from broker.storage.work import Works
 from broker.storage.workers import Workers as Enrolled
-from broker.tasks import Queue, worker_of
-from broker.tasks import fence as fencing
-from broker.tasks.fence import Fence, LeaseLost
-from broker.tasks.housekeeping import SILENCE
-from broker.tasks.worker import Worker
+from broker.worker import fence as fencing
+from broker.worker.fence import Fence, LeaseLost
+from broker.worker.housekeeping import SILENCE
+from broker.worker.worker import Worker
 from coalloc.partial_file.data import Data
 from tests.broker.worlds import World, begun, held, read, register, working, world_of, write
 from tests.support.waiting import until
@@ -54,7 +54,7 @@ async def world(database: str, tmp_path: Path) -> AsyncIterator[World]:
 async def told(world: World) -> AsyncIterator[World]:
     """The same, whose workers hear of tasks."""
     async with Queue(world.factory.database.url) as queue:
-        world.factory.tasks.wake = queue.ring
+        world.factory.new_work.subscribe(queue.ring)
         yield world
 
 

@@ -9,14 +9,14 @@ import sqlalchemy as sa
 from fastapi import APIRouter
 from fastapi.routing import iter_route_contexts
 
-from broker.config import Settings
+from broker.config.settings import Settings
 from broker.dependencies.access import Guarded, Open, checked
 from broker.models.access import ROLES, NewToken, Role
 from broker.models.identities import identity
 from broker.models.oauth import ALL, KNOWN, TRANSFER, VIEW_CONSENTS, VIEW_IDENTITIES, VIEW_IDENTITY_SET
 from broker.schema.access import tokens
-from broker.services.access import hashed
-from broker.services.attempts import Attempts
+from broker.services.auth.access import hashed
+from broker.services.auth.attempts import Attempts
 from broker.storage.database import addressed
 from broker.storage.migration import upgrade
 from tests.broker.conftest import Broker, running
@@ -165,7 +165,7 @@ async def test_every_route_has_a_row_and_every_row_a_route(alone):
 
 
 async def test_every_principal_at_every_route(alone, monkeypatch):
-    monkeypatch.setattr("broker.services.watching.LONGEST", 0.0)  # streams end at once
+    monkeypatch.setattr("broker.services.tasks.watching.LONGEST", 0.0)  # streams end at once
     alone.app.state.wrong_tokens = Attempts(1_000_000, 60)  # else more are told to wait
     principals = await _principals(alone)
     wrong = []

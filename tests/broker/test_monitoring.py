@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
+from broker.jobs.scoring import Scoring
 from broker.reports.words import size_span
-from broker.services.monitoring import OTHER, PAIRS, Lost, Sums, Totals
+from broker.services.forecasting.monitoring import OTHER, PAIRS, Lost, Sums, Totals
 from broker.storage.monitoring import Moved
 from broker.storage.traffic import Traffic
-from broker.tasks.scoring import Scoring
 from tests.broker.conftest import Broker
 from tests.support.waiting import PATIENCE
 

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from broker.models.tasks import Item
-from broker.storage.work import Planned, Works
-from broker.tasks.beside import folder, temporary, written
+from broker.models.work import Planned
+from broker.storage.work import Works
+from broker.worker.temporary_names import folder, temporary, written
 from tests.broker.worlds import World, begun, held, read, working, world_of, write
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)

@@ -8,7 +8,7 @@ import pytest
 
 from broker.handlers.globus import progress
 from broker.models.tasks import Item
-from broker.services.trees import Naming, naming
+from broker.services.collections.trees import Naming, naming
 from broker.storage.decisions import Decisions, Wanted
 from coalloc.errors import CoallocError
 from tests.broker.worlds import ANN, register, working, world_of, write

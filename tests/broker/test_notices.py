@@ -15,10 +15,10 @@ import httpx
 import pytest
 from standardwebhooks.webhooks import Webhook
 
-from broker.config import Hook, Settings, configured
+from broker.background import worker_of
+from broker.config.settings import Hook, Settings, configured
 from broker.errors import Invalid
-from broker.services import notices
-from broker.tasks import worker_of
+from broker.services.tasks import notices
 from tests.broker.conftest import Broker, running
 from tests.support.gridftp import GridFTPServer
 from tests.support.waiting import PATIENCE, until

@@ -7,14 +7,14 @@ from random import Random
 
 import pytest
 
-from broker.config import Probing, Settings, configured
+from broker.config.settings import Probing, Settings, configured
 from broker.errors import Conflict, Forbidden, Invalid, NotFound
+from broker.jobs.probing import STALE, Prober, due
 from broker.models.access import Caller
 from broker.models.history import Pair
-from broker.services.probes import Probes
+from broker.services.network.probes import Probes
 from broker.storage.lanes import Lanes
 from broker.storage.probes import Way
-from broker.tasks.prober import STALE, Prober, due
 from tests.broker.conftest import running
 from tests.support.waiting import PATIENCE
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import httpx
 import pytest
 
-from broker.config import Settings
+from broker.config.settings import Settings
 from tests.broker.conftest import Broker, running
 from tests.broker.linked_trees import LinkedTree
 from tests.broker.test_tasks import somebody

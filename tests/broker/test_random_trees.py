@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
+from broker.background import Queue, worker_of
 from broker.models.tasks import Item, Task
 from broker.storage.collections import Collections
-from broker.tasks import Queue, worker_of
 from coalloc.errors import SourceError
 from tests.broker.random_trees import Case, Seen, ours, seen
 from tests.broker.worlds import World, world_of
@@ -119,7 +119,7 @@ async def carried_out(world: World, workers: Workers, cases: list[Case], to: str
     """Have workers do what is submitted, each killed at some time but for the last, which sweeps, too."""
     chance = cases[0].chance
     async with Queue(world.factory.database.url) as queue:
-        world.factory.tasks.wake = queue.ring
+        world.factory.new_work.subscribe(queue.ring)
         numbers = [await world.submit("TRANSFER", case.items, to, **case.options) for case in cases]
         for _ in range(KILLS):
             worker = workers.start()

@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import pytest
 
-from broker.config import Settings
+from broker.config.settings import Settings
 from broker.errors import Unavailable
 from broker.factory import Factory
 from broker.models.catalogue import Dataset, Endpoint, Replica
@@ -25,8 +25,8 @@ from broker.schema.tasks import lanes
 from broker.storage.collections import Collections
 from broker.storage.database import addressed
 from broker.storage.migration import upgrade
-from broker.tasks import worker
-from broker.tasks.limits import Limits, Promises
+from broker.worker import worker
+from broker.worker.rate_limits import Limits, Promises
 from tests.broker.test_traces import decided
 from tests.broker.worlds import ANN, World, begun, held, read, register, working, world_of, write
 from tests.support.gridftp import GridFTPServer

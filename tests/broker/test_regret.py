@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from broker.services.regret import Able, hindsight
+from broker.services.forecasting.regret import Able, hindsight
 
 MB = 1_000_000
 STARTS, RATES = some.floats(0, 100), some.floats(1e3, 1e9)

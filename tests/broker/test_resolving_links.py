@@ -7,8 +7,8 @@ from typing import cast
 
 import pytest
 
-import broker.services.trees.links
-from broker.services.trees.links import Links
+from broker.services.collections.trees import links as module
+from broker.services.collections.trees.links import Links
 from coalloc.api import Storage
 from coalloc.errors import NoSuchFile, PermissionRefused, Unsupported
 from coalloc.model import Entry
@@ -74,7 +74,7 @@ def _ends(root: Path, path: str) -> bool:
 
 
 async def test_a_path_is_asked_about_once_for_a_moment(tmp_path, monkeypatch):
-    monkeypatch.setattr(broker.services.trees.links, "FRESH", 60.0)
+    monkeypatch.setattr(module, "FRESH", 60.0)
     (tmp_path / "a/b/c").mkdir(parents=True)
     session = Described(raw=False)
     links = Links(f"{tmp_path}/")

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import text
 
 import broker.services
-from broker.config import Settings
+from broker.config.settings import Settings
 from broker.models.history import Pair
 from broker.storage.database import Database, addressed, retried
 from broker.storage.history import History

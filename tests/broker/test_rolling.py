@@ -8,8 +8,9 @@ from collections import defaultdict
 import pytest
 import sqlalchemy as sa
 
-from broker.config import Settings
+from broker.config.settings import Settings
 from broker.factory import Factory
+from broker.jobs.sums import Rolling
 from broker.models.access import NewToken
 from broker.models.history import Observed
 from broker.schema.reports import traffic
@@ -17,7 +18,6 @@ from broker.storage import traffic as stored
 from broker.storage.database import Database, addressed
 from broker.storage.history import History
 from broker.storage.traffic import Traffic, class_of
-from broker.tasks.rolling import Rolling
 from predictors.context import SIZES, size_class
 from tests.support.broker import BrokerProcess, reports
 from tests.support.days import DAY, TODAY

@@ -14,12 +14,12 @@ import alembic.command
 import pytest
 import sqlalchemy as sa
 
-from broker.config import Settings
+from broker.config.settings import Settings
 from broker.errors import Invalid, Unavailable
 from broker.factory import Factory
 from broker.models.access import Caller
 from broker.schema.tasks import tasks, work
-from broker.services.access import hashed
+from broker.services.auth.access import hashed
 from broker.storage import migration
 from broker.storage.database import addressed
 from broker.storage.migration import check, differences, upgrade

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from sqlalchemy import func, select
 
+from broker.jobs import scoring
+from broker.jobs.scoring import Scoring
 from broker.models.scores import IN_CHARGE, WEEK, Score, tallied
 from broker.schema.history import observations, pairs
 from broker.schema.reports import accuracy, scores
-from broker.services import forecasting
+from broker.services.forecasting import forecasts
 from broker.storage.scores import Scores, score_of, tally_of
-from broker.tasks import scoring
-from broker.tasks.scoring import Scoring
 from coalloc.history.formats import read_log
 from predictors import hindsight as module
 from predictors.hindsight import PANEL
@@ -30,7 +30,7 @@ HPSS = Path(__file__).parents[3] / "shared" / "data" / "transfers" / "hpss_slac.
 @pytest.fixture(autouse=True)
 def patient(monkeypatch):
     """Answers wait until forecasters are made, however much else this machine does."""
-    monkeypatch.setattr(forecasting, "PATIENCE", 600.0)
+    monkeypatch.setattr(forecasts, "PATIENCE", 600.0)
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.config import Settings, configured
+from broker.config.settings import Settings, configured
 from broker.errors import Invalid
 from broker.storage.database import Database, addressed
 from tests.support.broker import PROGRAM

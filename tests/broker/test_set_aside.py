@@ -6,8 +6,8 @@ import alembic.command
 import pytest
 import sqlalchemy as sa
 
-from broker.config import Settings
-from broker.services import forecasting
+from broker.config.settings import Settings
+from broker.services.forecasting import forecasts
 from broker.storage import migration
 from broker.storage.database import addressed
 from broker.storage.migration import differences, upgrade
@@ -63,7 +63,7 @@ def of_before(database: str) -> None:
 
 @pytest.mark.parametrize("empty_database", ["sqlite", "postgresql"], indirect=True)
 async def test_what_was_not_measured_is_shown_and_not_learnt(empty_database, monkeypatch):
-    monkeypatch.setattr(forecasting, "PATIENCE", 600.0)
+    monkeypatch.setattr(forecasts, "PATIENCE", 600.0)
     monkeypatch.setattr("broker.main.followers_of", lambda factory: [])
     of_before(empty_database)
     assert not upgrade(addressed(empty_database))

@@ -14,9 +14,9 @@ import pytest
 import sqlalchemy as sa
 
 from broker.storage import leftovers
-from broker.tasks import faults
-from broker.tasks import worker as working
-from broker.tasks.worker import Worker
+from broker.worker import worker as working
+from broker.worker.policy import faults
+from broker.worker.worker import Worker
 from tests.broker.random_trees import Case, ours
 from tests.broker.simulated_tasks import Trouble, simulated
 from tests.broker.worlds import World, world_with

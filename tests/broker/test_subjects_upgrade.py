@@ -12,13 +12,13 @@ import httpx
 import pytest
 import sqlalchemy as sa
 
-from broker.config import Settings, configured
+from broker.config.settings import Settings, configured
 from broker.errors import BrokerError
 from broker.models.access import NewToken
 from broker.models.identities import identity
 from broker.models.oauth import ALL, AUTH, TRANSFER
 from broker.models.subjects import Foreign
-from broker.services.access import hashed
+from broker.services.auth.access import hashed
 from broker.storage import migration
 from broker.storage.database import addressed
 from broker.storage.migration import upgrade

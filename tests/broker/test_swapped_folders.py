@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from broker.models.tasks import Item
-from broker.services.trees import LocalTree
-from broker.tasks import downloading
+from broker.services.collections.trees import LocalTree
+from broker.worker.actions import downloading
 from coalloc.api import Request, discard, download
 from coalloc.errors import CoallocError
 from tests.broker.random_trees import seen

@@ -10,15 +10,16 @@ import pytest
 
 from broker.models.access import Caller
 from broker.models.tasks import Item
+from broker.models.work import Planned, Result
 from broker.storage import leftovers
 from broker.storage.lanes import Lanes
 from broker.storage.leftovers import Leftovers
 from broker.storage.tasks import Tasks
-from broker.storage.work import Planned, Result, Works
+from broker.storage.work import Works
 from broker.storage.workers import Workers
-from broker.tasks import sweeping
-from broker.tasks.beside import folder, temporary
-from broker.tasks.carrier import Carrier
+from broker.worker import sweeping
+from broker.worker.executor import Carrier
+from broker.worker.temporary_names import folder, temporary
 from tests.broker.worlds import ANN, World, begun, held, read, working, world_of, world_with, write
 from tests.support.gridftp import GridFTPServer
 from tests.support.waiting import until

@@ -9,7 +9,7 @@ import pytest
 
 from broker.models.history import TransferRecord
 from broker.models.tasks import Item
-from broker.services.trees import GridFTPTree
+from broker.services.collections.trees import GridFTPTree
 from coalloc.errors import ConnectionLost
 from tests.broker.worlds import World, read, register, working, world_of, write
 from tests.support.waiting import until

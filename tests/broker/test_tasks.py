@@ -11,9 +11,9 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from broker.config import Settings
+from broker.background import worker_of
+from broker.config.settings import Settings
 from broker.models.access import NewToken
-from broker.tasks import worker_of
 from tests.broker.conftest import Broker, running
 from tests.support.gridftp import GridFTPServer
 from tests.support.waiting import PATIENCE

@@ -6,7 +6,7 @@ import httpx
 import pytest
 from structlog.testing import capture_logs
 
-from broker.config import Settings, configured
+from broker.config.settings import Settings, configured
 from broker.errors import Invalid
 from broker.models.access import NewToken
 from tests.broker.test_access import _waiting

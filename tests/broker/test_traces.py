@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from broker.background import worker_of
 from broker.models.catalogue import Dataset, Endpoint, Replica
 from broker.models.decisions import Kept
 from broker.models.history import Observed
 from broker.models.tasks import Item
 from broker.storage.decisions import Decisions, Wanted
-from broker.tasks import worker_of
 from coalloc.util.intervals import Intervals
 from tests.broker.test_carrying import register
 from tests.broker.worlds import ANN, World, world_of

@@ -8,11 +8,11 @@ import sqlalchemy as sa
 
 from broker.errors import Invalid
 from broker.models.catalogue import Dataset
-from broker.services.formats import Entry as Said
-from broker.services.paths import normal
-from broker.services.trees import CatalogueTree, GridFTPTree, LocalTree
-from broker.services.trees import catalogue as catalogue_trees
-from broker.services.trees.gridftp import MOST, Server, Sessions
+from broker.services.catalogue.formats import Entry as Said
+from broker.services.collections.paths import normal
+from broker.services.collections.trees import CatalogueTree, GridFTPTree, LocalTree
+from broker.services.collections.trees import catalogue as catalogue_trees
+from broker.services.collections.trees.gridftp import MOST, Server, Sessions
 from coalloc.errors import AlreadyThere, NoSuchFile, NotDirectory, PermissionRefused
 from coalloc.util.addresses import ANYWHERE
 from tests.support.gridftp import GridFTPServer

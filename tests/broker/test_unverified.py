@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.config import Settings, configured
+from broker.config.settings import Settings, configured
 from broker.errors import Invalid
 from broker.handlers.globus import progress
 from broker.models.tasks import Item

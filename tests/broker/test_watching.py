@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import event
 
 from broker.models.access import Caller
-from broker.services import watching
+from broker.services.tasks import watching
 from tests.broker.test_tasks import TASKS, somebody, world  # noqa: F401
 from tests.support.broker import BrokerProcess, broker_in
 from tests.support.nginx import Nginx

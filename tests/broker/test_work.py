@@ -12,24 +12,26 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.handlers.globus import progress
 from broker.models.access import Caller
+from broker.models.lanes import Candidate
 from broker.models.tasks import Details, Item, NewTask, Options, Work
 from broker.models.usernames import Usernames
+from broker.models.work import Planned, Result
 from broker.schema.tasks import workers
-from broker.services.decisions import Decisions
-from broker.services.forecasting import Forecasting
-from broker.services.history import Transfers
-from broker.services.identities import Identities
-from broker.services.places import Places
-from broker.services.quotas import Quotas
-from broker.services.tasks import Tasks
+from broker.services.announcements import Announcements
+from broker.services.auth.identities import Identities
+from broker.services.auth.quotas import Quotas
+from broker.services.forecasting.decisions import Decisions
+from broker.services.forecasting.history import Transfers
+from broker.services.network.places import Places
+from broker.services.tasks.tasks import Tasks
 from broker.storage.database import Database, addressed
-from broker.storage.lanes import Candidate, Lanes
+from broker.storage.lanes import Lanes
 from broker.storage.tasks import Tasks as Stored
-from broker.storage.work import Planned, Result, Works
+from broker.storage.work import Works
 from broker.storage.workers import Workers
-from broker.tasks.leases import Leases
-from broker.tasks.recorder import Recorder
-from broker.tasks.worker import Worker
+from broker.worker.leases import Leases
+from broker.worker.recorder import Recorder
+from broker.worker.worker import Worker
 from tests.support.waiting import until
 
 ANN = Caller(subject="ann", role="transfer")
@@ -91,7 +93,7 @@ async def silent(connection: AsyncConnection, worker: str, seconds: float = 100.
 @asynccontextmanager
 async def working(database: Database, performer: Ready) -> AsyncIterator[Worker]:
     places = Places(database)
-    history = Transfers(database, places, Forecasting(database, places, compiled=False), Quotas(10**6))
+    history = Transfers(database, places, Quotas(10**6), Announcements())
     worker = Worker(database, history, Decisions(database, Places(database)), performer)
     running = asyncio.create_task(worker.run())
     try:
@@ -253,7 +255,7 @@ async def test_no_lease_is_given_back_before_its_results_are_written(opened):
     tasks = Tasks(opened)
     numbers = [(await tasks.submit(task(f"/{i}")))[0] for i in range(20)]
     places = Places(opened)
-    history = Transfers(opened, places, Forecasting(opened, places, compiled=False), Quotas(10**6))
+    history = Transfers(opened, places, Quotas(10**6), Announcements())
     recorder = Recorder(opened, history, Decisions(opened, Places(opened)), lambda *_: None)
     async with opened.write() as connection:
         await Workers(connection).enrol("w", "", "here")

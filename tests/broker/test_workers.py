@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
+from broker.background import Queue
 from broker.errors import Unavailable
 from broker.models.catalogue import Dataset, Replica
 from broker.models.tasks import Item
 from broker.storage.database import addressed
 from broker.storage.migration import upgrade
-from broker.tasks import Queue
 from tests.broker.worlds import ANN, World, read, world_of, write
 from tests.support.broker import BrokerProcess
 from tests.support.effort import effort
@@ -39,7 +39,7 @@ def workers(database: str, tmp_path: Path) -> Iterator[Workers]:
 @pytest.fixture
 async def world(workers: Workers, database: str, tmp_path: Path) -> AsyncIterator[World]:
     async with world_of(database, tmp_path) as world, Queue(world.factory.database.url) as queue:
-        world.factory.tasks.wake = queue.ring
+        world.factory.new_work.subscribe(queue.ring)
         yield world
 
 

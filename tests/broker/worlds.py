@@ -12,14 +12,14 @@ from uuid import UUID, uuid4
 
 import sqlalchemy as sa
 
-from broker.config import Settings
+from broker.background import worker_of
+from broker.config.settings import Settings
 from broker.factory import Factory
 from broker.models.access import Caller
 from broker.models.catalogue import Dataset, Endpoint, Replica, Site
 from broker.models.collections import NewCollection
 from broker.models.tasks import Item, NewTask, Options, Task
 from broker.storage.collections import Collections
-from broker.tasks import worker_of
 from coalloc.util.addresses import Network, parse_networks
 from tests.support.gridftp import GridFTPServer
 from tests.support.waiting import PATIENCE, until

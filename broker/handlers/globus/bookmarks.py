@@ -12,7 +12,7 @@ from broker.handlers.globus import documents
 from broker.handlers.globus.parameters import Answer
 from broker.handlers.globus.routers import globus_router
 from broker.handlers.globus.submissions import Document, Text
-from broker.services.paths import normal
+from broker.services.collections.paths import normal
 
 __all__ = ["router"]
 

@@ -8,7 +8,7 @@ from broker.handlers.globus.filters import stamp
 from broker.models.catalogue import Endpoint
 from broker.models.collections import PAUSABLE, AccessRule, Bookmark, Collection, PauseRule
 from broker.models.identities import number
-from broker.services.identities import People
+from broker.services.auth.identities import People
 from coalloc.model import Entry
 
 __all__ = ["access", "bookmark", "endpoint", "file", "listing", "pause_rule", "result", "server", "some"]

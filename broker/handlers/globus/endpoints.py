@@ -20,8 +20,8 @@ from broker.handlers.globus.routers import globus_router
 from broker.handlers.globus.submissions import Document
 from broker.models.access import Caller
 from broker.models.names import Remark
-from broker.services.collections import Seen
-from broker.services.identities import People
+from broker.services.auth.identities import People
+from broker.services.collections.collections import Seen
 from broker.storage.tasks import Wanted
 
 __all__ = ["router"]

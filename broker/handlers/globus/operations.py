@@ -19,9 +19,9 @@ from broker.handlers.globus.parameters import Answer, CollectionId, Offset, Orde
 from broker.handlers.globus.routers import globus_router
 from broker.handlers.globus.submissions import Document, Text
 from broker.models.access import Caller
-from broker.services.collections import Use
-from broker.services.paths import normal
-from broker.services.permissions import Reach
+from broker.services.auth.permissions import Reach
+from broker.services.collections.collections import Use
+from broker.services.collections.paths import normal
 
 __all__ = ["router"]
 

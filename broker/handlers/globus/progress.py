@@ -7,7 +7,7 @@ from broker.handlers.globus.errors import PREFIX
 from broker.handlers.globus.filters import stamp
 from broker.models.collections import Collection
 from broker.models.tasks import Event, Task
-from broker.services.identities import People
+from broker.services.auth.identities import People
 from broker.storage.tasks import Done
 
 __all__ = ["event", "skipped", "submitted", "task", "transferred"]

@@ -22,8 +22,8 @@ from broker.handlers.oauth.forms import address, form, pairs
 from broker.handlers.routers import page_router
 from broker.models.oauth import PAGES, Login
 from broker.pages import page
-from broker.services.logins import LASTS
-from broker.services.provider import PATIENCE, Provider
+from broker.services.auth.logins import LASTS
+from broker.services.auth.provider import PATIENCE, Provider
 
 __all__ = ["router"]
 

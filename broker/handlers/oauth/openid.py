@@ -7,7 +7,7 @@ from broker.dependencies.context import Home, Services
 from broker.handlers.oauth.documents import about, identity_document
 from broker.handlers.routers import page_router
 from broker.models.oauth import SCOPES, VIEW_IDENTITY_SET
-from broker.services.keys import ALGORITHM
+from broker.services.auth.keys import ALGORITHM
 
 __all__ = ["router"]
 

@@ -15,7 +15,7 @@ from broker.handlers.oauth.documents import about, identity_set
 from broker.handlers.oauth.forms import authenticated, form
 from broker.handlers.routers import page_router
 from broker.models.oauth import Client, Grant
-from broker.services.grants import Given
+from broker.services.auth.grants import Given
 
 __all__ = ["router"]
 

@@ -11,13 +11,12 @@ from coalloc.planner.from_graph import flows_of, origins_of, prices_of
 from coalloc.planner.network import Demand, File, Network
 from coalloc.planner.paths import paths_of, without_cycles
 from coalloc.planner.plan import Certificate, TransferPlan
-from coalloc.planner.solvers.libraries import needed
 from coalloc.planner.solvers.maxflow import Backend, Flow, fastest
 from coalloc.planner.static.graph import Arrays, Graph, Mask, graph_of
 from coalloc.planner.static.newton import NoWay, least_time
 from coalloc.planner.words import reason
 
-__all__ = ["least_makespan", "solve"]
+__all__ = ["solve"]
 
 
 class _Found(NamedTuple):
@@ -79,14 +78,3 @@ def _hosts(graph: Graph, side: Mask) -> set[str]:
     """Return the hosts whose own files start on the source's side."""
     n = len(graph.arrays.hosts)
     return {host.name for host, inside in zip(graph.arrays.hosts, side[n : 2 * n], strict=True) if inside}
-
-
-def least_makespan(network: Network, demand: Demand) -> TransferPlan:
-    """Return Confluence's plan: the least T, exactly, with rates and paths. It is never slower than without relays.
-
-    :param demand: files with one common destination
-    :raises UsageError: when no links lead there, or max-flow does not apply (use `coalloc.planner.choose.plan`)
-    """
-    with needed():
-        from coalloc.planner.static.makespan import solve
-    return solve(network, demand)

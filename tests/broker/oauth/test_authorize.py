@@ -4,7 +4,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from broker.config import Settings
+from broker.config.settings import Settings
 from tests.broker.conftest import HERE, running
 from tests.broker.oauth.conftest import ALL, BACK, CHALLENGE, Program
 from tests.support.browser import Page

@@ -80,7 +80,7 @@ async def test_clients_with_which_nobody_logged_in_are_forgotten(broker, program
     await program.login(ann)
     unused, _ = await broker.factory.clients.register("unused", "192.0.2.1")
     now = time.time()
-    monkeypatch.setattr("broker.services.clients.time.time", lambda: now + 86_401)
+    monkeypatch.setattr("broker.services.auth.clients.time.time", lambda: now + 86_401)
     await broker.factory.clients.register("later", "192.0.2.1")
     assert await broker.factory.clients.known(unused.id) is None
     assert await broker.factory.clients.known(program.number) is not None

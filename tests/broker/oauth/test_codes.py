@@ -62,14 +62,14 @@ async def test_a_verifier_without_challenge_is_refused(program, ann):
 async def test_a_code_expires_and_so_do_tokens(broker, program, ann, monkeypatch):
     code = await program.code(ann)
     now = time.time()
-    monkeypatch.setattr("broker.services.grants.time.time", lambda: now + 301)
+    monkeypatch.setattr("broker.services.auth.grants.time.time", lambda: now + 301)
     assert (await program.redeem(code)).json()["error"] == "invalid_grant"
     tokens = (await program.login(ann))["transfer.api.globus.org"]
     assert tokens["expires_in"] == 172_800
-    monkeypatch.setattr("broker.services.grants.time.time", lambda: now + 301 + 172_801)
+    monkeypatch.setattr("broker.services.auth.grants.time.time", lambda: now + 301 + 172_801)
     assert (await whoami(broker, tokens["access_token"])).status_code == 401
     fresh = (await program.ask(grant_type="refresh_token", refresh_token=tokens["refresh_token"])).json()
     assert (await whoami(broker, fresh["access_token"])).status_code == 200
-    monkeypatch.setattr("broker.services.grants.time.time", lambda: now + 200 * 86_400)
+    monkeypatch.setattr("broker.services.auth.grants.time.time", lambda: now + 200 * 86_400)
     answer = await program.ask(grant_type="refresh_token", refresh_token=fresh["refresh_token"])
     assert answer.json()["error"] == "invalid_grant"

@@ -39,7 +39,7 @@ async def test_a_token_that_has_expired_is_none_that_is_made_up(broker, monkeypa
     issued = await broker.factory.access.issue("tests", NewToken(subject="ann", days=1))
     assert [await _asked(client, f"x{i}") for i in range(31)][-1] == 429
     later = time.time() + 2 * 86_400
-    monkeypatch.setattr("broker.services.access.time.time", lambda: later)
+    monkeypatch.setattr("broker.services.auth.access.time.time", lambda: later)
     assert await _asked(client, issued.token) == 401
 
 

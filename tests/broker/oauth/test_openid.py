@@ -34,7 +34,7 @@ async def test_keys_are_rotated_and_the_old_one_is_shown_for_a_while(broker, pro
     fresh = (await program.redeem(await program.code(ann))).json()
     assert jwt.get_unverified_header(fresh["id_token"])["kid"] == next(iter(keys))
     now = time.time()
-    monkeypatch.setattr("broker.services.keys.time.time", lambda: now + 8 * 86_400)
+    monkeypatch.setattr("broker.services.auth.keys.time.time", lambda: now + 8 * 86_400)
     await broker.factory.keys.rotate()
     assert old not in {each["kid"] for each in (await program.own.get("/jwk.json")).json()["keys"]}
 

@@ -9,8 +9,8 @@ import sqlalchemy as sa
 from broker.errors import Refused
 from broker.models.access import Caller
 from broker.models.oauth import Code
-from broker.services.grants import Given
-from broker.services.logins import WORD
+from broker.services.auth.grants import Given
+from broker.services.auth.logins import WORD
 from tests.broker.conftest import Broker
 
 VERIFIER = "v" * 43

@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from broker.config import Settings
+from broker.config.settings import Settings
 from broker.models import identities, oauth
 from broker.models.access import NewToken
 from broker.models.identities import identity
@@ -174,7 +174,7 @@ async def test_what_has_expired_is_forgotten_from_the_leaves(broker, program, an
     await program.login(ann)
     grants, now = broker.factory.grants, time.time()
     for later in (1, 2, 3, 4):
-        monkeypatch.setattr("broker.services.grants.time.time", lambda days=later: now + 400 * 86_400 * days)
+        monkeypatch.setattr("broker.services.auth.grants.time.time", lambda days=later: now + 400 * 86_400 * days)
         robot, _ = await broker.factory.clients.make("tests", f"robot{later}", "reader")
         await grants.own(robot, "openid")
     tokens = await broker.factory.access.tokens()

@@ -3,8 +3,8 @@
 import httpx
 import pytest
 
+from broker.jobs.scoring import Scoring
 from broker.models.access import NewToken
-from broker.tasks.scoring import Scoring
 from tests.broker.conftest import HERE, Broker
 from tests.support.browser import Page
 

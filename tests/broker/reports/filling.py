@@ -7,13 +7,13 @@ from typing import Any
 import httpx
 import sqlalchemy as sa
 
+from broker.jobs.sums import Rolling
 from broker.models.history import Pair
 from broker.reports.document import Fact, Report, Table
 from broker.schema.history import pairs
 from broker.schema.reports import scores
 from broker.storage.database import Database
 from broker.storage.traffic import Traffic
-from broker.tasks.rolling import Rolling
 from tests.support.days import DAY, TODAY
 
 __all__ = ["DAY", "TODAY", "counted", "fact", "report", "scored", "table", "transfer"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.config import Probing, Settings
+from broker.config.settings import Probing, Settings
 from broker.models.access import NewToken
 from tests.broker.conftest import HERE, running
 from tests.broker.reports.conftest import Sitting

@@ -13,14 +13,14 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, StorageState, expect
 
-from broker.config import Settings
+from broker.config.settings import Settings
 from broker.demo.filling import fill
 from broker.factory import Factory
+from broker.jobs.scoring import Scoring
 from broker.models.access import NewToken
 from broker.reports.catalogue import REPORTS
 from broker.storage.database import addressed
 from broker.storage.migration import upgrade
-from broker.tasks.scoring import Scoring
 from tests.support.broker import BrokerProcess
 from tests.support.chromium import PHONE, Visitor, chromium, visit
 from tests.support.effort import LONG
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 MARKUP = '<img src=x onerror="alert(1)"><script>alert(2)</script><b>bold</b>'
 KINDS = {"csv": "text/csv", "json": "application/json", "svg": "image/svg+xml", "png": "image/png"}
 UNSCORED = """
-from broker.tasks.scoring import Scoring
+from broker.jobs.scoring import Scoring
 async def step(self):
     return False
 Scoring.step = step
@@ -55,7 +55,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
     database = f"sqlite:///{folder / 'broker.sqlite'}"
     upgrade(addressed(database))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("broker.tasks.scoring.TURNS", 0.0)  # nobody else wants a turn
+        patch.setattr("broker.jobs.scoring.TURNS", 0.0)  # nobody else wants a turn
         admin, ann, eve = asyncio.run(_filled(database))
         (folder / "sitecustomize.py").write_text(LATE + UNSCORED)
         patch.setenv("PYTHONPATH", str(folder))

@@ -4,12 +4,12 @@ import time
 
 import pytest
 
-from broker.config import Probing, Settings
+from broker.config.settings import Probing, Settings
 from broker.models.access import Caller
 from broker.models.history import Pair
 from broker.reports.archive import Scope
 from broker.reports.drift import Wanted, drifts, make
-from broker.storage.misses import Daily
+from broker.storage.forecast_errors import Daily
 from tests.broker.conftest import running
 from tests.broker.reports.filling import DAY, TODAY, fact, report, scored, table, transfer
 

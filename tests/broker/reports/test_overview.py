@@ -13,12 +13,12 @@ import sqlalchemy as sa
 
 from broker.models.history import Pair
 from broker.models.tasks import Item, NewTask
+from broker.models.work import Planned
 from broker.reports.archive import Scope
 from broker.reports.gains import FEWEST, gained
 from broker.reports.overview import Wanted, live, make
 from broker.schema.reports import decisions
 from broker.storage.tasks import Tasks
-from broker.storage.work import Planned
 from tests.broker.reports.filling import DAY, TODAY, counted, fact, report, scored, table, transfer
 from tests.broker.test_rolling import history
 
@@ -122,7 +122,7 @@ async def add_task(broker, owner, **changed):
 
 async def test_tasks_under_way_are_shown_as_they_go(broker, monkeypatch):
     clock = [1000.0]
-    monkeypatch.setattr("broker.services.pace.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("broker.services.tasks.pace.time.monotonic", lambda: clock[0])
     number = await add_task(broker, "ann", paused="tape robot", bytes_transferred=10**8)
     first = await live(broker.factory.archive, ALL)
     (row,) = table(first, "tasks").records()

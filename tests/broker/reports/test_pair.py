@@ -7,8 +7,8 @@ import time
 import numpy as np
 import pytest
 
+from broker.jobs.scoring import Scoring
 from broker.models.history import Observed
-from broker.tasks.scoring import Scoring
 from predictors.metrics import scores as judged
 from tests.broker.test_scoring import log
 

@@ -16,12 +16,12 @@ from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.config import Settings, configured
-from broker.config_posting import Mail, Posting
+from broker.config.posting import Mail, Posting
+from broker.config.settings import Settings, configured
 from broker.errors import Invalid
+from broker.jobs.posting import Poster, week_before
 from broker.reports.catalogue import REPORTS, Kind
 from broker.reports.making import Period, asked
-from broker.tasks.posting import Poster, week_before
 from tests.broker.conftest import running
 from tests.support.gsi import Authority
 from tests.support.waiting import PATIENCE

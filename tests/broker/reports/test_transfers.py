@@ -10,9 +10,10 @@ import httpx
 import pytest
 
 from broker.models.access import Caller
+from broker.models.lanes import Pair, Tuning
 from broker.models.tasks import Event, Item, NewTask, Options
 from broker.storage.decisions import WEEK, Decisions, Wanted
-from broker.storage.lanes import Lanes, Pair, Tuning
+from broker.storage.lanes import Lanes
 from broker.storage.tasks import Tasks
 from tests.broker.test_decisions import AT, MB, decided, part
 

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
+from coalloc.planner.least import least_makespan
 from coalloc.planner.network import Demand, Network
-from coalloc.planner.static.makespan import least_makespan
 from tests.coalloc.planner.networks import USUAL, USUAL_SIZES, demands, networks
 
 

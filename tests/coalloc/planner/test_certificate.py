@@ -8,9 +8,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from coalloc.planner.certificate import BadPlan, bound, check, faults
+from coalloc.planner.least import least_makespan
 from coalloc.planner.network import Demand, File, Host, Isp, Link, LinkKey, Network
 from coalloc.planner.plan import Limit, Path
-from coalloc.planner.static.makespan import least_makespan
 from tests.coalloc.planner.networks import demands, networks
 
 MB = 10**6

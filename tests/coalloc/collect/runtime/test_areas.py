@@ -7,11 +7,19 @@ import pytest
 from coalloc.collect.methods.events import Arrived
 from coalloc.collect.runtime.server import Area, Server
 from coalloc.errors import PermissionRefused
-from tests.coalloc.collect.test_collecting import collect, found
+from tests.coalloc.collect.test_collecting import (  # noqa: F401 - fixtures
+    collect,
+    content,
+    found,
+    place,
+    relay,
+    servers,
+    sink,
+)
 from tests.support.fetching import options
 
 
-async def test_nothing_is_deleted_that_was_not_staged(servers, sink, content, place, relay):
+async def test_nothing_is_deleted_that_was_not_staged(servers, sink, content, place, relay):  # noqa: F811
     """The directory is exchanged for a link to somebody's while pieces are in it."""
     to, folder = place
     lent, victim = servers[2].root / "lent", servers[2].root / "victim"
@@ -37,7 +45,7 @@ async def test_nothing_is_deleted_that_was_not_staged(servers, sink, content, pl
     assert found(lent / "moved"), "it is not where it was made"
 
 
-async def test_what_others_put_into_the_directory_stays(servers, sink, content, place, relay):
+async def test_what_others_put_into_the_directory_stays(servers, sink, content, place, relay):  # noqa: F811
     to, folder = place
     planted: list[Path] = []
 

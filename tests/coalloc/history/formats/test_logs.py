@@ -21,7 +21,7 @@ from tests.support.nginx import Nginx
 from tests.support.waiting import PATIENCE, wait_until
 
 MB = 1_000_000
-SHARED = Path(__file__).parents[4] / "shared" / "data"
+SHARED = Path(__file__).parents[5] / "shared" / "data"
 
 
 def test_the_transfer_log_of_a_real_gridftp_server(tmp_path):

@@ -170,7 +170,7 @@ def test_a_name_that_cannot_be_written_is_refused():
 
 
 def test_the_example_of_the_reference_is_one():
-    paper = Path(__file__).parents[3] / "docs/reference/network.md"
+    paper = Path(__file__).parents[4] / "docs/reference/network.md"
     example = textwrap.dedent(paper.read_text().split("\n\n")[2])
     assert len(read(example).network.links) == 4
 

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from coalloc.errors import UsageError
 from coalloc.planner.certificate import check
+from coalloc.planner.least import least_makespan
 from coalloc.planner.network import Demand, File, Host, Isp, Link, LinkKey, Network
 from coalloc.planner.plan import Path
 from coalloc.planner.solvers.maxflow import BACKENDS
-from coalloc.planner.static.makespan import least_makespan, solve
+from coalloc.planner.static.makespan import solve
 from tests.coalloc.planner.networks import demands, networks
 
 MB = 10**6
@@ -128,9 +129,9 @@ def test_a_capacity_that_is_too_large():
         least_makespan(network, Demand((File("a", 5, ("x",), ("t",)),)))
 
 
-@pytest.mark.parametrize("ask", ["least.least_makespan", "choose.plan", "deadline.refusal"])
+@pytest.mark.parametrize("ask", ["least.least_makespan", "choose.plan", "static.deadline.refusal"])
 def test_without_the_libraries_it_says_what_to_install(ask: str):
-    module, name = ask.split(".")
+    module, name = ask.rsplit(".", 1)
     code = f"""
 import sys
 sys.modules["numpy"] = None

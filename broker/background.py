@@ -1,0 +1,44 @@
+"""Work beside requests, wired from the services of the factory: workers of tasks, and periodic jobs."""
+
+from broker.factory import Factory
+from broker.jobs.following import Follower
+from broker.jobs.posting import Poster
+from broker.jobs.probing import Prober
+from broker.jobs.scoring import Scoring
+from broker.jobs.sums import Rolling
+from broker.worker.executor import Carrier
+from broker.worker.queue import Queue
+from broker.worker.worker import Worker
+
+__all__ = ["Queue", "followers_of", "poster_of", "prober_of", "worker_of"]
+
+
+def worker_of(factory: Factory) -> Worker:
+    """Return a worker of this process for its site; tasks submitted to this process wake it."""
+    carrier = Carrier(
+        factory.database, factory.trees, factory.places, factory.replicas, factory.settings.copy_unverified
+    )
+    worker = Worker(factory.database, factory.transfers, factory.decisions, carrier, factory.settings.site)
+    factory.new_work.subscribe(lambda site: worker.wake())
+    return worker
+
+
+def prober_of(factory: Factory) -> Prober | None:
+    """Return the prober that measures links between endpoints; None unless the settings ask for it."""
+    probing = factory.settings.probing
+    return probing and Prober(factory.database, factory.places, factory.transfers, probing)
+
+
+def poster_of(factory: Factory) -> Poster | None:
+    """Return the poster of weekly reports; None unless the settings ask for it."""
+    posting = factory.settings.posting
+    return posting and Poster(factory.database, factory.archive, posting, factory.drawing)
+
+
+def followers_of(factory: Factory) -> list[Follower]:
+    """Return the followers that keep the data behind reports current; new observations of this process wake them."""
+    scoring = Scoring(factory.database, factory.forecasting.compiled)
+    followers = [Follower("traffic", Rolling(factory.database).step), Follower("forecasts", scoring.step, rest=0.0)]
+    for follower in followers:
+        factory.new_transfers.subscribe(follower.news)
+    return followers

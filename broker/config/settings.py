@@ -1,0 +1,375 @@
+"""The settings of the broker, from the command line and a TOML file."""
+
+import base64
+import ipaddress
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
+from urllib.parse import urlsplit
+
+from broker.config.credentials import Credential, credentials
+from broker.config.document import document
+from broker.config.posting import LOOPBACK, Posting, posting
+from broker.errors import Invalid
+from broker.models.access import ROLES, Role
+from broker.models.subjects import LONGEST_PART
+from broker.models.usernames import Usernames
+from coalloc.planner.documents import units
+from coalloc.safe_text import redact
+from coalloc.util.addresses import Network, parse_networks
+
+__all__ = [
+    "LOOPBACK",
+    "Hook",
+    "Introspection",
+    "Issuer",
+    "Probing",
+    "Provider",
+    "Settings",
+    "Strategy",
+    "configured",
+    "issuers",
+]
+
+Strategy = Literal["priority", "predicted", "distance", "random"]
+ASYMMETRIC = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
+"""The accepted signature algorithms. A shared secret would let the broker, or anyone with the public key, sign."""
+
+SHORTEST_KEY = 24
+
+
+class Issuer(NamedTuple):
+    """An issuer whose signed tokens are accepted.
+
+    :param url: issuer's URL as in the tokens
+    :param audience: names of this broker, one of which tokens must have as their audience
+    :param roles: roles by scope or group
+    :param algorithms: signature algorithms that it uses
+    """
+
+    url: str
+    audience: tuple[str, ...]
+    roles: Mapping[str, Role]
+    algorithms: tuple[str, ...] = ("RS256", "ES256")
+
+
+class Introspection(NamedTuple):
+    """A service that describes opaque tokens (RFC 7662).
+
+    :param url: address of the service
+    :param client_id: id of the broker at the service
+    :param roles: roles by scope or group
+    :param audience: names of this broker, one of which tokens must have as their audience
+    :param issuer: the only issuer whose tokens it knows; empty if that is not known
+    """
+
+    url: str
+    client_id: str
+    client_secret: str
+    roles: Mapping[str, Role]
+    audience: tuple[str, ...]
+    issuer: str = ""
+
+
+class Hook(NamedTuple):
+    """A webhook that is called when tasks end.
+
+    :param key: key that signs the calls
+    """
+
+    url: str
+    key: bytes
+
+
+class Probing(NamedTuple):
+    """The cost limits of measurements of links between endpoints, which are made while no task is under way.
+
+    :param a_day: bytes a day
+    :param bytes: the most bytes of one measurement
+    :param seconds: the longest duration of one measurement
+    """
+
+    a_day: int
+    bytes: int = 64_000_000
+    seconds: float = 5.0
+
+
+class Provider(NamedTuple):
+    """An identity provider for logins with a browser (OpenID Connect).
+
+    :param issuer: URL of one of the issuers, whose roles apply
+    :param client_id: id of the broker at the provider
+    :param scope: scopes that the broker requests
+    """
+
+    issuer: str
+    client_id: str
+    client_secret: str
+    scope: str = "openid profile email"
+
+
+class Settings(NamedTuple):
+    """The behaviour of one broker; the defaults should suit most sites.
+
+    :param database: address of the database, as in SQLAlchemy
+    :param anonymous: whether callers without a token may read
+    :param ranking: criteria that order replicas: each decides where those before it are equal or unknown
+    :param explore: at most one in so many answers may put a replica first whose link is unknown; 0 is never
+    :param keep_days: days after their end when transfers are deleted; None is never
+    :param issuers: issuers whose signed tokens are accepted, in addition to the broker's own
+    :param introspection: service that describes other tokens
+    :param hook: webhook that is called when tasks end
+    :param requests_per_second: limit for one caller, on average
+    :param largest_body: limit of a request in bytes, except for imports
+    :param added_per_hour: transfers and names that one user may report and import
+    :param site: site of this process: folders of collections at it are folders of this machine
+    :param probing: cost limits of measurements of links; None for no measurements
+    :param credentials: proxy certificates and where they may be shown, by the names that collections use
+    :param posting: destination of the weekly report
+    :param proxies: networks of the proxies that are trusted to report the client's address; empty for none
+    :param network: private and loopback addresses that endpoints may have, whichever user registered them
+    :param copy_unverified: whether files that cannot be verified are copied, although they should be verified
+    """
+
+    database: str = "sqlite:///coget-broker.sqlite"
+    anonymous: bool = False
+    ranking: tuple[Strategy, ...] = ("priority", "predicted", "distance")
+    explore: int = 20
+    keep_days: float | None = None
+    issuers: tuple[Issuer, ...] = ()
+    requests_per_second: float = 1000.0
+    largest_body: int = 24 << 20
+    added_per_hour: int = 2_000_000
+    site: str = ""
+    credentials: Mapping[str, Credential] = MappingProxyType({})
+    public_url: str = ""
+    provider: Provider | None = None
+    introspection: Introspection | None = None
+    hook: Hook | None = None
+    probing: Probing | None = None
+    posting: Posting | None = None
+    proxies: tuple[str, ...] = ()
+    network: tuple[Network, ...] = ()
+    copy_unverified: bool = False
+
+    @property
+    def domain(self) -> str:
+        """The domain of user names that have none of their own."""
+        return urlsplit(self.public_url).hostname or "localhost"
+
+    @property
+    def namers(self) -> tuple[tuple[str, str | None], ...]:
+        """The URLs that identify users, each with its issuer; None if the issuer is not known."""
+        signing = tuple((each.url, each.url) for each in self.issuers)
+        asked = self.introspection
+        return (*signing, (asked.url, asked.issuer or None)) if asked else signing
+
+    @property
+    def usernames(self) -> Usernames:
+        """The user names of subjects."""
+        return Usernames.among(self.domain, (issuer or url for url, issuer in self.namers))
+
+
+def configured(settings: Settings, path: Path) -> Settings:
+    """Return these settings with those of a TOML file.
+
+    :raises Invalid: naming the file and the invalid entry
+    """
+    return settings._replace(
+        issuers=issuers(path),
+        provider=_provider(path),
+        credentials=credentials(path, document(path).get("credentials", {})),
+        introspection=_introspection(path),
+        hook=_hook(path),
+        probing=_probing(path),
+        posting=posting(path, document(path).get("report")),
+        network=_network(path),
+        proxies=_proxies(path),
+        copy_unverified=_copy_unverified(path),
+        added_per_hour=_added_per_hour(path) or settings.added_per_hour,
+    )
+
+
+def _added_per_hour(path: Path) -> int | None:
+    """Return `added_per_hour` in `[limits]` of a TOML file; None if it is not set.
+
+    :raises Invalid: naming the file and the invalid entry
+    """
+    said = document(path).get("limits", {"added_per_hour": None})
+    rows = said["added_per_hour"] if isinstance(said, dict) and said.keys() == {"added_per_hour"} else 0
+    if rows is not None and (type(rows) is not int or rows < 1):
+        raise Invalid(f"{path}: [limits] makes no sense", "write [limits] and added_per_hour = 2000000")
+    return rows
+
+
+def _copy_unverified(path: Path) -> bool:
+    """Return `copy_unverified` in `[transfers]` of a TOML file; False if it is not set.
+
+    :raises Invalid: naming the file and the invalid entry
+    """
+    said = document(path).get("transfers", {})
+    found = (
+        said.get("copy_unverified", False) if isinstance(said, dict) and said.keys() <= {"copy_unverified"} else None
+    )
+    if not isinstance(found, bool):
+        raise Invalid(f"{path}: [transfers] makes no sense", "write [transfers] and copy_unverified = true")
+    return found
+
+
+def _proxies(path: Path) -> tuple[str, ...]:
+    """Return the addresses and networks of trusted proxies, `trusted` in `[proxy]` of a TOML file.
+
+    :raises Invalid: naming the file and the invalid entry
+    """
+    said = document(path).get("proxy", {})
+    remedy = 'write [proxy] and trusted = ["127.0.0.1", "192.0.2.0/24"]'
+    try:
+        if strange := said.keys() - {"trusted"}:
+            raise ValueError(f"{', '.join(sorted(strange))} is nothing that is known")
+        return tuple(str(ipaddress.ip_network(each)) for each in said.get("trusted", []))
+    except (ValueError, TypeError, AttributeError) as error:
+        raise Invalid(f"{path}: [proxy] makes no sense: {error}", remedy) from None
+
+
+def issuers(path: Path) -> tuple[Issuer, ...]:
+    """Return the issuers in `[[issuer]]` of a TOML file, with url, audience and roles, and optionally algorithms.
+
+    :raises Invalid: naming the file and the invalid entry
+    """
+    return tuple(_issuer(path, said) for said in document(path).get("issuer", []))
+
+
+def _provider(path: Path) -> Provider | None:
+    """Return `[login]` of a TOML file, with issuer, client_id, client_secret, and optionally scope.
+
+    :raises Invalid: naming the file and the invalid entry
+    """
+    said = document(path).get("login")
+    if said is None:
+        return None
+    remedy = 'write issuer = "https://...", as an [[issuer]] has it, client_id = "...", client_secret = "..."'
+    try:
+        login = Provider(**said)
+    except TypeError as error:
+        raise Invalid(f"{path}: [login] is not whole: {error}", remedy) from None
+    if not all(isinstance(value, str) for value in login):
+        raise Invalid(f"{path}: [login] has a value that is no text", remedy)
+    if login.issuer not in {issuer.url for issuer in issuers(path)}:
+        raise Invalid(f"{path}: {redact(login.issuer)} is no [[issuer]], whose roles would count", remedy)
+    return login
+
+
+def _introspection(path: Path) -> Introspection | None:
+    """Return `[introspection]` of a TOML file: url, client_id, client_secret, roles; optionally audience and issuer.
+
+    :raises Invalid: naming the file and the invalid entry
+    """
+    said = document(path).get("introspection")
+    if said is None:
+        return None
+    remedy = 'write url = "https://...", client_id = "...", client_secret = "...", roles = { "SCOPE" = "reader" }'
+    try:
+        asked = Introspection(**{"audience": said["client_id"], **said})
+        asked = asked._replace(roles=dict(asked.roles), audience=_names(asked.audience))
+    except (KeyError, TypeError, ValueError) as error:
+        raise Invalid(f"{path}: [introspection] is not whole: {error}", remedy) from None
+    texts = all(isinstance(value, str) for value in (*asked[:3], *asked.audience, asked.issuer))
+    named = texts and all(map(_names_people, (asked.url, asked.issuer or asked.url)))
+    if not named or not set(asked.roles.values()) <= set(ROLES):
+        raise Invalid(f"{path}: [introspection] makes no sense", remedy)
+    return asked
+
+
+def _names_people(url: str) -> bool:
+    """Return whether a URL is valid for an issuer: http or https, a host, no fragment (OpenID Connect, section 2), only
+    printable characters, and not too long.
+    """
+    try:
+        host = urlsplit(url).hostname
+    except ValueError:
+        return False
+    return (
+        url.startswith(("http://", "https://"))
+        and bool(host)
+        and "#" not in url
+        and url.isprintable()
+        and len(url.encode()) <= LONGEST_PART
+    )
+
+
+def _network(path: Path) -> tuple[Network, ...]:
+    """Return the networks in `[network]` of a TOML file, a list named `allow`.
+
+    :raises Invalid: naming the file and the invalid entry
+    """
+    said = document(path).get("network")
+    if said is None:
+        return ()
+    remedy = 'write allow = ["10.0.0.0/8", "fd00:1::/48"]; link-local ones are never allowed'
+    try:
+        (allowed,) = [said["allow"]] if said.keys() == {"allow"} and isinstance(said["allow"], list) else []
+        return parse_networks(allowed)
+    except (AttributeError, ValueError) as error:
+        raise Invalid(f"{path}: [network] makes no sense: {error}", remedy) from None
+
+
+def _hook(path: Path) -> Hook | None:
+    """Return `[notify]` of a TOML file, with url and secret in the format of Standard Webhooks.
+
+    :raises Invalid: naming the file and the invalid entry
+    """
+    said = document(path).get("notify")
+    if said is None:
+        return None
+    remedy = (
+        f'write url = "https://..." and secret = "whsec_...", which are {SHORTEST_KEY} random bytes or more in base64'
+    )
+    try:
+        url, key = said["url"], base64.b64decode(said["secret"].removeprefix("whsec_"), validate=True)
+        parts = urlsplit(url)
+        strange = said.keys() - {"url", "secret"}
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise Invalid(f"{path}: [notify] is not whole: {error}", remedy) from None
+    secure = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in LOOPBACK)
+    if strange or not secure or not parts.hostname or len(key) < SHORTEST_KEY:
+        raise Invalid(f"{path}: [notify] makes no sense", remedy)
+    return Hook(url, key)
+
+
+def _probing(path: Path) -> Probing | None:
+    """Return `[probing]` of a TOML file, with a_day, and optionally bytes and seconds.
+
+    :raises Invalid: naming the file and the invalid entry
+    """
+    said = document(path).get("probing")
+    if said is None:
+        return None
+    readers: dict[str, Callable[[object], Any]] = {"a_day": units.size, "bytes": units.size, "seconds": units.seconds}
+    try:
+        probing = Probing(**{name: readers[name](value) for name, value in said.items()})
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        remedy = 'write a_day = "50 GB", and bytes = "64 MB" and seconds = 5 if you like'
+        raise Invalid(f"{path}: [probing] makes no sense: {error}", remedy) from None
+    if not probing.bytes or not 0 < probing.seconds <= 3600:
+        raise Invalid(f"{path}: [probing] measures nothing", "give some bytes, and from 0.1 to 3600 seconds")
+    return probing
+
+
+def _names(said: Any) -> tuple[str, ...]:
+    return (said,) if isinstance(said, str) else tuple(said)
+
+
+def _issuer(path: Path, said: Mapping[str, Any]) -> Issuer:
+    remedy = 'write url = "https://...", audience = ["..."], roles = { "SCOPE" = "reader" }'
+    try:
+        names = _names(said["audience"])
+        issuer = Issuer(said["url"], names, dict(said["roles"]), tuple(said.get("algorithms", ("RS256", "ES256"))))
+        known = _names_people(issuer.url) and not said.keys() - set(Issuer._fields)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise Invalid(f"{path}: an issuer is not whole: {error}", remedy) from None
+    if not known or not names or not set(issuer.roles.values()) <= set(ROLES):
+        raise Invalid(f"{path}: issuer {redact(issuer.url)} makes no sense", remedy)
+    if strange := set(issuer.algorithms) - set(ASYMMETRIC):
+        raise Invalid(f"{path}: algorithm {', '.join(sorted(strange))} is refused", f"use {', '.join(ASYMMETRIC)}")
+    return issuer

@@ -1,0 +1,145 @@
+"""Posts a report of the seven days before, each Monday (UTC): as a file, by mail, or both.
+
+One of all the processes posts each past week once, later if none was running on Monday. A failed attempt is repeated
+while the week lasts. If a process dies after it sent the report and before it recorded that, another sends it again.
+"""
+
+import asyncio
+import smtplib
+import ssl
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from email.message import EmailMessage
+from email.utils import formatdate, make_msgid
+from pathlib import Path
+
+import structlog
+
+from broker.config.posting import Mail, Posting
+from broker.errors import BrokerError
+from broker.limits import Apart
+from broker.reports.archive import Archive
+from broker.reports.document import Report
+from broker.reports.drawing import DRAWING
+from broker.reports.files import page
+from broker.reports.making import ALL, Period, made
+from broker.reports.words import written
+from broker.storage.database import Database, retried
+from broker.storage.weekly_reports import Posted
+from coalloc.safe_text import escaped
+
+__all__ = ["Poster", "message", "week_before"]
+
+DAY = 86_400.0
+WEEK = 7 * DAY
+MONDAY = 4 * DAY
+"""The first Monday after the epoch."""
+SETTLED = 3_600.0
+"""Seconds after a week's end in which its transfers may still be reported and counted."""
+TAKEN = 600.0
+"""Seconds for which a week is reserved for the process that posts it, and after which a failed attempt is repeated."""
+SECONDS = 60.0
+"""Timeout for the mail server."""
+log = structlog.get_logger("broker.reports")
+
+
+def week_before(now: float) -> float:
+    """Return when the last complete week began; a week counts as complete an hour after its end."""
+    return (now - SETTLED - MONDAY) // WEEK * WEEK + MONDAY - WEEK
+
+
+def message(mail: Mail, reports: Sequence[Report], title: str, name: str, file: str) -> EmailMessage:
+    """Return a mail with the facts as text and the whole report as an attachment."""
+    said = EmailMessage()
+    said["Subject"], said["From"], said["To"] = title, mail.sender, ", ".join(mail.to)
+    said["Date"], said["Message-ID"] = formatdate(), make_msgid(domain=mail.sender.partition("@")[2])
+    said.set_content("\n\n".join([f"{title}. All of it is in the file {name}.", *filter(None, map(_facts, reports))]))
+    said.add_attachment(file.encode(), maintype="text", subtype="html", filename=name)
+    return said
+
+
+def _facts(report: Report) -> str:
+    lines = [f"  {escaped(each.label)}: {written(each.value, each.unit)}" for each in report.facts]
+    return "\n".join([escaped(report.title), *lines]) if lines else ""
+
+
+class Poster:
+    """The process's poster of weekly reports.
+
+    :param posting: where to put or send them
+    :param drawing: process that draws figures
+    """
+
+    def __init__(self, database: Database, archive: Archive, posting: Posting, drawing: Apart) -> None:
+        self._database = database
+        self._archive = archive
+        self._posting = posting
+        self._drawing = drawing
+
+    async def run(self) -> None:
+        """Post until cancelled."""
+        while True:
+            try:
+                await self.post(time.time())
+            except (BrokerError, OSError, smtplib.SMTPException) as error:
+                log.warning("the weekly report is not posted; it is tried again", error=str(error))
+            except Exception:  # otherwise no report would ever be posted again
+                log.exception("the weekly report is not posted; it is tried again")
+            await asyncio.sleep(TAKEN)
+
+    async def post(self, now: float) -> bool:
+        """Post the past week, unless it is posted or another process is posting it; return whether it was posted now.
+
+        :raises OSError: when the file cannot be written, or the mail server cannot be reached
+        :raises smtplib.SMTPException: when the mail server does not accept the mail
+        """
+        begin = week_before(now)
+        week = _called(begin)
+        if not await self._take(week, now):
+            return False
+        reports = await made(self._archive, ALL, {}, Period(now - WEEK), now)
+        lead = f"The seven days up to {written(now, 'moment')}."
+        title = f"Week {week} at {self._archive.settings.domain}"
+        name, file = f"coget-{week}.html", await self._drawing.run(DRAWING, "", page, reports, title, lead)
+        if self._posting.directory:
+            await asyncio.to_thread(_write, self._posting.directory, name, file)
+        if self._posting.mail:
+            await asyncio.to_thread(_send, self._posting.mail, message(self._posting.mail, reports, title, name, file))
+        await self._keep(week, begin + 3 * WEEK)
+        log.info("the weekly report is posted", week=week)
+        return True
+
+    @retried
+    async def _take(self, week: str, now: float) -> bool:
+        async with self._database.write() as connection:
+            return await Posted(connection).take(week, now, now + TAKEN)
+
+    @retried
+    async def _keep(self, week: str, until: float) -> None:
+        async with self._database.write() as connection:
+            await Posted(connection).keep(week, until)
+
+
+def _called(begin: float) -> str:
+    """Return the name of a week, as in ISO 8601."""
+    year, week, _ = datetime.fromtimestamp(begin, UTC).isocalendar()
+    return f"{year}-W{week:02}"
+
+
+def _write(directory: Path, name: str, file: str) -> None:
+    """Write a file that appears under its name only when it is complete."""
+    directory.mkdir(parents=True, exist_ok=True)
+    part = directory / f".{name}.part"
+    part.write_text(file)
+    part.replace(directory / name)
+
+
+def _send(mail: Mail, said: EmailMessage) -> None:
+    with smtplib.SMTP(mail.host, mail.port, timeout=SECONDS) as server:
+        if mail.starttls:
+            server.starttls(context=ssl.create_default_context())
+        if mail.user:
+            server.login(mail.user, mail.password)
+        if refused := server.send_message(said):
+            log.warning("some do not get the weekly report", refused=sorted(refused))

@@ -1,0 +1,127 @@
+"""Measurements of links between endpoints, made while no task is under way.
+
+A link is measured when a user asked for it, when nothing is known about it, or when nothing new is known. Each
+measurement moves few bytes, and all together at most the daily budget, whatever the results.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from random import Random
+from uuid import uuid4
+
+import structlog
+
+from broker.config.settings import Probing
+from broker.errors import BrokerError
+from broker.models.history import Observed
+from broker.services.forecasting.history import Transfers
+from broker.services.network.places import Places
+from broker.services.network.probes import ways
+from broker.storage.clock import read_clock
+from broker.storage.database import Database, retried
+from broker.storage.lanes import Lanes
+from broker.storage.probes import Probes, Way
+from coalloc.errors import CoallocError
+from coalloc.probing import Limits, measure
+
+__all__ = ["Prober", "due"]
+
+SUBJECT = "broker"
+STALE = 86_400.0
+"""Seconds after which an unused link is measured again."""
+LOOK = 60.0
+"""Seconds until the next look when there is nothing to measure."""
+log = structlog.get_logger("broker.jobs")
+
+
+def due(
+    ways: Iterable[Way], wanted: Iterable[tuple[str, str]], used: Mapping[Way, float], now: float, random: Random
+) -> Way | None:
+    """Return the link to measure next; None if none is due.
+
+    A link that a user asked for comes first, then a random one that was never used, then the one that was not used for
+    the longest time, if that is at least `STALE`.
+    """
+    named = {(way.source, way.sink): way for way in ways}
+    if asked := next((named[each] for each in wanted if each in named), None):
+        return asked
+    blind = [way for way in ways if way not in used]
+    if blind:
+        return random.choice(blind)
+    oldest = min(used, key=lambda way: used[way], default=None)
+    return oldest if oldest is not None and used[oldest] < now - STALE else None
+
+
+class Prober:
+    """Measurements of one link at a time.
+
+    :param probing: what measurements may cost
+    """
+
+    def __init__(self, database: Database, places: Places, transfers: Transfers, probing: Probing) -> None:
+        self._database = database
+        self._places = places
+        self._transfers = transfers
+        self._probing = probing
+        self._random = Random()
+
+    async def run(self) -> None:
+        """Measure until cancelled."""
+        while True:
+            try:
+                measured = await self.probe()
+            except BrokerError as error:
+                log.warning("nothing can be measured at the moment", error=str(error))
+                measured = False
+            except Exception:  # otherwise nothing would ever be measured again
+                log.exception("nothing can be measured at the moment")
+                measured = False
+            await asyncio.sleep(0 if measured else LOOK)
+
+    async def probe(self) -> bool:
+        """Measure the link that is due, if there is one, no task is under way, and the budget allows it.
+
+        Return whether there was one.
+        """
+        endpoints = {name: placed.endpoint for name, placed in (await self._places.map()).by_name.items()}
+        way = await self._claim(ways(endpoints.values()))
+        if way is None:
+            return False
+        source, sink = endpoints[way.source], endpoints[way.sink]
+        limits = Limits(self._probing.bytes, self._probing.seconds)
+        try:
+            (measured,) = await measure([source.url("")], [sink.url("")], limits, policy=await self._places.policy())
+        except CoallocError as error:
+            log.warning("not measured", source=way.source, sink=way.sink, error=error.message)
+            return True
+        observed = Observed(
+            id=f"probe.{uuid4().hex}",
+            source=way.pair.source,
+            sink=way.pair.sink,
+            started=measured.start,
+            ended=measured.end,
+            bytes=measured.bytes,
+            outcome="ok" if measured.outcome == "ok" else "failed",
+            error=measured.error and " ".join(measured.error.split())[:500],
+        )
+        await self._transfers.take(SUBJECT, [observed])
+        log.info("measured", source=way.source, sink=way.sink, rate=measured.rate, error=measured.error)
+        return True
+
+    @retried
+    async def _claim(self, able: list[Way]) -> Way | None:
+        """Reserve the link to measure, so that no other process measures it."""
+        async with self._database.write() as connection:
+            probes = Probes(connection)
+            await probes.alone()
+            now = await read_clock(connection)
+            if (
+                await Lanes(connection).open()
+                or (await probes.spent(now) + 1) * self._probing.bytes > self._probing.a_day
+            ):
+                return None
+            used = await probes.used(able, now - STALE)
+            way = due(able, await probes.wanted(), used, now, self._random)
+            if way:
+                await probes.claim(way, now)
+            return way

@@ -1,0 +1,130 @@
+"""Turns: work of one kind is done one job at a time, next for the user with the least use, within limits for each."""
+
+import asyncio
+import math
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import structlog
+
+from broker.errors import BrokerError, TooManyRequests
+
+__all__ = ["Turn", "Turns"]
+
+log = structlog.get_logger("broker.limits")
+HALVED = 300.0
+"""Seconds after which half of a user's use no longer counts."""
+MOST_USERS = 1000
+LONGEST = 30.0
+"""Seconds that a request waits for its turn."""
+
+
+class Used:
+    """The seconds that users have used, which count less the longer ago they were."""
+
+    def __init__(self) -> None:
+        self._used: dict[str, tuple[float, float]] = {}
+
+    def add(self, subject: str, seconds: float) -> None:
+        """Add seconds to a user's use."""
+        if len(self._used) > MOST_USERS:
+            self._used = {name: used for name, used in self._used.items() if self.had(name) > 1}
+        self._used[subject] = (self.had(subject) + seconds, time.monotonic())
+
+    def had(self, subject: str) -> float:
+        """Return the seconds of a user that still count."""
+        now = time.monotonic()
+        had, at = self._used.get(subject, (0.0, now))
+        return float(had * 0.5 ** ((now - at) / HALVED))
+
+
+class Turn:
+    """The turn of one user.
+
+    `seconds`: cost of the turn; None for its wall-clock time
+    """
+
+    def __init__(self) -> None:
+        self.seconds: float | None = None
+
+
+class Turns:
+    """Turns at a shared resource.
+
+    :param each: seconds that one user may use within minutes
+    :param waiting: requests of one user that may wait
+    """
+
+    def __init__(self, each: float, waiting: int) -> None:
+        self.each = each
+        self.waiting = waiting
+        self._busy = False
+        self._line: list[tuple[str, asyncio.Future[None]]] = []
+        self._had, self._counted = Used(), Used()
+
+    @asynccontextmanager
+    async def turn(self, subject: str, what: str, admitted: bool = False) -> AsyncIterator[Turn]:
+        """Wait for a turn, and hold it for the block.
+
+        :param what: the work, as named in messages for users
+        :param admitted: whether it belongs to work that has begun, or to an admin: then it waits without being refused,
+            and counts only for the order
+        :raises TooManyRequests: when too many requests of this user wait, or have taken too long
+        """
+        if not admitted:
+            self.admit(subject, what)
+        try:
+            await asyncio.wait_for(self._wait(subject), None if admitted else LONGEST)
+        except TimeoutError:
+            raise self.refusal(TooManyRequests(f"{what}: others are served first", "come back later", 30)) from None
+        began, turn = time.monotonic(), Turn()
+        try:
+            yield turn
+        finally:
+            took = time.monotonic() - began if turn.seconds is None else turn.seconds
+            self._had.add(subject, took)
+            if not admitted:
+                self._counted.add(subject, took)
+            self._next()
+
+    def refusal(self, error: BrokerError) -> BrokerError:
+        """Log a refusal for admins, and return its error."""
+        log.warning("refused", status=error.status, why=error.message)
+        return error
+
+    def admit(self, subject: str, what: str) -> None:
+        """Check that a user may make another request.
+
+        :raises TooManyRequests: when too many of the user's requests wait, or have taken too long
+        """
+        mine = sum(name == subject for name, _ in self._line)
+        if mine >= self.waiting:
+            raise self.refusal(TooManyRequests(f"{mine} requests of {subject} wait already", "wait for these", 5))
+        if (had := self._counted.had(subject)) > self.each:
+            after = math.ceil(HALVED * math.log2(had / self.each)) + 1
+            said = f"{what}: requests of {subject} took {had:.0f} s in the last minutes"
+            raise self.refusal(TooManyRequests(said, f"come back in {after} s, or ask for less", after))
+
+    async def _wait(self, subject: str) -> None:
+        if not self._busy:
+            self._busy = True
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._line.append((subject, turn))
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if (subject, turn) in self._line:
+                self._line.remove((subject, turn))
+            else:  # it had just got its turn
+                self._next()
+            raise
+
+    def _next(self) -> None:
+        """Give the next turn to the user with the least use; among requests of one user, to the first."""
+        self._busy = bool(self._line)
+        if self._line:
+            chosen = min(self._line, key=lambda each: self._had.had(each[0]))
+            self._line.remove(chosen)
+            chosen[1].set_result(None)

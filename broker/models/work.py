@@ -1,0 +1,58 @@
+"""Work items as workers plan them, and their results."""
+
+import hashlib
+from collections.abc import Mapping
+from typing import NamedTuple, Self
+
+import orjson
+
+from broker.models.path_text import kept
+from broker.models.tasks import Details, Event, Item, Work, WorkKind, WorkState
+
+__all__ = ["LINKED", "Planned", "Result"]
+
+LINKED = 1
+"""The phase in which symbolic links are made: after all copies, since servers require that a link's target exists."""
+
+
+class Planned(NamedTuple):
+    """A planned piece of work."""
+
+    kind: WorkKind
+    source: str
+    destination: str = ""
+    size: int = 0
+    details: Details = Details()
+    phase: int = 0
+
+    @classmethod
+    def of(cls, kind: WorkKind, item: Item) -> Self:
+        """Return the first piece of work for a submitted item."""
+        details = Details(checksum=item.checksum, recursive=item.recursive)
+        if item.symlink:
+            return cls("link", item.source, item.destination, details=details, phase=LINKED)
+        return cls(kind, item.source, item.destination, details=details)
+
+    @property
+    def key(self) -> str:
+        """The identity of the work: the same for the same work."""
+        what = orjson.dumps((self.kind, kept(self.source), kept(self.destination)))
+        return hashlib.blake2b(what, digest_size=16).hexdigest()
+
+
+class Result(NamedTuple):
+    """The result of a piece of work, or of an attempt if its state is `pending` again.
+
+    :param pause: seconds until the next attempt
+    :param counts: increments of the task's counters
+    """
+
+    work: Work
+    state: WorkState
+    checksum: str | None = None
+    error_code: str | None = None
+    error: str | None = None
+    pause: float = 0.0
+    counts: Mapping[str, int] = {}
+    children: tuple[Planned, ...] = ()
+    events: tuple[Event, ...] = ()

@@ -1,0 +1,1 @@
+"""Authentication and authorization: tokens, logins, issuers, clients, permissions and quotas."""

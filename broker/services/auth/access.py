@@ -1,0 +1,178 @@
+"""Tokens: their owners, and their revocation. Tokens are random, shown once, and stored as hashes."""
+
+import hashlib
+import math
+import secrets
+import time
+from typing import NamedTuple
+
+from broker.errors import Invalid, NotFound, Unauthenticated
+from broker.models.access import AuditEntry, Caller, IssuedToken, NewToken, TokenRecord
+from broker.models.oauth import TRANSFER, Bearer
+from broker.models.subjects import refusal
+from broker.services.auth.introspection import Introspection
+from broker.services.auth.issuers import Issuers
+from broker.storage.access import Records
+from broker.storage.database import Database, retried
+from broker.storage.identities import Identities
+
+__all__ = ["PREFIX", "Access", "hashed", "new_secret"]
+
+PREFIX = "cogetb_"
+"""Prefix by which people, and scanners for secrets, recognise a token."""
+REMEMBERED = 5.0
+"""Seconds for which a token is cached without a look into the database: a token that another process has revoked may be
+accepted for as long. No token is accepted after it has expired.
+"""
+MOST_REMEMBERED = 10_000
+DAY = 86_400.0
+
+
+class Believed(NamedTuple):
+    """A cached token and its user, and the time at which this cache entry expires."""
+
+    bearer: Bearer
+    until: float
+
+
+def new_secret() -> str:
+    """Return a new random token."""
+    return PREFIX + secrets.token_urlsafe(32)
+
+
+def hashed(secret: str) -> str:
+    """Return the hash under which a token is stored; tokens are random, and need no salt."""
+    return hashlib.sha256(secret.encode(errors="surrogatepass")).hexdigest()
+
+
+def _ended(credential: str) -> Unauthenticated:
+    said = "the token is unknown, expired or revoked"
+    return Unauthenticated(said, "log in again, or ask an admin for one", credential)
+
+
+class Access:
+    """Tokens, and the audit log of changes."""
+
+    def __init__(self, database: Database, issuers: Issuers, introspection: Introspection | None = None) -> None:
+        self._database = database
+        self._issuers = issuers
+        self._introspection = introspection
+        self._believed: dict[str, Believed] = {}
+        self._doubts = 0
+        self._known: set[str] = set()
+
+    async def caller(self, token: str) -> Caller:
+        """Return the user of a token for the broker itself, issued by the broker or by a configured issuer.
+
+        :raises Unauthenticated: when the token is not valid; the message is the same for every reason
+        :raises Forbidden: when an issuer's token gives no role here
+        """
+        return (await self.bearer(token, TRANSFER)).caller
+
+    async def bearer(self, token: str, server: str) -> Bearer:
+        """Return a token for this resource server, with its user.
+
+        :raises Unauthenticated: when the token is not valid; the message is the same for every reason
+        :raises Forbidden: when an issuer's token gives no role here
+        """
+        if not token.startswith(PREFIX):
+            if self._introspection and not self._issuers.signed(token):
+                return Bearer(await self._met(await self._introspection.caller(token)))
+            if token.count(".") == 2:
+                return Bearer(await self._met(await self._issuers.caller(token)))
+        bearer = await self._ours(token)
+        if bearer.server not in (None, server):
+            raise _ended(hashed(token))
+        return bearer
+
+    async def _ours(self, token: str) -> Bearer:
+        """Return a token that the broker issued. :raises Unauthenticated: with its hash if it was valid once"""
+        key, now = hashed(token), time.time()
+        believed = self._believed.get(key)
+        if believed and now < believed.until:
+            return believed.bearer
+        before = self._doubts
+        async with self._database.read() as connection:
+            records = Records(connection)
+            bearer = await records.bearer(key, now)
+            known = bearer is not None or await records.known(key)
+        if bearer is None:
+            self._believed.pop(key, None)
+            raise _ended(key if known else "")
+        if len(self._believed) >= MOST_REMEMBERED:
+            self._believed.clear()
+        if before == self._doubts:  # otherwise the answer may be from before a revocation
+            self._believed[key] = Believed(bearer, min(now + REMEMBERED, bearer.expires_at or math.inf))
+        return bearer
+
+    async def _met(self, caller: Caller) -> Caller:
+        """Record a caller named by an issuer, so that rules can name the caller by UUID; return the caller."""
+        if caller.subject not in self._known:
+            await self._meet(caller.subject)
+            if len(self._known) >= MOST_REMEMBERED:
+                self._known.clear()
+            self._known.add(caller.subject)
+        return caller
+
+    @retried
+    async def _meet(self, subject: str) -> None:
+        async with self._database.write() as connection:
+            await Identities(connection).seen(subject, time.time())
+
+    def doubt(self) -> None:
+        """Forget all cached tokens: some were revoked."""
+        self._believed.clear()
+        self._doubts += 1
+
+    @retried
+    async def issue(self, by: str, new: NewToken, issuer: int | None = None) -> IssuedToken:
+        """Issue a token, and return it.
+
+        :param by: subject that issues it
+        :param issuer: number of the token with which it is issued
+        :raises Invalid: when the subject is not allowed
+        """
+        if why := refusal(new.subject):
+            raise Invalid(f"{new.subject} {why}", "choose another name")
+        token, now = new_secret(), time.time()
+        expires_at = None if new.days is None else now + new.days * DAY
+        async with self._database.write() as connection:
+            records = Records(connection)
+            record = await records.add(new, hashed(token), now, expires_at, issuer)
+            await Identities(connection).seen(new.subject, now)
+            await records.note(now, by, "issue token", f"{record.id} for {new.subject}, {new.role}")
+        return IssuedToken.model_construct(**record.model_dump(), token=token)
+
+    @retried
+    async def revoke(self, by: str, number: int, issued: bool = False) -> list[TokenRecord]:
+        """Revoke a token or a login, and all that is derived from it; return the valid tokens that were issued with it.
+
+        :param issued: whether to revoke those tokens, too
+        :raises NotFound: when there is no such token, or it was revoked before
+        """
+        now = time.time()
+        async with self._database.write() as connection:
+            records = Records(connection)
+            if not await records.revoke(number, now):
+                raise NotFound(f"there is no token {number} to revoke", "see GET /broker/v1/tokens")
+            await records.note(now, by, "revoke token", str(number))
+            found = await records.issued(number, now)
+            for each in found if issued else ():
+                await records.revoke(each.id, now)
+                await records.note(now, by, "revoke token", f"{each.id}, issued with {number}")
+        self.doubt()
+        return found
+
+    async def tokens(self) -> list[TokenRecord]:
+        """Return the issued tokens and the browser logins, the newest first."""
+        async with self._database.read() as connection:
+            return await Records(connection).tokens()
+
+    async def audit(self, before: int | None, limit: int) -> list[AuditEntry]:
+        """Return the audit log, the newest entry first.
+
+        :param before: number of an entry: only older ones are returned; None: all
+        :param limit: most entries to return
+        """
+        async with self._database.read() as connection:
+            return await Records(connection).changes(limit, before=before)

@@ -1,0 +1,121 @@
+"""Clients: programs that are granted tokens. Admins create them, or they register themselves, like the globus CLI."""
+
+import hmac
+import time
+from uuid import UUID, uuid4
+
+from broker.errors import Conflict, Invalid, NotFound, Refused
+from broker.models.access import Role
+from broker.models.oauth import PAGES, Client
+from broker.models.subjects import refusal
+from broker.services.auth.access import Access, hashed, new_secret
+from broker.services.auth.attempts import Attempts
+from broker.storage.access import Records
+from broker.storage.clients import Clients as Stored
+from broker.storage.database import Database, retried
+from broker.storage.grants import Grants
+from broker.storage.identities import Identities
+
+__all__ = ["Clients"]
+
+DAY = 86_400.0
+REGISTRATIONS = 60
+"""Most registrations by one address in an hour."""
+GUESSES = 20
+"""Most failed authentications by one address in a minute."""
+
+
+class Clients:
+    """The programs that may request tokens."""
+
+    def __init__(self, database: Database, access: Access) -> None:
+        self._database = database
+        self._access = access
+        self._registrations = Attempts(REGISTRATIONS, 3600)
+        self._guesses = Attempts(GUESSES, 60)
+
+    @retried
+    async def make(self, by: str, name: str, role: Role | None) -> tuple[Client, str | None]:
+        """Create a client, and return it with its secret, which is shown only this once.
+
+        :param by: admin who creates it
+        :param role: its role when it acts for itself; None: it only lets users log in, and has no secret
+        :raises Invalid: when the name is not allowed
+        """
+        if role is not None and (why := refusal(name)):
+            raise Invalid(f"{name} {why}", "choose another name")
+        now, secret = time.time(), None if role is None else new_secret()
+        client = Client(str(uuid4()), name, secret is None, role, by, now)
+        async with self._database.write() as connection:
+            await Stored(connection).add(client, secret and hashed(secret))
+            await Records(connection).note(now, by, "make client", f"{client.id} {name}, {role or 'public'}")
+            if role is not None:
+                await Identities(connection).seen(name, now)
+        return client, secret
+
+    @retried
+    async def register(self, name: str, address: str) -> tuple[Client, str]:
+        """Register a client without an admin, and return it with its secret. It may only let users log in.
+
+        :raises TooManyRequests: when this address registers too many clients
+        """
+        self._registrations.check(address)
+        now, secret = time.time(), new_secret()
+        client = Client(str(uuid4()), name, False, None, None, now)
+        async with self._database.write() as connection:
+            clients = Stored(connection)
+            await clients.forget(now - DAY)
+            await clients.add(client, hashed(secret))
+        self._registrations.count(address)
+        return client, secret
+
+    async def known(self, number: str) -> Client | None:
+        """Return the client with this id; None if there is none, or it was revoked."""
+        async with self._database.read() as connection:
+            found = await Stored(connection).get(_canonical(number))
+        return found and found[0]
+
+    async def authenticated(self, number: str, secret: str | None, address: str) -> Client:
+        """Authenticate a client by its id, and by its secret if it has one; return the client.
+
+        :raises Refused: invalid_client; the message is the same for every reason
+        :raises TooManyRequests: when this address failed too often
+        """
+        async with self._database.read() as connection:
+            found = await Stored(connection).get(_canonical(number))
+        client, kept = found or (None, None)
+        right = secret is None if kept is None else hmac.compare_digest(kept, hashed(secret or ""))
+        if client is None or not right or client.id == PAGES:  # the broker's own pages never authenticate here
+            self._guesses.failed(address, client.id if client else "")
+            raise Refused("invalid_client", "the client is unknown, or its secret is wrong", 401)
+        return client
+
+    async def made(self) -> list[Client]:
+        """Return the clients that admins created, by name."""
+        async with self._database.read() as connection:
+            return await Stored(connection).made()
+
+    @retried
+    async def revoke(self, by: str, number: str) -> None:
+        """Revoke a client, and all that it was granted.
+
+        :raises NotFound: when there is no such client
+        :raises Conflict: when it is the client of the broker's own pages
+        """
+        now = time.time()
+        if _canonical(number) == PAGES:
+            raise Conflict("the broker's own pages are no client to be revoked", "revoke logins: GET /broker/v1/tokens")
+        async with self._database.write() as connection:
+            if not await Stored(connection).revoke(_canonical(number), now):
+                raise NotFound(f"there is no client {number[:100]}", "run: coget-broker client list")
+            await Grants(connection).revoke_client(_canonical(number), now)
+            await Records(connection).note(now, by, "revoke client", number)
+        self._access.doubt()
+
+
+def _canonical(number: str) -> str:
+    """Return an id in its stored form; if it is not a UUID, the empty string, which is no client's id."""
+    try:
+        return str(UUID(number))
+    except ValueError:
+        return ""

@@ -1,0 +1,250 @@
+"""Grants to clients: codes, and tokens in exchange for a code, a refresh token, or the client's own secret.
+
+Each token records the one from which it is derived. A code, or a refresh token of a public client, is valid once. If it
+is used again, all tokens derived from it are revoked: one of its two users is a thief (RFC 6749, 4.1.2; RFC 9700,
+4.14).
+"""
+
+import base64
+import hashlib
+import hmac
+import time
+from typing import NamedTuple
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from broker.errors import Refused, Unauthenticated
+from broker.models.access import Caller
+from broker.models.oauth import Answer, Client, Code, Consent, Grant, Source, granted
+from broker.services.auth.access import Access, hashed, new_secret
+from broker.storage.clients import Clients
+from broker.storage.database import Database, retried
+from broker.storage.grants import Grants as Stored
+from broker.storage.identities import Identities
+
+__all__ = ["ACCESS", "Given", "Grants", "exchanged", "used_by"]
+
+CODE = 300.0
+"""Seconds that a code is valid. Globus's clients exchange it at once; users may have to paste it."""
+ACCESS = 172_800.0
+REFRESH = 180 * 86_400.0
+"""Seconds that a refresh token is valid after its last use."""
+KEPT = 86_400.0
+"""Seconds for which expired tokens remain in the database."""
+
+
+class Given(NamedTuple):
+    """New tokens, one for each resource server, and their owner.
+
+    :param code: code for which they were exchanged, if any
+    """
+
+    caller: Caller
+    answers: tuple[Answer, ...]
+    login_at: float | None = None
+    code: Code | None = None
+
+
+class Grants:
+    """Codes and tokens for clients."""
+
+    def __init__(self, database: Database, access: Access) -> None:
+        self._database = database
+        self._access = access
+        self._forgot_at = 0.0
+
+    @retried
+    async def code(self, login: str, code: Code) -> str:
+        """Return a code for the user of this login. :raises Unauthenticated: when the login is no longer valid"""
+        now, secret = time.time(), new_secret()
+        async with self._database.write() as connection:
+            stored = await used_by(code.client, connection, now)
+            who = await stored.login("login", hashed(login), now)
+            if who is None:
+                raise Unauthenticated("the login has ended", "log in again")
+            source = Source(who.caller, code.client, who.id, who.login_at, who.limit_at)
+            number = await stored.add("code", hashed(secret), source, now, source.until(CODE, now), None, code.scopes)
+            await stored.bind(number, code)
+        return secret
+
+    @retried
+    async def redeem(self, client: Client, secret: str, redirect_uri: str, verifier: str) -> Given:
+        """Exchange a code for tokens. :raises Refused: invalid_grant; the code is no longer valid"""
+        now = time.time()
+        await self._forget(now)
+        async with self._database.write() as connection:
+            given = await _redeemed(
+                await used_by(client.id, connection, now), client, secret, redirect_uri, verifier, now
+            )
+        if given is None:
+            self._access.doubt()
+            raise Refused("invalid_grant", "the code is unknown, expired or used, or was given for something else")
+        return given
+
+    @retried
+    async def refresh(self, client: Client, secret: str, scope: str) -> Given:
+        """Exchange a refresh token for a new access token.
+
+        :param scope: some of its scopes; if empty, all of them
+        :raises Refused: invalid_grant, invalid_scope
+        """
+        now = time.time()
+        await self._forget(now)
+        async with self._database.write() as connection:
+            given = await _refreshed(await used_by(client.id, connection, now), client, secret, scope, now)
+        if given is None:
+            self._access.doubt()
+            raise Refused("invalid_grant", "the refresh token is unknown, expired or revoked, or another client's")
+        return given
+
+    @retried
+    async def own(self, client: Client, scope: str) -> Given:
+        """Grant tokens to the client itself. :raises Refused: unauthorized_client, invalid_scope"""
+        if client.role is None:
+            raise Refused("unauthorized_client", f"{client.name} is for people to log in with")
+        now = time.time()
+        source = Source(Caller(subject=client.name, role=client.role), client.id)
+        await self._forget(now)
+        async with self._database.write() as connection:
+            stored = await used_by(client.id, connection, now)
+            await Identities(connection).seen(client.name, now)
+            wanted = granted(scope).items()
+            answers = [await _answer(stored, source, server, scopes, now) for server, scopes in wanted]
+        return Given(source.caller, tuple(answers))
+
+    async def given(self, secret: str) -> Grant | None:
+        """Return a token that a client was granted; None if it is not valid."""
+        now = time.time()
+        async with self._database.read() as connection:
+            grant, revoked = await Stored(connection).given(hashed(secret)) or (None, True)
+        return None if grant is None or revoked or _over(grant, now) else grant
+
+    async def consents(self, subject: str, client: str | None) -> list[Consent]:
+        """Return the consents of a user, one for each client and scope.
+
+        :param client: only the consents to this client; None: to all
+        """
+        async with self._database.read() as connection:
+            given = await Stored(connection).of(subject, client, time.time())
+        found: dict[tuple[str, str], Consent] = {}
+        for each in given:
+            for scope in each.scopes:
+                first = Consent(each.client, scope, each.created_at, each.created_at, False, False)
+                known = found.get((each.client, scope), first)
+                found[each.client, scope] = known._replace(
+                    used_at=each.created_at,
+                    refreshed=known.refreshed or each.kind == "refresh",
+                    asked=known.asked or each.login_at is not None,
+                )
+        return list(found.values())
+
+    @retried
+    async def revoke(self, secret: str) -> None:
+        """Revoke a token that a client was granted, and all that is derived from it; its possession suffices."""
+        now = time.time()
+        async with self._database.write() as connection:
+            stored = Stored(connection)
+            if found := await stored.given(hashed(secret)):
+                await stored.revoke(await _first(stored, found[0]), now)
+        self._access.doubt()
+
+    @retried
+    async def _forget(self, now: float) -> None:
+        if now > self._forgot_at + KEPT:
+            async with self._database.write() as connection:
+                await Stored(connection).forget(now - KEPT)
+            self._forgot_at = now
+
+
+async def used_by(client: str, connection: AsyncConnection, now: float) -> Stored:
+    """Return the stored grants, and keep the client from being revoked until the transaction ends.
+
+    :raises Refused: invalid_client, when it was revoked
+    """
+    if not await Clients(connection).used(client, now):
+        raise Refused("invalid_client", "the client was revoked", 401)
+    return Stored(connection)
+
+
+async def exchanged(
+    stored: Stored, client: str, secret: str, redirect_uri: str, verifier: str, now: float
+) -> tuple[Grant, Code] | None:
+    """Spend a code of this client, and return it; None if it was not valid. A second use revokes what it gave."""
+    found = await stored.bound(hashed(secret), client)
+    if found is None:
+        return None
+    grant, code = found
+    if not await stored.spend(grant.id, now):
+        await stored.revoke(grant.id, now)
+        return None
+    return (grant, code) if code.redirect_uri == redirect_uri and _proven(code, verifier) else None
+
+
+async def _redeemed(
+    stored: Stored, client: Client, secret: str, redirect_uri: str, verifier: str, now: float
+) -> Given | None:
+    found = await exchanged(stored, client.id, secret, redirect_uri, verifier, now)
+    if found is None:
+        return None
+    grant, code = found
+    source = Source(grant.caller, client.id, grant.id, grant.login_at, grant.limit_at)
+    answers = [
+        await _answer(stored, source, server, scopes, now, offline=code.offline)
+        for server, scopes in granted(" ".join(code.scopes)).items()
+    ]
+    return Given(grant.caller, tuple(answers), grant.login_at, code)
+
+
+async def _refreshed(stored: Stored, client: Client, secret: str, scope: str, now: float) -> Given | None:
+    grant, revoked = await stored.given(hashed(secret)) or (None, True)
+    if grant is None or grant.kind != "refresh" or grant.client != client.id:
+        return None
+    if revoked or _over(grant, now):
+        await stored.revoke(await _first(stored, grant), now)
+        return None
+    scopes = _fewer(grant.scopes, scope)
+    source = Source(grant.caller, client.id, grant.id, grant.login_at, grant.limit_at)
+    if client.public:  # it cannot prove that the token was granted to it
+        await stored.spend(grant.id, now)
+    else:
+        await stored.prolong(grant.id, source.until(REFRESH, now))
+    answer = await _answer(stored, source, str(grant.server), scopes, now, offline=client.public)
+    return Given(grant.caller, (answer._replace(refresh_token=answer.refresh_token or secret),), grant.login_at)
+
+
+async def _answer(
+    stored: Stored, source: Source, server: str, scopes: tuple[str, ...], now: float, offline: bool = False
+) -> Answer:
+    """Grant a new access token for a resource server; if `offline`, derived from a new refresh token."""
+    access, refresh = new_secret(), new_secret() if offline else None
+    if refresh:
+        until = source.until(REFRESH, now)
+        number = await stored.add("refresh", hashed(refresh), source, now, until, server, scopes)
+        source = source._replace(parent=number)
+    until = source.until(ACCESS, now)
+    await stored.add("access", hashed(access), source, now, until, server, scopes)
+    return Answer(server, scopes, access, int(until - now), refresh)
+
+
+async def _first(stored: Stored, grant: Grant) -> int:
+    """Return the number of the token to revoke with this one: for a refresh token that replaced others, the first."""
+    return await stored.first(grant.id) if grant.kind == "refresh" else grant.id
+
+
+def _over(grant: Grant, now: float) -> bool:
+    return grant.expires_at is not None and grant.expires_at <= now
+
+
+def _fewer(known: tuple[str, ...], scope: str) -> tuple[str, ...]:
+    wanted = tuple(word for words in granted(scope).values() for word in words) if scope.strip() else known
+    if not set(wanted) <= set(known):
+        raise Refused("invalid_scope", "these are more scopes than the refresh token has")
+    return wanted
+
+
+def _proven(code: Code, verifier: str) -> bool:
+    """Return whether the verifier fits the challenge of the code (RFC 7636, 4.6)."""
+    if code.challenge is None:
+        return not verifier
+    digest = hashlib.sha256(verifier.encode(errors="replace")).digest()
+    return hmac.compare_digest(base64.urlsafe_b64encode(digest).rstrip(b"=").decode(), code.challenge)

@@ -1,0 +1,123 @@
+"""Opaque tokens of an authorization server that an admin has configured; the server is asked about them (RFC 7662).
+
+Only one server is supported: an opaque token does not name its issuer, and sending it to another server would give it
+away. Answers are cached for a moment, by the token's hash; no token is stored or logged.
+"""
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
+from urllib.parse import quote_plus
+
+import httpx
+
+from broker.config.settings import Introspection as Configured
+from broker.errors import Unauthenticated, Unavailable
+from broker.models.access import Caller
+from broker.services.auth.issuers import admitted, document, words
+
+__all__ = ["Introspection", "good"]
+
+REMEMBERED = 30.0
+"""Seconds for which an answer is cached: a token that was revoked at the server may be accepted for as long."""
+MOST_REMEMBERED = 10_000
+SECONDS = 5.0
+AT_ONCE = 16
+"""Most requests to the server at a time: strangers can send any number of tokens."""
+
+
+class Known(NamedTuple):
+    """The claims of a token, None if it is not valid, and the time at which this cache entry expires."""
+
+    claims: Mapping[str, Any] | None
+    until: float
+
+
+class Introspection:
+    """The authorization server whose opaque tokens are accepted."""
+
+    def __init__(self, configured: Configured) -> None:
+        self._configured = configured
+        self._known: dict[bytes, Known] = {}
+        self._asking = asyncio.Semaphore(AT_ONCE)
+
+    async def caller(self, token: str) -> Caller:
+        """Return the user of a token, with their role.
+
+        :raises Unauthenticated: when the token is not valid; the message is the same for every reason
+        :raises Forbidden: when it is valid, but gives no role here
+        :raises Unavailable: when the server does not answer
+        """
+        key = hashlib.sha256(token.encode(errors="surrogatepass")).digest()
+        claims = self._believed(key)
+        if claims is None:
+            async with self._asking:
+                claims = self._believed(key) or await self._learn(key, token)
+        if claims.claims is None:
+            raise Unauthenticated("the token is unknown, expired or revoked", "log in again, or ask an admin for one")
+        return admitted(self._issuer(claims.claims.get("iss")), self._configured.roles, claims.claims)
+
+    def _issuer(self, said: object) -> str:
+        """Return the issuer of the users that the server names: the configured one, or else the server's own URL.
+
+        An issuer that the server states is appended to its URL. So the server cannot name users of other issuers, and
+        the issuers that it states are kept apart.
+        """
+        if self._configured.issuer or said is None:
+            return self._configured.issuer or self._configured.url
+        return f"{self._configured.url}#{said}"
+
+    def _believed(self, key: bytes) -> Known | None:
+        known = self._known.get(key)
+        return known if known and time.time() < known.until else None
+
+    async def _learn(self, key: bytes, token: str) -> Known:
+        said, now = await self._ask(token), time.time()
+        claims = said if good(said, self._configured.audience, now, self._configured.issuer) else None
+        until = now + REMEMBERED if claims is None else float(min(now + REMEMBERED, claims["exp"]))
+        if len(self._known) >= MOST_REMEMBERED:
+            self._known.clear()
+        self._known[key] = Known(claims, until)
+        return self._known[key]
+
+    async def _ask(self, token: str) -> dict[str, Any]:
+        who = (quote_plus(self._configured.client_id), quote_plus(self._configured.client_secret))
+        form = {"token": token, "token_type_hint": "access_token"}
+        try:
+            async with asyncio.timeout(SECONDS):
+                return await document(self._configured.url, method="POST", data=form, auth=who)
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError, TimeoutError) as error:
+            said = f"{self._configured.url} cannot be asked for a token: {type(error).__name__}"
+            raise Unavailable(said, "try again in a moment") from None  # the error holds the request, and so the token
+
+
+def good(said: Mapping[str, Any], audience: Collection[str], now: float, issuer: str = "") -> bool:
+    """Return whether an answer describes a valid bearer token that is for our audience and has a subject.
+
+    :param said: answer of the server
+    :param audience: our audiences; the token has to have one of them
+    :param now: seconds since the epoch
+    :param issuer: issuer that the answer has to name, if it names one; empty for any
+
+    >>> answer = {"active": True, "exp": 20, "aud": ["us", "them"], "sub": "ann", "token_type": "Bearer"}
+    >>> good(answer, ["us"], 10), good(answer, ["us"], 20), good(answer, ["others"], 10)
+    (True, False, False)
+    >>> good({**answer, "active": "true"}, ["us"], 10), good({**answer, "token_type": "DPoP"}, ["us"], 10)
+    (False, False)
+    >>> good({**answer, "iss": "https://b/"}, ["us"], 10), good({**answer, "iss": "https://b/"}, ["us"], 10, "https://a/")
+    (True, False)
+    """
+    since, until, by = said.get("nbf", 0), said.get("exp"), said.get("iss")
+    return (
+        said.get("active") is True
+        and isinstance(until, int | float)
+        and isinstance(since, int | float)
+        and since <= now < until
+        and not set(words(said.get("aud"))).isdisjoint(audience)
+        and isinstance(said.get("sub"), str)
+        and said["sub"] != ""
+        and str(said.get("token_type", "bearer")).lower() == "bearer"
+        and (by is None or by == issuer or (not issuer and isinstance(by, str)))
+    )

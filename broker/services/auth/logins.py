@@ -1,0 +1,100 @@
+"""Logins of users in browsers: valid for half a day, without another proof of identity."""
+
+import time
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from broker.errors import Unauthenticated
+from broker.models.access import Caller, Role
+from broker.models.oauth import Login, Source
+from broker.services.auth.access import Access, hashed, new_secret
+from broker.services.auth.attempts import Attempts
+from broker.storage.access import Records
+from broker.storage.database import Database, retried
+from broker.storage.grants import Grants
+from broker.storage.identities import Identities
+
+__all__ = ["LASTS", "Logins"]
+
+LASTS = 43_200.0
+"""Seconds that a login is valid."""
+WORD = 30 * 86_400.0
+"""Seconds for which an identity provider's statement about a user counts; then it is asked again, at the next login."""
+GUESSES = 10
+"""Most failed attempts by one address in a minute."""
+
+
+class Logins:
+    """Logins with a browser."""
+
+    def __init__(self, database: Database, access: Access) -> None:
+        self._database = database
+        self._access = access
+        self._guesses = Attempts(GUESSES, 60)
+
+    @retried
+    async def by_token(self, token: str, address: str) -> str:
+        """Log in the user of a token that an admin issued; return the secret of the login.
+
+        :raises Unauthenticated: when the token is not valid; the message is the same for every reason
+        :raises TooManyRequests: when this address failed too often
+        """
+        now = time.time()
+        async with self._database.write() as connection:
+            issued = await Grants(connection).login("token", hashed(token), now)
+            if issued:
+                return await _begun(connection, Source(issued.caller, None, issued.id, now, issued.limit_at), now)
+            known = await Records(connection).known(hashed(token))
+        self._guesses.failed(address, hashed(token) if known else "")
+        raise Unauthenticated("the token is unknown, expired or revoked", "ask an admin for one")
+
+    @retried
+    async def by_provider(self, caller: Caller, name: str | None, email: str | None) -> str:
+        """Log in a user whom an identity provider has named; return the secret of the login.
+
+        Earlier logins of the user with another role are revoked, with all that they granted.
+        """
+        now = time.time()
+        async with self._database.write() as connection:
+            await Identities(connection).seen(caller.subject, now, name, email)
+            await _end(connection, caller.subject, now, but=caller.role)
+            source = Source(caller, login_at=now, limit_at=now + WORD)
+            secret = await _begun(connection, source, now)
+        self._access.doubt()
+        return secret
+
+    @retried
+    async def end_all(self, subject: str) -> None:
+        """Revoke all logins of a user to whom the identity provider gives no role any more, and what they granted."""
+        async with self._database.write() as connection:
+            await _end(connection, subject, time.time())
+        self._access.doubt()
+
+    async def current(self, secret: str) -> Login | None:
+        """Return the login with this secret; None if it is not valid."""
+        async with self._database.read() as connection:
+            return await Grants(connection).login("login", hashed(secret), time.time())
+
+    @retried
+    async def end(self, secret: str) -> None:
+        """Revoke a login and all that it granted: sessions on the broker's own pages, and tokens of clients."""
+        now = time.time()
+        async with self._database.write() as connection:
+            stored = Grants(connection)
+            if login := await stored.login("login", hashed(secret), now):
+                await stored.revoke(login.id, now)
+        self._access.doubt()
+
+
+async def _end(connection: AsyncConnection, subject: str, now: float, but: Role | None = None) -> None:
+    """Revoke the logins of a user through an identity provider, except those with the role `but`."""
+    stored = Grants(connection)
+    for number in await stored.provided(subject, but):
+        await stored.revoke(number, now)
+
+
+async def _begun(connection: AsyncConnection, source: Source, now: float) -> str:
+    secret = new_secret()
+    await Grants(connection).add("login", hashed(secret), source, now, source.until(LASTS, now))
+    await Records(connection).note(now, source.caller.subject, "log in", f"as {source.caller.role}")
+    return secret

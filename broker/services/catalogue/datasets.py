@@ -1,0 +1,251 @@
+"""The rules of the catalogue: datasets do not change, replicas come and go.
+
+A dataset is the permanent name of a file: its size and its checksums can be stated once, and then only confirmed. A
+file with other bytes needs another dataset.
+"""
+
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from broker.errors import BrokerError, Conflict, NotFound
+from broker.models.access import Caller, Role
+from broker.models.catalogue import Dataset, Replica
+from broker.services.catalogue.enclosing import told
+from broker.services.catalogue.formats import Entry
+from broker.services.network.places import Places
+from broker.storage.access import Records
+from broker.storage.catalogue import Catalogue as Stored
+from broker.storage.catalogue import Known, Registrar
+from broker.storage.collections import Collections
+from broker.storage.database import Database, retried
+from broker.storage.doubts import Doubts
+
+__all__ = ["Catalogue", "Kept"]
+
+
+class Kept(NamedTuple):
+    """The result of storing entries: the number of changed replicas, and the errors of refused entries by index."""
+
+    changed: int
+    refused: Mapping[int, BrokerError]
+
+
+class Catalogue:
+    """Datasets and their replicas."""
+
+    def __init__(self, database: Database, places: Places) -> None:
+        self._database = database
+        self._places = places
+
+    @retried
+    async def keep(self, by: str, entries: Sequence[Entry], note: str, role: Role = "curator") -> Kept:
+        """Store all valid entries in one transaction; storing them again changes nothing.
+
+        :param by: subject that states them
+        :param note: action for the audit log
+        """
+        now = time.time()
+        async with self._database.write() as connection:
+            stored = Stored(connection)
+            endpoints = await stored.endpoints(replica.endpoint for entry in entries for replica in _all(entry))
+            refused: dict[int, BrokerError] = {
+                i: error for i, entry in enumerate(entries) if (error := _unplaced(entry, endpoints))
+            }
+            names = {entry.dataset.name for i, entry in enumerate(entries) if i not in refused}
+            await stored.add(names, now)  # first, so that no other transaction changes them until this one is done
+            known = await stored.known(names, lock=True)
+            said: dict[str, Dataset] = {}
+            for i, entry in enumerate(entries):
+                if i not in refused:
+                    try:
+                        name = entry.dataset.name
+                        said[name] = _agreed(entry.dataset, known[name], said.get(name))
+                    except BrokerError as error:
+                        refused[i] = error
+            await _store(stored, said, known)
+            kept = [entry for i, entry in enumerate(entries) if i not in refused]
+            stated = [each for entry in kept for each in entry.replicas]
+            registrar = await _registrar(connection, by, role)
+            changed = await stored.put_replicas(stated, now, registrar)
+            if stated:
+                doubts = Doubts(connection)
+                await doubts.answer(stated)
+                await doubts.judge(by, [each for each in stated if each.state != "AVAILABLE"], now)
+            mentioned = [each for entry in kept for each in entry.mentioned]
+            changed += await stored.put_replicas(mentioned, now, registrar, True)
+            if said:
+                await Records(connection).note(now, by, note, _counted(said))
+        return Kept(changed, refused)
+
+    async def put(self, by: str, dataset: Dataset) -> Dataset:
+        """Create a dataset, or add to it. :raises Conflict: when it is stored with another size or checksum"""
+        kept = await self.keep(by, [Entry(dataset)], "put dataset")
+        for error in kept.refused.values():
+            raise error
+        return (await self.dataset(dataset.name))[0]
+
+    @retried
+    async def put_replica(self, by: str, replica: Replica, role: Role = "curator") -> Replica:
+        """Create or change a replica. :raises NotFound: when its dataset or its endpoint does not exist"""
+        now = time.time()
+        async with self._database.write() as connection:
+            stored = Stored(connection)
+            if replica.endpoint not in await stored.endpoints([replica.endpoint]):
+                raise NotFound(f"there is no endpoint {replica.endpoint}", "see GET /broker/v1/endpoints")
+            if not await stored.known([replica.dataset]):
+                raise _no_dataset(replica.dataset)
+            judged = replica.state != "AVAILABLE" or await Doubts(connection).numbers(replica)
+            await stored.put_replicas([replica], now, await _registrar(connection, by, role))
+            if judged:  # a new available replica is only registered, not judged
+                await Doubts(connection).judge(by, [replica], now)
+            await Records(connection).note(now, by, f"put replica {replica.state}", _named(replica))
+        return replica
+
+    async def dataset(self, name: str, caller: Caller | None = None) -> tuple[Dataset, list[Replica]]:
+        """Return a dataset, and its replicas that the caller may see. :raises NotFound:"""
+        places = await self._places.map()
+        async with self._database.read() as connection:
+            stored = Stored(connection)
+            known = (await stored.known([name])).get(name)
+            if known is None:
+                raise _no_dataset(name)
+            replicas = await told(connection, places, await stored.replicas(name), caller)
+        return Dataset(name=name, size=known.size, checksums=dict(known.checksums)), replicas
+
+    async def created_at(self, name: str) -> float:
+        """Return the time at which a dataset was created in the catalogue. :raises NotFound:"""
+        async with self._database.read() as connection:
+            known = (await Stored(connection).known([name])).get(name)
+        if known is None:
+            raise _no_dataset(name)
+        return known.created_at
+
+    async def listed(self, beginning: str, after: str, limit: int) -> list[Dataset]:
+        """Return datasets, by scope and name.
+
+        :param beginning: prefix of their names
+        :param after: name of a dataset: only later ones are returned
+        :param limit: most datasets to return
+        """
+        async with self._database.read() as connection:
+            return await Stored(connection).listed(beginning, after, limit)
+
+    async def pages(
+        self, beginning: str, after: str, limit: int, caller: Caller | None = None
+    ) -> list[tuple[Dataset, list[Replica]]]:
+        """Return datasets as `listed` does, each with its replicas that the caller may see."""
+        places = await self._places.map()
+        async with self._database.read() as connection:
+            stored = Stored(connection)
+            page = await stored.listed(beginning, after, limit)
+            every = await stored.all_replicas([dataset.name for dataset in page]) if page else {}
+            there = await told(connection, places, [each for some in every.values() for each in some], caller)
+        found: dict[str, list[Replica]] = {}
+        for each in there:
+            found.setdefault(each.dataset, []).append(each)
+        return [(dataset, found.get(dataset.name, [])) for dataset in page]
+
+    async def wanting(
+        self, states: Sequence[str], after: str, endpoint: str, limit: int, caller: Caller | None = None
+    ) -> tuple[list[Replica], Replica | None]:
+        """Return replicas in these states, but none AVAILABLE, that the caller may see, by dataset and endpoint.
+
+        Also return the last replica that was examined, if there may be more; None otherwise.
+
+        :param after: dataset of a replica: with `endpoint`, only replicas after that one are returned
+        :param limit: most replicas to examine
+        """
+        places = await self._places.map()
+        async with self._database.read() as connection:
+            page = await Stored(connection).wanting(states, after, endpoint, limit)
+            there = await told(connection, places, page, caller)
+        return there, page[-1] if len(page) == limit else None
+
+    @retried
+    async def remove(self, by: str, name: str) -> None:
+        """Remove a dataset and its replicas from the catalogue; no file is touched. :raises NotFound:"""
+        async with self._database.write() as connection:
+            if not await Stored(connection).remove(name):
+                raise _no_dataset(name)
+            await Records(connection).note(time.time(), by, "remove dataset", name)
+
+    @retried
+    async def remove_replica(self, by: str, name: str, endpoint: str) -> None:
+        """Remove a replica from the catalogue; no file is touched. :raises NotFound:"""
+        async with self._database.write() as connection:
+            if not await Stored(connection).remove_replica(name, endpoint):
+                raise NotFound(f"there is no replica of {name} at {endpoint}", f"see GET /broker/v1/datasets/{name}")
+            await Records(connection).note(time.time(), by, "remove replica", f"{name} at {endpoint}")
+
+
+async def _registrar(connection: AsyncConnection, by: str, role: Role) -> Registrar:
+    return Registrar(by, role == "admin", await Collections(connection).owns(by))
+
+
+def _agreed(dataset: Dataset, known: Known, said: Dataset | None) -> Dataset:
+    """Return a dataset merged with what is stored of it and stated earlier in this request.
+
+    :param said: the same dataset as stated by earlier entries
+    :raises Conflict: when size or checksums differ
+    """
+    earlier = [size for size in (known.size, said and said.size) if size is not None]
+    sizes = {*earlier, *([] if dataset.size is None else [dataset.size])}
+    if len(sizes) > 1:
+        raise Conflict(
+            f"{dataset.name} is known with {earlier[0]} bytes, not {dataset.size}",
+            "give other bytes another name, or remove the dataset first",
+        )
+    before = {**known.checksums, **(said.checksums if said else {})}
+    for algorithm, value in dataset.checksums.items():
+        if before.get(algorithm, value) != value:
+            raise Conflict(
+                f"{dataset.name} is known with {algorithm} {before[algorithm]}, not {value}",
+                "give other bytes another name, or remove the dataset first",
+            )
+    size = next(iter(sizes), None)
+    return Dataset.model_construct(name=dataset.name, size=size, checksums={**before, **dataset.checksums})
+
+
+def _unplaced(entry: Entry, endpoints: Collection[str]) -> NotFound | None:
+    """Return the error of an entry that has a replica at an unknown endpoint; None if it has none."""
+    for replica in _all(entry):
+        if replica.endpoint not in endpoints:
+            return NotFound(f"there is no endpoint {replica.endpoint}", "make it first")
+    return None
+
+
+def _all(entry: Entry) -> tuple[Replica, ...]:
+    return entry.replicas + entry.mentioned
+
+
+async def _store(stored: Stored, said: Mapping[str, Dataset], known: Mapping[str, Known]) -> None:
+    sizes = {
+        known[name].id: dataset.size
+        for name, dataset in said.items()
+        if known[name].size is None and dataset.size is not None
+    }
+    await stored.say_sizes(sizes)
+    digests = [
+        (name, algorithm, value)
+        for name, dataset in said.items()
+        for algorithm, value in dataset.checksums.items()
+        if algorithm not in known[name].checksums
+    ]
+    if digests:
+        await stored.add_checksums(digests)
+
+
+def _counted(said: Iterable[str]) -> str:
+    names = list(said)
+    return names[0] if len(names) == 1 else f"{len(names)} datasets, {names[0]} to {names[-1]}"
+
+
+def _named(replica: Replica) -> str:
+    return f"{replica.dataset} at {replica.endpoint}"
+
+
+def _no_dataset(name: str) -> NotFound:
+    return NotFound(f"there is no dataset {name}", "see GET /broker/v1/datasets")

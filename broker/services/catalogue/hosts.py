@@ -1,0 +1,53 @@
+"""Addresses of hosts, from the system's resolver, cached for a moment."""
+
+import asyncio
+import socket
+import time
+from collections.abc import Iterable
+
+import structlog
+
+from broker.services.catalogue.enclosing import is_address, numeric
+
+__all__ = ["Hosts"]
+
+REMEMBERED = 60.0
+"""Seconds for which addresses are cached."""
+AGAIN = 5.0
+"""Seconds after a failed lookup until the name is looked up again."""
+PATIENCE = 10.0
+"""Most seconds of a lookup."""
+MOST = 10_000
+log = structlog.get_logger("broker")
+
+
+class Hosts:
+    """A cache of the addresses of hosts."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[float, tuple[str, ...]]] = {}
+
+    async def addresses(self, hosts: Iterable[str]) -> dict[str, tuple[str, ...]]:
+        """Return the numeric addresses of hosts by name, as `numeric` spells it; hosts that are addresses are left out.
+
+        If a lookup fails, the addresses last known are returned. A host whose addresses were never known is left out.
+        """
+        now = time.monotonic()
+        if len(self._known) > MOST:
+            self._known.clear()
+        names = {name for host in hosts if not is_address(name := numeric(host))}
+        unknown = [name for name in names if name not in self._known or self._known[name][0] <= now]
+        for name, found in zip(unknown, await asyncio.gather(*map(_looked_up, unknown)), strict=True):
+            last = self._known.get(name, (0.0, ()))[1]
+            self._known[name] = (now + REMEMBERED, found) if found else (now + AGAIN, last)
+        return {name: found for name in names if (found := self._known[name][1])}
+
+
+async def _looked_up(name: str) -> tuple[str, ...]:
+    try:
+        async with asyncio.timeout(PATIENCE):
+            found = await asyncio.get_running_loop().getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError, TimeoutError) as error:
+        log.warning("the addresses of a host are not known", host=name, error=str(error) or type(error).__name__)
+        return ()
+    return tuple(dict.fromkeys(str(address[0]) for *_, address in found))

@@ -1,0 +1,111 @@
+"""The ranking of replicas, with reasons. Pure.
+
+Ranking strategies have names, and are applied one after the other: each orders what those before it left equal.
+
+- `priority`: priority of the endpoint; lower is better.
+- `predicted`: forecast seconds, set-up included; replicas without a forecast come last.
+- `distance`: distance from the caller's site, along a great circle; unknown distances come last.
+- `random`: random order, so that many callers spread.
+"""
+
+from collections.abc import Sequence
+from math import asin, cos, inf, radians, sin, sqrt
+from random import Random
+from typing import NamedTuple
+
+from broker.config.settings import Strategy
+from broker.models.catalogue import Endpoint
+from predictors.observation import Forecast
+
+__all__ = ["Choice", "kilometres", "rank", "rationale"]
+
+EARTH = 6371.0
+MB = 1e6
+
+
+class Choice(NamedTuple):
+    """A replica's endpoint, its forecast, and its distance in km, None if that is not known."""
+
+    endpoint: Endpoint
+    forecast: Forecast
+    distance: float | None
+
+
+def rank(
+    choices: Sequence[Choice],
+    size: int | None,
+    strategies: Sequence[Strategy],
+    chance: Random,
+    first: str | None = None,
+) -> list[int]:
+    """Return the indices of the choices, the best first.
+
+    :param size: bytes; None: the rates decide
+    :param chance: random generator for `random`
+    :param first: name of the endpoint to put first, whatever its forecast
+    """
+
+    def worth(i: int) -> tuple[float, ...]:
+        choice = choices[i]
+        return (choice.endpoint.name != first, *(_worth(strategy, choice, size, chance) for strategy in strategies))
+
+    return sorted(range(len(choices)), key=worth)
+
+
+def _worth(strategy: Strategy, choice: Choice, size: int | None, chance: Random) -> float:
+    match strategy:
+        case "priority":
+            return choice.endpoint.read_priority
+        case "predicted":
+            return _expected(choice.forecast, size)
+        case "distance":
+            return inf if choice.distance is None else choice.distance
+        case "random":
+            return chance.random()
+
+
+def _expected(forecast: Forecast, size: int | None) -> float:
+    """Return the forecast seconds, or those of one byte if the size is not known; infinity without a forecast."""
+    if forecast.rates is None:
+        return inf
+    if size is None:
+        return 1 / forecast.rates.p50
+    return forecast.seconds(size) or inf
+
+
+def rationale(choice: Choice, tried: bool) -> str:
+    """Return the reason for a replica's rank, in one sentence for users; it is the same for all files of a size class.
+
+    :param tried: whether the replica was put first so that its rate becomes known
+    """
+    said = [f"priority {choice.endpoint.read_priority}"]
+    if choice.forecast.rates:
+        low, middle, high = (rate / MB for rate in choice.forecast.rates)
+        setup = choice.forecast.setup_seconds
+        said.append(
+            f"{middle:.3g} MB/s expected ({low:.3g} to {high:.3g})"
+            + (f" after {setup:.2g} s" if setup is not None else "")
+            + f" by {choice.forecast.forecaster}: {choice.forecast.reason}"
+        )
+    else:
+        said.append("nothing is known of its rate")
+    if choice.distance is not None:
+        said.append(f"{choice.distance:.0f} km away")
+    if tried:
+        said.append("tried first so that its rate becomes known")
+    return "; ".join(said)
+
+
+def kilometres(a: tuple[float, float] | None, b: tuple[float, float] | None) -> float | None:
+    """Return the distance between two coordinates in km, along a great circle (haversine); None if one is missing.
+
+    :param a: latitude and longitude in degrees; so is `b`
+
+    >>> round(kilometres((46.23, 6.05), (41.84, -88.26)))
+    7107
+    """
+    if a is None or b is None:
+        return None
+    (north, east), (other_north, other_east) = (tuple(map(radians, point)) for point in (a, b))
+    chord = sin((other_north - north) / 2) ** 2 + cos(north) * cos(other_north) * sin((other_east - east) / 2) ** 2
+    return 2 * EARTH * asin(sqrt(min(1.0, chord)))

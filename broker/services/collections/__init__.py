@@ -1,0 +1,1 @@
+"""Collections, their folders and files (`trees`), paths, pauses and bookmarks."""

@@ -1,0 +1,212 @@
+"""Collections: created by admins, shared by their owners, and visible to users to whom something is granted."""
+
+import time
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+from uuid import UUID, uuid4
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from broker.errors import Forbidden, NoCollection, NotFound, NotGranted
+from broker.models.access import Caller
+from broker.models.collections import AccessRule, Collection, NewCollection, NewRule
+from broker.models.identities import named
+from broker.models.identities import number as numbered
+from broker.services.auth.permissions import Reach, granted
+from broker.services.collections.paths import normal
+from broker.storage.access import Records
+from broker.storage.collections import Collections as Stored
+from broker.storage.database import Database, retried
+from broker.storage.identities import Identities
+
+__all__ = ["Collections", "Seen", "Use"]
+
+
+class Use(NamedTuple):
+    """An intended use of a collection: to read a path, or to write there."""
+
+    collection: UUID
+    path: str
+    writes: bool = False
+
+
+class Seen(NamedTuple):
+    """A collection that a caller may see, with its access rules."""
+
+    collection: Collection
+    rules: Sequence[AccessRule]
+
+    @property
+    def public(self) -> bool:
+        """Return whether all authenticated users may see the collection."""
+        return any(rule.principal_type in ("anonymous", "all_authenticated_users") for rule in self.rules)
+
+    def kept_by(self, caller: Caller) -> bool:
+        """Return whether the caller may change the collection's access rules, as its owner and admins may."""
+        return caller.subject == self.collection.owner or caller.may("admin")
+
+
+class Collections:
+    """All collections, and their access rules."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def all(self) -> list[Collection]:
+        """Return all collections by name, without a check of permissions."""
+        async with self._database.read() as connection:
+            return await Stored(connection).all()
+
+    async def visible(self, caller: Caller) -> list[Seen]:
+        """Return the collections in which anything is granted to the caller, by name."""
+        async with self._database.read() as connection:
+            stored = Stored(connection)
+            rules = await stored.rules()
+            every = [Seen(each, rules.get(str(each.id), ())) for each in await stored.all()]
+        return [each for each in every if granted(caller, *each)]
+
+    async def named(self, numbers: Iterable[str]) -> dict[str, Collection]:
+        """Return the existing collections with these ids, without a check of permissions: tasks are shown with them."""
+        async with self._database.read() as connection:
+            return {str(each.id): each for each in await Stored(connection).all(set(numbers))}
+
+    async def one(self, caller: Caller, number: UUID) -> Seen:
+        """Return a collection. :raises NoCollection: when there is none that the caller may see"""
+        async with self._database.read() as connection:
+            return await self._seen(connection, caller, number)
+
+    async def allow(self, caller: Caller, uses: Sequence[Use]) -> dict[UUID, Reach]:
+        """Check that all these uses are granted, and return what the caller may reach of each collection.
+
+        :raises NoCollection: when the caller may not see one of the collections
+        :raises NotGranted: when a path is not granted
+        """
+        found: dict[UUID, Reach] = {}
+        async with self._database.read() as connection:
+            for number in dict.fromkeys(use.collection for use in uses):
+                found[number] = Reach(caller, *await self._seen(connection, caller, number))
+        for number, path, writes in uses:
+            if not found[number].may(path, writes):
+                wanted = f"{'write to' if writes else 'read'} {path} of {found[number].collection.name}"
+                raise NotGranted(f"{caller.subject} may not {wanted}", "ask its owner, or an admin")
+        return found
+
+    @staticmethod
+    async def _seen(connection: AsyncConnection, caller: Caller, number: UUID) -> Seen:
+        stored, key = Stored(connection), str(number)
+        for found in await stored.all([key]):
+            seen = Seen(found, (await stored.rules([key])).get(key, ()))
+            if granted(caller, *seen):
+                return seen
+        raise NoCollection(f"there is no collection {number}", "search for those that you may use")
+
+    @retried
+    async def put(self, by: str, new: NewCollection) -> Collection:
+        """Create a collection, or change the one with this name. :raises NotFound: when its endpoint does not exist"""
+        now = time.time()
+        async with self._database.write() as connection:
+            stored = Stored(connection)
+            number = await stored.put(uuid4(), by, new, now)
+            await Records(connection).note(now, by, "put collection", new.name)
+            return (await stored.all([str(number)]))[0]
+
+    @retried
+    async def remove(self, by: str, name: str) -> None:
+        """Remove a collection and its rules; no file is touched. :raises NotFound:"""
+        async with self._database.write() as connection:
+            await Stored(connection).remove((await self._called(connection, name)).id)
+            await Records(connection).note(time.time(), by, "remove collection", name)
+
+    async def called(self, name: str) -> Collection:
+        """Return the collection with this name. :raises NotFound:"""
+        async with self._database.read() as connection:
+            return await self._called(connection, name)
+
+    @staticmethod
+    async def _called(connection: AsyncConnection, name: str) -> Collection:
+        for each in await Stored(connection).all():
+            if each.name == name:
+                return each
+        raise NotFound(f"there is no collection {name}", "see GET /broker/v1/collections")
+
+    async def rules(self, caller: Caller, number: UUID) -> Sequence[AccessRule]:
+        """Return the access rules. :raises NoCollection: :raises Forbidden: for all but its owner and admins"""
+        async with self._database.read() as connection:
+            return (await self._kept(connection, caller, number)).rules
+
+    async def rule(self, caller: Caller, number: UUID, rule: UUID) -> AccessRule:
+        """Return an access rule.
+
+        :raises NoCollection: :raises NotFound: :raises Forbidden: for all but its owner and admins
+        """
+        for each in await self.rules(caller, number):
+            if each.id == rule:
+                return each
+        raise _no_rule(rule)
+
+    @retried
+    async def describe(self, caller: Caller, number: UUID, description: str) -> None:
+        """Change the description. :raises NoCollection: :raises Forbidden: for all but its owner and admins"""
+        async with self._database.write() as connection:
+            collection = (await self._kept(connection, caller, number)).collection
+            said = {name: getattr(collection, name) for name in NewCollection.model_fields}
+            new = NewCollection(**{**said, "description": description})
+            await Stored(connection).put(number, collection.owner, new, time.time())
+            await Records(connection).note(time.time(), caller.subject, "describe collection", collection.name)
+
+    @retried
+    async def add_rule(self, caller: Caller, number: UUID, new: NewRule) -> AccessRule:
+        """Add a rule, or change that for the same principal and path. :raises NoCollection: :raises Forbidden:"""
+        now = time.time()
+        path = normal(new.path).rstrip("/") + "/"
+        async with self._database.write() as connection:
+            collection, _ = await self._kept(connection, caller, number)
+            principal = await _normal(connection, new)
+            rule = AccessRule(**{**new.model_dump(), "path": path, "principal": principal}, id=uuid4())
+            stored = Stored(connection)
+            for each in (await stored.rules([str(number)])).get(str(number), ()):
+                if _same(each, rule):
+                    await stored.rename_rule(each.id, principal)
+            await stored.add_rule(number, rule, now)
+            said = f"{collection.name}: {rule.permissions} {path} to {rule.principal_type} {rule.principal}".rstrip()
+            await Records(connection).note(now, caller.subject, "grant", said)
+            kept = (await stored.rules([str(number)]))[str(number)]
+        same = (rule.principal_type, rule.principal, path)
+        return next(each for each in kept if (each.principal_type, each.principal, each.path) == same)
+
+    @retried
+    async def remove_rule(self, caller: Caller, number: UUID, rule: UUID) -> None:
+        """Remove an access rule. :raises NoCollection: :raises NotFound: :raises Forbidden:"""
+        async with self._database.write() as connection:
+            collection, _ = await self._kept(connection, caller, number)
+            if not await Stored(connection).remove_rule(number, str(rule)):
+                raise _no_rule(rule)
+            await Records(connection).note(time.time(), caller.subject, "take back", f"{collection.name}: rule {rule}")
+
+    async def _kept(self, connection: AsyncConnection, caller: Caller, number: UUID) -> Seen:
+        seen = await self._seen(connection, caller, number)
+        if not seen.kept_by(caller):
+            raise Forbidden(f"{caller.subject} does not own {seen.collection.name}", "ask its owner, or an admin")
+        return seen
+
+
+async def _normal(connection: AsyncConnection, new: NewRule) -> str:
+    """Return the stored form of a rule's principal: the subject if it is known, else the UUID in lower case."""
+    if new.principal_type != "identity":
+        return new.principal
+    told = numbered(new.principal)
+    if told is None:
+        return new.principal
+    for each in await Identities(connection).by_id([told]):
+        return each.subject
+    return str(told)
+
+
+def _same(known: AccessRule, new: AccessRule) -> bool:
+    """Return whether two rules are for the same identity, perhaps under different names, and for the same path."""
+    both = known.principal_type == new.principal_type == "identity" and known.path == new.path
+    return both and (known.principal == new.principal or named(known.principal) == named(new.principal))
+
+
+def _no_rule(rule: UUID) -> NotFound:
+    return NotFound(f"there is no rule {rule}", "see the list of the collection's rules")

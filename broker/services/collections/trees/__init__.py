@@ -1,0 +1,22 @@
+"""Trees: folders and files of collections of every kind, to be examined, listed, made and renamed.
+
+All errors are `coalloc.errors.SourceError`s, so that the code that carries out tasks has one family to handle.
+"""
+
+from broker.services.collections.trees.base import Tree
+from broker.services.collections.trees.catalogue import CatalogueTree
+from broker.services.collections.trees.gridftp import GridFTPTree
+from broker.services.collections.trees.local import LocalTree
+from broker.services.collections.trees.naming import Naming, called, named
+from broker.services.collections.trees.trees import Trees
+
+__all__ = [
+    "CatalogueTree",
+    "GridFTPTree",
+    "LocalTree",
+    "Naming",
+    "Tree",
+    "Trees",
+    "called",
+    "named",
+]

@@ -1,0 +1,127 @@
+"""The catalogue as a collection: datasets are files; scopes, and the parts of names, are folders."""
+
+from collections.abc import AsyncGenerator, Mapping, MutableSequence, Sequence
+
+from broker.models.names import Parts
+from broker.storage.database import Database
+from broker.storage.dataset_folders import Child, Folders
+from coalloc.errors import NoSuchFile, PermissionRefused
+from coalloc.model import Entry, Omission
+
+__all__ = ["CatalogueTree", "meanings"]
+
+BATCH = 1000
+
+
+def meanings(path: str) -> list[Parts]:
+    """Return the datasets that a path may name: of a scope, or without one; names may begin with a slash of their own.
+
+    >>> [str(each) for each in meanings("/cms/run1/a.root")]
+    ['cms:run1/a.root', 'cms:/run1/a.root', 'cms/run1/a.root', '/cms/run1/a.root']
+    """
+    whole = path.strip("/")
+    scope, _, name = whole.partition("/")
+    scoped = [Parts(scope, name), Parts(scope, f"/{name}")] if scope else []
+    return [*scoped, Parts("", whole), Parts("", f"/{whole}")]
+
+
+class CatalogueTree:
+    """The read-only tree of the catalogue. Of several datasets with one path, it shows the first in `meanings`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def did(self, path: str) -> str:
+        """Return the full name of the dataset that a path names. :raises NoSuchFile:"""
+        async with self._database.read() as connection:
+            found = await Folders(connection).dataset(meanings(path))
+        if found is None or path.endswith("/"):
+            raise _nothing(path)
+        return str(found[0])
+
+    async def stat(self, path: str) -> Entry:
+        """Return what is at a path. :raises NoSuchFile:"""
+        name = path.rstrip("/").rpartition("/")[2] or "/"
+        async with self._database.read() as connection:
+            folders = Folders(connection)
+            found = None if path.endswith("/") else await folders.dataset(meanings(path))
+            if found:
+                return _entry(found[1]._replace(name=name))
+            for each in meanings(path):
+                if path == "/" or await folders.children(each.scope, _beginning(each), "", 1):
+                    return _entry(Child(name, True))
+        raise _nothing(path)
+
+    async def list(
+        self, path: str, omitted: MutableSequence[Omission] | None = None
+    ) -> AsyncGenerator[Sequence[Entry], None]:
+        """Yield the entries of a folder, in batches. :raises NoSuchFile:"""
+        inside = path.rstrip("/") + "/"
+        await self.stat(inside)
+        after = ""
+        while True:
+            async with self._database.read() as connection:
+                folders = Folders(connection)
+                parts = [await folders.children(each.scope, _beginning(each), after, BATCH) for each in meanings(path)]
+                scopes = await folders.scopes() if inside == "/" else []
+            ends = [part[-1].key for part in parts if len(part) == BATCH]
+            until = min(ends, default="")  # beyond this key, some part may have more
+            parts.insert(0, [Child(scope, True) for scope in scopes if f"{scope}/" > after])
+            found = {child.key: child for part in reversed(parts) for child in part if not until or child.key <= until}
+            yield [_entry(found[key]) for key in sorted(found)]
+            if not until:
+                return
+            after = until
+
+    async def lineage(self, path: str) -> Sequence[str | None]:
+        """Return nothing: a folder of the catalogue is at no server."""
+        return ()
+
+    async def end(self, path: str) -> str | None:
+        """Return the path itself: there are no links."""
+        return path
+
+    async def held(self, folder: str, names: Sequence[str]) -> Mapping[str, str]:
+        """Return each name for itself: all names are different."""
+        return {name: name for name in names}
+
+    async def make(self, path: str) -> None:
+        """Refuse to make a folder. :raises PermissionRefused: always"""
+        raise _read_only(path)
+
+    async def rename(self, old: str, new: str) -> None:
+        """Refuse to rename. :raises PermissionRefused: always"""
+        raise _read_only(old)
+
+    async def replace(self, old: str, new: str) -> None:
+        """Refuse to replace a file. :raises PermissionRefused: always"""
+        raise _read_only(old)
+
+    async def delete(self, path: str) -> None:
+        """Refuse to delete a file. :raises PermissionRefused: always"""
+        raise _read_only(path)
+
+    async def remove(self, path: str) -> None:
+        """Refuse to remove a folder. :raises PermissionRefused: always"""
+        raise _read_only(path)
+
+    async def link(self, target: str, path: str) -> None:
+        """Refuse to make a link. :raises PermissionRefused: always"""
+        raise _read_only(path)
+
+
+def _beginning(each: Parts) -> str:
+    """Return the prefix of the names in a folder."""
+    return f"{each.name}/" if each.name.strip("/") else each.name
+
+
+def _entry(child: Child) -> Entry:
+    return Entry(child.name, "dir" if child.folder else "file", child.size, int(child.created_at))
+
+
+def _nothing(path: str) -> NoSuchFile:
+    return NoSuchFile(f"the catalogue has no {path}", "list a folder to see what there is")
+
+
+def _read_only(path: str) -> PermissionRefused:
+    return PermissionRefused(f"{path} is in the catalogue, which is for reading", "register datasets instead")

@@ -1,0 +1,372 @@
+"""A folder of a GridFTP server as a collection; idle sessions are kept for a moment, for the next user."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, MutableSequence, Sequence
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path, PurePosixPath
+from posixpath import dirname, join, relpath
+from typing import NamedTuple
+from urllib.parse import quote
+
+from broker.services.auth.permissions import Reach
+from broker.services.collections.paths import below, led
+from broker.services.collections.trees.links import Links, inside, is_link
+from broker.services.collections.trees.naming import Naming, called
+from broker.services.network.places import Allowed
+from coalloc.api import Storage, held, storage
+from coalloc.errors import (
+    AlreadyThere,
+    IsDirectory,
+    NoSuchFile,
+    NotDirectory,
+    PermissionRefused,
+    ServerSays,
+    Unsupported,
+)
+from coalloc.model import Entry, Omission
+from coalloc.util.addresses import AddressPolicy
+
+__all__ = ["GridFTPTree", "Server", "Sessions"]
+
+KEPT_SECONDS = 5.0
+MOST_ABOVE = 1000
+"""Most folders that are examined above one: links may lead in circles."""
+MOST = 8
+"""Most sessions with one server at once; further users wait for one."""
+
+
+class Server(NamedTuple):
+    """A server to log in to: its URL, and the proxy certificate to use (None if none is needed).
+
+    `policy` limits the addresses of the server and its data; `delegate` are hosts that may be given a proxy
+    certificate.
+    """
+
+    source: str
+    proxy: Path | None
+    policy: AddressPolicy
+    delegate: frozenset[str] = frozenset()
+
+    @property
+    def allowed(self) -> Allowed:
+        """The limits of sessions with it, as `storage` and `third_party` take them."""
+        return {"policy": self.policy, "delegate": self.delegate}
+
+
+class Sessions:
+    """Sessions with servers: at most `MOST` for each; idle ones are kept for a moment only."""
+
+    def __init__(self) -> None:
+        self._idle: defaultdict[Server, list[tuple[Storage, asyncio.TimerHandle]]] = defaultdict(list)
+        self._free: defaultdict[Server, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(MOST))
+
+    @asynccontextmanager
+    async def one(self, server: Server) -> AsyncIterator[Storage]:
+        """Yield a session for one user at a time; an idle one if there is one that is still usable."""
+        async with self._free[server]:
+            session = self._take(server) or await storage(f"{server.source}/", proxy=server.proxy, **server.allowed)
+            try:
+                yield session
+            finally:
+                self._keep(server, session)
+
+    def _take(self, server: Server) -> Storage | None:
+        while self._idle[server]:
+            session, timer = self._idle[server].pop()
+            timer.cancel()
+            if session.usable:
+                return session
+            session.close()
+        return None
+
+    def _keep(self, server: Server, session: Storage) -> None:
+        if not session.usable:
+            session.close()
+            return
+        timer = asyncio.get_running_loop().call_later(KEPT_SECONDS, self._drop, server, session)
+        self._idle[server].append((session, timer))
+
+    def _drop(self, server: Server, session: Storage) -> None:
+        self._idle[server] = [(each, timer) for each, timer in self._idle[server] if each is not session]
+        session.close()
+
+    def close(self) -> None:
+        """Close the idle sessions."""
+        for idle in self._idle.values():
+            for session, timer in idle:
+                timer.cancel()
+                session.close()
+        self._idle.clear()
+
+
+class GridFTPTree:
+    """The tree of the files and folders below `folder` at a server.
+
+    The server follows its symbolic links. If the user may reach only a part of the folder, links that lead out of that
+    part are refused, as far as the server says where they lead. For all other users, the server is not asked about
+    links.
+
+    :param folder: absolute path, with a slash at its end
+    :param name: name of the collection
+    :param reach: what the user of this tree may reach; None: all that the server permits
+    """
+
+    def __init__(self, sessions: Sessions, server: Server, folder: str, name: str, reach: Reach | None = None) -> None:
+        self._sessions = sessions
+        self.server = server
+        self._folder = folder
+        self._reach = reach
+        self._links = Links(folder)
+        self.naming = Naming(name, folder, server.source)
+
+    def url(self, path: str) -> str:
+        """Return the URL of a file or a folder, as `coalloc.api` takes it."""
+        return self.server.source + quote(self.at(path))
+
+    def at(self, path: str) -> str:
+        """Return the path at the server of a path in the collection."""
+        return below(self._folder, path)
+
+    @asynccontextmanager
+    async def _session(self) -> AsyncIterator[Storage]:
+        """Yield a session whose errors name paths as users know them."""
+        async with self._sessions.one(self.server) as session:
+            with called(self.naming):
+                yield session
+
+    def _limits(self, writes: bool = False) -> bool:
+        """Return whether links may lead to where the user may not read (or write, if `writes`)."""
+        return self._reach is not None and self._reach.ends(writes)
+
+    async def _enter(self, session: Storage, path: str, writes: bool) -> str | None:
+        """Return where a path is, without following its last part; None if links need not be checked.
+
+        :raises PermissionRefused: when the user may not reach that place
+        """
+        if not self._limits(writes):
+            return None
+        above, _, name = path.rstrip("/").rpartition("/")
+        folder = await self._links.folder(session, above)
+        return self._permit(path, folder and join(folder, name), writes)
+
+    async def _follow(self, session: Storage, path: str, writes: bool) -> str | None:
+        """Return where a path ends when all links are followed; None if links need not be checked.
+
+        :raises PermissionRefused: when the user may not reach that place
+        """
+        if not self._limits(writes):
+            return None
+        end, _ = await self._links.end(session, path)
+        return self._permit(path, end, writes)
+
+    def _permit(self, path: str, end: str | None, writes: bool) -> str:
+        """Return `end`, where a path ends. :raises PermissionRefused: when the user may not reach it, or the path"""
+        assert self._reach
+        if end is None or not (self._reach.may(path, writes) and self._reach.may(end, writes)):
+            said = f"a symbolic link on {path} leads to where {self._reach.caller.subject} may not "
+            raise PermissionRefused(said + ("write" if writes else "read"), "ask its owner, or an admin")
+        return end
+
+    async def readable(self, path: str) -> None:
+        """Check that the user may read a path, and what it leads to. :raises PermissionRefused: when they may not"""
+        if self._limits():
+            async with self._session() as session:
+                await self._follow(session, path, False)
+
+    async def writable(self, path: str) -> None:
+        """Check that the user may write a file at a path.
+
+        :raises PermissionRefused: when links lead it to where the user may not write
+        :raises IsDirectory: when a folder is there, and the user may not write beside it
+        """
+        if self._reach and self._limits(writes=True):
+            async with self._session() as session:
+                end = await self._enter(session, path, True)
+                if not self._reach.may(dirname(end or path), True) and await self._links.is_folder(session, path):
+                    raise IsDirectory(f"{path} is a folder", "name the file in it, or end the path with a slash")
+
+    async def end(self, path: str) -> str | None:
+        """Return the path at which a path ends when all links are followed; None outside of the collection."""
+        async with self._session() as session:
+            return (await self._links.end(session, path))[0]
+
+    async def stat(self, path: str) -> Entry:
+        """Return what is at a path; for a symbolic link, what it leads to. The root is named `/`, as in every tree.
+
+        A link that leads to what the user may not read is shown as a link, without details.
+        """
+        async with self._session() as session:
+            asked = self._enter(session, path, False), session.stat(self.at(path))
+            refused, found = await asyncio.gather(*asked, return_exceptions=True)
+            for wrong in (refused, found):  # a refusal comes first, so that it does not tell what is missing
+                if isinstance(wrong, BaseException):
+                    raise wrong
+            assert isinstance(found, Entry)
+            if self._limits() and is_link(found):
+                end, _ = await self._links.end(session, path)
+                found = found if end and self._may_read(end) else _closed(found)
+            base = await self._links.base(session) if self._leaves(found) else None
+        found = self._led(dirname(path.rstrip("/")), found, base)
+        return found._replace(name="/") if path == "/" else found
+
+    async def list(
+        self, path: str, omitted: MutableSequence[Omission] | None = None
+    ) -> AsyncGenerator[Sequence[Entry], None]:
+        """Yield the entries of a folder, in batches as they arrive. Close it to stop early."""
+        doubtful: Sequence[Entry] = ()
+        leaving: list[Entry] = []
+        base: str | None = None
+        async with self._session() as session:
+            folder = await self._follow(session, path, False) or path
+            async with aclosing(
+                session.list(self.at(path), omitted)
+            ) as listing:  # closed before another user gets the session
+                async for batch in listing:
+                    if [entry.name for entry in batch] == [path.rstrip("/").rpartition("/")[2]]:
+                        doubtful = batch  # for a file, servers list the file itself
+                    else:
+                        leaving += [entry for entry in batch if self._leaves(entry)]
+                        yield [self._shown(path, folder, entry) for entry in batch if not self._leaves(entry)]
+            if doubtful and (await session.stat(self.at(path))).kind != "dir":
+                raise NotDirectory(f"{path} is no folder", "look at it, or list the folder that it is in")
+            leaving += doubtful
+            if any(map(self._leaves, leaving)):  # a server that is listing takes no other request
+                base = await self._links.base(session)
+        if leaving:
+            yield [self._shown(path, folder, entry, base) for entry in leaving]
+
+    def _shown(self, path: str, folder: str, entry: Entry, base: str | None = None) -> Entry:
+        """Return an entry of a folder as the user may see it.
+
+        :param folder: path of the folder without links, if the user may not read everything
+        :param base: place of the collection without links, for links that seem to leave it
+        """
+        found = self._led(path, entry, base)
+        if not (self._limits() and is_link(found)):
+            return found
+        end = led(join(folder, entry.name), self._led(folder, entry, base).link_target or "")
+        inner = found.link_target is not None and not found.link_target.startswith("/")
+        return found if inner and end and self._may_read(end) else _closed(found)
+
+    def _may_read(self, path: str) -> bool:
+        return self._reach is None or self._reach.may(path, False)
+
+    async def lineage(self, path: str) -> Sequence[str | None]:
+        """Return the server's ids of a folder and of each folder above it.
+
+        If its path has links, return also the ids of the folders above it on the path without links.
+        """
+        places, found = [PurePosixPath(self.at(path))], dict[PurePosixPath, Entry | None]()
+        async with self._session() as session:
+            while places and len(found) < MOST_ABOVE:
+                place = places.pop()
+                new = [each for each in (place, *place.parents) if each not in found]
+                stats = await asyncio.gather(*(_stat(session, str(each)) for each in new))
+                found |= dict(zip(new, stats, strict=True))
+                places += [
+                    each.parent / entry.link_target
+                    for each, entry in found.items()
+                    if each in new and entry and entry.link_target
+                ]
+        return [entry and entry.unique for entry in found.values()]
+
+    async def held(self, folder: str, names: Sequence[str]) -> Mapping[str, str]:
+        """Return, for each name, the one of these names that the folder takes it for, by making folders with them."""
+        async with self._session() as session:
+            await self._follow(session, folder, True)
+            return await held(session, self.at(folder).rstrip("/"), names)
+
+    def _leaves(self, entry: Entry) -> bool:
+        """Return whether an entry is a link that leaves the collection, unless the collection's own path has links."""
+        target = entry.link_target
+        return target is not None and target.startswith("/") and not f"{target}/".startswith(self._folder)
+
+    def _led(self, folder: str, entry: Entry, base: str | None = None) -> Entry:
+        """Return an entry of a folder; the target of a link becomes relative to the folder.
+
+        Servers give the target as an absolute path at the server.
+
+        :param base: place of the collection without links, if that was asked
+        """
+        target = entry.link_target
+        if target is None or not target.startswith("/"):
+            return entry
+        aim = inside(self._folder.rstrip("/") or "/", target) or (base and inside(base, target))
+        return entry._replace(link_target=relpath(aim, folder or "/")) if aim else entry
+
+    async def make(self, path: str) -> None:
+        """Make a folder in an existing one."""
+        async with self._session() as session:
+            await self._enter(session, path, True)
+            await session.make(self.at(path))
+
+    async def rename(self, old: str, new: str) -> None:
+        """Move a file or a folder to another path, if nothing is there.
+
+        That is checked just before: servers have no rename that never replaces, and most do not show links that lead
+        nowhere.
+
+        :raises AlreadyThere: when anything is there, or the server does not say for certain that nothing is
+        """
+        async with self._session() as session:
+            for path in (old, new):
+                await self._enter(session, path, True)
+            try:
+                await session.stat(self.at(new))
+            except NoSuchFile as error:
+                if error.certain:
+                    await session.rename(self.at(old), self.at(new))
+                    return
+        raise AlreadyThere(f"{self.naming.name}:{new} exists already", "choose another name, or delete it first")
+
+    async def replace(self, old: str, new: str) -> None:
+        """Move a file or a link to another path, and replace the file or link that is there, as the server does it."""
+        async with self._session() as session:
+            for path in (old, new):
+                await self._enter(session, path, True)
+            await session.rename(self.at(old), self.at(new))
+
+    async def delete(self, path: str) -> None:
+        """Delete a file, or a symbolic link."""
+        async with self._session() as session:
+            await self._enter(session, path, True)
+            await session.delete(self.at(path))
+
+    async def remove(self, path: str) -> None:
+        """Remove an empty folder."""
+        async with self._session() as session:
+            await self._enter(session, path, True)
+            await session.remove(self.at(path))
+
+    async def checksum(self, path: str, algorithm: str, size: int) -> str | None:
+        """Return the digest of a file's first `size` bytes, in lower-case hex; None if the server does not offer it."""
+        async with self._session() as session:
+            await self._follow(session, path, False)
+            return await session.checksum(self.at(path), algorithm, 0, size)
+
+    async def link(self, target: str, path: str) -> None:
+        """Make a symbolic link; its target is relative to the link, or absolute from the collection's root.
+
+        :raises PermissionRefused: when it would lead out of the collection, or to where the user may not write; users
+            who may write at a link write where it leads
+        """
+        if (aim := led(path, target)) is None:
+            raise PermissionRefused(f"{path} would lead out of {self.naming.name}", "copy what it leads to")
+        async with self._session() as session:
+            await self._enter(session, path, True)
+            await self._follow(session, aim, True)
+            await session.link(self.at(aim), self.at(path))  # servers take the target as a path of theirs
+
+
+def _closed(entry: Entry) -> Entry:
+    """Return a link without details."""
+    return Entry(entry.name, "link")
+
+
+async def _stat(session: Storage, path: str) -> Entry | None:
+    """Return what is at a path; None if the server does not say."""
+    try:
+        return await session.stat(path)
+    except (NoSuchFile, NotDirectory, PermissionRefused, ServerSays, Unsupported):
+        return None

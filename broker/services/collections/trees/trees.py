@@ -1,0 +1,108 @@
+"""The choice of the tree of a collection."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import structlog
+
+from broker.config.credentials import Credential, Place, at, place
+from broker.config.settings import Settings
+from broker.errors import CredentialRefused
+from broker.models.collections import Collection
+from broker.services.auth.permissions import Reach
+from broker.services.collections.paths import below
+from broker.services.collections.trees.base import Tree
+from broker.services.collections.trees.catalogue import CatalogueTree
+from broker.services.collections.trees.gridftp import GridFTPTree, Server, Sessions
+from broker.services.collections.trees.local import LocalTree
+from broker.services.network.places import Places
+from broker.storage.collections import Collections
+from broker.storage.database import Database
+from coalloc.errors import Unreachable, Unsupported
+
+__all__ = ["Trees"]
+
+log = structlog.get_logger("broker")
+
+
+class Trees:
+    """The trees of all collections, as one process sees them."""
+
+    def __init__(self, database: Database, places: Places, settings: Settings) -> None:
+        self._database = database
+        self._catalogue = CatalogueTree(database)
+        self._places = places
+        self._settings = settings
+        self._sessions = Sessions()
+
+    async def of(self, collection: Collection, reach: Reach | None = None) -> Tree:
+        """Return the tree of a collection.
+
+        :param reach: what its user may reach of it; None: all
+
+        :raises NotFound: when its endpoint no longer exists
+        :raises Unreachable: when it is a folder of another site
+        :raises Unsupported: when its endpoint is not a GridFTP server
+        :raises CredentialRefused: when its credential is not known here, or may not be shown at its endpoint
+        """
+        if collection.kind == "catalogue":
+            return self._catalogue
+        if collection.kind == "local":
+            if collection.site != self._settings.site:
+                raise Unreachable(
+                    f"{collection.name} is a folder at {collection.site}, and this is another place",
+                    "transfer from it or to it: workers there can look into it",
+                )
+            return LocalTree(Path(collection.base), collection.name)
+        return await self.gridftp(collection, reach)
+
+    async def gridftp(self, collection: Collection, reach: Reach | None = None) -> GridFTPTree:
+        """Return the tree of a collection at an endpoint: the files below its base, in the endpoint's own folder."""
+        endpoint = await self._places.endpoint(collection.endpoint or "")
+        if endpoint.scheme not in ("ftp", "gsiftp"):
+            raise Unsupported(
+                f"{collection.name} is at {endpoint.name}, which is no GridFTP server", "give it another endpoint"
+            )
+        folder = below(endpoint.prefix, collection.base)
+        proxy = await self._credential(collection, at(endpoint, folder))
+        server = Server(endpoint.source, proxy, **await self._places.allowed())
+        return GridFTPTree(self._sessions, server, folder, collection.name, reach)
+
+    async def _credential(self, collection: Collection, place: Place) -> Path | None:
+        """Return the file of the proxy certificate to show at a place; None: the default one of this process.
+
+        :raises CredentialRefused: when the collection's credential is not known here, or may not be shown there
+        """
+        if not collection.credential:
+            return None
+        known = self._settings.credentials.get(collection.credential)
+        if known is None:
+            log.warning("a credential is not known here", credential=collection.credential, collection=collection.name)
+            raise CredentialRefused(
+                f"the credential of {collection.name} is not known here",
+                "ask an admin to name its file in the [credentials] of --config",
+            )
+        if not any(each.covers(place) for each in await self._bound(collection.credential, known)):
+            log.warning(
+                "a credential may not be shown here",
+                credential=collection.credential,
+                collection=collection.name,
+                place=str(place),
+                remedy=f'add the place to "for" in [credentials.{collection.credential}] of --config if you trust it',
+            )
+            raise CredentialRefused(
+                f"the credential of {collection.name} may not be shown where its endpoint is now",
+                "ask an admin to put the endpoint back, or to add that place to the [credentials] of --config",
+            )
+        return known.proxy
+
+    async def _bound(self, name: str, known: Credential) -> Sequence[Place]:
+        """Return the places where a credential may be shown: those of its entry, else those that an upgrade found."""
+        if known.places is not None:
+            return known.places
+        async with self._database.read() as connection:
+            return [place(url) for url in (await Collections(connection).places()).get(name, ())]
+
+    def close(self) -> None:
+        """Close the sessions with servers."""
+        self._sessions.close()

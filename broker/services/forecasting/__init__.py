@@ -1,0 +1,1 @@
+"""The history of transfers, forecasts based on it, and decisions compared with their results."""

@@ -1,0 +1,382 @@
+"""Forecasts of transfers from the history of their links (`Pair`), held in memory and updated from the database.
+
+Each link has a forecaster of its own. It is made from the link's newest observations at the first question, and updated
+with the reports that any process receives. So starting costs nothing, memory is bounded, and all processes arrive at
+the same forecasts. For a link without history, the forecast comes from what its source, its sink and other links
+achieve.
+"""
+
+import asyncio
+import logging
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+
+from broker.errors import BrokerError
+from broker.models.access import Caller
+from broker.models.forecasts import Asked, Expected, Quantiles
+from broker.models.history import Pair
+from broker.services.auth.permissions import NOBODY
+from broker.services.forecasting.ceilings import Ceilings, bounded, capacities
+from broker.services.forecasting.horizon import Horizon
+from broker.services.forecasting.voices import MOST, Voices
+from broker.services.network.places import Places
+from broker.storage.database import Database, retried
+from broker.storage.forecasts import Given, Ledger
+from broker.storage.history import History, Kept, Stand
+from predictors.compiled import available
+from predictors.context import SIZES, size_class
+from predictors.models.hierarchy import Hierarchy
+from predictors.observation import Forecast, Query
+
+__all__ = ["Forecasting", "middle", "quantiles"]
+
+log = logging.getLogger(__name__)
+
+NEWEST, LEAST = 300, 40
+"""Observations from which the forecasters of a link are made: shared among all reporters, and the least for each."""
+PAIRS, MEMORY = 1000, 160 << 20
+"""Most links in memory, and most bytes of their forecasters; the links that were asked for last stay."""
+FORGOTTEN = 240.0
+"""Seconds without a question after which a link's forecasters are dropped; making them again takes some 70 ms."""
+PATIENCE = 0.5
+"""Seconds that an answer waits for forecasters that are being made."""
+LOOK = 1.0
+"""Seconds between looks for new observations."""
+FRESH = 10.0
+"""Seconds for which the forecast of a size class is reused; it depends a little on the time."""
+EVERYWHERE, LATELY = 5000, 100_000
+"""Most observations of all links that one look takes in, and how many of the newest numbers it covers. If more numbers
+are new, and at the first look, a sample of the newest is taken in."""
+REMEMBERED = 100_000
+TURN = 20
+"""Forecasts after which other coroutines get their turn."""
+MAKING = 4
+"""Most links whose forecasters are made at once; each takes a connection and a thread."""
+
+
+class Book:
+    """The forecaster of one link, if the link has a history, and the newest observation that it has seen."""
+
+    def __init__(self, stand: Stand | None, forecaster: Voices | None, kept: Sequence[Kept] = ()) -> None:
+        self.forecaster = forecaster
+        self.asked = time.monotonic()
+        self.seen = 0
+        self.saw(stand, kept)
+        self.by_class: dict[tuple[int, str], tuple[float, Forecast]] = {}
+
+    def saw(self, stand: Stand | None, kept: Sequence[Kept]) -> None:
+        """Set the number up to which all is seen; some of `kept` may be newer than `stand`, which was read before."""
+        self.seen = max([self.seen, stand.newest_id if stand else 0, *(each.id for each in kept)])
+
+
+class Forecasting:
+    """Forecasts, and the memory behind them.
+
+    :param compiled: whether forecasters are compiled; default: if numba is installed
+    """
+
+    def __init__(self, database: Database, places: Places, compiled: bool | None = None) -> None:
+        self._database = database
+        self._places = places
+        self.compiled = available() if compiled is None else compiled
+        self._books: OrderedDict[Pair, Book] = OrderedDict()
+        self._making: dict[Pair, asyncio.Task[None]] = {}
+        self._everywhere = Hierarchy()
+        self._ceilings = Ceilings()
+        self._capacities: Mapping[str, float] = {}
+        self._horizon = Horizon()
+        self._seen_everywhere = 0
+        self._asides: frozenset[str] = frozenset()
+        self._given: dict[tuple[Pair, int, str, int], Given] = {}
+        self._remembered: set[int] = set()
+        self._news = asyncio.Event()
+        self._looking = asyncio.Lock()
+        self._turns = asyncio.Semaphore(MAKING)
+
+    def news(self) -> None:
+        """Look for new observations now: something was reported."""
+        self._news.set()
+
+    def knows(self, pair: Pair) -> bool:
+        """Return whether this link itself has a history."""
+        book = self._books.get(pair)
+        return pair in self._making or (book is not None and bool(book.forecaster))
+
+    async def ask(self, asked: Sequence[Asked], caller: Caller = NOBODY) -> list[Expected]:
+        """Return a forecast for each question, in this order.
+
+        :param caller: caller; their own transfers count more for them, and collections that they may not see are
+            treated as unknown
+        :raises Invalid: when a question names an unknown endpoint
+        """
+        sources = await self._places.sources({each.source for each in asked}, caller)
+        sinks = await self._places.sinks({each.sink for each in asked}, caller)
+        asked = [each.model_copy(update={"source": sources[each.source], "sink": sinks[each.sink]}) for each in asked]
+        now = time.time()
+        await self._open({_pair(each) for each in asked})
+        answers = []
+        for i, each in enumerate(asked):
+            answers.append(self._answer(each, now, caller.subject))
+            if i % TURN == TURN - 1:
+                await asyncio.sleep(0)
+        return answers
+
+    async def by_class(
+        self, pairs: Iterable[Pair], classes: Iterable[int], subject: str = ""
+    ) -> dict[tuple[Pair, int], Forecast]:
+        """Return forecasts for transfers of a size in the middle of each class, over each link.
+
+        :param subject: subject of the caller
+        """
+        now, wanted = time.time(), set(classes)
+        pairs = set(pairs)
+        await self._open(pairs)
+        return {(pair, size): self._of_class(pair, size, now, subject) for pair in pairs for size in wanted}
+
+    def _answer(self, asked: Asked, now: float, subject: str) -> Expected:
+        pair = _pair(asked)
+        forecast = self._forecast(pair, asked.size, asked.file_class, now, subject)
+        return Expected.model_construct(
+            **asked.model_dump(exclude={"file_class"}),
+            rate=quantiles(forecast),
+            setup_seconds=forecast.setup_seconds,
+            seconds=None if asked.size is None else forecast.seconds(asked.size),
+            forecaster=forecast.forecaster,
+            observations=forecast.observations,
+            newest_age=forecast.newest_age,
+            reason=forecast.reason,
+            at=now,
+        )
+
+    def _of_class(self, pair: Pair, size: int, now: float, subject: str) -> Forecast:
+        book = self._books.get(pair)
+        own = book.forecaster.own(subject) if book and book.forecaster else ""
+        known = book and book.by_class.get((size, own))
+        if known and now < known[0] + FRESH:
+            return known[1]
+        forecast = self._forecast(pair, middle(size), "", now, subject)
+        if book:
+            book.by_class[size, own] = (now, forecast)
+        return forecast
+
+    def _forecast(self, pair: Pair, nbytes: int | None, file_class: str, now: float, subject: str) -> Forecast:
+        query = Query(pair.source, now, nbytes, pair.sink, pair.direction, file_class)
+        book = self._books.get(pair)
+        voices = book.forecaster if book else None
+        forecast = voices.forecast(query) if voices else None
+        if forecast is None or forecast.rates is None:
+            making = pair in self._making
+            forecast = self._everywhere.forecast(query)
+            if making:
+                forecast = forecast._replace(reason=f"{forecast.reason}; the pair's own history is being read")
+        most = self._ceilings.of(pair, self._capacities.get(pair.source))
+        forecast = bounded(forecast, most)
+        self._remember(pair, nbytes, forecast, now)
+        own = voices.forecast(query, named) if voices and (named := voices.own(subject)) else None
+        return bounded(own, most) if own and own.rates else forecast
+
+    def _remember(self, pair: Pair, nbytes: int | None, forecast: Forecast, now: float) -> None:
+        """Note a forecast, to be stored with the next look; each distinct forecast is stored once."""
+        if forecast.rates is None or not all(map(math.isfinite, forecast.rates)):
+            return
+        book = self._books.get(pair)
+        own = book is not None and book.forecaster is not None
+        seen = book.seen if book and own else self._seen_everywhere
+        key = (pair, size_class(nbytes or 0), forecast.forecaster, seen)
+        if hash(key) in self._remembered:
+            return
+        if len(self._remembered) > REMEMBERED:
+            self._remembered.clear()
+        self._remembered.add(hash(key))  # the keys themselves would take 40 MB
+        self._given[key] = Given(
+            0, key[1], key[2], seen, now, nbytes, *forecast.rates, forecast.setup_seconds, forecast.observations,
+            forecast.reason, forecast.leader,
+        )  # fmt: skip
+
+    # Books
+
+    async def _open(self, pairs: set[Pair]) -> None:
+        """Open a book for each of these links; books that take long to make come later."""
+        self._capacities = capacities((await self._places.map()).by_id.values())
+        for pair in pairs & self._books.keys():
+            self._books[pair].asked = time.monotonic()
+            self._books.move_to_end(pair)
+        unknown = pairs - self._books.keys() - self._making.keys()
+        if unknown:
+            async with self._database.read() as connection:
+                stands = await History(connection).stands(unknown)
+            for pair in unknown:
+                stand = stands.get(pair)
+                if stand is None or not stand.newest_id:
+                    self._books[pair] = Book(stand, None)
+                elif pair not in self._making:  # another may have begun meanwhile
+                    self._making[pair] = asyncio.create_task(self._make(pair, stand))
+            self._trim()
+        if making := [self._making[pair] for pair in pairs & self._making.keys()]:
+            await asyncio.wait(making, timeout=PATIENCE)
+
+    def _trim(self) -> None:
+        """Drop books beyond the limits, and those that were not asked for lately; the last one stays in any case."""
+        sizes = {pair: book.forecaster.size if book.forecaster else 0 for pair, book in self._books.items()}
+        memory, long_ago = sum(sizes.values()), time.monotonic() - FORGOTTEN
+        for pair, book in list(self._books.items())[:-1]:
+            if len(self._books) <= PAIRS and memory <= MEMORY and book.asked > long_ago:
+                break
+            memory -= sizes[pair]
+            del self._books[pair]
+
+    async def _make(self, pair: Pair, stand: Stand) -> None:
+        try:
+            async with self._turns:
+                async with self._database.read() as connection:
+                    history = History(connection)
+                    subjects = await history.voices(stand.id, MOST)
+                    each = max(min(LEAST, NEWEST), NEWEST // max(1, len(subjects)))
+                    kept = [one for subject in subjects for one in await history.newest(stand.id, subject, each)]
+                forecaster = await asyncio.to_thread(self._made, subjects, kept)
+            self._books[pair] = Book(stand, forecaster, kept)
+            for one in kept:
+                self._ceilings.learn(one, counted=False)  # `_learn_everywhere` counts it if it is new
+            self._trim()
+        except BrokerError as error:  # the next question tries again
+            log.warning("no forecaster could be made for %s to %s: %s", pair.source, pair.sink, error)
+        finally:
+            del self._making[pair]
+
+    def _made(self, subjects: Iterable[str], kept: Iterable[Kept]) -> Voices:
+        forecaster = Voices(subjects, self.compiled)
+        for each in kept:
+            forecaster.learn(each)
+        return forecaster
+
+    # What is new
+
+    async def watch(self) -> None:
+        """Take in new observations, and store the forecasts that were given, until cancelled; then store the rest."""
+        try:
+            while True:
+                await self.look()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(LOOK):  # wait_for loses a cancellation if news arrive with it
+                        await self._news.wait()
+                self._news.clear()
+        finally:
+            await self._store()
+
+    async def look(self) -> None:
+        """Take in the observations that are new since the last look, once."""
+        try:
+            async with self._looking:  # two at once would take it in twice
+                await self._heed_asides()
+                await self._follow()
+                await self._learn_everywhere()
+                await self._store()
+                self._trim()
+        except BrokerError as error:
+            log.warning("nothing new can be learned at the moment: %s", error)
+        except Exception:  # watching must not end: forecasts would grow old unnoticed
+            log.exception("nothing new can be learned at the moment")
+
+    async def _heed_asides(self) -> None:
+        """Start from nothing if an admin has set the reports of a subject aside, or taken them back."""
+        async with self._database.read() as connection:
+            asides = await History(connection).asides()
+        if asides == self._asides:
+            return
+        if self._making:  # their history may have been read before the change
+            await asyncio.wait(list(self._making.values()))
+        self._asides = asides
+        self._books.clear()
+        self._everywhere, self._ceilings, self._seen_everywhere = Hierarchy(), Ceilings(), 0
+
+    async def _follow(self) -> None:
+        if not self._books:
+            return
+        async with self._database.read() as connection:
+            history = History(connection)
+            stands = await history.stands(list(self._books))
+            behind = {pair: stand for pair, stand in stands.items() if self._seen(pair) < stand.newest_id}
+            new: dict[Pair, list[Kept]] = {}
+            for pair, stand in behind.items():
+                if (book := self._books.get(pair)) and book.forecaster:
+                    new[pair] = await history.since(stand.id, book.seen, NEWEST + 1)
+        for pair, stand in behind.items():  # outside of the transaction: learning takes its time
+            book = self._books.get(pair)
+            if book is None or book.seen >= stand.newest_id:  # evicted, or made anew, meanwhile
+                continue
+            if book.forecaster and pair in new and len(new[pair]) <= NEWEST:
+                await self._learn(book.forecaster, new[pair])
+                book.saw(stand, new[pair])
+                book.by_class.clear()
+            else:
+                del self._books[pair]
+                if pair not in self._making:
+                    self._making[pair] = asyncio.create_task(self._make(pair, stand))
+
+    def _seen(self, pair: Pair) -> float:
+        book = self._books.get(pair)
+        return book.seen if book else math.inf
+
+    @staticmethod
+    async def _learn(forecaster: Voices, new: Iterable[Kept]) -> None:
+        for each in new:
+            forecaster.learn(each)
+            await asyncio.sleep(0)
+
+    async def _learn_everywhere(self) -> None:
+        async with self._database.read() as connection:
+            history = History(connection)
+            last = await history.last_id()  # before the writers are read
+            until = self._horizon.look(last, await history.writers())
+        seen = self._seen_everywhere
+        if until <= seen:
+            return
+        async with self._database.read() as connection:  # this sees all writers that have ended by now
+            history = History(connection)
+            if seen and until - seen <= LATELY:
+                new = await history.following(seen, until, EVERYWHERE)
+                if len(new) == EVERYWHERE:  # the rest with the next look, at once
+                    until = new[-1].id
+                    self._news.set()
+            else:
+                new = await history.sample(max(seen, until - LATELY), until, EVERYWHERE)
+        for i, each in enumerate(new):
+            self._everywhere.learn(each.observation, each.subject)
+            self._ceilings.learn(each)
+            if i % TURN == 0:
+                await asyncio.sleep(0)
+        self._seen_everywhere = until
+
+    @retried
+    async def _store(self) -> None:
+        given, self._given = self._given, {}
+        if not given:
+            return
+        try:
+            async with self._database.write() as connection:
+                stands = await History(connection).stands({key[0] for key in given})
+                # Forecasts of links without any report cannot be matched with a transfer.
+                known = sorted((key, each) for key, each in given.items() if key[0] in stands)
+                await Ledger(connection).add([each._replace(pair_id=stands[key[0]].id) for key, each in known])
+        except BaseException:
+            self._given = given | self._given
+            raise
+
+
+def _pair(asked: Asked) -> Pair:
+    return Pair(asked.source, asked.sink, asked.direction)
+
+
+def middle(size: int) -> int:
+    """Return a size in the middle of a class, in bytes; forecasts for the class are made for it."""
+    low = SIZES[size - 1] if size else SIZES[0] / 4
+    high = SIZES[size] if size < len(SIZES) else 4 * SIZES[-1]
+    return int(math.sqrt(low * high))
+
+
+def quantiles(forecast: Forecast) -> Quantiles | None:
+    """Return the rates of a forecast as a wire type; None if it has none."""
+    return None if forecast.rates is None else Quantiles.model_construct(**forecast.rates._asdict())

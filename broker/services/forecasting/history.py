@@ -1,0 +1,187 @@
+"""The history of transfers. Each observation is stored once; the answer to a report says what was stored."""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy.exc import IntegrityError
+
+from broker.errors import Forbidden, Invalid
+from broker.models.access import Caller, Role
+from broker.models.history import Ingested, Observed, TransferRecord
+from broker.services.auth.permissions import NOBODY
+from broker.services.auth.quotas import Quotas
+from broker.services.network.places import Places
+from broker.storage.database import Database, retried
+from broker.storage.history import History
+from broker.storage.months import Months, begin_of_month
+from broker.storage.traffic import forget
+
+__all__ = ["AHEAD", "Transfers"]
+
+log = logging.getLogger(__name__)
+
+PAGE = 2000
+AT_ONCE = 10_000
+"""Transfers in one transaction; other requests are served in between."""
+DAY = 86_400.0
+FORGET = 6 * 3600.0
+"""Seconds between removals of old transfers."""
+AHEAD = 3600.0
+"""Seconds that a reporter's clock may be ahead of the broker's."""
+
+
+class Transfers:
+    """The history of transfers.
+
+    :param new_transfers: called when transfers were reported to this process
+    """
+
+    def __init__(self, database: Database, places: Places, quotas: Quotas, new_transfers: Callable[[], None]) -> None:
+        self._quotas = quotas
+        self._database = database
+        self._places = places
+        self._months = Months()
+        self._new_transfers = new_transfers
+
+    async def take(self, subject: str, observed: Sequence[Observed], role: Role = "reader") -> Ingested:
+        """Store the transfers that this subject has not reported before; when this returns, they are stored.
+
+        :param role: role of the subject
+        :raises Invalid: when one ended more than `AHEAD` after now, or names an unknown endpoint
+        :raises TooManyRequests: when this subject has reported too many in this hour
+        """
+        return await self.keep(subject, await self.filed(subject, observed, role))
+
+    async def filed(self, subject: str, observed: Sequence[Observed], role: Role = "reader") -> list[Observed]:
+        """Return these transfers in stored form: with the names of their servers and sites, and none later than now.
+
+        :param role: role of the subject; a collection that it may not see is treated as unknown
+        :raises Invalid: when one ended more than `AHEAD` after now, or names an unknown endpoint
+        :raises TooManyRequests: when this subject has reported too many in this hour
+        """
+        self._quotas.take(subject, role, len(observed))
+        now = time.time()
+        latest = now + AHEAD
+        for i, each in enumerate(observed):
+            if each.ended > latest:
+                raise Invalid(
+                    f"transfer {i} ({each.id}) ended in the future, at {each.ended}",
+                    "give seconds since the epoch, and look at your clock",
+                )
+        caller = Caller.model_construct(subject=subject, role=role, site="")
+        sources = await self._places.sources({each.source for each in observed}, caller)
+        sinks = await self._places.sinks({each.sink for each in observed}, caller)
+        return [_renamed(_begun(each, now), sources[each.source], sinks[each.sink]) for each in observed]
+
+    async def keep(self, subject: str, observed: Sequence[Observed]) -> Ingested:
+        """Store those of the `filed` transfers that this subject has not reported before."""
+        accepted = 0
+        for begin in range(0, len(observed), AT_ONCE):
+            accepted += await self._added(subject, observed[begin : begin + AT_ONCE])
+        self._new_transfers()
+        return Ingested(accepted=accepted, known=len(observed) - accepted)
+
+    async def _added(self, subject: str, observed: Sequence[Observed]) -> int:
+        try:
+            return await self._add(subject, observed)
+        except IntegrityError:  # another process has dropped the partition of a month
+            self._months.forget()
+            return await self._add(subject, observed)
+
+    @retried
+    async def _add(self, subject: str, observed: Sequence[Observed]) -> int:
+        await self._have_months(observed)
+        async with self._database.write() as connection:
+            return await History(connection).add(subject, observed)
+
+    @retried
+    async def forget(self, before: float) -> int:
+        """Remove the transfers that ended before a time, in whole days (UTC), or in whole months on PostgreSQL.
+
+        Data derived from them is removed, too, so that sums match the stored transfers. Return the number of transfers
+        removed, or of months on PostgreSQL.
+        """
+        before = before // DAY * DAY if self._database.sqlite else begin_of_month(before)
+        async with self._database.write() as connection:
+            history = History(connection)
+            if self._database.sqlite:
+                count = await history.forget(before)
+            else:
+                count = await self._months.drop_before(connection, before)
+            await history.forget_keys(before)
+            await forget(connection, before)
+        self._months.forget()
+        return count
+
+    async def keep_forgetting(self, days: float) -> None:
+        """Remove transfers older than this many days, again and again, until cancelled."""
+        while True:
+            try:
+                if count := await self.forget(time.time() - days * DAY):
+                    log.info("forgotten: %d %s", count, "transfers" if self._database.sqlite else "months")
+            except Exception:  # otherwise nothing would be removed any more
+                log.exception("nothing could be forgotten")
+            await asyncio.sleep(FORGET)
+
+    @retried
+    async def _have_months(self, observed: Sequence[Observed]) -> None:
+        """Create missing partitions of months, in a transaction of their own, as this locks the table for a moment."""
+        if self._database.sqlite or not (lacking := self._months.lacking(each.ended for each in observed)):
+            return
+        async with self._database.write() as connection:
+            await self._months.make(connection, lacking)
+        self._months.made(lacking)
+
+    async def pages(self, wanted: Mapping[str, Any], caller: Caller = NOBODY) -> AsyncIterator[list[TransferRecord]]:
+        """Return all wanted transfers, in parts, the newest report first. Errors are raised before the first part."""
+        first = await self.listed(wanted, None, PAGE, caller)
+
+        async def all_of_them() -> AsyncIterator[list[TransferRecord]]:
+            page = first
+            while page:
+                yield page
+                page = await self.listed(wanted, page[-1].id, PAGE, caller)
+
+        return all_of_them()
+
+    async def listed(
+        self, wanted: Mapping[str, Any], before: int | None, limit: int, caller: Caller = NOBODY
+    ) -> list[TransferRecord]:
+        """Return the wanted transfers, the newest report first.
+
+        Callers see the reporter and the error of their own transfers only; admins see those of all.
+
+        :param before: number of a transfer: only earlier reports are returned; None: all
+        :param limit: most transfers to return
+        :raises Forbidden: when a caller asks for those of another subject: the answer would tell whose they are
+        """
+        if caller.scope is not None and wanted.get("subject") not in (None, caller.scope):
+            raise Forbidden(
+                f"{caller.subject} may not ask which transfers are another's", f"ask for those of {caller.subject}"
+            )
+        if wanted.get("source") is not None:
+            wanted = {**wanted, "source": (await self._places.sources({wanted["source"]}, caller))[wanted["source"]]}
+        if wanted.get("sink") is not None:
+            wanted = {**wanted, "sink": (await self._places.sinks({wanted["sink"]}, caller))[wanted["sink"]]}
+        async with self._database.read() as connection:
+            found = await History(connection).listed(wanted, before, limit)
+        return [each.shown_to(caller.scope) for each in found]
+
+
+def _begun(each: Observed, now: float) -> Observed:
+    """Return a transfer; if it ended after now, by its reporter's clock, as one that ended now, at the same rate."""
+    if each.ended <= now:
+        return each
+    took = each.ended - each.started
+    started = each.started if each.started < now else now - took
+    busy = took if each.busy_seconds is None else each.busy_seconds
+    return each.model_copy(update={"started": started, "ended": now, "busy_seconds": busy})
+
+
+def _renamed(each: Observed, source: str, sink: str) -> Observed:
+    if (source, sink) == (each.source, each.sink):  # most are: a copy takes time
+        return each
+    return each.model_copy(update={"source": source, "sink": sink})

@@ -1,0 +1,1 @@
+"""Sites, endpoints, measured links, and plans of transfers over them."""

@@ -1,0 +1,101 @@
+"""Plans of files through a network: as the caller describes it, completed with what the broker knows."""
+
+from itertools import permutations
+from math import ceil
+from typing import NamedTuple
+
+from pydantic import ValidationError
+
+from broker.errors import Invalid, TooLarge
+from broker.limits import Apart, Kind
+from broker.models.access import Caller
+from broker.models.catalogue import Endpoint
+from broker.models.forecasts import Asked, Expected
+from broker.models.plans import FlowsWanted
+from broker.services.auth.permissions import NOBODY
+from broker.services.forecasting.forecasts import Forecasting
+from broker.services.network.places import Places
+from broker.services.network.planning import Ends, ends_of, planned
+from coalloc.planner.network import Host, Isp, Link, LinkKey, Network
+
+__all__ = ["Flows"]
+
+PLANNING = Kind("the plan", "leave hosts, links or files out, or plan in parts")
+FILLED = 100
+"""Most hosts between which links are filled in from forecasts."""
+
+
+class Place(NamedTuple):
+    """The server of a host: its address as transfers are stored, and its endpoint, if it is one."""
+
+    address: str
+    endpoint: Endpoint | None
+
+
+class Flows:
+    """The planning of many files.
+
+    :param apart: processes in which plans are made
+    """
+
+    def __init__(self, places: Places, forecasting: Forecasting, apart: Apart) -> None:
+        self._places = places
+        self._forecasting = forecasting
+        self._apart = apart
+
+    async def make(self, wanted: FlowsWanted, caller: Caller = NOBODY) -> bytes:
+        """Plan which host sends what to which host; return `FlowsPlanned` as JSON.
+
+        :param caller: caller; collections that they may not see are treated as unknown
+        :raises Invalid: when the network or the demand makes no sense, or there is no route
+        :raises TooLarge: when it is more than the broker plans
+        :raises TooManyRequests: when the caller plans too much
+        :raises Unavailable: when a library that planning needs is not installed
+        """
+        ends = await self._apart.run(PLANNING, caller.subject, ends_of, wanted)
+        return await self._apart.run(PLANNING, caller.subject, planned, wanted, await self._known(ends, caller))
+
+    async def _known(self, said: Ends, caller: Caller) -> Network:
+        """Return what the broker knows about hosts that are servers.
+
+        That is the capacities of endpoints, and forecasts between any two hosts for which the caller gave no link.
+        """
+        places = await self._located(said, caller)
+        if len(places) > FILLED:
+            raise TooLarge(
+                f"{len(places)} hosts are servers; links are filled in between {FILLED} at most",
+                "name their links, and leave out url, or plan in parts",
+            )
+        hosts = [Host(name, _access(place.endpoint)) for name, place in places.items()]
+        pairs = [pair for pair in permutations(places, 2) if pair not in said.linked]
+        expected = await self._forecasting.ask([_asked(places[a].address, places[b].address) for a, b in pairs])
+        links = [_link(LinkKey(*pair), each) for pair, each in zip(pairs, expected, strict=True)]
+        return Network.of(tuple(hosts), tuple(filter(None, links)))
+
+    async def _located(self, said: Ends, caller: Caller) -> dict[str, Place]:
+        known = await self._places.map()
+        named = {name: said.urls.get(name, name) for name in said.hosts if name in said.urls or name in known.by_name}
+        addresses = await self._places.sources(named.values(), caller)
+        endpoints = {placed.endpoint.source: placed.endpoint for placed in known.by_id.values()}
+        return {name: Place(addresses[url], endpoints.get(addresses[url])) for name, url in named.items()}
+
+
+def _asked(source: str, sink: str) -> Asked:
+    try:
+        return Asked(source=source, sink=sink)
+    except ValidationError:
+        raise Invalid(f"{source} or {sink} is no address of a server", "write it as SCHEME://HOST[:PORT]") from None
+
+
+def _access(endpoint: Endpoint | None) -> tuple[Isp, ...]:
+    if endpoint is None or endpoint.capacity is None:
+        return ()
+    capacity = max(1, int(min(endpoint.capacity, 2**62)))
+    return (Isp("", capacity, capacity),)
+
+
+def _link(key: LinkKey, expected: Expected) -> Link | None:
+    rate = expected.rate
+    if rate is None:
+        return None
+    return Link(key, max(1, int(rate.p50)), (int(rate.p10), ceil(rate.p90)), expected.newest_age)

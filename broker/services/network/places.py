@@ -1,0 +1,294 @@
+"""Sites, endpoints and their names. They are few and needed by every request, and so are cached for a moment."""
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, TypedDict
+from urllib.parse import urlsplit
+
+import structlog
+
+from broker.errors import BrokerError, Forbidden, Invalid, NotFound
+from broker.models.access import Caller, Role
+from broker.models.catalogue import PORTS, Endpoint, Site
+from broker.models.collections import Collection
+from broker.services.auth.permissions import NOBODY, granted
+from broker.services.collections.paths import below
+from broker.services.network.addresses import policy_for
+from broker.storage.access import Records
+from broker.storage.collections import Collections
+from broker.storage.database import Database, retried
+from broker.storage.places import Placed
+from broker.storage.places import Places as Stored
+from coalloc.util.addresses import AddressClass, AddressPolicy, Network
+
+__all__ = ["Allowed", "Map", "Places"]
+
+REMEMBERED = 2.0
+"""Seconds for which changes by another process may go unnoticed."""
+
+
+GLOBUS = "globus://"
+TOLD = 50
+"""Most endpoints that each get a line in the log."""
+log = structlog.get_logger("broker")
+
+
+class Map(NamedTuple):
+    """All endpoints by number and by name, all sites by name, and the endpoint and site of each collection by its id.
+
+    `policy` says which addresses may be connected to.
+    """
+
+    by_id: Mapping[int, Placed]
+    by_name: Mapping[str, Placed]
+    sites: Mapping[str, Site]
+    collections: Mapping[str, tuple[str | None, str]]
+    policy: AddressPolicy = AddressPolicy(AddressClass.PUBLIC)
+
+    def coordinates(self, site: str) -> tuple[float, float] | None:
+        """Return the coordinates of a site, when they are known."""
+        known = self.sites.get(site)
+        if known is None or known.latitude is None or known.longitude is None:
+            return None
+        return known.latitude, known.longitude
+
+
+class Allowed(TypedDict):
+    """The limits of sessions with servers, as coget takes them.
+
+    They are the addresses that servers and their data may have, and the hosts that may be given a proxy certificate.
+    """
+
+    policy: AddressPolicy
+    delegate: frozenset[str]
+
+
+class Places:
+    """Sites and endpoints.
+
+    :param networks: networks whose private and loopback addresses may be connected to, whoever names them
+    """
+
+    def __init__(self, database: Database, networks: tuple[Network, ...] = ()) -> None:
+        self._database = database
+        self._networks = networks
+        self._map = Map({}, {}, {}, {})
+        self._until = 0.0
+        self._changes = 0
+
+    async def map(self) -> Map:
+        """Return the map of all sites and endpoints, at most `REMEMBERED` seconds old."""
+        if time.monotonic() >= self._until:
+            before = self._changes
+            async with self._database.read() as connection:
+                stored = Stored(connection)
+                placed, sites = await stored.endpoints(), await stored.sites()
+                ends = await Collections(connection).ends()
+            by_name = {each.endpoint.name: each for each in placed}
+            opened = (each.endpoint for each in placed if each.opened)
+            policy = policy_for(self._networks, opened, (each.endpoint for each in placed))
+            by_id, named = {each.id: each for each in placed}, {site.name: site for site in sites}
+            found = Map(by_id, by_name, named, ends, policy)
+            if before != self._changes:  # possibly read before the change, so it is not cached
+                return found
+            self._map, self._until = found, time.monotonic() + REMEMBERED
+        return self._map
+
+    def look_again(self) -> None:
+        """Read the database at the next use of the map, because something may have changed."""
+        self._until = 0.0
+        self._changes += 1
+
+    async def sources(self, named: Iterable[str], caller: Caller = NOBODY) -> dict[str, str]:
+        """Return the names under which transfers from these sources are stored.
+
+        An endpoint's name, its address, and `globus://` with the id of a collection at it are the same source, if the
+        caller may see that collection.
+
+        :raises Invalid: when there is no such endpoint, or a source is not an address
+        """
+        named = list(named)
+        known = await self._seen_by(caller, named)
+        return {name: _source(name, known) for name in named}
+
+    async def sinks(self, named: Iterable[str], caller: Caller = NOBODY) -> dict[str, str]:
+        """Return the names under which transfers to these sinks are stored.
+
+        For the id of a collection that the caller may see, and for the address of an endpoint, that is its site, if it
+        is known.
+
+        :raises Invalid: when a sink is not an address
+        """
+        named = list(named)
+        known = await self._seen_by(caller, named)
+        sites = {placed.endpoint.source: placed.endpoint.site for placed in known.by_id.values()}
+        return {name: _sink(name, known, sites) for name in named}
+
+    async def _seen_by(self, caller: Caller, named: Iterable[str]) -> Map:
+        """Return the map with only those of the named collections that the caller may see."""
+        known = await self.map()
+        numbers = {name.removeprefix(GLOBUS) for name in named} & known.collections.keys()
+        if not numbers:
+            return known._replace(collections={})
+        async with self._database.read() as connection:
+            stored = Collections(connection)
+            every, rules = await stored.all(numbers), await stored.rules(numbers)
+        seen = [str(each.id) for each in every if granted(caller, each, rules.get(str(each.id), ()))]
+        return known._replace(collections={number: known.collections[number] for number in seen})
+
+    @retried
+    async def put_site(self, by: str, site: Site) -> Site:
+        """Create or change a site."""
+        async with self._database.write() as connection:
+            await Stored(connection).put_site(site)
+            await Records(connection).note(time.time(), by, "put site", site.name)
+        self.look_again()
+        return site
+
+    @retried
+    async def remove_site(self, by: str, name: str) -> None:
+        """Remove a site. :raises NotFound: :raises Conflict: when it has endpoints"""
+        async with self._database.write() as connection:
+            await Stored(connection).remove_site(name)
+            await Records(connection).note(time.time(), by, "remove site", name)
+        self.look_again()
+
+    @retried
+    async def put_endpoint(self, by: str, endpoint: Endpoint, role: Role = "admin") -> Endpoint:
+        """Create or change an endpoint. If an admin does so, it may have a private or loopback address.
+
+        :raises NotFound: when there is no such site
+        :raises Forbidden: when a user who is not an admin changes its `delegate` or `data_hosts`, or moves it although
+            it has these or collections whose credentials are shown there
+        """
+        async with self._database.write() as connection:
+            stored = Stored(connection)
+            before = next(
+                (each.endpoint for each in await stored.endpoints() if each.endpoint.name == endpoint.name), None
+            )
+            there = await Collections(connection).at(endpoint.name)
+            if role != "admin":
+                endpoint = _permitted(by, endpoint, before, there)
+            if before and _where(before) != _where(endpoint):
+                if role == "admin":
+                    await Collections(connection).forget_folders(endpoint.name)
+                else:
+                    for each in there:
+                        await Collections(connection).keep_folder(each.id, before.host, below(before.prefix, each.base))
+            await stored.put_endpoint(endpoint, opened=role == "admin")
+            said = f"{endpoint.name}: may be given a proxy" if endpoint.delegate else endpoint.name
+            await Records(connection).note(time.time(), by, "put endpoint", said)
+        self.look_again()
+        return endpoint
+
+    @retried
+    async def remove_endpoint(self, by: str, name: str) -> None:
+        """Remove an endpoint. :raises NotFound: :raises Conflict: when it has replicas"""
+        async with self._database.write() as connection:
+            await Stored(connection).remove_endpoint(name)
+            await Records(connection).note(time.time(), by, "remove endpoint", name)
+        self.look_again()
+
+    async def tell_opened(self) -> None:
+        """Log the endpoints from before an upgrade: they may have a private address that no admin has confirmed."""
+        try:
+            known = [each.endpoint for each in (await self.map()).by_name.values() if each.opened == "upgrade"]
+        except BrokerError as error:
+            log.warning("endpoints from before the upgrade cannot be listed", error=error.message)
+            return
+        for endpoint in known[:TOLD]:
+            log.warning(
+                "this endpoint is from before an upgrade: it may have a private or loopback address",
+                endpoint=endpoint.name,
+                address=endpoint.source,
+                remedy="put it again as an admin to confirm it, or remove it",
+            )
+        if len(known) > TOLD:
+            log.warning("there are more such endpoints", count=len(known) - TOLD)
+
+    async def allowed(self) -> Allowed:
+        """Return the limits of sessions on behalf of users."""
+        known = await self.map()
+        endpoints = [each.endpoint for each in known.by_id.values()]
+        return {
+            "policy": known.policy,
+            "delegate": frozenset(each.host for each in endpoints if each.delegate),
+        }
+
+    async def policy(self) -> AddressPolicy:
+        """Return the policy for addresses that are connected to on behalf of users."""
+        return (await self.map()).policy
+
+    async def site(self, name: str) -> Site:
+        """Return a site. :raises NotFound:"""
+        site = (await self.map()).sites.get(name)
+        if site is None:
+            raise NotFound(f"there is no site {name}", "see GET /broker/v1/sites")
+        return site
+
+    async def endpoint(self, name: str) -> Endpoint:
+        """Return an endpoint. :raises NotFound:"""
+        placed = (await self.map()).by_name.get(name)
+        if placed is None:
+            raise NotFound(f"there is no endpoint {name}", "see GET /broker/v1/endpoints")
+        return placed.endpoint
+
+
+def _permitted(by: str, endpoint: Endpoint, before: Endpoint | None, collections: Iterable[Collection]) -> Endpoint:
+    """Return an endpoint as a user who is not an admin may put it; `delegate` and `data_hosts` default to the old ones.
+
+    :raises Forbidden: when only an admin may put it
+    """
+    if before:
+        silent = {"delegate", "data_hosts"} - endpoint.model_fields_set
+        endpoint = endpoint.model_copy(update={name: getattr(before, name) for name in silent})
+    if endpoint.delegate != (before is not None and before.delegate):
+        raise Forbidden(f"{by} may not decide whether {endpoint.name} is given a proxy", "ask an admin")
+    if set(endpoint.data_hosts) != set(before.data_hosts if before else ()):
+        raise Forbidden(f"{by} may not say where the data of {endpoint.name} may come from", "ask an admin")
+    if before is None or _where(before) == _where(endpoint):
+        return endpoint
+    shown = "gsiftp" in (before.scheme, endpoint.scheme)  # without a credential's name the workers' own is shown
+    if endpoint.delegate or endpoint.data_hosts or any(shown or each.credential for each in collections):
+        raise Forbidden(
+            f"{by} may not move {endpoint.name}: an admin trusts it with data hosts, a proxy or credentials",
+            "ask an admin, or make another endpoint",
+        )
+    return endpoint
+
+
+def _where(endpoint: Endpoint) -> tuple[str, str, int, str]:
+    """Return the address and the folder of an endpoint."""
+    return endpoint.scheme, endpoint.host, endpoint.port or PORTS[endpoint.scheme], endpoint.prefix
+
+
+def _site(name: str, known: Map) -> str:
+    endpoint, site = known.collections.get(name, (None, ""))
+    return site if endpoint is None else known.by_name[endpoint].endpoint.site
+
+
+def _sink(name: str, known: Map, sites: Mapping[str, str]) -> str:
+    if "://" not in name:
+        return _site(name, known) or name
+    address = _source(name, known)
+    return sites.get(address, address)
+
+
+def _source(name: str, known: Map) -> str:
+    endpoints = known.by_name
+    name = known.collections.get(name.removeprefix(GLOBUS), (None, ""))[0] or name
+    if "://" not in name:
+        if name not in endpoints:
+            raise Invalid(
+                f"there is no endpoint {name}", "name one of GET /broker/v1/endpoints, or SCHEME://HOST[:PORT]"
+            )
+        return endpoints[name].endpoint.source
+    try:
+        parts = urlsplit(name)
+        port, host = parts.port, parts.hostname
+    except ValueError:
+        port, host = None, None
+    if not host or port == 0:
+        raise Invalid(f"{name} is no address of a server", "write it as SCHEME://HOST[:PORT]")
+    host = f"[{host}]" if ":" in host else host
+    return f"{parts.scheme}://{host}" + ("" if port in (None, PORTS.get(parts.scheme)) else f":{port}")

@@ -1,0 +1,67 @@
+"""Plans to fetch a dataset now, by the same code as `coget plan`."""
+
+from broker.errors import Conflict, NotFound
+from broker.models.access import Caller
+from broker.models.forecasts import Resolved
+from broker.models.plans import Planned, PlanWanted, Share
+from broker.services.auth.permissions import NOBODY
+from broker.services.catalogue.replicas import Replicas
+from coalloc.api import planned
+from coalloc.model import Replica, ReplicaSet
+
+__all__ = ["Plans"]
+
+
+class Plans:
+    """The planning of single files."""
+
+    def __init__(self, replicas: Replicas) -> None:
+        self._replicas = replicas
+
+    async def make(self, wanted: PlanWanted, sink: str, caller: Caller = NOBODY) -> Planned:
+        """Plan what each source should deliver.
+
+        :raises NotFound: when there is no such dataset, or no available replica of it
+        :raises Conflict: while its size is not known
+        """
+        resolved = await self._replicas.one(wanted.name, sink, caller)
+        size = _usable(resolved)
+        file = ReplicaSet(resolved.name, tuple(Replica(each.url) for each in resolved.replicas), size)
+        made = planned(file, [candidate.estimate for candidate in resolved.replicas], wanted.strategy)
+        return Planned.model_construct(
+            name=resolved.name,
+            size=size,
+            sink=sink,
+            strategy=made.strategy,
+            seconds=made.seconds,
+            seconds_p10_p90=made.bounds,
+            rationale=made.rationale,
+            shares=[
+                Share.model_construct(
+                    url=candidate.url,
+                    endpoint=candidate.endpoint,
+                    site=candidate.site,
+                    bytes=share.bytes,
+                    fraction=share.fraction,
+                    rate=candidate.rate,
+                    setup_seconds=candidate.setup_seconds,
+                    rationale=candidate.rationale,
+                )
+                for candidate, share in zip(resolved.replicas, made.shares, strict=True)
+            ],
+        )
+
+
+def _usable(resolved: Resolved) -> int:
+    """Return the size of a dataset that can be planned.
+
+    :raises NotFound: when it has no available replica
+    :raises Conflict: when its size is not known
+    """
+    if not resolved.replicas:
+        raise NotFound(
+            f"{resolved.name} has no available replica", f"see GET /broker/v1/datasets/{resolved.name} for their states"
+        )
+    if resolved.size is None:
+        raise Conflict(f"the size of {resolved.name} is not known", f"say it: PUT /broker/v1/datasets/{resolved.name}")
+    return resolved.size

@@ -1,0 +1,62 @@
+"""Requests of users to measure links between endpoints."""
+
+import time
+from collections.abc import Iterable
+from itertools import permutations
+
+from broker.config.settings import Probing
+from broker.errors import Conflict, Forbidden, Invalid
+from broker.models.access import Caller
+from broker.models.catalogue import Endpoint
+from broker.models.history import Pair
+from broker.services.network.places import Places
+from broker.storage.access import Records
+from broker.storage.database import Database, retried
+from broker.storage.probes import Probes as Stored
+from broker.storage.probes import Way
+
+__all__ = ["Probes", "ways"]
+
+NEEDED = "it takes two servers of ftp or gsiftp, at two addresses, that both have a write priority"
+
+
+class Probes:
+    """The requested measurements.
+
+    :param probing: limits of measuring; None: this broker measures nothing
+    """
+
+    def __init__(self, database: Database, places: Places, probing: Probing | None) -> None:
+        self._database = database
+        self._places = places
+        self._probing = probing
+
+    async def want(self, caller: Caller, source: str, sink: str) -> None:
+        """Request that the link from one endpoint to another is measured next; repeating a request changes nothing.
+
+        :raises Forbidden: unless the caller is a curator
+        :raises Conflict: when this broker measures nothing
+        :raises NotFound: when there is no such endpoint
+        :raises Invalid: when the link cannot be measured
+        """
+        if not caller.may("curator"):
+            raise Forbidden(f"{caller.subject} is a {caller.role}, and this needs a curator", "ask a curator")
+        if self._probing is None:
+            raise Conflict("this broker measures no ways", "its admin says in [probing] what that may take")
+        ends = [await self._places.endpoint(name) for name in (source, sink)]
+        if not any(way.source == source for way in ways(ends)):
+            raise Invalid(f"the way from {source} to {sink} cannot be measured", NEEDED)
+        await self._keep(caller.subject, source, sink)
+
+    @retried
+    async def _keep(self, subject: str, source: str, sink: str) -> None:
+        now = time.time()
+        async with self._database.write() as connection:
+            if await Stored(connection).want(source, sink, subject, now):
+                await Records(connection).note(now, subject, "want probe", f"{source} to {sink}")
+
+
+def ways(endpoints: Iterable[Endpoint]) -> list[Way]:
+    """Return the links between these endpoints that can be measured: those where a file may be stored at either end."""
+    able = [each for each in endpoints if each.write_priority and each.scheme in ("ftp", "gsiftp")]
+    return [Way(a.name, b.name, Pair(a.source, b.site)) for a, b in permutations(able, 2) if a.source != b.source]

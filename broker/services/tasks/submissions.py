@@ -1,0 +1,126 @@
+"""Submission of tasks: their collections, the check of permissions, and the choice of the site to carry them out."""
+
+import time
+from collections.abc import Iterable
+from uuid import UUID
+
+from broker.errors import Forbidden, Invalid, NoCollection
+from broker.models.access import Caller
+from broker.models.collections import Collection
+from broker.models.submissions import Submission
+from broker.models.tasks import Item, NewTask, Options
+from broker.services.collections.collections import Collections, Use
+from broker.services.collections.paths import normal
+from broker.services.tasks.tasks import Submitted, Tasks
+
+__all__ = ["DAY", "LONGEST", "Submissions", "due"]
+
+DAY = 86_400.0
+"""Seconds until the deadline of a task that does not set one."""
+LONGEST = 100 * 365.25 * DAY
+"""Most seconds until a deadline."""
+
+
+class Submissions:
+    """The entry point of all tasks, from every interface."""
+
+    def __init__(self, collections: Collections, tasks: Tasks) -> None:
+        self._collections = collections
+        self._tasks = tasks
+
+    async def take(self, caller: Caller, task: NewTask, token: int | None = None) -> Submitted:
+        """Submit a task if all that it does is granted; if it was submitted before, return that one.
+
+        :param token: number of the token that the caller has sent
+        :raises NoCollection: :raises NotGranted:
+        :raises Invalid: when no worker can do it, or it asks for encryption, would delete all of a collection, or would
+            copy a folder into itself
+        """
+        if task.options.encrypt_data:
+            raise Invalid(
+                "encrypt_data is true, but data are not encrypted between servers here, so nothing was submitted",
+                "submit it without encrypt_data (globus transfer: leave out --encrypt-data) if they may go in clear",
+            )
+        if task.kind == "DELETE" and any(item.source == "/" for item in task.items):
+            raise Invalid("the root of a collection cannot be deleted", "name what is in it, or /* with globs")
+        if task.source == task.destination:
+            _refuse_circles(task.items)
+        reaches = await self._collections.allow(caller, _uses(task))
+        queue = _queue(reach.collection for reach in reaches.values())
+        return await self._tasks.submit(
+            task.model_copy(update={"queue": queue, "role": caller.role, "token_id": token})
+        )
+
+    async def submit(self, caller: Caller, said: Submission, token: int | None = None) -> Submitted:
+        """Submit a task of the broker's own interface.
+
+        :raises Invalid: for a deadline that has passed, or is too far away
+        :raises Forbidden: for a priority that is not set by an admin; and all errors of `take`
+        """
+        now = time.time()
+        if said.priority and not caller.may("admin"):
+            raise Forbidden(f"{caller.subject} may not set a priority", "leave it out, or ask an admin")
+        source, destination = await self._named(caller, said.source, said.destination)
+        task = NewTask(
+            owner=caller.subject,
+            **said.model_dump(include={"kind", "submission_id", "label", "priority"}),
+            source=source,
+            destination=destination,
+            deadline=now + DAY if said.deadline is None else due(said.deadline, now),
+            options=Options(**said.options.model_dump()),
+            items=tuple(_item(said, item) for item in said.items),
+        )
+        return await self.take(caller, task, token)
+
+    async def _named(self, caller: Caller, source: str, destination: str | None) -> tuple[UUID, UUID | None]:
+        """Return the ids of two collections, which are given by ids or names. :raises NoCollection:"""
+        known = {each.collection.name: each.collection.id for each in await self._collections.visible(caller)}
+        ids = {str(number): number for number in known.values()}
+
+        def number(word: str) -> UUID:
+            if found := ids.get(word.lower()) or known.get(word):
+                return found
+            raise NoCollection(f"there is no collection {word}", "see GET /broker/v1/collections for those you may use")
+
+        return number(source), None if destination is None else number(destination)
+
+
+def due(deadline: float, now: float) -> float:
+    """Return the deadline. :raises Invalid: when it has passed, or is further away than `LONGEST`"""
+    if deadline <= now:
+        raise Invalid("the deadline has passed", "name a later one, or none for a day from now")
+    if deadline > now + LONGEST:
+        raise Invalid("the deadline is more than a hundred years away", "name an earlier one")
+    return deadline
+
+
+def _item(said: Submission, item: Item) -> Item:
+    destination = normal(item.destination) if said.kind == "TRANSFER" else ""
+    return Item(**{**item.model_dump(), "source": normal(item.source), "destination": destination})
+
+
+def _refuse_circles(items: Iterable[Item]) -> None:
+    """Check that nothing would be copied onto or into itself. :raises Invalid: when it would"""
+    for item in items:
+        source, destination = item.source.rstrip("/"), item.destination.rstrip("/")
+        if destination == source or destination.startswith(f"{source}/"):
+            raise Invalid(f"{item.source} would be copied into itself", "name another destination")
+
+
+def _uses(task: NewTask) -> list[Use]:
+    """Return the uses of collections by a task; each has to be granted."""
+    if task.destination is None:
+        return [Use(task.source, item.source, writes=True) for item in task.items]
+    reads = [Use(task.source, item.source) for item in task.items]
+    return reads + [Use(task.destination, item.destination, writes=True) for item in task.items]
+
+
+def _queue(collections: Iterable[Collection]) -> str:
+    """Return the site whose workers have to do the task, because it uses their folders; empty if any worker can.
+
+    :raises Invalid: when it uses folders of several sites
+    """
+    sites = {each.site for each in collections if each.kind == "local"}
+    if len(sites) > 1:
+        raise Invalid(f"folders at {' and '.join(sorted(sites))} cannot reach each other", "go by a GridFTP server")
+    return next(iter(sites), "")

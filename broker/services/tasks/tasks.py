@@ -1,0 +1,173 @@
+"""Tasks as their owners see them: submitted once, read, changed and canceled; admins also pause them."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from broker.errors import Conflict, Invalid, NoTask
+from broker.models.access import Caller
+from broker.models.tasks import Event, NewTask, Task, WorkKind
+from broker.models.work import Planned
+from broker.storage.access import Records
+from broker.storage.clock import read_clock
+from broker.storage.database import Database, retried
+from broker.storage.tasks import Done, Page, Wanted
+from broker.storage.tasks import Tasks as Stored
+
+__all__ = ["Submitted", "Tasks"]
+
+Order = Sequence[tuple[str, bool]]
+TRANSFERRED: tuple[WorkKind, ...] = ("copy", "link")
+
+
+class Submitted(NamedTuple):
+    """A task's id, and whether it is new; otherwise the same task was submitted before."""
+
+    task: str
+    new: bool
+
+
+class Tasks:
+    """The tasks of all users. A caller sees their own, an admin all.
+
+    :param new_work: told the name of the queue in which there is new work; empty for all queues
+    """
+
+    def __init__(self, database: Database, new_work: Callable[[str], None]) -> None:
+        self._database = database
+        self._new_work = new_work
+
+    @retried
+    async def submit(self, new: NewTask) -> Submitted:
+        """Store a task, or return the same one if its owner submitted it before.
+
+        :raises Conflict: when the task submitted before is of another kind
+        """
+        kind: WorkKind = "look" if new.kind == "TRANSFER" else "delete"
+        planned = [Planned.of(kind, item) for item in new.items]
+        async with self._database.write() as connection:
+            submitted = Submitted(*await Stored(connection).add(new, planned, await read_clock(connection)))
+        self._new_work(new.queue)
+        return submitted
+
+    async def one(self, caller: Caller, number: str) -> Task:
+        """Return a task. :raises NotFound: when there is none that the caller may see"""
+        async with self._database.read() as connection:
+            return await self._owned(Stored(connection), caller, number)
+
+    @staticmethod
+    async def _owned(stored: Stored, caller: Caller, number: str) -> Task:
+        task = await stored.one(number)
+        if task is None or not (task.owner == caller.subject or caller.may("admin")):
+            raise NoTask(f"there is no task {number}", "see the list of your tasks")
+        return task
+
+    async def page(self, wanted: Wanted, order: Order, limit: int, offset: int) -> Page:
+        """Return the wanted tasks, without a check of permissions.
+
+        :param wanted: filter; its `owner` has to be the caller, unless the caller is an admin
+        """
+        async with self._database.read() as connection:
+            return await Stored(connection).page(wanted, order, limit, offset)
+
+    @retried
+    async def change(self, caller: Caller, number: str, label: str | None, deadline: float | None) -> Task:
+        """Change the label or the deadline of a task; None leaves it unchanged. Return the task as it was before.
+
+        :raises NotFound: :raises Conflict: when it is over
+        """
+        async with self._database.write() as connection:
+            stored = Stored(connection)
+            task = await self._owned(stored, caller, number)
+            now, others = await read_clock(connection), task.owner != caller.subject
+            values = {
+                "label": task.label if label is None else label,
+                "deadline": task.deadline if deadline is None else deadline,
+            }
+            if not await stored.change(number, **values):
+                raise Conflict(f"task {number} is over", "submit a new one")
+            if others:
+                said = ", ".join(
+                    f"{name} {value}" for name, value in (("label", label), ("deadline", deadline)) if value
+                )
+                await stored.note([(number, Event(now, "CHANGED", False, "changed by an admin", said))])
+                await Records(connection).note(now, caller.subject, "change task", number)
+            return task
+
+    @retried
+    async def cancel(self, caller: Caller, number: str, message: str | None = None, admin: bool = False) -> bool:
+        """Cancel a task; return False if it was over. Its owner is told if another user, an admin, cancels it.
+
+        :param admin: whether it is canceled as an admin does it, even if the task is the caller's own
+        :raises NotFound:
+        """
+        async with self._database.write() as connection:
+            stored = Stored(connection)
+            task, now = await self._owned(stored, caller, number), await read_clock(connection)
+            admin = admin or task.owner != caller.subject
+            said = message or f"canceled by {'an admin' if admin else 'its owner'}"
+            told: dict[str, Any] = {"canceled_by_admin": admin, "cancel_message": message if admin else None}
+            if not await stored.end(number, now, "CANCELED", said, "canceled", canceled=caller.subject, **told):
+                return False
+            await stored.note([(number, Event(now, "CANCELED", False, "canceled", said))])
+            if admin:
+                await Records(connection).note(now, caller.subject, "cancel task", number)
+        return True
+
+    @retried
+    async def pause(self, caller: Caller, number: str, message: str | None) -> bool:
+        """Pause a task, or resume it if there is no message; return False if it was over."""
+        stops = message is not None
+        async with self._database.write() as connection:
+            stored, now = Stored(connection), await read_clock(connection)
+            await self._owned(stored, caller, number)
+            if not await stored.change(number, paused=message):
+                return False
+            event = Event(
+                now, "PAUSED" if stops else "UNPAUSED", False, "paused" if stops else "resumed", message or ""
+            )
+            await stored.note([(number, event)])
+            await Records(connection).note(now, caller.subject, "pause task" if stops else "resume task", number)
+        if not stops:
+            self._new_work("")
+        return True
+
+    async def events(
+        self, caller: Caller, number: str, errors: bool | None, limit: int, offset: int
+    ) -> tuple[list[Event], int]:
+        """Return events of a task, the newest first, and their total number. :raises NotFound:"""
+        async with self._database.read() as connection:
+            stored = Stored(connection)
+            await self._owned(stored, caller, number)
+            return await stored.events(number, errors, limit, offset)
+
+    async def done(self, caller: Caller, number: str, state: str, after: int, limit: int) -> list[Done]:
+        """Return the files of a task that were transferred (`succeeded`), or left out for an error (`skipped`).
+
+        :param after: id of a file: only later ones are returned
+        :param limit: most files to return
+        :raises NotFound:
+        """
+        async with self._database.read() as connection:
+            stored = Stored(connection)
+            task = await self._owned(stored, caller, number)
+            if state != "succeeded":
+                return await stored.done(number, state, after, limit)
+            return [] if task.options.dry_run else await stored.done(number, state, after, limit, TRANSFERRED)
+
+    async def planned(self, caller: Caller, number: str, after: int, limit: int) -> list[Done]:
+        """Return what a dry run would copy, link and delete, in the order of ids.
+
+        :param after: id of an item: only later ones are returned
+        :param limit: most items to return
+        :raises NotFound: when there is no such task of theirs
+        :raises Invalid: when it is no dry run
+        """
+        async with self._database.read() as connection:
+            stored = Stored(connection)
+            task = await self._owned(stored, caller, number)
+            if not task.options.dry_run:
+                raise Invalid(f"task {number} is no dry run", f"see GET /broker/v1/tasks/{number}/files")
+            spared = task.destination is not None and (task.failed or task.skipped)  # then nothing is deleted
+            return await stored.done(
+                number, "succeeded", after, limit, TRANSFERRED if spared else (*TRANSFERRED, "delete")
+            )

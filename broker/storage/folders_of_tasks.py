@@ -1,0 +1,62 @@
+"""Identity of a task's folders as their servers tell them apart: one folder may have many paths, links and names."""
+
+from collections.abc import Collection
+from typing import Literal, NamedTuple
+
+from sqlalchemy import Text, literal, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from broker.models.path_text import kept, restored
+from broker.schema.tasks import touched
+from broker.storage.dialects import ALWAYS, insert
+from broker.storage.json_rows import tabled
+
+__all__ = ["Role", "Touch", "Touched"]
+
+Role = Literal["source", "above", "destination", "aim"]
+"""The roles of a folder: copied from; parent of an item; copied to; target of an item."""
+
+
+class Touch(NamedTuple):
+    """A folder or file that a task reads or writes.
+
+    :param token: identity of the folder or file at its server
+    """
+
+    role: Role
+    token: str
+    path: str
+
+
+class Touched:
+    """Folders and files that tasks read and write."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    async def add(self, task: str, found: Collection[Touch]) -> None:
+        """Remember what a task reads or writes; known entries stay."""
+        if not found:
+            return
+        columns = dict.fromkeys(Touch._fields, Text())
+        given = tabled(self._connection, sorted({touch._replace(path=kept(touch.path)) for touch in found}), columns)
+        rows = select(literal(task), *given.c).where(ALWAYS)
+        added = insert(self._connection, touched).from_select(["task_id", *columns], rows)
+        await self._connection.execute(added.on_conflict_do_nothing())
+
+    async def of(self, task: str, tokens: Collection[str], *roles: Role) -> set[str]:
+        """Return those of these tokens that a task has in one of these roles."""
+        if not tokens:
+            return set()
+        given = tabled(self._connection, [(token,) for token in sorted(set(tokens))], {"token": Text()})
+        asked = select(touched.c.token).where(
+            touched.c.task_id == task, touched.c.role.in_(roles), touched.c.token.in_(select(given.c.token))
+        )
+        return set((await self._connection.execute(asked)).scalars())
+
+    async def paths(self, task: str, token: str, role: Role) -> set[str]:
+        """Return the paths by which a task reaches a folder or file in a role."""
+        asked = select(touched.c.path).where(
+            touched.c.task_id == task, touched.c.role == role, touched.c.token == token
+        )
+        return set(map(restored, (await self._connection.execute(asked)).scalars()))

@@ -1,0 +1,1 @@
+"""The actions of work items: list, copy, download, link, delete, compare."""

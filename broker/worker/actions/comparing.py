@@ -1,0 +1,61 @@
+"""Comparison by checksum of a file at a server with a dataset in the catalogue, for the sync level that needs it."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from urllib.parse import unquote, urlsplit
+
+from broker.models.tasks import Work
+from broker.services.collections.trees import GridFTPTree
+from broker.worker.actions.copying import ALGORITHMS
+from coalloc.api import storage
+from coalloc.errors import CoallocError, NoSuchFile
+from coalloc.util.addresses import AddressPolicy
+
+__all__ = ["recorded", "same"]
+
+
+def recorded(checksums: Mapping[str, str]) -> str | None:
+    """Return a dataset's checksum of an algorithm that all transfers can compare, as ALGORITHM:HEX; None without any.
+
+    >>> recorded({"quickxor": "00", "md5": "9e107d9d372bb6826bd81d3542a419d6"})
+    'md5:9e107d9d372bb6826bd81d3542a419d6'
+    """
+    return next((f"{name}:{checksums[name]}" for name in ALGORITHMS if name in checksums), None)
+
+
+async def same(
+    sink: GridFTPTree, work: Work, checksums: Mapping[str, str], replicas: Sequence[str], policy: AddressPolicy
+) -> bool:
+    """Return whether the destination already has the dataset; its size is known to be equal.
+
+    The server of a replica is asked only if the destination's server supports none of the recorded checksums.
+
+    :param checksums: checksums of the dataset, by algorithm
+    :param replicas: URLs at GridFTP servers
+    :param policy: address policy for these URLs
+    """
+    with suppress(NoSuchFile):
+        for name, value in checksums.items():
+            there = await sink.checksum(work.destination, name, work.size)
+            if there is not None:
+                return there == value
+        for url in replicas:
+            answer = await _same(sink, work, url, policy)
+            if answer is not None:
+                return answer
+    return False
+
+
+async def _same(sink: GridFTPTree, work: Work, url: str, policy: AddressPolicy) -> bool | None:
+    """Return whether a replica equals the file at the destination; None if that cannot be determined."""
+    with suppress(CoallocError):
+        async with await storage(url, policy=policy) as source:
+            for name in ALGORITHMS:
+                ours, theirs = await asyncio.gather(
+                    source.checksum(unquote(urlsplit(url).path), name, 0, work.size),
+                    sink.checksum(work.destination, name, work.size),
+                )
+                if ours is not None and theirs is not None:
+                    return ours == theirs
+    return None

@@ -1,0 +1,237 @@
+"""Deletion of files and folders: the entries of a folder are deleted first, then the folder itself.
+
+No link is followed. After a folder is listed, and before its entries are deleted, a link may take its place, and at
+servers the same path would then lead elsewhere. So the folder's identity is checked just before each deletion.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, MutableSequence, Sequence
+from contextlib import aclosing
+from typing import NamedTuple
+
+from broker.models.tasks import Details, Event, Options, Work
+from broker.models.work import Planned, Result
+from broker.services.collections.trees import Tree
+from broker.storage.database import Database
+from broker.storage.folders_of_tasks import Touched
+from broker.storage.work import Works
+from broker.worker.fence import Fence
+from broker.worker.policy.bounds import refuse_deep, refuse_endless
+from broker.worker.policy.extra_entries import Reason, untouched
+from broker.worker.policy.faults import MISSING
+from broker.worker.policy.selection import globbed, included
+from coalloc.errors import IsDirectory, NoSuchFile, NotDirectory, NotEmpty
+from coalloc.model import Entry
+
+__all__ = ["Clearing"]
+
+EMPTIED = 1_000_000
+"""The phase in which folders at the root are removed; deeper folders are removed in earlier phases."""
+NO_FILE = {"files": -1}
+"""Correction of the counts: what was counted as a file to be deleted is a folder or a pattern."""
+FRESH = 0.1
+"""Seconds for which the identity of a folder counts as checked; checking each time would cost a round trip more."""
+
+
+class _Exchanged(NotDirectory):
+    """Another folder or file in place of the folder that was listed."""
+
+
+class _Seen(NamedTuple):
+    """The identity of a folder at one moment."""
+
+    at: float
+    token: str | None
+
+
+class Clearing:
+    """Deletion at one collection.
+
+    :param extra: whether a sync deletes; it keeps entries that it is unsure about, and reports them
+    """
+
+    def __init__(
+        self, database: Database, tree: Tree, options: Options, recursive: bool, fence: Fence, extra: bool = False
+    ) -> None:
+        self._fence = fence
+        self._database = database
+        self._tree = tree
+        self._options = options
+        self._recursive = recursive
+        self._extra = extra
+        self._kept = options.filter_rules
+        self._seen: dict[str, _Seen] = {}
+
+    async def delete(self, work: Work) -> Result:
+        """Delete a file, or plan to delete the entries of a folder.
+
+        :raises NoSuchFile: unless the file may be missing
+        :raises IsDirectory: when it is a folder and folders are not to be deleted
+        """
+        try:
+            return await self._delete(work)
+        except IsDirectory:
+            raise
+        except _Exchanged:
+            if not self._extra:
+                raise
+            return _left(work, Reason("exchanged"))
+        except NoSuchFile as error:
+            interrupted = work.attempt > 1 and work.error_code != MISSING  # the earlier attempt may have deleted it
+            may_be_missing = self._options.ignore_missing or work.details.found or interrupted
+            if may_be_missing and (error.certain or await self._is_gone(work.source)):
+                return Result(work, "succeeded")
+            raise
+
+    async def _delete(self, work: Work) -> Result:
+        if self._options.interpret_globs and not work.details.found:
+            folder, _, name = work.source.rstrip("/").rpartition("/")
+            if fits := globbed(name):
+                return await self._globbed(work, folder, fits)
+        found = work.details.found or await self._found(work.source)
+        await self._check_parent(work)
+        if found != "dir":
+            if not self._options.dry_run:
+                await self._fence.hold(work)
+                await self._tree.delete(work.source)
+            return Result(work, "succeeded")
+        if not self._recursive:
+            raise IsDirectory(f"{work.source} is a folder", "delete it recursively")
+        refuse_deep(work)
+        folder = work.source.rstrip("/")
+        token = await self._check_folder(work, folder)
+        events: list[Event] = []
+        await self._plan(work._replace(details=work.details._replace(unique=token)), folder, lambda _: True, events)
+        details = Details(unique=token, within=work.details.within)
+        children = (Planned("remove", folder, details=details, phase=EMPTIED - folder.count("/")),)
+        return Result(work, "succeeded", counts=NO_FILE, children=children, events=tuple(events))
+
+    async def _found(self, path: str) -> str:
+        """Return the kind of entry at a path; a link to nowhere, unknown to servers but deletable, counts as a file."""
+        try:
+            return _kind(await self._tree.stat(path))
+        except NoSuchFile:
+            if path.endswith("/") or self._options.dry_run:
+                raise
+            return "file"
+
+    async def _is_gone(self, path: str) -> bool:
+        """Return whether a name is not in its folder's listing, for servers whose answer left that open."""
+        folder, _, name = path.rstrip("/").rpartition("/")
+        try:
+            async with aclosing(self._tree.list(folder or "/")) as listing:
+                return name not in {entry.name async for entries in listing for entry in entries}
+        except NoSuchFile as error:
+            return error.certain
+
+    async def _check_parent(self, work: Work) -> None:
+        """Check that the parent folder is the one that was listed.
+
+        :raises _Exchanged: when it is another folder now
+        """
+        if work.details.within is None:
+            return
+        folder = work.source.rstrip("/").rpartition("/")[0] or "/"
+        now = asyncio.get_running_loop().time()
+        if folder not in self._seen or now > self._seen[folder].at + FRESH:
+            self._seen[folder] = _Seen(now, (await self._tree.stat(f"{folder.rstrip('/')}/")).unique)
+        if self._seen[folder].token != work.details.within:
+            raise _Exchanged(
+                f"{folder} is another folder than it was", "see what took its place, and submit a new task"
+            )
+
+    async def _check_folder(self, work: Work, folder: str) -> str | None:
+        """Return the identity of a folder.
+
+        :raises _Exchanged: when it is not the folder that was listed
+        """
+        now = await self._tree.stat(folder)
+        known = work.details.unique
+        if _kind(now) != "dir" or (known is not None and now.unique != known):
+            raise _Exchanged(
+                f"{folder} is not the folder that it was", "see what took its place, and submit a new task"
+            )
+        return now.unique
+
+    async def _globbed(self, work: Work, folder: str, fits: Callable[[str], bool]) -> Result:
+        if not await self._plan(work, folder, fits, []):
+            raise NoSuchFile(f"nothing fits {work.source}", "list the folder to see what there is")
+        return Result(work, "succeeded", counts=NO_FILE)
+
+    async def _plan(
+        self,
+        work: Work,
+        folder: str,
+        fits: Callable[[str], bool],
+        events: MutableSequence[Event],
+    ) -> int:
+        """Plan to delete the matching entries of a folder, some at a time; return how many entries are planned."""
+        found = 0
+        async with aclosing(self._tree.list(folder or "/")) as listing:
+            async for entries in listing:
+                chosen = [
+                    entry
+                    for entry in entries
+                    if fits(entry.name) and included(entry.name, _kind(entry) == "dir", self._kept)
+                ]
+                kept = await self._touched(work, chosen)
+                if kept and not events:
+                    events.append(untouched(f"{folder}/", Reason("source", len(kept), min(kept)), time.time()))
+                children = [
+                    Planned("delete", f"{folder}/{entry.name}", details=_deeper(work, entry), phase=work.phase)
+                    for entry in chosen
+                    if entry.name not in kept
+                ]
+                found += len(children)
+                async with self._database.write() as connection:
+                    works = Works(connection)
+                    refuse_endless(work, await works.total(work.task_id))
+                    await works.add(work.task_id, children)
+        return found
+
+    async def _touched(self, work: Work, chosen: Sequence[Entry]) -> set[str]:
+        """Return the names of entries that a sync reads or writes by another path."""
+        if not self._extra:
+            return set()
+        async with self._database.read() as connection:
+            tokens = {entry.unique for entry in chosen if entry.unique}
+            known = await Touched(connection).of(work.task_id, tokens, "source", "above", "destination")
+        return {entry.name for entry in chosen if entry.unique in known}
+
+    async def remove(self, work: Work) -> Result:
+        """Remove a folder that should be empty by now."""
+        if self._options.dry_run:
+            return Result(work, "succeeded")
+        try:
+            await self._check_parent(work)
+            await self._fence.hold(work)
+            await self._tree.remove(work.source)
+        except _Exchanged:
+            if not self._extra:
+                raise
+            return _left(work, Reason("exchanged"))
+        except NoSuchFile:
+            pass  # an earlier attempt removed it
+        except NotEmpty:
+            if not self._kept:  # if there are filter rules, the folder holds entries that these exclude
+                if not self._extra:
+                    raise
+                return _left(work, Reason("left"))
+        return Result(work, "succeeded")
+
+
+def _left(work: Work, reason: Reason) -> Result:
+    """Return the result for an entry that a sync leaves in place for this reason."""
+    counts = {"folders_not_cleared": 1}
+    return Result(work, "succeeded", counts=counts, events=(untouched(work.source, reason, time.time()),))
+
+
+def _deeper(work: Work, entry: Entry) -> Details:
+    known = Details(found=_kind(entry), unique=entry.unique, within=work.details.unique)
+    return known._replace(depth=work.details.depth + 1)
+
+
+def _kind(entry: Entry) -> str:
+    """Return the kind for deletion; a link counts as a file, since it is deleted and never followed."""
+    return "dir" if entry.kind == "dir" and entry.link_target is None else "file"

@@ -1,0 +1,303 @@
+"""Discovery of what to copy: an item that was submitted, or the next folder. Listings are streamed, not kept.
+
+The listing of a destination's folder is kept only for comparison: for sync levels, and to find extra entries.
+"""
+
+import time
+from collections.abc import Callable, Collection, Sequence
+from contextlib import aclosing
+
+from broker.models.tasks import Details, Event, Options, Work, WorkKind
+from broker.models.work import LINKED, Planned, Result
+from broker.services.collections.trees import Tree
+from broker.storage.database import Database
+from broker.storage.folders_of_tasks import Touch, Touched
+from broker.storage.work import Works
+from broker.worker.actions.equal_names import Twins
+from broker.worker.actions.folders import Making
+from broker.worker.actions.overlap import Overlap
+from broker.worker.actions.pruning import Items, entries, is_link, ours
+from broker.worker.policy.bounds import refuse_endless
+from broker.worker.policy.extra_entries import PRUNE
+from broker.worker.policy.faults import at_source
+from broker.worker.policy.selection import included, outdated
+from coalloc.errors import AlreadyThere, IsDirectory, NoSuchFile, NotDirectory, PermissionRefused, Unsupported
+from coalloc.model import Entry, Omission
+from coalloc.safe_text import one_line
+from coalloc.util.listing_limits import DEEPEST
+
+__all__ = ["Looking"]
+
+MUCH = 500
+"""Work items from which on more than one lane is useful."""
+
+
+class Plan:
+    """The result of a look: work items, files that are at the destination already, and the count of the latter."""
+
+    def __init__(self) -> None:
+        self.children: list[Planned] = []
+        self.there: list[Planned] = []
+        self.skipped = 0
+        self.events: list[Event] = []
+
+    def taken(self) -> tuple[list[Planned], list[Planned]]:
+        """Return and clear the work items and the files already there: the caller stores and counts them."""
+        taken = self.children, self.there
+        self.children, self.there = [], []
+        return taken
+
+    def result(self, work: Work) -> Result:
+        """Return the result of the look."""
+        counts = {"files_skipped": self.skipped, "files": self.skipped} if self.skipped else {}
+        return Result(work, "succeeded", counts=counts, children=tuple(self.children), events=tuple(self.events))
+
+
+class Looking:
+    """Looks at the source and plans work for the destination.
+
+    :param found: function called when a folder has many entries, before all of it is read
+    """
+
+    def __init__(
+        self, database: Database, source: Tree, destination: Tree, options: Options, found: Callable[[], None]
+    ) -> None:
+        self._database = database
+        self._source = source
+        self._destination = destination
+        self._options = options
+        self._found = found
+        self._making = Making(destination, options.dry_run)
+        self._overlap = Overlap(source, destination)
+        self._items = Items(database)
+        self._lineages: dict[str, Sequence[str | None]] = {}
+
+    async def look(self, work: Work) -> Result:
+        """Find out whether an item is a file or a folder, and plan its work.
+
+        :raises IsDirectory: when it is a folder and was not submitted as recursive
+        :raises NotDirectory: when it is no folder and was submitted as recursive
+        :raises PermissionRefused: when it is a link whose target may not be read, or is not known
+        :raises Unsupported: when it is neither file nor folder
+        """
+        with at_source():
+            entry = await self._source.stat(work.source)
+        if entry.kind == "dir":
+            if work.details.recursive is False:
+                raise IsDirectory(f"{work.source} is a folder", "transfer it recursively")
+            details = Details(above=self._above(work, entry), unique=entry.unique)
+            folder = Planned("expand", _folder(work.source), _folder(work.destination), details=details)
+            await self._meet(work, entry, folder)
+            return Result(work, "succeeded", children=(folder,))
+        if entry.kind == "link":
+            with at_source():
+                why = f"{work.source} leads to where the task's owner may not read, or its server does not say where"
+                raise PermissionRefused(why, "leave it out")
+        if entry.kind == "other":
+            with at_source():
+                raise Unsupported(f"{work.source} is no file and no folder", "leave it out")
+        if work.details.recursive:
+            raise NotDirectory(f"{work.source} is no folder", "leave --recursive out")
+        destination = work.destination
+        if destination.endswith("/"):
+            destination += work.source.rpartition("/")[2]
+        await self._making.make(destination.rpartition("/")[0] or "/")
+        await self._remember(work, await self._sources(work, entry))
+        there = None if self._options.sync_level is None else await self._stat(destination)
+        plan = Plan()
+        self._file(plan, entry, work.source, destination, there, work.details.checksum)
+        plan.skipped = len(plan.there)
+        return plan.result(work)
+
+    async def _meet(self, work: Work, entry: Entry, folder: Planned) -> None:
+        """Remember the folders at both ends of an item, so that they are recognized by whatever path they are reached.
+
+        :raises AlreadyThere: when they are one folder
+        """
+        await self._making.make(folder.destination)
+        there = await self._stat(folder.destination)
+        if there is None:
+            return  # as in a dry run
+        if (
+            there.unique
+            and there.unique == entry.unique
+            and await self._overlap.is_one(folder.source, folder.destination)
+        ):
+            raise AlreadyThere(f"{work.source} and {work.destination} are one folder", "name another destination")
+        aim = [Touch("aim", there.unique, folder.destination)] if there.unique else []
+        await self._remember(work, [*aim, *await self._sources(work, entry)])
+
+    async def _sources(self, work: Work, entry: Entry) -> list[Touch]:
+        """Return what may not be deleted as extra: an item and all folders that contain it, also behind links."""
+        if not self._options.delete_destination_extra:
+            return []
+        folder = work.source if entry.kind == "dir" or is_link(entry) else work.source.rpartition("/")[0] or "/"
+        if folder not in self._lineages:
+            self._lineages[folder] = await self._source.lineage(folder)
+        above = [Touch("above", token, folder) for token in self._lineages[folder] if token and token != entry.unique]
+        return [*above, Touch("source", entry.unique, work.source)] if entry.unique else above
+
+    async def _remember(self, work: Work, found: Sequence[Touch]) -> None:
+        if found:
+            async with self._database.write() as connection:
+                await Touched(connection).add(work.task_id, found)
+
+    async def expand(self, work: Work) -> Result:
+        """Plan work for all entries of a folder, some at a time."""
+        _bounded(work)
+        await self._making.make(work.destination)
+        level, extra = self._options.sync_level, self._options.delete_destination_extra
+        there = await self._listed(work.destination) if level is not None or extra else {}
+        inner = await self._inner(work)
+        names: set[str] = set()
+        plan, found, told = Plan(), 0, False
+        sink = None if self._options.dry_run else (self._destination, work.destination)
+        alike = Twins((self._source, work.source), sink)
+        if extra:
+            await self._remember_folder(work)
+        omitted: list[Omission] = []
+        async for some in entries(self._source, work.source, omitted):
+            aims = await self._aims(work, some)
+            twins = await alike.of(some)
+            held = await ours(self._database, [entry.name for entry in some])
+            for entry in some:
+                if entry.name in held:
+                    continue
+                if work.source + entry.name in inner or entry.name in aims:
+                    plan.events.append(_not_into_itself(work, entry))
+                else:
+                    self._plan(plan, work, entry, there.get(entry.name), twins.get(entry.name))
+            if extra:
+                names.update(entry.name for entry in some)
+            children, same = plan.taken()
+            led = [entry for entry in some if extra and is_link(entry) and entry.unique]
+            async with self._database.write() as connection:
+                works = Works(connection)
+                await Touched(connection).add(
+                    work.task_id, [Touch("source", str(entry.unique), work.source + entry.name) for entry in led]
+                )
+                with at_source():
+                    refuse_endless(work, await works.total(work.task_id))
+                found += await works.add(work.task_id, children)
+                plan.skipped += await works.unplanned(work.task_id, same)
+            if found > MUCH and not told:
+                told = True
+                self._found()
+        plan.events += [_not_listed(work, each) for each in omitted]
+        if extra and there.keys() - names:
+            details = Details(depth=work.details.depth, linked=work.details.linked)
+            plan.children.append(Planned("prune", work.source, work.destination, details=details, phase=PRUNE))
+        return plan.result(work)
+
+    async def _remember_folder(self, work: Work) -> None:
+        """Remember both ends of a folder, so that they are recognized by whatever path they are reached."""
+        there = await self._stat(work.destination)
+        token = work.details.unique
+        here = [Touch("source", token, work.source)] if token else []
+        aim = [Touch("destination", there.unique, work.destination)] if there and there.unique else []
+        await self._remember(work, [*here, *aim])
+
+    async def _inner(self, work: Work) -> Collection[str]:
+        """Return the source's folders to which the task copies, by path."""
+        if not await self._overlap.at_one_server():
+            return ()
+        return await self._overlap.inner([aim for _, aim in await self._items.of(work.task_id)])
+
+    async def _aims(self, work: Work, found: Sequence[Entry]) -> set[str]:
+        """Return the names of the folders to which items of the task are copied, by whatever path."""
+        tokens = {entry.unique: entry.name for entry in found if entry.kind == "dir" and entry.unique}
+        async with self._database.read() as connection:
+            touched = Touched(connection)
+            same = {
+                token: await touched.paths(work.task_id, token, "aim")
+                for token in await touched.of(work.task_id, tokens.keys(), "aim")
+            }
+        return {
+            tokens[token]
+            for token, paths in same.items()
+            for path in paths
+            if await self._overlap.is_one(work.source + tokens[token], path)
+        }
+
+    def _plan(self, plan: Plan, work: Work, entry: Entry, there: Entry | None, twin: str | None) -> None:
+        """Plan work for an entry of a folder."""
+        folder = entry.kind == "dir"
+        if not included(entry.name, folder, self._options.filter_rules):
+            return
+        source, destination = work.source + entry.name, work.destination + entry.name
+        if is_link(entry):
+            if self._options.recursive_symlinks == "keep":
+                link = Details(link=entry.link_target or "")
+                plan.children.append(Planned("link", source, destination, details=link, phase=LINKED))
+            if self._options.recursive_symlinks != "copy":
+                return
+        if twin and entry.kind in ("dir", "file"):
+            kind: WorkKind = "expand" if folder else "copy"
+            plan.children.append(Planned(kind, source, destination, details=Details(twin=twin)))
+        elif folder:
+            linked = work.details.linked or (there is not None and is_link(there))
+            deeper = Details(
+                depth=work.details.depth + 1, above=self._above(work, entry), linked=linked, unique=entry.unique
+            )
+            plan.children.append(Planned("expand", f"{source}/", f"{destination}/", details=deeper))
+        elif entry.kind == "file":
+            self._file(plan, entry, source, destination, there, None)
+        elif entry.kind == "link":  # a link whose target may not be read, or is not known
+            plan.children.append(Planned("copy", source, destination))
+
+    def _above(self, work: Work, entry: Entry) -> tuple[str, ...]:
+        """Return the identities of a folder and those above it, where links are followed: they reveal a cycle."""
+        followed = self._options.recursive_symlinks == "copy" and entry.unique is not None
+        return (*work.details.above, str(entry.unique)) if followed else ()
+
+    def _file(
+        self, plan: "Plan", entry: Entry, source: str, destination: str, there: Entry | None, checksum: str | None
+    ) -> None:
+        needed = outdated(entry, there, self._options)
+        details = Details(modified=entry.modified, checksum=checksum, compare=needed is None)
+        copy = Planned("copy", source, destination, entry.size or 0, details)
+        (plan.there if needed is False else plan.children).append(copy)
+
+    async def _listed(self, path: str) -> dict[str, Entry]:
+        try:
+            async with aclosing(self._destination.list(path)) as listing:
+                return {entry.name: entry async for entries in listing for entry in entries}
+        except NoSuchFile:
+            if not self._options.dry_run:  # otherwise it was made just now
+                raise
+            return {}
+
+    async def _stat(self, path: str) -> Entry | None:
+        try:
+            return await self._destination.stat(path)
+        except NoSuchFile:
+            return None
+
+
+def _bounded(work: Work) -> None:
+    """Check that a folder is not its own ancestor, and not too deep.
+
+    :raises NotDirectory: when it is either
+    """
+    *above, here = work.details.above or ("",)
+    if here in above or work.details.depth > DEEPEST:
+        with at_source():
+            raise NotDirectory(f"{work.source} leads in a circle, or too deep", "mend the link, or leave links out")
+
+
+def _not_into_itself(work: Work, entry: Entry) -> Event:
+    said = f"{work.source}{entry.name} is left out: it is where the task copies to"
+    return Event(time.time(), "NOT_INTO_ITSELF", False, "a folder is left out", one_line(said))
+
+
+def _not_listed(work: Work, omission: Omission) -> Event:
+    said = f"{work.source}: " + (
+        f"the server counts {omission.entries} entries more than it names, such as links that lead nowhere"
+        if omission.kind == "hidden"
+        else f"{omission.entries} lines of the listing name nothing: {omission.example!r}"
+    )
+    return Event(time.time(), "NOT_LISTED", False, "something is not copied, as it is not listed", one_line(said))
+
+
+def _folder(path: str) -> str:
+    return path if path.endswith("/") else f"{path}/"

@@ -1,0 +1,172 @@
+"""Fetches of files into a folder of this machine, from one server or co-allocated from all replicas of a dataset."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from broker.models.tasks import Options, Work
+from broker.models.work import Result
+from broker.services.collections.trees import LocalTree, Naming
+from broker.services.network.places import Allowed
+from broker.worker.concurrency import of_each, side_by_side
+from broker.worker.decisions import Deciding
+from broker.worker.fence import LeaseLost
+from broker.worker.policy.unverified import Demand, Unverifiable
+from broker.worker.progress import Arriving
+from broker.worker.rate_limits import Limits
+from broker.worker.recorder import Recorder
+from broker.worker.temporary_names import earlier, folder, folders, temporary
+from coalloc.api import Leads, Request, discard, download
+from coalloc.errors import IsDirectory, NoSuchFile, SinkError
+from coalloc.model import Estimate, Replica, ReplicaSet, TransferReport
+
+__all__ = ["Downloading", "Located", "Sources", "discarded"]
+
+AT_ONCE = 4
+
+
+class Located(NamedTuple):
+    """All replicas of a file by URL, with a forecast for each, and the means allowed to reach them.
+
+    :param proxy: the file of the proxy certificate to use; None for this process's default
+    :param checksum: checksum of the file, ALGORITHM:HEX, if known
+    :param leads: function asked before a redirect is followed
+    """
+
+    expected: Mapping[str, Estimate]
+    allowed: Allowed
+    proxy: Path | None = None
+    checksum: str | None = None
+    leads: Leads | None = None
+
+
+Sources = Callable[[str], Awaitable[Located]]
+"""A function that finds the sources of a path of the source collection."""
+
+
+class Downloading:
+    """Fetches from one collection into a folder.
+
+    :param whose: the task's owner, and the destination's site
+    :param namings: namings of the task's collections
+    :param lenient: whether files that cannot be verified are copied anyway
+    """
+
+    def __init__(
+        self,
+        sources: Sources,
+        sink: LocalTree,
+        options: Options,
+        limits: Limits,
+        whose: tuple[str, str],
+        namings: Sequence[Naming],
+        lenient: bool = False,
+    ) -> None:
+        source = namings[0].name if len(namings) > 1 else "the replicas"
+        self._demand = Demand(options, (source, sink.naming.name), lenient)
+        self._sources = sources
+        self._sink = sink
+        self._namings = namings
+        self._options = options
+        self._limits = limits
+        self._whose = whose
+
+    async def copy(self, batch: Sequence[Work], recorder: Recorder) -> None:
+        """Fetch a batch of files and report each."""
+        at_once = self._options.perf_pp or AT_ONCE
+        await side_by_side(lambda work: self._fetch(work, recorder), batch, recorder, self._options, at_once)
+
+    async def _fetch(self, work: Work, recorder: Recorder) -> Result:
+        await _reached(self._sink, work)
+        await _refuse_folder(self._sink, work)
+        await _emptied(self._sink, work, map(folder, earlier(work.destination, work)))
+        arriving, beside = Arriving(work.task_id, recorder), folder(temporary(work.destination, work))
+        sources, allowed, proxy, recorded, leads = await self._sources(work.source)
+        checked = self._demand.of(work) or work.details.compare
+        wanted = Request(
+            (),
+            file=ReplicaSet(work.source.rpartition("/")[2], tuple(map(Replica, sources))),
+            output=self._sink.at(work.destination),
+            within=self._sink.real(_parent(work.destination)),
+            streams=self._options.perf_p,
+            checksum=work.details.told or (recorded if checked else "none"),
+            proxy=proxy,
+            beside=beside,
+            leads=leads,
+            **allowed,
+        )
+
+        async def confirm(verified: bool) -> None:
+            self._demand.check(work, verified)
+            if self._options.preserve_timestamp and work.details.modified is not None:
+                await self._sink.touch(f"{_parent(work.destination)}/{beside}/data", work.details.modified)
+            await recorder.fence.hold(work)
+
+        with Deciding.of(recorder, work, "download", work.source, self._whose, self._namings) as deciding:
+            try:
+                (report,) = await download(wanted, arriving.watch, sources, self._limits.by_url(sources), confirm)
+            except (LeaseLost, Unverifiable):
+                await _emptied(self._sink, work, [beside])
+                raise
+            deciding.came(report)
+        if work.details.compare and report.there:
+            return Result(work, "succeeded", counts={"files_skipped": 1, "bytes": -work.size})
+        arriving.whole(report.size)
+        done = Result(work, "succeeded", _checksum(report), counts={"files_transferred": 1})
+        return self._demand.marked(done, report.compared or not report.size, time.time())
+
+
+async def discarded(sink: LocalTree, batch: Sequence[Work]) -> None:
+    """Delete the partial data of files that will not be completed, by whichever worker.
+
+    :raises CoallocError: when some data may still be there
+    """
+
+    async def one(work: Work) -> None:
+        with suppress(NoSuchFile):
+            await _reached(sink, work)
+            if not await _emptied(sink, work, folders(work.destination, work)):
+                raise SinkError(f"something of {work.destination} is still open", "wait until its worker has ended")
+
+    await of_each(one, batch)
+
+
+async def _emptied(sink: LocalTree, work: Work, beside: Iterable[str]) -> bool:
+    """Delete the partial data in these folders, even if a worker still writes it; return whether all is gone."""
+    target, within = sink.at(work.destination), sink.real(_parent(work.destination))
+    gone = [await asyncio.to_thread(discard, target, within, name) for name in beside]
+    return all(gone)
+
+
+async def _reached(sink: LocalTree, work: Work) -> None:
+    """Check that the folder of the destination exists.
+
+    :raises NoSuchFile: when it does not, or a part of its path is a link
+    """
+    await sink.stat(f"{_parent(work.destination)}/")
+
+
+async def _refuse_folder(sink: LocalTree, work: Work) -> None:
+    """Check that no folder is at the destination of a file.
+
+    :raises IsDirectory: when there is one
+    """
+    try:
+        there = await sink.stat(work.destination)
+    except NoSuchFile:
+        return
+    if there.kind == "dir":
+        raise IsDirectory(f"{work.destination} is a folder", "name the file in it, or end the path with a slash")
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _checksum(report: TransferReport) -> str | None:
+    """Return the checksum on which the file and its source agree, as ALGORITHM:HEX; None if they were not compared."""
+    known = report.checksum if report.compared else None
+    return known and f"{known.algorithm}:{known.value}"

@@ -1,0 +1,52 @@
+"""Names in one folder that its destination takes for one, such as `a` and `A`: one file would replace the other."""
+
+from collections.abc import Sequence
+
+from broker.services.catalogue.path_readings import folded
+from broker.services.collections.trees import Tree
+from broker.worker.actions.pruning import entries
+from coalloc.model import Entry
+
+__all__ = ["Twins"]
+
+MOST = 200
+"""Names that a destination is asked about: if it tells these apart, it tells all apart."""
+
+
+class Twins:
+    """The entries of a folder whose names the destination takes for another entry's, found while the source is listed.
+
+    :param source: tree and folder that is listed
+    :param sink: tree and folder that it is copied to; None if it should not be asked, as if it told all names apart
+    """
+
+    def __init__(self, source: tuple[Tree, str], sink: tuple[Tree, str] | None) -> None:
+        self._source = source
+        self._sink = sink
+        self._seen: set[int] = set()
+        self._asked = False
+        self._twins: dict[str, str] = {}
+
+    async def of(self, some: Sequence[Entry]) -> dict[str, str]:
+        """Return the next entries whose names are taken for an earlier entry's, with the name of that entry."""
+        before = len(self._seen)
+        self._seen.update(hash(folded(entry.name)) for entry in some)  # numbers: a folder may have millions of names
+        if len(self._seen) < before + len(some) and not self._asked and self._sink:
+            self._asked = True
+            self._twins = await self._find(*self._sink)
+        return {entry.name: self._twins[entry.name] for entry in some if entry.name in self._twins}
+
+    async def _find(self, tree: Tree, folder: str) -> dict[str, str]:
+        alike: dict[str, list[str]] = {}
+        async for some in entries(*self._source, []):
+            for entry in some:
+                names = alike.setdefault(folded(entry.name), [])
+                if entry.name not in names:
+                    names.append(entry.name)
+        groups = [names for names in alike.values() if len(names) > 1]
+        asked = [name for names in groups for name in names][:MOST]
+        held = await tree.held(folder, asked)
+        if all(held[name] == name for name in asked):
+            return {}
+        left = {name: names[0] for names in groups for name in names[1:] if name not in held}
+        return left | {name: holder for name, holder in held.items() if holder != name}

@@ -1,0 +1,103 @@
+"""Copies of datasets to a GridFTP server, from all servers that have replicas; no byte passes through this machine."""
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+
+from broker.models.tasks import Options, Work
+from broker.models.work import Result
+from broker.services.catalogue.replicas import ToRead
+from broker.services.collections.trees import GridFTPTree
+from broker.worker.actions.comparing import same
+from broker.worker.actions.copying import leave
+from broker.worker.concurrency import side_by_side
+from broker.worker.decisions import Deciding
+from broker.worker.observations import of_sources
+from broker.worker.policy.unverified import Demand
+from broker.worker.progress import Arriving
+from broker.worker.rate_limits import Limits
+from broker.worker.recorder import Recorder
+from broker.worker.temporary_names import temporary
+from coalloc.api import copy
+from coalloc.errors import NothingToFetchFrom
+
+__all__ = ["Gathering"]
+
+AT_ONCE = 4
+SCHEMES = ("ftp://", "gsiftp://")
+Where = Callable[[str], Awaitable[ToRead]]
+"""A function that returns a dataset's replicas for a path of the catalogue, the best replica first."""
+
+
+class Gathering:
+    """Copies from replicas to one collection.
+
+    :param whose: the task's owner, and the destination's site
+    :param lenient: whether files that cannot be verified are copied anyway
+    """
+
+    def __init__(
+        self,
+        where: Where,
+        sink: GridFTPTree,
+        options: Options,
+        limits: Limits,
+        whose: tuple[str, str],
+        lenient: bool = False,
+    ) -> None:
+        self._demand = Demand(options, ("the replicas", sink.naming.name), lenient)
+        self._where = where
+        self._sink = sink
+        self._options = options
+        self._limits = limits
+        self._owner, self._site = whose
+
+    async def copy(self, batch: Sequence[Work], recorder: Recorder) -> None:
+        """Copy a batch of datasets and report each."""
+        at_once = self._options.perf_pp or AT_ONCE
+        await side_by_side(lambda work: self._copy(work, recorder), batch, recorder, self._options, at_once)
+
+    async def _copy(self, work: Work, recorder: Recorder) -> Result:
+        found, addresses, _ = await self._where(work.source)
+        policy = self._sink.server.policy.pin(addresses)
+        speak = [replica for replica in found.replicas if replica.url.startswith(SCHEMES)]
+        if not speak:
+            raise NothingToFetchFrom(f"no GridFTP server has {found.name}", "register a replica at one, or fetch it")
+        await self._sink.writable(work.destination)
+        urls, sink = [replica.url for replica in speak], self._sink.url(work.destination)
+        recorded = [f"{name}:{value}" for name, value in found.checksums.items()]
+        known = [work.details.told] if work.details.told else recorded
+        if work.details.compare and await same(self._sink, work, found.checksums, urls, policy):
+            return Result(work, "succeeded", counts={"files_skipped": 1, "bytes": -work.size})
+        await leave(self._sink, [work])  # partial data of a worker that died
+        arriving = Arriving(work.task_id, recorder)
+
+        async def confirm(verified: bool) -> None:
+            self._demand.check(work, verified)
+            await self._sink.writable(work.destination)
+            await recorder.fence.hold(work)
+
+        whose, namings = (self._owner, self._site), (self._sink.naming,)
+        with Deciding.of(recorder, work, "copy", found.name, whose, namings) as deciding:
+            report = await copy(
+                urls,
+                sink,
+                found.size,
+                checksums=known,
+                estimates={replica.url: replica.estimate for replica in speak},
+                proxies=(None, self._sink.server.proxy),
+                parallelism=self._options.perf_p or 1,
+                watch=arriving.watch,
+                beside=temporary(self._sink.at(work.destination), work),
+                confirm=confirm,
+                limits=self._limits.by_url(urls, sink),
+                policy=policy,
+                delegate=self._sink.server.delegate,
+            )
+            deciding.came(report)
+        arriving.whole(report.size)
+        recorder.observe(self._owner, of_sources(work, self._site, deciding.began, report.sources))
+        sure = report.checksum if report.compared else None
+        checksum = sure and f"{sure.algorithm}:{sure.value}"
+        counts = {"files_transferred": 1, **({"bytes_checksummed": report.size} if checksum else {})}
+        done = Result(work, "succeeded", checksum, counts=counts)
+        return self._demand.marked(done, report.compared or not report.size, time.time())

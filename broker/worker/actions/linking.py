@@ -1,0 +1,115 @@
+"""Creation of the symbolic links that a task keeps."""
+
+from contextlib import suppress
+
+from broker.models.tasks import Options, Work, WorkState
+from broker.models.work import Result
+from broker.services.collections.paths import led
+from broker.services.collections.trees import Tree
+from broker.worker.actions.folders import Making
+from broker.worker.fence import Fence
+from broker.worker.policy.faults import at_source
+from broker.worker.policy.selection import outdated
+from broker.worker.standing import DENIED, Standing
+from broker.worker.temporary_names import names, temporary
+from coalloc.errors import IsDirectory, NoSuchFile, PermissionRefused, Unsupported
+from coalloc.model import Entry
+
+__all__ = ["Linking"]
+
+
+class Linking:
+    """Creation of links at one collection like those at the other.
+
+    :param standing: what the task's owner may do now
+    """
+
+    def __init__(self, source: Tree, sink: Tree, standing: Standing, options: Options, fence: Fence) -> None:
+        self._fence = fence
+        self._making = Making(sink, options.dry_run)
+        self._source = source
+        self._sink = sink
+        self._standing = standing
+        self._options = options
+
+    async def link(self, work: Work) -> Result:
+        """Make a link with the target of the source's link, atomically, in place of a file or a link.
+
+        A link to a path that is not allowed, or not at the destination, counts as the source's error.
+
+        :raises IsDirectory: when a folder is at the destination
+        """
+        with at_source():
+            target = _target(work, found := await self._found(work))
+            if said := self._standing.no_link(work, target):
+                state: WorkState = "skipped" if self._options.skip_source_errors else "failed"
+                return Result(work, state, error_code=DENIED, error=said)
+        if await self._wanted(work, target, found, await self._there(work)):
+            await self._make(work, target)
+        return Result(work, "succeeded")
+
+    async def _found(self, work: Work) -> Entry:
+        """Return the entry at the source.
+
+        The server is asked only if the listing lacks details, since a link may lead nowhere.
+        """
+        if work.details.link and not self._options.sync_level:
+            return Entry(work.source, "link", link_target=work.details.link)
+        found = await self._source.stat(work.source)
+        return found._replace(link_target=work.details.link or found.link_target)
+
+    async def _there(self, work: Work) -> Entry | None:
+        """Return the entry at the destination; None if, for the server, there is none: a link may lead nowhere.
+
+        :raises IsDirectory: when a folder is there
+        """
+        try:
+            there = await self._sink.stat(work.destination)
+        except NoSuchFile:
+            return None
+        if there.kind == "dir" and there.link_target is None:
+            raise IsDirectory(f"{work.destination} is a folder", "name another destination, or delete it first")
+        return there
+
+    async def _wanted(self, work: Work, target: str, found: Entry, there: Entry | None) -> bool:
+        """Return whether the link has to be made: by the rules for files, but never in place of an equal link."""
+        if there is None or there.link_target is None:
+            return outdated(found, there, self._options) is not False
+        if self._options.sync_level == 0:
+            return False
+        ends, aim = led(work.destination, there.link_target), led(work.destination, target)
+        return aim is None or (ends != aim and ends != await self._sink.end(aim))
+
+    async def _make(self, work: Work, target: str) -> None:
+        for name in names(work.destination, work):  # partial data of a worker that died
+            with suppress(NoSuchFile):
+                await self._sink.delete(name)
+        beside = temporary(work.destination, work)
+        if work.details.link is None:  # the link is an item of its own: no folder was made for it
+            await self._making.make(work.destination.rpartition("/")[0])
+        try:
+            with at_source():
+                await self._sink.link(target, beside)
+        except NoSuchFile:
+            with at_source():
+                why = f"{work.destination} would lead to {led(work.destination, target)}, which is not there"
+                raise NoSuchFile(why, "copy that, too") from None
+        await self._fence.hold(work)
+        await self._sink.replace(beside, work.destination)
+
+
+def _target(work: Work, found: Entry) -> str:
+    """Return the target of a link at the source, relative to the link's folder.
+
+    :raises Unsupported: when it is no link
+    :raises PermissionRefused: when it leads out of the collection, or to a path that the task's owner may not read
+    """
+    target = found.link_target
+    if target is None and found.kind == "link":
+        why = f"{work.source} leads to where the task's owner may not read, or its server does not say where"
+        raise PermissionRefused(why, "have links left out")
+    if target is None:
+        raise Unsupported(f"{work.source} is no symbolic link, as far as its server says", "transfer it as a file")
+    if target.startswith("/") or led(work.source, target) is None:
+        raise PermissionRefused(f"{work.source} leads out of its collection", "have links followed, or left out")
+    return target

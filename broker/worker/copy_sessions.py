@@ -1,0 +1,103 @@
+"""Sessions that copy from one server to another, kept from batch to batch."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import NamedTuple
+
+from broker.services.collections.trees.gridftp import Server
+from coalloc.api import Storage, ThirdParty, storage, third_party
+
+__all__ = ["Ends", "Route", "Routes"]
+
+KEPT_SECONDS = 30.0
+
+
+class Ends(NamedTuple):
+    """The two servers of a copy, and the number of parallel streams."""
+
+    source: Server
+    sink: Server
+    parallelism: int
+
+
+class Route(NamedTuple):
+    """The pair of sessions that copies, and one more session at each server for all other commands."""
+
+    pair: ThirdParty
+    source: Storage
+    sink: Storage
+
+    @property
+    def usable(self) -> bool:
+        """Return whether more can be copied."""
+        return self.pair.usable and self.source.usable and self.sink.usable
+
+    def close(self) -> None:
+        """Close all sessions; may be called twice."""
+        for each in self:
+            each.close()
+
+
+class Routes:
+    """The routes of one process. Each is used by one lane at a time, and kept for a while afterwards."""
+
+    def __init__(self) -> None:
+        self._idle: defaultdict[Ends, list[tuple[Route, asyncio.TimerHandle]]] = defaultdict(list)
+
+    @asynccontextmanager
+    async def one(self, ends: Ends) -> AsyncIterator[Route]:
+        """Yield a route, if possible one that was kept and still works.
+
+        :raises SourceError: when one of the servers refuses the login
+        """
+        route = self._take(ends) or await _open(ends)
+        try:
+            yield route
+        finally:
+            if route.usable:
+                timer = asyncio.get_running_loop().call_later(KEPT_SECONDS, self._drop, ends, route)
+                self._idle[ends].append((route, timer))
+            else:
+                route.close()
+
+    def _take(self, ends: Ends) -> Route | None:
+        while self._idle[ends]:
+            route, timer = self._idle[ends].pop()
+            timer.cancel()
+            if route.usable:
+                return route
+            route.close()
+        return None
+
+    def _drop(self, ends: Ends, route: Route) -> None:
+        self._idle[ends] = [each for each in self._idle[ends] if each[0] is not route]
+        route.close()
+
+    def close(self) -> None:
+        """Close the routes that are not in use."""
+        for idle in self._idle.values():
+            for route, timer in idle:
+                timer.cancel()
+                route.close()
+        self._idle.clear()
+
+
+async def _open(ends: Ends) -> Route:
+    """Open all sessions at once, since each takes several round trips."""
+    source, sink = f"{ends.source.source}/", f"{ends.sink.source}/"
+    proxies = ends.source.proxy, ends.sink.proxy
+    allowed = ends.sink.allowed
+    pair = asyncio.ensure_future(third_party(source, sink, proxies, ends.parallelism, **allowed))
+    sending = asyncio.ensure_future(storage(source, ends.source.proxy, **allowed))
+    receiving = asyncio.ensure_future(storage(sink, ends.sink.proxy, **allowed))
+    try:
+        return Route(*await asyncio.gather(pair, sending, receiving))
+    except BaseException:
+        for each in (pair, sending, receiving):
+            each.cancel()
+        for opened in await asyncio.gather(pair, sending, receiving, return_exceptions=True):
+            if isinstance(opened, Storage | ThirdParty):
+                opened.close()
+        raise

@@ -1,0 +1,269 @@
+"""Execution of work items: finds the collections of a task and the function for each kind of work."""
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+from broker.errors import BrokerError, NotFound
+from broker.models import forecasts
+from broker.models.access import Caller
+from broker.models.collections import Collection
+from broker.models.lanes import Candidate
+from broker.models.tasks import Event, Work
+from broker.models.work import Result
+from broker.services.catalogue.replicas import Replicas, ToRead
+from broker.services.collections.trees import CatalogueTree, GridFTPTree, LocalTree, Tree, Trees
+from broker.services.network.places import Places
+from broker.storage.collections import Collections
+from broker.storage.database import Database
+from broker.storage.tasks import Tasks
+from broker.worker.actions.comparing import recorded
+from broker.worker.actions.copying import Copying, leave
+from broker.worker.actions.deleting import Clearing
+from broker.worker.actions.discovery import Looking
+from broker.worker.actions.downloading import Downloading, Located, Sources, discarded
+from broker.worker.actions.gathering import Gathering
+from broker.worker.actions.linking import Linking
+from broker.worker.actions.pruning import Pruning
+from broker.worker.concurrency import side_by_side
+from broker.worker.copy_sessions import Routes
+from broker.worker.policy.faults import at_source, failed
+from broker.worker.rate_limits import Limits, Promises
+from broker.worker.recorder import Recorder
+from broker.worker.standing import DENIED, Standing
+from coalloc.errors import CoallocError, PermissionRefused, Unsupported
+from coalloc.model import Estimate
+
+__all__ = ["Carrier"]
+
+LOOKS_AT_ONCE = 8
+Doer = Callable[[Sequence[Work], Recorder], Awaitable[None]]
+"""A function that does a batch of work items of one kind and reports each result."""
+
+
+class End(NamedTuple):
+    """A collection and its tree of files."""
+
+    collection: Collection
+    tree: Tree
+
+
+class Carrier:
+    """Carries out work in one process.
+
+    :param lenient: whether files that cannot be verified are copied anyway
+    """
+
+    def __init__(
+        self, database: Database, trees: Trees, places: Places, replicas: Replicas, lenient: bool = False
+    ) -> None:
+        self._lenient = lenient
+        self._database = database
+        self._trees = trees
+        self._places = places
+        self._replicas = replicas
+        self._routes = Routes()
+        self._promises = Promises(database)
+
+    async def perform(self, task: Candidate, batch: Sequence[Work], recorder: Recorder) -> None:
+        """Do a batch of work items and report each."""
+        try:
+            standing = await self._standing(task)
+            source, sink = await self._ends(task, standing)
+            granted = _granted(standing, batch, recorder)
+            by_kind = {
+                kind: [work for work in granted if work.kind == kind] for kind in dict.fromkeys(w.kind for w in granted)
+            }
+            for kind, some in by_kind.items():
+                doer = await self._doer(kind, task, standing, source, sink, recorder)
+                await doer(some, recorder)
+        except (BrokerError, CoallocError) as error:
+            for work in batch:
+                recorder.report(failed(work, error, task.options))
+
+    async def _standing(self, task: Candidate) -> Standing:
+        async with self._database.read() as connection:
+            return await Standing.of(connection, task)
+
+    async def _ends(self, task: Candidate, standing: Standing, limited: bool = True) -> tuple[End, End | None]:
+        """Return the source and the destination of a task; a task that deletes has no destination.
+
+        :param limited: whether links are followed only to what the task's owner may reach
+        :raises NotFound: when a collection no longer exists
+        :raises CoallocError: when a collection cannot be reached from here
+        """
+        for number in filter(None, task.pair):
+            if number not in standing.collections:
+                raise NotFound(f"the collection {number} is gone", "submit a new task")
+        reaches = [standing.reach(number) for number in filter(None, task.pair)]
+        ends = [
+            End(each.collection, await self._trees.of(each.collection, each if limited else None)) for each in reaches
+        ]
+        return ends[0], ends[1] if len(ends) > 1 else None
+
+    async def _doer(
+        self, kind: str, task: Candidate, standing: Standing, source: End, sink: End | None, recorder: Recorder
+    ) -> Doer:
+        """Return the function that does work items of a kind."""
+        if kind in ("delete", "remove"):
+            if sink is not None and await self._incomplete(task):
+                return _left_alone
+            recursive = task.options.recursive or sink is not None
+            extra = sink is not None
+            clearing = Clearing(self._database, (sink or source).tree, task.options, recursive, recorder.fence, extra)
+            return _each(clearing.delete if kind == "delete" else clearing.remove, task)
+        assert sink is not None
+        if kind in ("look", "expand"):
+            found = partial(recorder.found, task.task)
+            looking = Looking(self._database, source.tree, sink.tree, task.options, found)
+            return _each(looking.look if kind == "look" else looking.expand, task)
+        if kind == "prune":
+            return _each(Pruning(self._database, source.tree, sink.tree, task.options).prune, task)
+        if task.options.dry_run:
+            return _only_planned
+        if kind == "link":
+            return _each(Linking(source.tree, sink.tree, standing, task.options, recorder.fence).link, task)
+        return await self._copier(task, source, sink)
+
+    async def _incomplete(self, task: Candidate) -> bool:
+        """Return whether something failed or was skipped: data only at the destination may then be the last copy."""
+        async with self._database.read() as connection:
+            known = await Tasks(connection).one(task.task)
+        return known is None or bool(known.skipped or known.failed)
+
+    async def _copier(self, task: Candidate, source: End, sink: End) -> Doer:
+        """Return the function that copies between these collections."""
+        if task.options.encrypt_data:  # tasks submitted before this option was refused
+            raise Unsupported("data are not encrypted between servers here", "submit the task without encrypt_data")
+        limits = await self._limits(task)
+        whose = (task.owner, await self._site(sink.collection))
+        if isinstance(source.tree, CatalogueTree) and isinstance(sink.tree, GridFTPTree):
+            where = self._where(source.tree, sink.collection, task)
+            return Gathering(where, sink.tree, task.options, limits, whose, self._lenient).copy
+        if isinstance(source.tree, GridFTPTree) and isinstance(sink.tree, GridFTPTree):
+            return Copying(self._routes, source.tree, sink.tree, task.options, limits, whose, self._lenient).copy
+        if isinstance(sink.tree, LocalTree) and isinstance(source.tree, GridFTPTree | CatalogueTree):
+            sources = self._sources(source.tree, sink.collection, task)
+            namings = [each.naming for each in (source.tree, sink.tree) if not isinstance(each, CatalogueTree)]
+            return Downloading(sources, sink.tree, task.options, limits, whose, namings, self._lenient).copy
+        raise Unsupported(
+            f"nothing is copied from {source.collection.name} to {sink.collection.name}",
+            "copy from a GridFTP server or the catalogue, to a GridFTP server or a folder of workers",
+        )
+
+    def _sources(self, tree: GridFTPTree | CatalogueTree, sink: Collection, task: Candidate) -> Sources:
+        """Return a function that finds the sources of a path."""
+
+        async def of(path: str) -> Located:
+            if isinstance(tree, GridFTPTree):
+                with at_source():
+                    await tree.readable(path)
+                return Located({tree.url(path): Estimate()}, tree.server.allowed, tree.server.proxy)
+            found, addresses, _ = await self._where(tree, sink, task)(path)
+            expected = {replica.url: replica.estimate for replica in found.replicas}
+            leads = partial(self._replicas.leads, _caller(task))
+            allowed = await self._places.allowed()
+            allowed["policy"] = allowed["policy"].pin(addresses)
+            return Located(expected, allowed, None, recorded(found.checksums), leads)
+
+        return of
+
+    def _where(self, tree: CatalogueTree, sink: Collection, task: Candidate) -> Callable[[str], Awaitable[ToRead]]:
+        """Return a function that finds the replicas that the task's owner may read now, with forecasts."""
+
+        async def of(path: str) -> ToRead:
+            found = await self._replicas.to_read(await tree.did(path), await self._site(sink), _caller(task))
+            return await self._without_links_out(found)
+
+        return of
+
+    async def _without_links_out(self, found: ToRead) -> ToRead:
+        """Leave out replicas that are only reached by links to files which the reader was not granted.
+
+        :raises CoallocError: when no replica is left
+        """
+        numbers = {str(reach.collection.id) for granted in found.by_grant.values() for reach, _ in granted}
+        if not numbers:
+            return found
+        async with self._database.read() as connection:
+            whole = {each.id: each for each in await Collections(connection).all(numbers)}
+        kept: list[forecasts.Candidate] = []
+        refused: CoallocError | None = None
+        for replica in found.dataset.replicas:
+            try:
+                for reach, path in found.by_grant.get(replica.endpoint, ()):
+                    if collection := whole.get(reach.collection.id):
+                        with suppress(Unsupported):  # only GridFTP servers report links
+                            await (await self._trees.gridftp(collection, reach)).readable(path)
+            except CoallocError as error:
+                if refused is None or isinstance(refused, PermissionRefused):  # replace it by an error that may pass
+                    refused = error
+            else:
+                kept.append(replica)
+        if refused and not kept:
+            raise refused
+        return found._replace(dataset=replace(found.dataset, replicas=kept))
+
+    async def _site(self, collection: Collection) -> str:
+        return (await self._places.endpoint(collection.endpoint)).site if collection.endpoint else collection.site
+
+    async def _limits(self, task: Candidate) -> Limits:
+        """Return the rate limits of a task."""
+        async with self._database.read() as connection:
+            return Limits(self._promises, await Collections(connection).limited(), task.pair)
+
+    async def leave(self, task: Candidate, batch: Sequence[Work]) -> None:
+        """Clear away the partial data of copies that will not be finished."""
+        if task.options.dry_run:
+            return
+        _, sink = await self._ends(task, await self._standing(task), limited=False)  # temporary names belong to no user
+        if sink and isinstance(sink.tree, GridFTPTree):
+            await leave(sink.tree, batch)
+        elif sink and isinstance(sink.tree, LocalTree):
+            await discarded(sink.tree, batch)
+
+    async def close(self) -> None:
+        """Close all idle sessions."""
+        self._routes.close()
+
+
+def _caller(task: Candidate) -> Caller:
+    """Return the user who owns a task, as a caller."""
+    return Caller.model_construct(subject=task.owner, role=task.role, site="")
+
+
+def _granted(standing: Standing, batch: Sequence[Work], recorder: Recorder) -> list[Work]:
+    """Return the work items that the owner still may do; report the others as failed before a byte is moved."""
+    granted = []
+    for work in batch:
+        if said := standing.denied(work):
+            recorder.report(Result(work, "failed", error_code=DENIED, error=said))
+        elif twin := work.details.twin:
+            said = f"the destination holds {work.destination} and {twin!r}, which is in the same folder, for one"
+            recorder.report(Result(work, "failed", error_code="EXISTS", error=said))
+        else:
+            granted.append(work)
+    return granted
+
+
+def _each(do: Callable[[Work], Awaitable[Result]], task: Candidate) -> Doer:
+    """Return a function that does work items side by side."""
+    return lambda batch, recorder: side_by_side(do, batch, recorder, task.options, LOOKS_AT_ONCE)
+
+
+async def _left_alone(batch: Sequence[Work], recorder: Recorder) -> None:
+    """Delete nothing, and report the reason."""
+    why = "something could not be transferred, so nothing is deleted at the destination"
+    event = Event(time.time(), "DELETE_DESTINATION_EXTRA_SKIPPED", False, "nothing is deleted", why)
+    recorder.note(batch[0].task_id, event)
+    for work in batch:
+        recorder.report(Result(work, "succeeded"))
+
+
+async def _only_planned(batch: Sequence[Work], recorder: Recorder) -> None:
+    """Do nothing but report success: in a dry run, the rows in the database are the result."""
+    for work in batch:
+        recorder.report(Result(work, "succeeded"))

@@ -1,0 +1,280 @@
+"""The record of workers' results: many results in one transaction, each accepted only if its lease is still valid.
+
+Results are kept for a moment and written together, since a transaction costs more than a small file. `flush` returns
+when they are written.
+
+When the answer to a COMMIT is lost, it is unknown whether the data were written. So they are written again, unchanged,
+under the same number, and the database refuses what it has already: results by their leases, bytes and events by that
+number.
+"""
+
+import asyncio
+import itertools
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import structlog
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from broker.errors import BrokerError, Unavailable
+from broker.models.decisions import Made
+from broker.models.history import Observed
+from broker.models.tasks import Event, Task, Work
+from broker.models.work import Result
+from broker.services.forecasting.decisions import Decisions
+from broker.services.forecasting.history import Transfers
+from broker.storage.database import Database
+from broker.storage.tasks import Tasks
+from broker.storage.work import Works
+from broker.storage.workers import Workers
+from broker.worker.fence import Fence
+from broker.worker.tuner import Done
+from coalloc.util.intervals import Intervals
+
+__all__ = ["Recorder"]
+
+DECIDED = 1000
+"""The most decisions that are held; further ones are dropped."""
+SHOWN = 300
+"""Characters of an error that its event contains."""
+log = structlog.get_logger("broker.worker")
+
+
+class _Batch(NamedTuple):
+    """The data of one transaction, the worker that writes them, and the batch's number among those of this worker."""
+
+    worker: str
+    number: int
+    results: Sequence[Result]
+    moved: Counter[str]
+    events: Sequence[tuple[str, Event]]
+
+    @property
+    def leases(self) -> set[tuple[int, int]]:
+        """The leases of all its results."""
+        return {each.work.lease for each in self.results}
+
+
+class _WrittenBefore(Exception):
+    """A batch that is in the database already, or whose worker is dead for the database."""
+
+
+class Recorder:
+    """The results of one worker.
+
+    :param later: function called with a task, and the seconds until it has work again
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        history: Transfers,
+        decisions: Decisions,
+        later: Callable[[str, float], None],
+    ) -> None:
+        self._database = database
+        self._history = history
+        self._decisions = decisions
+        self._later = later
+        self._results: list[Result] = []
+        self._bytes: Counter[str] = Counter()
+        self._events: list[tuple[str, Event]] = []
+        self._observed: dict[str, list[Observed]] = {}
+        self._decided: list[tuple[str, Made]] = []
+        self._progress: dict[int, tuple[Work, Intervals]] = {}
+        self._taken: dict[str, Done] = {}
+        self._unsure: _Batch | None = None
+        self._numbers = itertools.count(1)
+        self._writing = asyncio.Lock()
+        self.fence = Fence(database)
+        """The check whether leases are still this worker's."""
+
+    def observe(self, subject: str, observed: Sequence[Observed]) -> None:
+        """Keep observations of transfers."""
+        if observed:
+            self._observed.setdefault(subject, []).extend(observed)
+
+    def decide(self, subject: str, made: Made) -> None:
+        """Keep a finished decision about the sources of a file."""
+        if len(self._decided) < DECIDED:
+            self._decided.append((subject, made))
+
+    def report(self, result: Result) -> None:
+        """Keep the result of an attempt at a work item."""
+        self._results.append(result)
+        task = result.work.task_id
+        if result.state == "pending":
+            self._later(task, result.pause)
+        self._take(task, Done(files=result.counts.get("files_transferred", 0), failures=bool(result.error_code)))
+
+    def found(self, task: str) -> None:
+        """Wake other lanes: a task has more work than one lane takes at once."""
+        self._later(task, 0.0)
+
+    def moved(self, task: str, count: int) -> None:
+        """Count bytes of a task that have arrived."""
+        self._bytes[task] += count
+        self._take(task, Done(bytes=count))
+
+    def _take(self, task: str, done: Done) -> None:
+        had = self._taken.get(task, Done())
+        self._taken[task] = Done(had.bytes + done.bytes, had.files + done.files, had.failures + done.failures)
+
+    def taken(self) -> dict[str, Done]:
+        """Return what was done for each task since the last call."""
+        taken, self._taken = self._taken, {}
+        return taken
+
+    def progress(self, work: Work, received: Intervals) -> None:
+        """Keep the received ranges of a large file, for the worker that may have to resume it."""
+        self._progress[work.id] = (work, received)
+
+    def forget(self, batch: Sequence[Work]) -> None:
+        """Drop the progress of these work items, which this worker no longer does."""
+        for work in batch:
+            self._progress.pop(work.id, None)
+
+    def note(self, task: str, event: Event) -> None:
+        """Keep an event of a task."""
+        self._events.append((task, event))
+
+    async def flush(self, worker: str) -> set[tuple[int, int]]:
+        """Write all that is kept; return the leases that have nothing more to record.
+
+        :raises Unavailable: when it cannot be written now; then it is kept
+        """
+        async with self._writing:
+            recorded = await self._again(worker) if self._unsure else set()
+            if self._results or self._bytes or self._events or self._progress:
+                recorded |= await self._put(self._batched(worker))
+        await self._learn()
+        return recorded
+
+    def _batched(self, worker: str) -> _Batch:
+        """Return a batch of all that is kept, and start empty lists."""
+        batch = _Batch(worker, next(self._numbers), self._results, self._bytes, self._events)
+        self._results, self._bytes, self._events = [], Counter(), []
+        return batch
+
+    async def _again(self, worker: str) -> set[tuple[int, int]]:
+        """Write a batch again whose COMMIT got no answer; drop it if the worker has begun anew under another name."""
+        batch, self._unsure = self._unsure, None
+        return await self._put(batch) if batch and batch.worker == worker else set()
+
+    async def _put(self, batch: _Batch) -> set[tuple[int, int]]:
+        try:
+            return await self._write(batch)
+        except (Unavailable, asyncio.CancelledError):
+            self._unsure = batch
+            raise
+        except Exception:
+            log.exception("results cannot be written together")
+            return await self._one_by_one(batch)
+
+    async def _one_by_one(self, batch: _Batch) -> set[tuple[int, int]]:
+        """Write each result in its own transaction: one that cannot be written fails, and affects no other."""
+        recorded: set[tuple[int, int]] = set()
+        rest = batch._replace(number=next(self._numbers), results=())
+        try:
+            await self._write(rest)
+        except Unavailable:
+            self._unsure = rest
+        except Exception:
+            log.exception("bytes and events cannot be written")
+        for each in batch.results:
+            one = rest._replace(number=next(self._numbers), results=[each], moved=Counter(), events=())
+            try:
+                recorded |= await self._write(one)
+            except Unavailable:
+                self._results.append(each)
+            except Exception as error:
+                why = Result(each.work, "failed", error_code="UNKNOWN", error=f"cannot be recorded: {error}"[:SHOWN])
+                recorded |= await self._write(one._replace(results=[why]))
+        return recorded
+
+    async def _learn(self) -> None:
+        """Hand over observations and decisions; log and drop those that are refused."""
+        observed, self._observed = self._observed, {}
+        for subject, some in observed.items():
+            try:
+                await self._history.take(subject, some)
+            except BrokerError as error:
+                log.warning("transfers of tasks could not be kept", error=error.message)
+        decided, self._decided = self._decided, []
+        for subject, made in decided:
+            try:
+                await self._decisions.keep(subject, [made])
+            except BrokerError as error:
+                log.warning("a decision could not be kept", error=error.message)
+            except Exception:
+                log.exception("a decision could not be kept")
+
+    async def _write(self, batch: _Batch) -> set[tuple[int, int]]:
+        """Write a batch unless it was written before or its worker is dead; return the leases that this settles."""
+        try:
+            async with self._database.write() as connection:
+                workers = Workers(connection)
+                if (now := await workers.may_flush(batch.worker, batch.number)) is None:
+                    raise _WrittenBefore
+                accepted = await self._fill(connection, batch, now)
+                if not await workers.flushed(batch.worker, batch.number):
+                    raise _WrittenBefore
+        except _WrittenBefore:
+            return batch.leases
+        return accepted
+
+    async def _fill(self, connection: AsyncConnection, batch: _Batch, now: float) -> set[tuple[int, int]]:
+        """Write a batch within a transaction; return the leases whose results count."""
+        tasks, works = Tasks(connection), Works(connection)
+        progress = [(held, tuple(received)) for held, received in self._progress.values()]
+        of_work = {held.task_id for held, _ in progress} | {each.work.task_id for each in batch.results}
+        await works.lock(of_work | set(batch.moved) | {task for task, _ in batch.events})
+        accepted = await works.complete(batch.worker, batch.results, now, batch.moved)
+        await works.progress(batch.worker, progress)
+        good = [each for each in batch.results if each.work.lease in accepted]
+        ended = await tasks.finish({each.work.task_id for each in good}, now)
+        ends = [(task.id, _end(task, now)) for task in ended]
+        await tasks.note([*batch.events, *_faults(good, now), *_happened(good), *ends])
+        return accepted
+
+
+def _faults(results: Sequence[Result], now: float) -> list[tuple[str, Event]]:
+    """Return one event for each kind of error in each task, with the first item that it affected."""
+    first: dict[tuple[str, str], Result] = {}
+    counts: Counter[tuple[str, str]] = Counter()
+    for each in results:
+        if each.error_code:
+            kind = (each.work.task_id, each.error_code)
+            first.setdefault(kind, each)
+            counts[kind] += 1
+    events = []
+    for (task, code), each in first.items():
+        details = f"{each.work.source}: {each.error}"[:SHOWN] + _others(counts[task, code])
+        events.append((task, Event(now, code, True, code.replace("_", " ").lower(), details)))
+    return events
+
+
+def _happened(results: Sequence[Result]) -> list[tuple[str, Event]]:
+    """Return one of the results' events for each kind in each task, with the first item that it affected."""
+    first: dict[tuple[str, str], Event] = {}
+    counts: Counter[tuple[str, str]] = Counter()
+    for each in results:
+        for event in each.events:
+            kind = (each.work.task_id, event.code)
+            first.setdefault(kind, event)
+            counts[kind] += 1
+    return [
+        (task, event._replace(details=event.details[:SHOWN] + _others(counts[task, code])))
+        for (task, code), event in first.items()
+    ]
+
+
+def _others(count: int) -> str:
+    return f" (and {count - 1} more)" if count > 1 else ""
+
+
+def _end(task: Task, now: float) -> Event:
+    if task.status == "SUCCEEDED":
+        return Event(now, "SUCCEEDED", False, "succeeded", f"files succeeded: {task.files_transferred}")
+    return Event(now, "FAILED", True, "failed", task.error or "")

@@ -1,0 +1,88 @@
+"""The rights that a task's owner still has, checked when a lane opens and when work begins."""
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from broker.models.access import Caller
+from broker.models.collections import AccessRule, Collection
+from broker.models.lanes import Candidate
+from broker.models.tasks import Work
+from broker.services.auth.permissions import Reach
+from broker.services.collections.paths import led
+from broker.storage.access import Records
+from broker.storage.clock import read_clock
+from broker.storage.collections import Collections
+
+__all__ = ["DENIED", "Standing"]
+
+DENIED = "PERMISSION_DENIED"
+"""The name that Globus gives this fault."""
+ENDED = "the token with which it was submitted was revoked, or has expired"
+
+
+class Standing:
+    """The current rights of a task's owner.
+
+    :param ended: whether the token with which the task was submitted is no longer valid
+    """
+
+    def __init__(
+        self,
+        task: Candidate,
+        ended: bool,
+        collections: Sequence[Collection],
+        rules: dict[str, list[AccessRule]],
+    ) -> None:
+        self._owner = Caller.model_construct(subject=task.owner, role=task.role, site="")
+        self._task = task
+        self._ended = ended
+        self._collections = {str(each.id): each for each in collections}
+        self._rules = rules
+
+    @classmethod
+    async def of(cls, connection: AsyncConnection, task: Candidate) -> "Standing":
+        """Read the rights from the database."""
+        stored, ends = Collections(connection), {end for end in task.pair if end}
+        ended = task.token is not None and await Records(connection).ended(task.token, await read_clock(connection))
+        return cls(task, ended, await stored.all(ends), await stored.rules(ends))
+
+    @property
+    def collections(self) -> dict[str, Collection]:
+        """The task's collections that still exist, by id."""
+        return self._collections
+
+    def refusal(self) -> str | None:
+        """Return the reason why nothing of the task may be done any more; None if it may."""
+        if self._ended:
+            return f"{self._task.owner} may not go on: {ENDED}"
+        source, sink = self._task.pair
+        return self._refused(source, None, writes=not sink) or (sink and self._refused(sink, None, True)) or None
+
+    def denied(self, work: Work) -> str | None:
+        """Return the reason why a work item may not be done; None if it may."""
+        if self._ended:
+            return f"{self._task.owner} may not go on: {ENDED}"
+        source, sink = self._task.pair
+        if work.kind in ("delete", "remove"):  # in a transfer: an extra entry at the destination
+            return self._refused(sink or source, work.source, writes=True)
+        return self._refused(source, work.source, False) or self._refused(sink, work.destination, True)
+
+    def no_link(self, work: Work, target: str) -> str | None:
+        """Return the reason why a link may not lead to a target: writing to the link's path writes to its target."""
+        if (aim := led(work.destination, target)) is None:
+            return f"{work.destination} would lead out of its collection"
+        return self._refused(self._task.pair.destination, aim, writes=True)
+
+    def reach(self, number: str) -> Reach:
+        """Return what the owner may reach of a collection."""
+        return Reach(self._owner, self._collections[number], self._rules.get(str(UUID(number)), ()))
+
+    def _refused(self, number: str, path: str | None, writes: bool) -> str | None:
+        if number not in self._collections:
+            return None  # the collection is gone, which is reported elsewhere
+        if (reach := self.reach(number)).may(path, writes):
+            return None
+        wanted = f"{'write to' if writes else 'read'} {path or 'any path'} of {reach.collection.name}"
+        return f"{self._task.owner} may not {wanted} any more"

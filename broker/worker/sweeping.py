@@ -1,0 +1,94 @@
+"""Removal of the partial data that ended tasks have left, whichever worker wrote them.
+
+A task is marked when it ends, and swept when its last lane is closed, so that nothing is written afterwards. What
+cannot be reached is tried again for a day.
+"""
+
+import asyncio
+from collections.abc import Collection, Sequence
+from typing import Protocol
+
+import structlog
+
+from broker.errors import BrokerError
+from broker.models.lanes import Candidate
+from broker.models.tasks import Work
+from broker.storage.clock import read_clock
+from broker.storage.database import Database, retried
+from broker.storage.leftovers import Leftovers
+from coalloc.errors import CoallocError
+
+__all__ = ["Leaver", "Sweeper"]
+
+AT_ONCE = 8
+BATCH = 1000
+SECONDS = 30.0
+"""Timeout for one task, so that a server that hangs delays the others no longer."""
+log = structlog.get_logger("broker.worker")
+
+
+class Leaver(Protocol):
+    """The cleaner that knows where work items keep their partial data."""
+
+    async def leave(self, task: Candidate, batch: Sequence[Work]) -> None:
+        """Clear away the partial data of a batch that will not be finished and that no worker does.
+
+        :raises BrokerError: :raises CoallocError: when some data may still be there
+        """
+        ...
+
+
+class Sweeper:
+    """The sweeper for the tasks of some queues."""
+
+    def __init__(self, database: Database, leaver: Leaver, queues: Collection[str]) -> None:
+        self._database = database
+        self._leaver = leaver
+        self._queues = queues
+
+    async def sweep(self) -> None:
+        """Clear away what is due."""
+        async with self._database.read() as connection:  # a read, which writes nothing if nothing is due
+            due = await Leftovers(connection).due(self._queues, await read_clock(connection), AT_ONCE)
+        await asyncio.gather(*map(self._sweep, due))
+
+    async def _sweep(self, number: str) -> None:
+        task = await self._take(number)
+        if task is None:
+            return
+        try:
+            async with asyncio.timeout(SECONDS):
+                await self._leave(task)
+        except (BrokerError, CoallocError, TimeoutError) as error:
+            log.warning("what a task had begun is still there", task=number, error=str(error) or "it takes too long")
+            return
+        await self._done(number)
+
+    async def _leave(self, task: Candidate) -> None:
+        """Clear away all that can be; a failure in one batch does not stop the others.
+
+        :raises BrokerError: :raises CoallocError: the first failure, after all batches were tried
+        """
+        after, wrong = 0, []
+        while True:
+            async with self._database.read() as connection:
+                batch = await Leftovers(connection).begun(task.task, after, BATCH)
+            if not batch:
+                break
+            try:
+                await self._leaver.leave(task, batch)
+            except (BrokerError, CoallocError) as error:
+                wrong.append(error)
+            after = batch[-1].id
+        if wrong:
+            raise wrong[0]
+
+    @retried
+    async def _take(self, number: str) -> Candidate | None:
+        async with self._database.write() as connection:
+            return await Leftovers(connection).take(number, await read_clock(connection))
+
+    @retried
+    async def _done(self, number: str) -> None:
+        async with self._database.write() as connection:
+            await Leftovers(connection).done(number)

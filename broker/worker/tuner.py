@@ -1,0 +1,90 @@
+"""Adapts the number of lanes of pairs of collections to what this worker sees; decisions are kept in the database."""
+
+import time
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
+
+from broker.models.lanes import Pair, Tuning
+from broker.storage.clock import read_clock
+from broker.storage.database import Database
+from broker.storage.lanes import Lanes
+from broker.worker.policy.tuning import FIRST, Seen, decide
+
+__all__ = ["Done", "Tuner"]
+
+PERIOD = 10.0
+"""Seconds between decisions about a pair, whichever worker makes them."""
+FILE = 1 << 20
+"""Bytes that each file counts in addition to its size."""
+
+
+class Done(NamedTuple):
+    """The work done between a pair: bytes and files that arrived, and attempts that failed."""
+
+    bytes: int = 0
+    files: int = 0
+    failures: int = 0
+
+
+class Tuner:
+    """The observations of this worker about each pair since the last decision."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._bytes: Counter[Pair] = Counter()
+        self._files: Counter[Pair] = Counter()
+        self._failures: Counter[Pair] = Counter()
+        self._since = time.monotonic()
+
+    async def limits(self, lanes: Lanes, pairs: Iterable[Pair]) -> Mapping[Pair, int]:
+        """Return how many lanes each pair may have."""
+        pairs = set(pairs)
+        tuned = await lanes.tuned(pairs)
+        return {pair: tuned[pair].concurrency if pair in tuned else FIRST for pair in pairs}
+
+    def saw(self, pair: Pair, done: Done) -> None:
+        """Add work that was done for a pair."""
+        self._bytes[pair] += done.bytes
+        self._files[pair] += done.files
+        self._failures[pair] += done.failures
+
+    async def step(self, mine: Collection[Pair]) -> None:
+        """Decide about the pairs of this worker's lanes whose last decision is old enough.
+
+        :param mine: the pair of each of its lanes
+        """
+        seconds = time.monotonic() - self._since
+        if seconds < PERIOD:
+            return
+        seen = {pair: self._seen(pair, seconds) for pair in mine}
+        self._since = time.monotonic()
+        for counts in (self._bytes, self._files, self._failures):
+            counts.clear()
+        if not seen:
+            return
+        async with self._database.write() as connection:
+            lanes = Lanes(connection)
+            await lanes.alone()
+            now = await read_clock(connection)
+            everywhere = Counter(lane.pair for lane in await lanes.open())
+            tuned, here = await lanes.tuned(seen), Counter(mine)
+            for pair, (rate, failures) in sorted(seen.items()):
+                last = tuned.get(pair)
+                if last is None or now - last.at >= PERIOD:
+                    rate *= everywhere[pair] / here[pair] if everywhere[pair] else 1.0
+                    await self._decide(lanes, pair, last, Seen(rate, failures, False), everywhere[pair], now)
+
+    async def _decide(self, lanes: Lanes, pair: Pair, last: Tuning | None, seen: Seen, used: int, now: float) -> None:
+        concurrency = last.concurrency if last else FIRST
+        before = Seen(last.rate, last.failures, True) if last else None
+        seen = seen._replace(busy=used >= concurrency)
+        tried = last.step if last else 0
+        wanted, reason = decide(concurrency, before, tried, now - last.at if last else 0.0, seen)
+        if wanted != concurrency or (last is None and seen.busy):
+            await lanes.tune(Tuning(pair, now, wanted, wanted - concurrency, seen.rate, seen.failures, reason))
+
+    def _seen(self, pair: Pair, seconds: float) -> tuple[float, float]:
+        attempts = self._files[pair] + self._failures[pair]
+        rate = (self._bytes[pair] + FILE * self._files[pair]) / seconds
+        return rate, self._failures[pair] / attempts if attempts else 0.0

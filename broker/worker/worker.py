@@ -1,0 +1,372 @@
+"""A worker: opens lanes for tasks, leases work for them, and records progress in the database.
+
+The database has the authoritative state. A worker reports to it every second. A worker that is silent for `SILENCE`, by
+the database's clock, is taken for dead by any other worker, and its leases become free. A worker that cannot reach the
+database stops all its lanes before that. If a worker that was taken for dead resumes, the database refuses its results,
+and it begins anew under another name.
+"""
+
+import asyncio
+import itertools
+import json
+import os
+import socket
+import time
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from typing import NamedTuple, Protocol
+from uuid import uuid4
+
+import structlog
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from broker.errors import Unavailable
+from broker.models.lanes import Candidate, Pair
+from broker.models.tasks import Event, Work, WorkKind
+from broker.services.forecasting.decisions import Decisions
+from broker.services.forecasting.history import Transfers
+from broker.storage.clock import read_clock
+from broker.storage.database import Database
+from broker.storage.lanes import Lanes
+from broker.storage.leftovers import Leftovers
+from broker.storage.tasks import Tasks
+from broker.storage.workers import Workers
+from broker.worker.actions.copying import AT_ONCE
+from broker.worker.housekeeping import Housekeeping
+from broker.worker.leases import FEWEST, Leases, moment
+from broker.worker.policy.fairness import Choice, choose
+from broker.worker.policy.faults import failed, poisoned
+from broker.worker.recorder import Recorder
+from broker.worker.standing import DENIED, Standing
+from broker.worker.sweeping import Leaver, Sweeper
+from broker.worker.tuner import Tuner
+
+__all__ = ["Performer", "Worker"]
+
+BEAT = 1.0
+LOOK = 5.0
+"""Seconds between looks for unannounced work, dead workers and deadlines."""
+TURN = 10.0
+"""Seconds after which a lane goes to the next task."""
+IDLE = 1.0
+"""Seconds for which a task with nothing to lease is skipped: its work waits for other lanes."""
+MOST_LANES = 32
+GROUPS: tuple[tuple[WorkKind, ...], ...] = (("look", "expand", "prune"), ("copy", "link", "delete", "remove"))
+log = structlog.get_logger("broker.worker")
+
+
+class Performer(Leaver, Protocol):
+    """The executor of work items of any kind."""
+
+    async def perform(self, task: Candidate, batch: Sequence[Work], recorder: Recorder) -> None:
+        """Do a batch and report each work item. When cancelled, stop within a second."""
+        ...
+
+    async def close(self) -> None:
+        """Close all sessions."""
+        ...
+
+
+class Lane(NamedTuple):
+    """A lane that this worker drives."""
+
+    candidate: Candidate
+    number: int
+    driver: asyncio.Task[None]
+
+
+class Worker:
+    """One worker of a site, for the site's queue and for work that any site may do."""
+
+    def __init__(
+        self,
+        database: Database,
+        history: Transfers,
+        decisions: Decisions,
+        performer: Performer,
+        site: str = "",
+    ) -> None:
+        self._database = database
+        self._performer = performer
+        self._recorder = Recorder(database, history, decisions, self._due_in)
+        self._tuner = Tuner(database)
+        self._site = site
+        self._name = ""
+        self._lanes: dict[int, Lane] = {}
+        self._idle: set[str] = set()
+        self._leases = Leases(database, self._recorder)
+        self._housekeeping = Housekeeping(database)
+        self._opening = asyncio.Lock()
+        self._woken = asyncio.Event()
+
+    def wake(self) -> None:
+        """Look for work now."""
+        self._woken.set()
+
+    def _due_in(self, task: str, seconds: float) -> None:
+        asyncio.get_running_loop().call_later(seconds, self._due, task)
+
+    def _due(self, task: str) -> None:
+        """Mark a task as having work, and wake the worker."""
+        self._idle.discard(task)
+        self.wake()
+
+    async def run(self) -> None:
+        """Work until cancelled; then give back all unfinished work."""
+        beating = [asyncio.create_task(self._every(*each)) for each in self._routine]
+        try:
+            while True:
+                if not self._name:
+                    await self._persist(self._enrol)
+                if self._name:
+                    await self._persist(self._fill)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(LOOK):
+                        await self._woken.wait()
+                self._woken.clear()
+        finally:
+            for task in beating:
+                task.cancel()
+            await self._leave()
+
+    @property
+    def _routine(self) -> Sequence[tuple[float, Callable[[], Awaitable[None]]]]:
+        sweep = Sweeper(self._database, self._performer, self._queues).sweep
+        each_second = (self._beat, self._stop_in_time, self._settle, self._obey, sweep)
+        return *((BEAT, work) for work in each_second), (LOOK, self._look)
+
+    async def _every(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await asyncio.sleep(seconds)
+            await self._persist(work)
+
+    async def _persist(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do some work; a database that is unavailable for a while does not end the worker."""
+        try:
+            await work()
+        except Unavailable as error:
+            log.warning("the database cannot be used now", error=error.message)
+            await asyncio.sleep(BEAT)
+        except Exception:
+            log.exception("a worker has a defect")
+            await asyncio.sleep(BEAT)
+
+    async def _enrol(self) -> None:
+        name, place = str(uuid4()), f"{socket.gethostname()}:{os.getpid()}"
+        sent = time.monotonic()
+        async with self._database.write() as connection:
+            await Workers(connection).enrol(name, self._site, place)
+        self._name = name
+        self._leases.begin(name, sent)
+
+    async def _leave(self) -> None:
+        """Stop, record the results, and give back the rest."""
+        await self._stop(list(self._lanes))
+        with suppress(Unavailable):
+            with suppress(Unavailable):
+                await self._leases.settle(())
+            async with self._database.write() as connection:
+                await Workers(connection).leave([self._name])
+        await self._performer.close()
+
+    async def _beat(self) -> None:
+        """Report to the database that this worker is alive, in a transaction that waits for nothing else."""
+        if not (name := self._name):
+            return
+        sent = time.monotonic()
+        async with self._database.write() as connection:
+            alive = await Workers(connection).beat(name)
+        if alive:
+            self._recorder.fence.heard(sent)
+        else:
+            log.warning("this worker was taken for dead", worker=name)
+            await self._begin_anew()
+
+    async def _stop_in_time(self) -> None:
+        """Stop all lanes while their leases are still ours, if the database does not answer; this asks it nothing."""
+        running = [lane.driver for lane in self._lanes.values() if not lane.driver.cancelling()]
+        if running and self._recorder.fence.silent:
+            log.warning("the database does not answer: all lanes are stopped", lanes=len(running))
+            for driver in running:
+                driver.cancel()
+
+    async def _settle(self) -> None:
+        """Write results, and give back what is owed."""
+        await self._leases.settle(())
+
+    async def _begin_anew(self) -> None:
+        """Stop all lanes, whose leases are lost, and begin under a new name.
+
+        Tasks of these lanes that have ended are swept again, since something may have been written after their end.
+        """
+        tasks = {lane.candidate.task for lane in self._lanes.values()}
+        await self._stop(list(self._lanes))
+        async with self._database.write() as connection:
+            await Leftovers(connection).again(tasks, await read_clock(connection))
+        await self._enrol()
+
+    async def _obey(self) -> None:
+        """Stop the lanes of tasks that have ended or are paused, also those paused at a collection."""
+        lanes = dict(self._lanes)
+        if not lanes:
+            return
+        ends = {end for lane in lanes.values() for end in lane.candidate.pair if end}
+        async with self._database.read() as connection:
+            stopped = await Tasks(connection).stopped({lane.candidate.task for lane in lanes.values()})
+            rules = await Lanes(connection).paused(ends)
+        left = [
+            number for number, lane in lanes.items() if lane.candidate.task in stopped or _paused(lane.candidate, rules)
+        ]
+        await self._stop(left)
+
+    async def _look(self) -> None:
+        """Find forgotten leases and lanes, do the housekeeping, and tune the numbers of lanes."""
+        await self._leases.reconcile()
+        async with self._opening, self._database.write() as connection:
+            await Lanes(connection).keep(self._name, self._lanes.keys())
+        await self._housekeeping.do(self._name, {lane.candidate.task for lane in self._lanes.values()})
+        pairs = {lane.candidate.task: lane.candidate.pair for lane in self._lanes.values()}
+        for task, done in self._recorder.taken().items():
+            if task in pairs:
+                self._tuner.saw(pairs[task], done)
+        await self._tuner.step([lane.candidate.pair for lane in self._lanes.values()])
+        self.wake()
+
+    async def _fill(self) -> None:
+        """Open lanes while there are tasks to open them for."""
+        while len(self._lanes) < MOST_LANES and not self._recorder.fence.silent:
+            async with self._opening:
+                candidate = await self._open()
+            if candidate is None:
+                return
+            log.debug("a lane is open", task=candidate.task)
+
+    async def _open(self) -> Candidate | None:
+        async with self._database.read() as connection:
+            if not await Lanes(connection).candidates(self._queues, await read_clock(connection), self._idle):
+                return None
+        async with self._database.write() as connection:
+            lanes = Lanes(connection)
+            await lanes.alone()
+            now = await read_clock(connection)
+            choice, tuned = await self._choose(lanes, now)
+            await lanes.say(choice.waits)
+            if choice.candidate is None:
+                return None
+            if said := (await Standing.of(connection, choice.candidate)).refusal():
+                await _denied(connection, choice.candidate.task, said, now)
+                self.wake()
+                return None
+            number = await lanes.add(self._name, choice.candidate, now)
+            if not choice.candidate.started:
+                await Tasks(connection).note([(choice.candidate.task, _started(choice.candidate, tuned, now))])
+        driver = asyncio.create_task(self._drive(choice.candidate, number))
+        self._lanes[number] = Lane(choice.candidate, number, driver)
+        driver.add_done_callback(lambda _: self._driven(number))
+        return choice.candidate
+
+    async def _choose(self, lanes: Lanes, now: float) -> tuple[Choice, Mapping[Pair, int]]:
+        """Choose the next task; after a task that has all the lanes it asked for, its owner's next may come."""
+        passed = set(self._idle)
+        waits: dict[str, str] = {}
+        while True:
+            candidates = await lanes.candidates(self._queues, now, passed)
+            ends = {end for each in candidates for end in each.pair if end}
+            rules = await lanes.paused(ends)
+            running = [each for each in candidates if not _paused(each, rules)]
+            tuned = await self._tuner.limits(lanes, {each.pair for each in running})
+            choice = choose(running, await lanes.open(), await lanes.caps(ends), tuned)
+            waits.update(choice.waits)
+            if choice.candidate or not choice.content:
+                return choice._replace(waits=waits), tuned
+            passed |= choice.content
+
+    @property
+    def _queues(self) -> Collection[str]:
+        return {"", self._site}
+
+    def _driven(self, number: int) -> None:
+        self._lanes.pop(number, None)
+        self.wake()
+
+    async def _drive(self, candidate: Candidate, number: int) -> None:
+        """Do work of one task until the lane's turn is over or there is no more."""
+        until, turns, most = time.monotonic() + TURN, itertools.cycle((GROUPS, GROUPS[::-1])), FEWEST
+        try:
+            while (began := time.monotonic()) < until and (
+                batch := await self._lease(candidate.task, next(turns), number % 2 == 0, most)
+            ):
+                await self._batch(candidate, batch)
+                most = moment(len(batch), time.monotonic() - began)
+                if batch[0].kind in GROUPS[0]:  # other lanes may take what was found
+                    self._due(candidate.task)
+        except Unavailable as error:
+            log.warning("the database cannot be used now", error=error.message)
+        except Exception:
+            log.exception("a lane has a defect", task=candidate.task)
+        finally:
+            with suppress(Unavailable):
+                await asyncio.shield(self._leases.settle((), number))
+
+    async def _batch(self, candidate: Candidate, batch: Sequence[Work]) -> None:
+        hopeless = [result for work in batch if (result := poisoned(work))]
+        for result in hopeless:
+            self._recorder.report(result)
+        lost = {result.work.id for result in hopeless}
+        try:
+            await self._performer.perform(candidate, [work for work in batch if work.id not in lost], self._recorder)
+        except Exception as defect:
+            log.exception("work could not be done", task=candidate.task)
+            for work in batch:
+                self._recorder.report(failed(work, defect, candidate.options))
+        finally:
+            await asyncio.shield(self._leases.settle(batch))
+
+    async def _lease(
+        self, task: str, groups: Sequence[Collection[WorkKind]], large_first: bool, most: int
+    ) -> list[Work]:
+        """Lease work of a task; a task that has none is skipped for a moment, or until some is found."""
+        batch = await self._leases.lease(task, groups, large_first, most)
+        if not batch:
+            self._idle.add(task)
+            self._due_in(task, IDLE)
+        return batch
+
+    async def _stop(self, numbers: Sequence[int]) -> None:
+        drivers = [self._lanes[number].driver for number in numbers if number in self._lanes]
+        for driver in drivers:
+            driver.cancel()
+        await asyncio.gather(*drivers, return_exceptions=True)
+
+
+async def _denied(connection: AsyncConnection, task: str, said: str, now: float) -> None:
+    """End a task that its owner may no longer do."""
+    tasks = Tasks(connection)
+    if await tasks.end(task, now, DENIED, said, "failed"):
+        await tasks.note([(task, Event(now, DENIED, True, "permission denied", said))])
+
+
+def _paused(each: Candidate, rules: dict[str, list[tuple[str | None, frozenset[str], str]]]) -> bool:
+    """Return whether an admin has paused the task's operations at one of its collections."""
+    delete = each.kind == "DELETE"
+    wanted = {
+        each.pair.source: "task_delete" if delete else "task_transfer_read",
+        each.pair.destination: "task_transfer_write",
+    }
+    return any(
+        operation in operations and subject in (None, each.owner)
+        for end, operation in wanted.items()
+        for subject, operations, _ in rules.get(end, ())
+    )
+
+
+def _started(candidate: Candidate, tuned: Mapping[Pair, int], now: float) -> Event:
+    """Return the start event, with the details that Globus reports."""
+    options = candidate.options
+    details = {
+        "type": "GridFTP Transfer",
+        "concurrency": options.perf_cc or tuned[candidate.pair],
+        "parallelism": options.perf_p or 1,
+        "pipelining": options.perf_pp or AT_ONCE,
+    }
+    return Event(now, "STARTED", False, "started", json.dumps(details))

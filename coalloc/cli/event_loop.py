@@ -1,0 +1,37 @@
+"""The event loop of a command, which does not wait at its end for name lookups that are no longer needed."""
+
+import asyncio
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from threading import Thread
+from typing import Any
+
+__all__ = ["CommandLoop"]
+
+
+class CommandLoop(asyncio.SelectorEventLoop):
+    """An event loop that looks names up in daemon threads, which end with the process.
+
+    A silent name service blocks such a thread for minutes. asyncio would wait for its own threads before it ends, even
+    though the answer is useless by then.
+    """
+
+    async def getaddrinfo(self, *args: Any, **kwargs: Any) -> list[Any]:
+        answer: asyncio.Future[list[Any]] = self.create_future()
+
+        def tell(found: Callable[[Any], None], what: Any) -> None:
+            if not answer.done():
+                found(what)
+
+        def look_up() -> None:
+            told: tuple[Callable[[Any], None], Any]
+            try:
+                told = answer.set_result, socket.getaddrinfo(*args, **kwargs)
+            except Exception as error:
+                told = answer.set_exception, error
+            with suppress(RuntimeError):  # the loop may be closed already
+                self.call_soon_threadsafe(tell, *told)
+
+        Thread(target=look_up, name="coget-names", daemon=True).start()
+        return await answer

@@ -1,0 +1,18 @@
+"""The least makespan for one destination, through relays where that is faster."""
+
+from coalloc.planner.network import Demand, Network
+from coalloc.planner.plan import TransferPlan
+from coalloc.planner.solvers.libraries import needed
+
+__all__ = ["least_makespan"]
+
+
+def least_makespan(network: Network, demand: Demand) -> TransferPlan:
+    """Return Confluence's plan: the least T, exactly, with rates and paths. It is never slower than without relays.
+
+    :param demand: files with one common destination
+    :raises UsageError: when no links lead there, or max-flow does not apply (use `coalloc.planner.choose.plan`)
+    """
+    with needed():
+        from coalloc.planner.static.makespan import solve
+    return solve(network, demand)
