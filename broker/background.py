@@ -1,12 +1,12 @@
 """Work beside requests, wired from the services of the factory: workers of tasks, and periodic jobs."""
 
 from broker.factory import Factory
-from broker.jobs.following import Follower
+from broker.jobs.following import ObservationFollower
 from broker.jobs.posting import Poster
 from broker.jobs.probing import Prober
 from broker.jobs.scoring import Scoring
 from broker.jobs.sums import Rolling
-from broker.worker.executor import Carrier
+from broker.worker.executor import Executor
 from broker.worker.queue import Queue
 from broker.worker.worker import Worker
 
@@ -15,7 +15,7 @@ __all__ = ["Queue", "followers_of", "poster_of", "prober_of", "worker_of"]
 
 def worker_of(factory: Factory) -> Worker:
     """Return a worker of this process for its site; tasks submitted to this process wake it."""
-    carrier = Carrier(
+    carrier = Executor(
         factory.database, factory.trees, factory.places, factory.replicas, factory.settings.copy_unverified
     )
     worker = Worker(factory.database, factory.transfers, factory.decisions, carrier, factory.settings.site)
@@ -35,10 +35,13 @@ def poster_of(factory: Factory) -> Poster | None:
     return posting and Poster(factory.database, factory.archive, posting, factory.drawing)
 
 
-def followers_of(factory: Factory) -> list[Follower]:
+def followers_of(factory: Factory) -> list[ObservationFollower]:
     """Return the followers that keep the data behind reports current; new observations of this process wake them."""
     scoring = Scoring(factory.database, factory.forecasting.compiled)
-    followers = [Follower("traffic", Rolling(factory.database).step), Follower("forecasts", scoring.step, rest=0.0)]
+    followers = [
+        ObservationFollower("traffic", Rolling(factory.database).step),
+        ObservationFollower("forecasts", scoring.step, rest=0.0),
+    ]
     for follower in followers:
         factory.new_transfers.subscribe(follower.news)
     return followers

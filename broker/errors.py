@@ -40,9 +40,9 @@ __all__ = [
     "NoTask",
     "NotFound",
     "NotGranted",
+    "OAuthRefused",
     "Outdated",
     "Paused",
-    "Refused",
     "TooLarge",
     "TooManyRequests",
     "Unauthenticated",
@@ -67,7 +67,7 @@ class BrokerError(Exception):
         super().__init__(self.message)
 
 
-class Refused(BrokerError):
+class OAuthRefused(BrokerError):
     """A refusal as OAuth2 defines it.
 
     :param code: error code of RFC 6749, 4.1.2.1 and 5.2

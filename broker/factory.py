@@ -3,7 +3,7 @@
 from typing import NamedTuple, Self
 
 from broker.config.settings import Settings
-from broker.limits import Apart, Budget, Turns
+from broker.limits import Budget, SeparateProcess, Turns
 from broker.reports.archive import Archive
 from broker.services.announcements import Announcements
 from broker.services.auth.access import Access
@@ -12,11 +12,11 @@ from broker.services.auth.grants import Grants
 from broker.services.auth.identities import Identities
 from broker.services.auth.introspection import Introspection
 from broker.services.auth.issuers import Issuers
-from broker.services.auth.keys import Keys
+from broker.services.auth.keys import SigningKeys
 from broker.services.auth.logins import Logins
 from broker.services.auth.provider import Provider
 from broker.services.auth.quotas import Quotas
-from broker.services.auth.sessions import Sessions
+from broker.services.auth.sessions import BrowserSessions
 from broker.services.catalogue.bulk import Bulk
 from broker.services.catalogue.confirmation import Confirming
 from broker.services.catalogue.datasets import Catalogue
@@ -63,8 +63,8 @@ class Factory(NamedTuple):
     clients: Clients
     grants: Grants
     logins: Logins
-    sessions: Sessions
-    keys: Keys
+    sessions: BrowserSessions
+    keys: SigningKeys
     provider: Provider | None
     places: Places
     catalogue: Catalogue
@@ -89,8 +89,8 @@ class Factory(NamedTuple):
     probes: Probes
     archive: Archive
     monitoring: Monitoring
-    working: Apart
-    drawing: Apart
+    working: SeparateProcess
+    drawing: SeparateProcess
     large: Turns
     new_work: Announcements[[str]]
     new_transfers: Announcements[[]]
@@ -103,9 +103,9 @@ class Factory(NamedTuple):
         """
         database, issuers = Database(addressed(settings.database)), Issuers(settings.issuers, settings.network)
         introspection = Introspection(settings.introspection) if settings.introspection else None
-        access, keys = Access(database, issuers, introspection), Keys(database)
+        access, keys = Access(database, issuers, introspection), SigningKeys(database)
         places = Places(database, settings.network)
-        working, drawing, large = Apart(WORKING), Apart(DRAWING), Turns(EACH, WAITING)
+        working, drawing, large = SeparateProcess(WORKING), SeparateProcess(DRAWING), Turns(EACH, WAITING)
         quotas = Quotas(settings.added_per_hour)
         catalogue = Catalogue(database, places)
         forecasting = Forecasting(database, places, compiled)
@@ -122,7 +122,7 @@ class Factory(NamedTuple):
             Clients(database, access),
             Grants(database, access),
             Logins(database, access),
-            Sessions(database),
+            BrowserSessions(database),
             keys,
             Provider(settings.provider, issuers, keys, settings.network) if settings.provider else None,
             places,

@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 
 from broker.background import Queue, followers_of, poster_of, prober_of, worker_of
 from broker.dependencies.access import checked
-from broker.errors import BrokerError, Insufficient, LoggedOut, Refused, TooManyRequests, Unauthenticated
+from broker.errors import BrokerError, Insufficient, LoggedOut, OAuthRefused, TooManyRequests, Unauthenticated
 from broker.factory import Factory
 from broker.handlers import MANY, UNLIMITED, ga4gh, globus, others, own
 from broker.handlers.oauth.faults import SHAPES
@@ -117,7 +117,7 @@ async def _refused(request: Request, error: Exception) -> Response:
         headers["WWW-Authenticate"] = "Bearer"
     if isinstance(error, Insufficient):
         headers["WWW-Authenticate"] = 'Bearer error="insufficient_scope"'
-    if isinstance(error, Refused) and error.status == 401:
+    if isinstance(error, OAuthRefused) and error.status == 401:
         headers["WWW-Authenticate"] = 'Basic realm="coget"'
     if isinstance(error, TooManyRequests):
         headers["Retry-After"] = str(error.retry_after)

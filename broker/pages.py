@@ -21,7 +21,7 @@ from broker.reports.charts.palette import stylesheet
 from broker.reports.document import Fact, Table, Value
 from broker.reports.words import written
 
-__all__ = ["STATIC", "File", "page", "parts", "shown"]
+__all__ = ["STATIC", "PageFile", "page", "parts", "shown"]
 
 TEMPLATES = Environment(
     loader=PackageLoader("broker"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
@@ -41,7 +41,7 @@ SAFE = {
 }
 
 
-class File(NamedTuple):
+class PageFile(NamedTuple):
     """A file that pages load."""
 
     kind: str
@@ -71,15 +71,15 @@ def number(value: Value) -> str:
     return f"{value + 0}" if isinstance(value, int | float) and math.isfinite(value) else ""
 
 
-def _named(name: str, kind: str, before: str = "") -> tuple[str, File]:
+def _named(name: str, kind: str, before: str = "") -> tuple[str, PageFile]:
     """Return a name that changes with the content, so that browsers may cache the file, and the file."""
     content = before.encode() + files("broker").joinpath("static", name).read_bytes()
     stem, _, suffix = name.partition(".")
-    return f"{stem}-{hashlib.sha256(content).hexdigest()[:12]}.{suffix}", File(kind, content)
+    return f"{stem}-{hashlib.sha256(content).hexdigest()[:12]}.{suffix}", PageFile(kind, content)
 
 
 STYLED, SCRIPT = _named("reports.css", "text/css", stylesheet()), _named("reports.js", "text/javascript")
-STATIC: dict[str, File] = dict((STYLED, SCRIPT))
+STATIC: dict[str, PageFile] = dict((STYLED, SCRIPT))
 """Files of pages, by name."""
 TEMPLATES.filters |= {"local": local, "number": number, "slug": slug}
 TEMPLATES.globals |= {"written": written, "styled": STYLED[0], "script": SCRIPT[0]}

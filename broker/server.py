@@ -57,7 +57,7 @@ def serve(settings: Settings, host: str, port: int) -> None:
         proxy_headers=False,  # would also trust an environment variable
         timeout_graceful_shutdown=PATIENCE,
     )
-    server = Server(config, factory.watching.close)
+    server = UvicornServer(config, factory.watching.close)
     with suppress(KeyboardInterrupt):
         server.run()
     if not server.started:
@@ -70,7 +70,7 @@ def _behind(proxies: Sequence[str], app: ASGIApp) -> ASGIApp:
     return Proxies(believing, proxies)
 
 
-class Server(uvicorn.Server):
+class UvicornServer(uvicorn.Server):
     """A server that announces its end before it waits for requests: streams last as long as it waits for them."""
 
     def __init__(self, config: uvicorn.Config, ending: Callable[[], None]) -> None:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import IO, Any, get_args
 
 from broker.errors import Invalid
-from broker.limits import Apart, Kind, framed, frames
+from broker.limits import JobKind, SeparateProcess, framed, frames
 from broker.models.history import TransferRecord
 from broker.reports.data import harmless
 
@@ -16,7 +16,7 @@ __all__ = ["CSV", "PARQUET", "csv_of", "parquet_of", "write_parquet"]
 
 CSV = "text/csv"
 PARQUET = "application/vnd.apache.parquet"
-WRITING = Kind("the table", "ask for csv, or for a shorter time")
+WRITING = JobKind("the table", "ask for csv, or for a shorter time")
 PIECE = 1 << 20
 COLUMNS = tuple(TransferRecord.model_fields)
 
@@ -36,7 +36,7 @@ def _lines(rows: Any) -> bytes:
     return text.getvalue().encode()
 
 
-async def parquet_of(pages: Pages, apart: Apart, subject: str) -> Iterator[bytes]:
+async def parquet_of(pages: Pages, apart: SeparateProcess, subject: str) -> Iterator[bytes]:
     """Return the pieces of a Parquet file, with one row group for each page.
 
     :param apart: process that writes it, since that takes a hundred MB

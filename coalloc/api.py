@@ -10,25 +10,25 @@ from functools import partial
 from random import getrandbits
 from typing import TYPE_CHECKING, NamedTuple
 
-from coalloc.broker_client import Broker, Dataset, Found, PlannedFile
+from coalloc.broker_client import Broker, DatasetEntry, FoundReplicas, PlannedFile
 from coalloc.broker_client.imports import read_log, remember, remember_globus, report_globus
-from coalloc.broker_client.submission import Handover, cancel, dry_run, submit, tasks, watch
+from coalloc.broker_client.submission import TaskRequest, cancel, dry_run, submit, tasks, watch
 from coalloc.collect.runtime.name_equality import held
-from coalloc.collect.values import CollectionReport, CollectionView, Wanted
+from coalloc.collect.values import CollectionReport, CollectionView, CollectRequest
 from coalloc.config import access, some_access
 from coalloc.download.agreement import Agreement, unusable
 from coalloc.download.preview import preview
 from coalloc.download.report import past_transfers
 from coalloc.download.request import Engine, Request, Strategy, named_files, ranked, sources_of
 from coalloc.download.servers import Storage, ThirdParty, copy, storage, third_party
-from coalloc.download.to_disk import Download, Wishes
+from coalloc.download.to_disk import Download, DownloadSettings
 from coalloc.engine import open_source
 from coalloc.engine.base import Admission, Leads, Source
 from coalloc.engine.sessions.process_limits import PROCESSES
 from coalloc.engine.sessions.slots import Slots
 from coalloc.errors import CoallocError, NoFreeConnection, SourceError, UsageError
 from coalloc.history.globus_tasks import tasks as globus_tasks
-from coalloc.history.transfers import History
+from coalloc.history.transfers import TransferHistory
 from coalloc.history.values import SourceSummary
 from coalloc.model import Confirm, Estimate, Plan, ReplicaSet, Snapshot, Stat, TransferReport
 from coalloc.partial_file import HeldHere, discard, held_in
@@ -39,18 +39,18 @@ from coalloc.schedule.policies import make
 from coalloc.util.addresses import AddressPolicy
 from coalloc.util.dialer import DirectDialer
 from coalloc.util.partial_names import private as private_name
-from coalloc.verify import SUSPECTED, Jury, agreed_checksum
+from coalloc.verify import SUSPECTED, WitnessServers, agreed_checksum
 
 if TYPE_CHECKING:
     import httpx
 
-    from coalloc.history.formats import Log as Log
+    from coalloc.history.formats import TransferLog as TransferLog
     from coalloc.planner.documents.scenario import Scenario
 
 __all__ = [
     "Admission",
+    "CollectRequest",
     "Engine",
-    "Handover",
     "Leads",
     "PlannedFile",
     "Probe",
@@ -58,8 +58,8 @@ __all__ = [
     "Request",
     "Storage",
     "Strategy",
+    "TaskRequest",
     "ThirdParty",
-    "Wanted",
     "cancel",
     "collect",
     "copy",
@@ -149,7 +149,7 @@ def _broker(request: Request) -> Broker | None:
 
 async def _download(
     request: Request,
-    found: Found,
+    found: FoundReplicas,
     many: bool,
     broker: Broker | None,
     watch: Callable[[Snapshot], None] | None,
@@ -158,8 +158,8 @@ async def _download(
 ) -> TransferReport:
     if request.staging is not None and (relayed := await _relayed(request, found, many, watch)):
         return relayed
-    past = History.open()
-    wishes = Wishes(
+    past = TransferHistory.open()
+    settings = DownloadSettings(
         policy=make(request.strategy, request.blocks, widens=request.streams is None),
         most=request.max_sources,
         keep_checksums=request.checksum != "none",
@@ -173,7 +173,7 @@ async def _download(
     ordered, estimates = ranked(found, past)
     counted = replace(request.options, slots=Slots.from_environment())
     sources = sources_of(request, ordered, counted, limits)
-    fetch = Download(ordered, sources, estimates, where, wishes, watch, seed=getrandbits(32))
+    fetch = Download(ordered, sources, estimates, where, settings, watch, seed=getrandbits(32))
     began = time.time()
     try:
         report = await fetch.run()
@@ -191,7 +191,7 @@ def _is_foreign(file: ReplicaSet) -> bool:
 
 
 async def _relayed(
-    request: Request, found: Found, many: bool, watch: Callable[[Snapshot], None] | None
+    request: Request, found: FoundReplicas, many: bool, watch: Callable[[Snapshot], None] | None
 ) -> TransferReport | None:
     """Fetch a file over other servers, if the plan says that this is faster; else return None."""
     from coalloc.collect.composition import fetch_over  # few downloads have a use for plans
@@ -213,7 +213,7 @@ async def _relayed(
     return report(collected, found.file.checksums) if collected else None
 
 
-def _bad(request: Request, found: Found, report: TransferReport) -> list[tuple[str, str, str]]:
+def _bad(request: Request, found: FoundReplicas, report: TransferReport) -> list[tuple[str, str, str]]:
     """Return replicas of a broker's dataset that contradict its own checksum, without those that are only suspected."""
     if not (found.dataset and report.verified) or request.expected:
         return []
@@ -222,10 +222,10 @@ def _bad(request: Request, found: Found, report: TransferReport) -> list[tuple[s
 
 
 async def _remember(
-    past: History,
+    past: TransferHistory,
     broker: Broker | None,
     request: Request,
-    found: Found,
+    found: FoundReplicas,
     report: TransferReport,
     began: float,
     error: CoallocError | None = None,
@@ -245,7 +245,7 @@ async def _remember(
 
 
 async def collect(
-    wanted: Wanted,
+    wanted: CollectRequest,
     watch: Callable[[CollectionView], None] | None = None,
     network: "Scenario | None" = None,
 ) -> CollectionReport:
@@ -305,16 +305,16 @@ def metalink_document(files: Sequence[ReplicaSet], published: datetime) -> str:
     return write(files, published)
 
 
-async def _plan(request: Request, found: Found, ask_checksum: bool = False) -> tuple[Plan, ReplicaSet]:
+async def _plan(request: Request, found: FoundReplicas, ask_checksum: bool = False) -> tuple[Plan, ReplicaSet]:
     """Return the plan, and the file's description with the usable replicas in the order of the plan."""
-    ordered, estimates = ranked(found, History.open())
+    ordered, estimates = ranked(found, TransferHistory.open())
     sources = sources_of(request, ordered, request.options)
     try:
         answers, agreement = await _answers(ordered, sources, keep=ask_checksum and len(sources) <= PROCESSES)
         known = [*ordered.checksums, *agreement.digests]
         if ask_checksum and not known:
-            jury = Jury(sources, lambda source: isinstance(answers[source], Stat))
-            known = await agreed_checksum(jury, agreement.size or 0)
+            witnesses = WitnessServers(sources, lambda source: isinstance(answers[source], Stat))
+            known = await agreed_checksum(witnesses, agreement.size or 0)
     finally:
         await asyncio.gather(*(source.close() for source in sources))
     made = preview(ordered, estimates, make(request.strategy, request.blocks), answers, known)
@@ -382,7 +382,7 @@ async def _probe(url: str, request: Request) -> Probe:
     return Probe(redact(url), True, seconds, answer.size, features)
 
 
-async def search(beginning: str, most: int = 100, broker: str | None = None) -> list[Dataset]:
+async def search(beginning: str, most: int = 100, broker: str | None = None) -> list[DatasetEntry]:
     """Return datasets of a broker whose names begin with `beginning`.
 
     :raises UsageError: if no broker is known
@@ -390,7 +390,7 @@ async def search(beginning: str, most: int = 100, broker: str | None = None) -> 
     return await Broker(some_access(broker)).search(beginning, most)
 
 
-async def datasets(names: Sequence[str], broker: str | None = None) -> list[Found]:
+async def datasets(names: Sequence[str], broker: str | None = None) -> list[FoundReplicas]:
     """Return the replicas of these datasets in a broker's catalogue, with forecasts.
 
     :raises UsageError: if no broker is known
@@ -430,4 +430,4 @@ def http_client(url: str, policy: AddressPolicy, seconds: float) -> "httpx.Async
 
 def history() -> list[SourceSummary]:
     """Return the results of this user's transfers at each source."""
-    return History.open().summary()
+    return TransferHistory.open().summary()

@@ -18,12 +18,12 @@ from coalloc.safe_text import redact
 from coalloc.util.addresses import AddressPolicy, parse_networks
 from coalloc.util.secret_files import secret_variable
 
-__all__ = ["Access", "access", "own_policy", "some_access"]
+__all__ = ["BrokerAccess", "access", "own_policy", "some_access"]
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
-class Access(NamedTuple):
+class BrokerAccess(NamedTuple):
     """A broker's address, the token for it, and the site of this user's transfers."""
 
     url: str
@@ -31,7 +31,7 @@ class Access(NamedTuple):
     site: str | None
 
 
-def access(named: str | None) -> Access | None:
+def access(named: str | None) -> BrokerAccess | None:
     """Return the broker to use: the named one, or the user's usual one; None if there is none.
 
     :raises UsageError: for an invalid address, an unreadable file, tokens that others may read, or a token that would
@@ -51,10 +51,10 @@ def access(named: str | None) -> Access | None:
     site = os.environ.get("COGET_SITE") or settings.get("site")
     if site and not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}", site):
         raise UsageError(f"{site!r} is no name of a site", "use letters, digits and _.-")
-    return Access(url.rstrip("/"), token, site)
+    return BrokerAccess(url.rstrip("/"), token, site)
 
 
-def some_access(named: str | None) -> Access:
+def some_access(named: str | None) -> BrokerAccess:
     """Return the broker to use, as `access` does.
 
     :raises UsageError: also when none is known

@@ -21,6 +21,7 @@ __all__ = [
     "Origin",
     "Outcome",
     "PartialCopy",
+    "PathState",
     "Phase",
     "PieceHashes",
     "Plan",
@@ -35,7 +36,6 @@ __all__ = [
     "TaskStatus",
     "TaskView",
     "TransferReport",
-    "Way",
 ]
 
 DATASET = re.compile(r"(?:[\w.-]+:)?/?[\w.+=@,~-]+(?:/[\w.+=@,~-]+)*")
@@ -156,7 +156,7 @@ class Omission(NamedTuple):
     example: str = ""
 
 
-class Way(NamedTuple):
+class PathState(NamedTuple):
     """The current path of a source's data, over all its connections.
 
     `rtt` is the longest current round-trip time, queues included; `disordered` counts the packets so far that arrived

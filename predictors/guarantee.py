@@ -12,7 +12,7 @@ from math import ceil, fsum
 
 from predictors.observation import Rates
 
-__all__ = ["Adaptive", "Conformal", "Percentile", "expected_shortfall", "service_probability", "window_misses"]
+__all__ = ["AdaptiveLevel", "Conformal", "Percentile", "expected_shortfall", "service_probability", "window_misses"]
 
 
 class Percentile:
@@ -46,7 +46,7 @@ class Percentile:
         return self.at(self._level)
 
 
-class Adaptive:
+class AdaptiveLevel:
     """The level at which to read a quantile so that, in the long run, a share of exactly `target` lies below it.
 
     Source: adaptive conformal inference, Gibbs and Candes (2021): after each sample the level moves by
@@ -72,7 +72,7 @@ class Conformal:
     """Quantiles of future values, around point forecasts: recent errors, corrected by the misses of the bounds.
 
     Errors are ratios of the actual value to the forecast, so that bounds scale with it. `bounds` are tested on every
-    new value, and the level at which each is read follows its misses (`Adaptive`).
+    new value, and the level at which each is read follows its misses (`AdaptiveLevel`).
 
     :param levels: shares of values that should lie below each bound, ascending
     :param most: number of errors kept
@@ -80,7 +80,7 @@ class Conformal:
 
     def __init__(self, levels: Sequence[float] = (0.1, 0.9), most: int = 500, gain: float = 0.02) -> None:
         self._errors = Percentile(most=most)
-        self._read = [Adaptive(level, gain) for level in levels]
+        self._read = [AdaptiveLevel(level, gain) for level in levels]
 
     def learn(self, forecast: float, actual: float) -> None:
         """Learn a forecast and the actual value; both are positive."""

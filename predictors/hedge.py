@@ -13,7 +13,7 @@ from predictors.bank import MEMBERS
 from predictors.base import Forecaster
 from predictors.context import LEVELS, Key
 from predictors.experience import Ago, Experience, telling
-from predictors.guarantee import Adaptive
+from predictors.guarantee import AdaptiveLevel
 from predictors.models.hierarchy import Hierarchy
 from predictors.models.kernel import Kernel
 from predictors.models.neighbourhood import Nearness, Neighbourhood
@@ -54,7 +54,7 @@ REMEMBERED = 1000
 """Nearness used for bounds: errors vary less with the features than rates do; and the number of transfers kept."""
 
 
-class Series(Experience):
+class HedgeSeries(Experience):
     """The experts' losses on one path, and the errors of the hedge."""
 
     def __init__(self, count: int, fast: bool) -> None:
@@ -63,7 +63,7 @@ class Series(Experience):
         self.weights = [0.0] * count
         self.past = Past()
         self.errors = Neighbourhood(ERRORS, REMEMBERED, fast)
-        self.low, self.high = Adaptive(LOW, GAIN), Adaptive(HIGH, GAIN)
+        self.low, self.high = AdaptiveLevel(LOW, GAIN), AdaptiveLevel(HIGH, GAIN)
         self.levels = Ago(2)
 
 
@@ -78,11 +78,11 @@ class Hedge(Forecaster):
     def __init__(self, fast: bool = False) -> None:
         self._among = _experts(fast)
         self._fast = fast
-        self._series: dict[Key, Series] = {}
+        self._series: dict[Key, HedgeSeries] = {}
 
-    def _of(self, key: Key) -> Series:
+    def _of(self, key: Key) -> HedgeSeries:
         if key not in self._series:
-            self._series[key] = Series(len(self._among), self._fast)
+            self._series[key] = HedgeSeries(len(self._among), self._fast)
         return self._series[key]
 
     def learn(self, observation: Observation) -> None:
@@ -103,7 +103,7 @@ class Hedge(Forecaster):
             expert.learn(observation)
 
     def forecast(self, query: Query) -> Forecast:
-        path = self._series.get(LEVELS["path"](query)) or Series(len(self._among), False)
+        path = self._series.get(LEVELS["path"](query)) or HedgeSeries(len(self._among), False)
         said = [expert.forecast(query) for expert in self._among]
         known = [(i, forecast) for i, forecast in enumerate(said) if forecast.rates]
         if not known:
@@ -123,13 +123,13 @@ class Hedge(Forecaster):
         )
 
 
-def _loss(series: Series, expert: int) -> float:
+def _loss(series: HedgeSeries, expert: int) -> float:
     """Return an expert's discounted mean loss; 1, an error by a factor of e, if it is untested."""
     seen = series.weights[expert]
     return series.losses[expert] / seen if seen else 1.0
 
 
-def _hedged(said: Sequence[Forecast], series: Series) -> float:
+def _hedged(said: Sequence[Forecast], series: HedgeSeries) -> float:
     """Return the mean of the middle half of the weight, in logs."""
     known = sorted((log(forecast.rates.p50), _loss(series, i)) for i, forecast in enumerate(said) if forecast.rates)
     least = min(loss for _, loss in known)
@@ -142,14 +142,14 @@ def _hedged(said: Sequence[Forecast], series: Series) -> float:
     return exp(total / inside)
 
 
-def _tell(series: Series, said: Sequence[Forecast], rate: float) -> None:
+def _tell(series: HedgeSeries, said: Sequence[Forecast], rate: float) -> None:
     for i, forecast in enumerate(said):
         if forecast.rates:
             series.losses[i] = DISCOUNT * series.losses[i] + abs(log(forecast.rates.p50 / rate))
             series.weights[i] = DISCOUNT * series.weights[i] + 1.0
 
 
-def _correct(series: Series, observation: Observation, features: Features, ratio: float) -> None:
+def _correct(series: HedgeSeries, observation: Observation, features: Features, ratio: float) -> None:
     levels = series.levels.at(observation.start) or (LOW, HIGH)
     if bounds := series.errors.quantiles(features, observation.start, levels):
         series.low.learn(log(ratio) < bounds[0])
@@ -158,7 +158,7 @@ def _correct(series: Series, observation: Observation, features: Features, ratio
     series.levels.learn(series.at(observation.end), series.low.level, series.high.level)
 
 
-def _around(series: Series, at: float, features: Features, expected: float) -> Rates:
+def _around(series: HedgeSeries, at: float, features: Features, expected: float) -> Rates:
     bounds = series.errors.quantiles(features, at, (series.low.level, series.high.level))
     low, high = bounds or (0.0, 0.0)
     return Rates(expected * exp(min(low, 0.0)), expected, expected * exp(max(high, 0.0)))

@@ -15,7 +15,7 @@ from predictors.experience import telling
 from predictors.observation import Forecast, Observation, query_of
 from predictors.registry import make
 
-__all__ = ["BLOCK", "PANEL", "WARM", "Panel", "Said", "affected", "order"]
+__all__ = ["BLOCK", "PANEL", "WARM", "GivenForecasts", "Panel", "affected", "order"]
 
 PANEL = (
     "last",
@@ -35,7 +35,7 @@ WARM = 300
 """Earlier transfers that they learn at a restart."""
 
 
-class Said(NamedTuple):
+class GivenForecasts(NamedTuple):
     """The forecasts for a transfer, of the forecasters that made one.
 
     :param number: index of the transfer
@@ -104,7 +104,9 @@ class Panel:
         """End of the last learned transfer: a new transfer that ended earlier came too late for these forecasters."""
         return self._last.end if self._last else -inf
 
-    def hindsight(self, known: Sequence[Observation], rank: int, wanted: Collection[int]) -> Iterator[Said | None]:
+    def hindsight(
+        self, known: Sequence[Observation], rank: int, wanted: Collection[int]
+    ) -> Iterator[GivenForecasts | None]:
         """Yield the forecasts for each wanted transfer, in the order of their starts; None after each learned one.
 
         :param known: transfers of one path, in their `order`
@@ -120,7 +122,7 @@ class Panel:
             for each in known[self._rank - rank : ended]:
                 self._learn(each)
                 yield None
-            yield Said(i, dict(_said(self._forecasters, known[i])))
+            yield GivenForecasts(i, dict(_said(self._forecasters, known[i])))
 
     def _goes_on(self, known: Sequence[Observation], place: int, ended: int) -> bool:
         """Return whether the last learned transfer is the one just before this place, or none was learned yet."""

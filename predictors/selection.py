@@ -129,7 +129,7 @@ def _layout(members: tuple[Member, ...]) -> Layout:
     return Layout(members)
 
 
-class Series(Experience):
+class SelectionSeries(Experience):
     """The state of all members for one series, and the errors of the selected one."""
 
     def __init__(self, layout: Layout, kept: int, fast: bool) -> None:
@@ -170,13 +170,13 @@ class Selected(Forecaster):
         self._step = compiled(step) if fast else step
         self._pick = compiled(pick) if fast else pick
         self._one = compiled(forecast_one) if fast else forecast_one
-        self._series: dict[Key, Series] = {}
+        self._series: dict[Key, SelectionSeries] = {}
 
     def learn(self, observation: Observation) -> None:
         key = self._level(observation)
         series = self._series.get(key)
         if series is None:
-            series = self._series[key] = Series(self._layout, self._window, self._fast)
+            series = self._series[key] = SelectionSeries(self._layout, self._window, self._fast)
         series.setup(observation)
         rate = telling(observation)
         if rate is None:
@@ -202,7 +202,7 @@ class Selected(Forecaster):
         said = f"{member.says}{self._by}{chosen}"
         return series.forecast(self.name, series.bounds.around(expected), query, said)
 
-    def _expected(self, series: Series, at: float) -> tuple[int, float]:
+    def _expected(self, series: SelectionSeries, at: float) -> tuple[int, float]:
         """Return the selected member, and its forecast."""
         best = self._pick(len(self._kinds), series.account, 0, self._window, self._squared)
         return best, self._one(self._kinds[best], series.row, self._firsts[best], at)

@@ -146,11 +146,11 @@ def upgrade(database: str, config: Path | None) -> None:
 
 def _list_places(database: str) -> None:
     """Print the places where credentials may be shown, for those without places in the workers' TOML file."""
-    from broker.storage.collections import Collections
+    from broker.storage.collections import CollectionStore
 
     async def read(broker: "Factory") -> dict[str, list[str]]:
         async with broker.database.read() as connection:
-            return await Collections(connection).places()
+            return await CollectionStore(connection).places()
 
     places = with_services(Settings(database), read)
     if places:

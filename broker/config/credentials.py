@@ -16,12 +16,12 @@ from urllib.parse import unquote, urlsplit
 from broker.errors import Invalid
 from broker.models.catalogue import PORTS, Endpoint
 
-__all__ = ["Credential", "Place", "at", "credentials", "place"]
+__all__ = ["CollectionCredential", "ServerFolder", "at", "credentials", "place"]
 
 REMEDY = 'write [credentials.NAME] with proxy = "/path/proxy.pem" and for = ["gsiftp://HOST:PORT/FOLDER/"]'
 
 
-class Place(NamedTuple):
+class ServerFolder(NamedTuple):
     """A folder of a server, in canonical spelling."""
 
     scheme: str
@@ -29,7 +29,7 @@ class Place(NamedTuple):
     port: int
     folder: tuple[str, ...]
 
-    def covers(self, other: "Place") -> bool:
+    def covers(self, other: "ServerFolder") -> bool:
         """Return whether another place is this one or below it; a path with `..` never is."""
         inside = self[:3] == other[:3] and other.folder[: len(self.folder)] == self.folder
         return inside and ".." not in other.folder
@@ -39,14 +39,14 @@ class Place(NamedTuple):
         return f"{self.scheme}://{host}:{self.port}/" + "".join(f"{part}/" for part in self.folder)
 
 
-class Credential(NamedTuple):
+class CollectionCredential(NamedTuple):
     """A proxy certificate's file, and the places where it may be shown; None for the places in the database."""
 
     proxy: Path
-    places: tuple[Place, ...] | None = None
+    places: tuple[ServerFolder, ...] | None = None
 
 
-def place(url: str) -> Place:
+def place(url: str) -> ServerFolder:
     """Return the place of a URL.
 
     >>> str(place("GSIFTP://DTN1.Example./a%20b//./c")), str(place("gsiftp://[0:0::1]:99"))
@@ -60,15 +60,15 @@ def place(url: str) -> Place:
         raise ValueError(f"{url} is no gsiftp://HOST:PORT/FOLDER/")
     if parts.query or parts.fragment or "?" in url or "#" in url:
         raise ValueError(f"{url} has more than a folder: write ? and # as %3F and %23")
-    found = Place(scheme, _host(parts.hostname), parts.port or PORTS[scheme], _folder(unquote(parts.path)))
+    found = ServerFolder(scheme, _host(parts.hostname), parts.port or PORTS[scheme], _folder(unquote(parts.path)))
     if ".." in found.folder:
         raise ValueError(f"{url} leads upwards")
     return found
 
 
-def at(endpoint: Endpoint, folder: str) -> Place:
+def at(endpoint: Endpoint, folder: str) -> ServerFolder:
     """Return the place of a folder of an endpoint's server, given by its path from the server's root."""
-    return Place(endpoint.scheme, _host(endpoint.host), endpoint.port or PORTS[endpoint.scheme], _folder(folder))
+    return ServerFolder(endpoint.scheme, _host(endpoint.host), endpoint.port or PORTS[endpoint.scheme], _folder(folder))
 
 
 def _host(host: str) -> str:
@@ -83,7 +83,7 @@ def _folder(path: str) -> tuple[str, ...]:
     return tuple(part for part in path.split("/") if part not in ("", "."))
 
 
-def credentials(path: Path, said: object) -> dict[str, Credential]:
+def credentials(path: Path, said: object) -> dict[str, CollectionCredential]:
     """Read `[credentials]` of a TOML file.
 
     :raises Invalid: naming the file and the invalid entry
@@ -93,18 +93,18 @@ def credentials(path: Path, said: object) -> dict[str, Credential]:
     return {name: _credential(path, name, each) for name, each in said.items()}
 
 
-def _credential(path: Path, name: str, said: Any) -> Credential:
+def _credential(path: Path, name: str, said: Any) -> CollectionCredential:
     if isinstance(said, str):
-        return Credential(path.parent / said)
+        return CollectionCredential(path.parent / said)
     try:
         if said.keys() != {"proxy", "for"} or not isinstance(said["proxy"], str):
             raise ValueError("it needs proxy and for")
-        return Credential(path.parent / said["proxy"], tuple(_places(said["for"])))
+        return CollectionCredential(path.parent / said["proxy"], tuple(_places(said["for"])))
     except (AttributeError, TypeError, ValueError) as error:
         raise Invalid(f"{path}: [credentials.{name}] makes no sense: {error}", REMEDY) from None
 
 
-def _places(said: Any) -> Iterable[Place]:
+def _places(said: Any) -> Iterable[ServerFolder]:
     if not isinstance(said, list) or not said or not all(isinstance(url, str) for url in said):
         raise ValueError("for is no list of URLs")
     return map(place, said)

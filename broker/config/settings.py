@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
-from broker.config.credentials import Credential, credentials
+from broker.config.credentials import CollectionCredential, credentials
 from broker.config.document import document
 from broker.config.posting import LOOPBACK, Posting, posting
 from broker.errors import Invalid
@@ -22,10 +22,10 @@ from coalloc.util.addresses import Network, parse_networks
 __all__ = [
     "LOOPBACK",
     "Hook",
-    "Introspection",
+    "IntrospectionSettings",
     "Issuer",
     "Probing",
-    "Provider",
+    "ProviderSettings",
     "Settings",
     "Strategy",
     "configured",
@@ -54,7 +54,7 @@ class Issuer(NamedTuple):
     algorithms: tuple[str, ...] = ("RS256", "ES256")
 
 
-class Introspection(NamedTuple):
+class IntrospectionSettings(NamedTuple):
     """A service that describes opaque tokens (RFC 7662).
 
     :param url: address of the service
@@ -95,7 +95,7 @@ class Probing(NamedTuple):
     seconds: float = 5.0
 
 
-class Provider(NamedTuple):
+class ProviderSettings(NamedTuple):
     """An identity provider for logins with a browser (OpenID Connect).
 
     :param issuer: URL of one of the issuers, whose roles apply
@@ -142,10 +142,10 @@ class Settings(NamedTuple):
     largest_body: int = 24 << 20
     added_per_hour: int = 2_000_000
     site: str = ""
-    credentials: Mapping[str, Credential] = MappingProxyType({})
+    credentials: Mapping[str, CollectionCredential] = MappingProxyType({})
     public_url: str = ""
-    provider: Provider | None = None
-    introspection: Introspection | None = None
+    provider: ProviderSettings | None = None
+    introspection: IntrospectionSettings | None = None
     hook: Hook | None = None
     probing: Probing | None = None
     posting: Posting | None = None
@@ -240,7 +240,7 @@ def issuers(path: Path) -> tuple[Issuer, ...]:
     return tuple(_issuer(path, said) for said in document(path).get("issuer", []))
 
 
-def _provider(path: Path) -> Provider | None:
+def _provider(path: Path) -> ProviderSettings | None:
     """Return `[login]` of a TOML file, with issuer, client_id, client_secret, and optionally scope.
 
     :raises Invalid: naming the file and the invalid entry
@@ -250,7 +250,7 @@ def _provider(path: Path) -> Provider | None:
         return None
     remedy = 'write issuer = "https://...", as an [[issuer]] has it, client_id = "...", client_secret = "..."'
     try:
-        login = Provider(**said)
+        login = ProviderSettings(**said)
     except TypeError as error:
         raise Invalid(f"{path}: [login] is not whole: {error}", remedy) from None
     if not all(isinstance(value, str) for value in login):
@@ -260,7 +260,7 @@ def _provider(path: Path) -> Provider | None:
     return login
 
 
-def _introspection(path: Path) -> Introspection | None:
+def _introspection(path: Path) -> IntrospectionSettings | None:
     """Return `[introspection]` of a TOML file: url, client_id, client_secret, roles; optionally audience and issuer.
 
     :raises Invalid: naming the file and the invalid entry
@@ -270,7 +270,7 @@ def _introspection(path: Path) -> Introspection | None:
         return None
     remedy = 'write url = "https://...", client_id = "...", client_secret = "...", roles = { "SCOPE" = "reader" }'
     try:
-        asked = Introspection(**{"audience": said["client_id"], **said})
+        asked = IntrospectionSettings(**{"audience": said["client_id"], **said})
         asked = asked._replace(roles=dict(asked.roles), audience=_names(asked.audience))
     except (KeyError, TypeError, ValueError) as error:
         raise Invalid(f"{path}: [introspection] is not whole: {error}", remedy) from None

@@ -5,14 +5,14 @@ from collections.abc import Iterator, Sequence
 from random import Random
 from typing import NamedTuple
 
-from broker.demo.sharing import Server, shared
+from broker.demo.sharing import DemoServer, shared
 from broker.demo.traffic import rate
-from broker.demo.world import DAY, PEOPLE, WEEKS, Way, World
+from broker.demo.world import DAY, PEOPLE, WEEKS, DemoLink, World
 from broker.models.catalogue import Dataset
-from broker.models.decisions import Decided, Expectation, Part, Range
+from broker.models.decisions import Decided, Expectation, Range, SourcePart
 from broker.models.names import split
 
-__all__ = ["Download", "decided", "downloads"]
+__all__ = ["DemoDownload", "decided", "downloads"]
 
 DOWNLOADS = 500
 FAULTS = {"failed": "the connection was lost: Connection reset by peer", "stalled": "no byte came for 10 seconds"}
@@ -24,7 +24,7 @@ MISHAPS = (0.06, 0.12)
 """Share of downloads in which a server stalls, and share in which one stalls or fails."""
 
 
-class Download(NamedTuple):
+class DemoDownload(NamedTuple):
     """A file that a user fetched to a site, so many seconds before the end."""
 
     subject: str
@@ -33,15 +33,15 @@ class Download(NamedTuple):
     age: float
 
 
-def downloads(made: World, seed: int) -> Iterator[Download]:
+def downloads(made: World, seed: int) -> Iterator[DemoDownload]:
     """Yield the downloads that belong to no task, the oldest first."""
     chance = Random(f"downloads {seed}")
     large = [dataset for dataset in made.datasets if (dataset.size or 0) > 100e6]
     for age in sorted((chance.uniform(0.02, WEEKS * 7) * DAY for _ in range(DOWNLOADS)), reverse=True):
-        yield Download(chance.choice(PEOPLE), chance.choice(large), chance.choice(made.sites).name, age)
+        yield DemoDownload(chance.choice(PEOPLE), chance.choice(large), chance.choice(made.sites).name, age)
 
 
-def decided(made: World, download: Download, key: str, seed: int, end: float) -> Decided | None:
+def decided(made: World, download: DemoDownload, key: str, seed: int, end: float) -> Decided | None:
     """Return a decision and its result; None if the sink has a link to at most one replica."""
     chance = Random(f"decision {seed} {key}")
     endpoints = {each.endpoint for each in made.replicas if each.dataset == download.dataset.name}
@@ -53,7 +53,7 @@ def decided(made: World, download: Download, key: str, seed: int, end: float) ->
     told = [each * chance.lognormvariate(0.05, OFF) for each in rates]
     worth = [size / (way.setup + size / each) for way, each in zip(ways, told, strict=True)]
     plan = _plan(size, worth, alone=strategy == "single")
-    servers = [Server(way.setup, *each) for way, each in zip(ways, zip(rates, plan, strict=True), strict=True)]
+    servers = [DemoServer(way.setup, *each) for way, each in zip(ways, zip(rates, plan, strict=True), strict=True)]
     if sum(1 for each in plan if each) > 1:
         servers = _mishap(servers, chance)
     ranges = shared(servers)
@@ -87,7 +87,7 @@ def _plan(size: int, worth: Sequence[float], alone: bool) -> list[int]:
     return [size - sum(shares[1:]), *shares[1:]]
 
 
-def _mishap(servers: list[Server], chance: Random) -> list[Server]:
+def _mishap(servers: list[DemoServer], chance: Random) -> list[DemoServer]:
     """Return the servers, of which now and then one stops in the middle."""
     drawn, i = chance.random(), chance.randrange(len(servers))
     if drawn > MISHAPS[1]:
@@ -97,11 +97,11 @@ def _mishap(servers: list[Server], chance: Random) -> list[Server]:
     return [*servers[:i], victim._replace(stops=stops, fails=drawn > MISHAPS[0]), *servers[i + 1 :]]
 
 
-def _part(way: Way, i: int, told: float, planned: int, ranges: Sequence[Range], dataset: Dataset) -> Part:
+def _part(way: DemoLink, i: int, told: float, planned: int, ranges: Sequence[Range], dataset: Dataset) -> SourcePart:
     mine = [each for each in ranges if each.source == i]
     flowed = [(each.first, each.last) for each in mine if each.first is not None and each.last is not None]
     error = next((FAULTS[each.ending] for each in mine if each.ending in FAULTS), None)
-    return Part(
+    return SourcePart(
         source=way.source.source,
         url=way.source.url("/".join(split(dataset.name))),
         rate=Expectation(p10=told / WIDTH, p50=told, p90=told * WIDTH),

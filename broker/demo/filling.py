@@ -12,7 +12,7 @@ from broker.demo.decisions import decided, downloads
 from broker.demo.finished_tasks import Copied, carry_out, enrol, tune
 from broker.demo.places import note, place
 from broker.demo.tasks import errands, tunings
-from broker.demo.traffic import Transfer, transfers
+from broker.demo.traffic import DemoTransfer, transfers
 from broker.demo.world import DAY, World, world
 from broker.factory import Factory
 from broker.jobs.sums import Rolling
@@ -56,7 +56,7 @@ async def count(factory: Factory) -> None:
 async def _report(factory: Factory, made: World, seed: int, end: float) -> None:
     """Report the transfers by day and by user, so that those of a link are numbered in the order of their ends."""
 
-    def whose(each: Transfer) -> tuple[int, str]:
+    def whose(each: DemoTransfer) -> tuple[int, str]:
         return int((each.observed.started - end) // DAY), each.subject
 
     for (_, subject), some in groupby(sorted(transfers(made, seed, end), key=whose), whose):

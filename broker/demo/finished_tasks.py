@@ -7,21 +7,21 @@ from uuid import UUID
 import orjson
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from broker.demo.decisions import Download
+from broker.demo.decisions import DemoDownload
 from broker.demo.places import Note, collection
 from broker.demo.tasks import Errand, Tuned
 from broker.models.catalogue import Dataset
-from broker.models.lanes import Pair, Tuning
+from broker.models.lanes import CollectionPair, LaneTuning
 from broker.models.names import split
 from broker.models.tasks import Details, Event, NewTask, Task, Work
-from broker.models.work import Planned, Result
+from broker.models.work import PlannedWork, WorkResult
 from broker.storage.database import Database, retried
-from broker.storage.lanes import Lanes
-from broker.storage.tasks import Tasks
-from broker.storage.work import Works
-from broker.storage.workers import Workers
+from broker.storage.lanes import LaneStore
+from broker.storage.tasks import TaskStore
+from broker.storage.work import WorkStore
+from broker.storage.workers import WorkerStore
 
-__all__ = ["Carried", "Copied", "carry_out", "enrol", "tune"]
+__all__ = ["Copied", "DemoResult", "carry_out", "enrol", "tune"]
 
 WORKER = "demo"
 SOURCE = str(collection("All datasets"))
@@ -32,12 +32,12 @@ STARTED = {"type": "GridFTP Transfer", "concurrency": 4, "parallelism": 1, "pipe
 class Copied(NamedTuple):
     """A file that a task fetched."""
 
-    download: Download
+    download: DemoDownload
     task: str
     work: int
 
 
-class Carried(NamedTuple):
+class DemoResult(NamedTuple):
     """The result of an errand: the files that were copied, and notes for the audit log."""
 
     copied: Sequence[Copied] = ()
@@ -48,22 +48,22 @@ class Carried(NamedTuple):
 async def enrol(database: Database) -> None:
     """Add the worker that did all tasks; it is no longer seen."""
     async with database.write() as connection:
-        await Workers(connection).enrol(WORKER, "geneva", "dtn1.geneva.example, process 4711")
+        await WorkerStore(connection).enrol(WORKER, "geneva", "dtn1.geneva.example, process 4711")
 
 
 @retried
-async def carry_out(database: Database, errand: Errand, key: UUID, end: float) -> Carried:
+async def carry_out(database: Database, errand: Errand, key: UUID, end: float) -> DemoResult:
     """Create a task with the progress that it has made by the end of the history."""
     async with database.write() as connection:
         asked = end - errand.age
         number = await _submit(connection, errand, key, asked)
         if not errand.seconds:
-            return Carried()
+            return DemoResult()
         began = asked + 2.0
         lane = await _begin(connection, number, began)
         copied = await _do(connection, errand, number, began, end)
-        await Lanes(connection).close([lane])
-        return Carried(copied, await _end(connection, errand, number, began + errand.seconds))
+        await LaneStore(connection).close([lane])
+        return DemoResult(copied, await _end(connection, errand, number, began + errand.seconds))
 
 
 @retried
@@ -71,8 +71,8 @@ async def tune(database: Database, tuned: Sequence[Tuned], end: float) -> None:
     """Add the changes to the numbers of lanes."""
     async with database.write() as connection:
         for each in tuned:
-            pair = Pair(SOURCE, str(collection(each.destination)))
-            await Lanes(connection).tune(Tuning(pair, end - each.age, *each[2:]))
+            pair = CollectionPair(SOURCE, str(collection(each.destination)))
+            await LaneStore(connection).tune(LaneTuning(pair, end - each.age, *each[2:]))
 
 
 async def _submit(connection: AsyncConnection, errand: Errand, key: UUID, now: float) -> str:
@@ -89,14 +89,14 @@ async def _submit(connection: AsyncConnection, errand: Errand, key: UUID, now: f
         items=(),
     )
     planned = [_planned(errand, i) for i in range(len(errand.files))]
-    number, _ = await Tasks(connection).add(new, planned, now)
+    number, _ = await TaskStore(connection).add(new, planned, now)
     return number
 
 
-def _planned(errand: Errand, i: int) -> Planned:
+def _planned(errand: Errand, i: int) -> PlannedWork:
     dataset = errand.files[i]
     checksum = f"sha256:{dataset.checksums['sha256']}"
-    return Planned("copy", _path(dataset), _path(dataset), dataset.size or 0, Details(checksum=checksum))
+    return PlannedWork("copy", _path(dataset), _path(dataset), dataset.size or 0, Details(checksum=checksum))
 
 
 def _path(dataset: Dataset) -> str:
@@ -106,7 +106,7 @@ def _path(dataset: Dataset) -> str:
 
 async def _begin(connection: AsyncConnection, number: str, now: float) -> int:
     """Begin a task as a worker does that has a lane for it."""
-    tasks, lanes = Tasks(connection), Lanes(connection)
+    tasks, lanes = TaskStore(connection), LaneStore(connection)
     (candidate,) = [each for each in await lanes.candidates(["demo"], now) if each.task == number]
     lane = await lanes.add(WORKER, candidate, now)
     await tasks.note([(number, Event(now, "STARTED", False, "started", orjson.dumps(STARTED).decode()))])
@@ -115,7 +115,7 @@ async def _begin(connection: AsyncConnection, number: str, now: float) -> int:
 
 async def _do(connection: AsyncConnection, errand: Errand, number: str, began: float, end: float) -> list[Copied]:
     """Copy its files, one after the other, and add its faults."""
-    tasks, works = Tasks(connection), Works(connection)
+    tasks, works = TaskStore(connection), WorkStore(connection)
     held = await works.lease(number, WORKER, ["copy"], False, len(errand.files), 2**62, began)
     for trouble in errand.troubles:
         details = f"{held[trouble.file].source}: {trouble.error}"
@@ -126,7 +126,7 @@ async def _do(connection: AsyncConnection, errand: Errand, number: str, began: f
     datasets = {_path(dataset): dataset for dataset in errand.files}
     for work in done:
         age = end - began - errand.seconds * came / moved
-        copied.append(Copied(Download(errand.owner, datasets[work.source], errand.site, age), number, work.id))
+        copied.append(Copied(DemoDownload(errand.owner, datasets[work.source], errand.site, age), number, work.id))
         came += work.size
         seconds = errand.seconds * came / moved
         await works.complete(WORKER, [_done(work)], began + seconds)
@@ -134,7 +134,7 @@ async def _do(connection: AsyncConnection, errand: Errand, number: str, began: f
     await tasks.rise(number, bytes_transferred=came, faults=len(errand.troubles))
     if errand.fate == "failed":
         why = errand.troubles[0]
-        failed = [Result(work, "failed", error_code=why.code, error=why.error) for work in left]
+        failed = [WorkResult(work, "failed", error_code=why.code, error=why.error) for work in left]
         await works.complete(WORKER, failed, began + errand.seconds)
     else:
         await works.release(WORKER, {work.lease for work in left})
@@ -146,13 +146,13 @@ def _progress(came: int, began: float, seconds: float) -> Event:
     return Event(began + seconds, "PROGRESS", False, "progress", orjson.dumps(told).decode())
 
 
-def _done(work: Work) -> Result:
+def _done(work: Work) -> WorkResult:
     counts = {"files_transferred": 1, "bytes_checksummed": work.size}
-    return Result(work, "succeeded", work.details.checksum, counts=counts)
+    return WorkResult(work, "succeeded", work.details.checksum, counts=counts)
 
 
 async def _end(connection: AsyncConnection, errand: Errand, number: str, now: float) -> list[Note]:
-    tasks = Tasks(connection)
+    tasks = TaskStore(connection)
     if errand.fate == "paused":
         why = "the archive is full until Monday"
         await tasks.change(number, paused=why)

@@ -8,11 +8,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.demo.world import DAY, WEEKS, World
 from broker.models.collections import AccessRule
-from broker.storage.access import Records
-from broker.storage.catalogue import Catalogue, Registrar
-from broker.storage.collections import Collections
+from broker.storage.access import AccessStore
+from broker.storage.catalogue import CatalogueStore, Registrar
+from broker.storage.collections import CollectionStore
 from broker.storage.database import Database, retried
-from broker.storage.places import Places
+from broker.storage.places import PlaceStore
 
 __all__ = ["ADMIN", "Note", "collection", "note", "place"]
 
@@ -49,22 +49,22 @@ async def note(database: Database, said: list[Note]) -> None:
     """Add these entries to the audit log, in the order of time."""
     async with database.write() as connection:
         for each in sorted(said):
-            await Records(connection).note(*each)
+            await AccessStore(connection).note(*each)
 
 
 async def _places(connection: AsyncConnection, made: World, now: float) -> None:
     for site in made.sites:
-        await Places(connection).put_site(site)
+        await PlaceStore(connection).put_site(site)
     for endpoint in made.endpoints:
-        await Places(connection).put_endpoint(endpoint)
+        await PlaceStore(connection).put_endpoint(endpoint)
     for each in made.collections:
-        number = await Collections(connection).put(collection(each.name), ADMIN, each, now)
+        number = await CollectionStore(connection).put(collection(each.name), ADMIN, each, now)
         rule = AccessRule(principal_type="all_authenticated_users", permissions="rw", id=uuid4())
-        await Collections(connection).add_rule(number, rule, now)
+        await CollectionStore(connection).add_rule(number, rule, now)
 
 
 async def _catalogue(connection: AsyncConnection, made: World, end: float) -> None:
-    catalogue, first = Catalogue(connection), end - FIRST
+    catalogue, first = CatalogueStore(connection), end - FIRST
     await catalogue.add([each.name for each in made.datasets], first)
     known = await catalogue.known(each.name for each in made.datasets)
     await catalogue.say_sizes({known[each.name].id: each.size for each in made.datasets if each.size is not None})

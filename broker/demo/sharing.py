@@ -8,7 +8,7 @@ from typing import NamedTuple
 from broker.models.decisions import Range
 from coalloc.model import Ending
 
-__all__ = ["Server", "shared"]
+__all__ = ["DemoServer", "shared"]
 
 PATIENCE = 10.0
 """Seconds without a byte after which a server counts as stalled."""
@@ -16,7 +16,7 @@ WORTH = 2.0
 """Remaining seconds of a server's part from which on another may take over some of it."""
 
 
-class Server(NamedTuple):
+class DemoServer(NamedTuple):
     """A server's abilities, and its first part.
 
     :param setup: seconds from a request for a range to its first byte
@@ -43,7 +43,7 @@ class _Job:
     relieved: bool = False
 
 
-def _done(server: Server, job: _Job) -> float:
+def _done(server: DemoServer, job: _Job) -> float:
     """Return when a server has delivered all of a job, unless it stops."""
     return job.asked + server.setup + (job.end - job.start) / server.rate
 
@@ -51,7 +51,7 @@ def _done(server: Server, job: _Job) -> float:
 class _Sharing:
     """The simulation of one file, from its first request to its last byte."""
 
-    def __init__(self, servers: Sequence[Server]) -> None:
+    def __init__(self, servers: Sequence[DemoServer]) -> None:
         self._servers = servers
         self._jobs: dict[int, _Job] = {}
         self._left: list[tuple[int, int]] = []
@@ -128,7 +128,7 @@ class _Sharing:
         return left / server.rate + max(0.0, job.asked + server.setup - now) if left else 0.0
 
 
-def shared(servers: Sequence[Server]) -> list[Range]:
+def shared(servers: Sequence[DemoServer]) -> list[Range]:
     """Return the ranges of each server with their times, in the order in which they ended."""
     sharing = _Sharing(servers)
     sharing.run()

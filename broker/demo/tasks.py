@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 from broker.demo.world import DAY, PEOPLE, World
 from broker.models.catalogue import Dataset
 
-__all__ = ["Errand", "Fate", "Trouble", "Tuned", "errands", "tunings"]
+__all__ = ["Errand", "FailedAttempt", "Fate", "Tuned", "errands", "tunings"]
 
 Fate = Literal["succeeded", "failed", "canceled", "running", "paused", "waiting"]
 DONE = 30
@@ -36,7 +36,7 @@ CLIMB = (
 )
 
 
-class Trouble(NamedTuple):
+class FailedAttempt(NamedTuple):
     """A failed attempt: the number of its file, its error, and the seconds after the task's begin."""
 
     file: int
@@ -61,7 +61,7 @@ class Errand(NamedTuple):
     seconds: float
     done: int
     fate: Fate
-    troubles: Sequence[Trouble]
+    troubles: Sequence[FailedAttempt]
 
     @property
     def site(self) -> str:
@@ -99,7 +99,8 @@ def _errand(made: World, fate: Fate, age: float, chance: Random) -> Errand:
         seconds, done = 0.0, 0
     many = 1 if fate == "failed" else chance.choice((0, 0, 1, 3)) if seconds else 0
     troubles = [
-        Trouble(min(i, len(files) - 1), *chance.choice(TROUBLES), seconds * (i + 1) / (many + 1)) for i in range(many)
+        FailedAttempt(min(i, len(files) - 1), *chance.choice(TROUBLES), seconds * (i + 1) / (many + 1))
+        for i in range(many)
     ]
     destination = chance.choice(list(DESTINATIONS))
     return Errand(chance.choice(PEOPLE), chance.choice(LABELS), destination, files, age, seconds, done, fate, troubles)

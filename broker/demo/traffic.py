@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any, NamedTuple
 
-from broker.demo.world import DAY, PEOPLE, PROBER, WEEKS, Way, World
+from broker.demo.world import DAY, PEOPLE, PROBER, WEEKS, DemoLink, World
 from broker.models.history import Observed
 
-__all__ = ["Transfer", "rate", "transfers"]
+__all__ = ["DemoTransfer", "rate", "transfers"]
 
 LASTS = 0.85
 """Share of a gust that remains with the next transfer."""
@@ -29,14 +29,14 @@ FAULTS = (
 )
 
 
-class Transfer(NamedTuple):
+class DemoTransfer(NamedTuple):
     """A transfer with the subject that reported it."""
 
     subject: str
     observed: Observed
 
 
-def transfers(made: World, seed: int, end: float) -> list[Transfer]:
+def transfers(made: World, seed: int, end: float) -> list[DemoTransfer]:
     """Return all transfers of the eight weeks before the end, in the order in which they ended.
 
     Each link is used by one user a day, so that reports by day and by user keep the order of each link.
@@ -48,7 +48,7 @@ def transfers(made: World, seed: int, end: float) -> list[Transfer]:
     return sorted(found, key=lambda each: each.observed.ended)
 
 
-def rate(way: Way, age: float, gust: float, nbytes: int) -> float:
+def rate(way: DemoLink, age: float, gust: float, nbytes: int) -> float:
     """Return the bytes per second of a transfer that begins so many seconds before the end.
 
     :param gust: state of the network: 0 is normal, most values are between -2 and 2
@@ -59,7 +59,7 @@ def rate(way: Way, age: float, gust: float, nbytes: int) -> float:
     return nbytes / (nbytes / large + RAMP * min(way.setup, 1.0))
 
 
-def _of_way(way: Way, key: str, chance: Random, end: float) -> Iterator[Transfer]:
+def _of_way(way: DemoLink, key: str, chance: Random, end: float) -> Iterator[DemoTransfer]:
     gust = 0.0
     for number, (subject, age) in enumerate(_begun(way, chance)):
         gust = LASTS * gust + math.sqrt(1 - LASTS**2) * chance.gauss(0, 1)
@@ -83,10 +83,10 @@ def _of_way(way: Way, key: str, chance: Random, end: float) -> Iterator[Transfer
             concurrency=chance.choice((0, 0, 1, 2)),
             **fault,
         )
-        yield Transfer(subject, observed)
+        yield DemoTransfer(subject, observed)
 
 
-def _begun(way: Way, chance: Random) -> Iterator[tuple[str, float]]:
+def _begun(way: DemoLink, chance: Random) -> Iterator[tuple[str, float]]:
     """Yield the user and the begin of each transfer, in seconds before the end, the oldest first."""
     for day in range(WEEKS * 7, 0, -1):
         subject = PROBER if way.story == "probed" else chance.choice(PEOPLE)

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from random import Random
 from typing import Literal, NamedTuple
 
-from broker.models.catalogue import Dataset, Endpoint, Replica, Scheme, Site
+from broker.models.catalogue import CatalogueReplica, Dataset, Endpoint, Scheme, Site
 from broker.models.collections import NewCollection
 from broker.services.catalogue.ranking import kilometres
 
-__all__ = ["DAY", "PEOPLE", "PROBER", "WEEKS", "Bad", "Story", "Way", "World", "world"]
+__all__ = ["DAY", "PEOPLE", "PROBER", "WEEKS", "Bad", "DemoLink", "Story", "World", "world"]
 
 DAY = 86_400.0
 WEEKS = 8
@@ -66,7 +66,7 @@ REASONS = (
 MOVED, AWAY = 0.03, {"state": "TEMPORARY_UNAVAILABLE", "reason": "the server is being moved"}
 
 
-class Way(NamedTuple):
+class DemoLink(NamedTuple):
     """A link from an endpoint to a site.
 
     :param rate: bytes per second of a large file at a quiet hour
@@ -92,7 +92,7 @@ class Way(NamedTuple):
 class Bad(NamedTuple):
     """A replica that a user marked as bad, so many seconds before the end."""
 
-    replica: Replica
+    replica: CatalogueReplica
     by: str
     age: float
 
@@ -103,9 +103,9 @@ class World(NamedTuple):
     sites: Sequence[Site]
     endpoints: Sequence[Endpoint]
     collections: Sequence[NewCollection]
-    ways: Sequence[Way]
+    ways: Sequence[DemoLink]
     datasets: Sequence[Dataset]
-    replicas: Sequence[Replica]
+    replicas: Sequence[CatalogueReplica]
     bad: Sequence[Bad]
 
 
@@ -118,7 +118,7 @@ def world(seed: int) -> World:
     return World(SITES, ENDPOINTS, COLLECTIONS, ways, datasets, replicas, bad)
 
 
-def _ways(chance: Random) -> list[Way]:
+def _ways(chance: Random) -> list[DemoLink]:
     """Return some of all possible links, so that others were never measured; the last ones have stories."""
     possible = [(endpoint, site) for endpoint in ENDPOINTS for site in SITES if endpoint.site != site.name]
     chance.shuffle(possible)
@@ -126,14 +126,14 @@ def _ways(chance: Random) -> list[Way]:
     return [_way(*ends, STORIES[i] if i >= 0 else "", chance) for i, ends in chosen]
 
 
-def _way(source: Endpoint, sink: Site, story: Story, chance: Random) -> Way:
+def _way(source: Endpoint, sink: Site, story: Story, chance: Random) -> DemoLink:
     here = next(site for site in SITES if site.name == source.site)
     away = kilometres(_coordinates(here), _coordinates(sink)) or 0.0
     rate = 400e6 / (1 + away / 2500) * chance.lognormvariate(0.0, 0.4)
     setup = 0.05 + ROUND_TRIPS * away * SECONDS_PER_KM + (25.0 if source.name.endswith("tape") else 0.0)
     often = {"rare": 0.12, "probed": 1.0}.get(story) or chance.uniform(10, 29)
     failing = chance.choice((0.005, 0.01, 0.02, 0.08))
-    return Way(
+    return DemoLink(
         source,
         sink.name,
         rate,
@@ -160,16 +160,16 @@ def _datasets(chance: Random) -> list[Dataset]:
     return made
 
 
-def _replicas(datasets: Sequence[Dataset], chance: Random) -> list[Replica]:
+def _replicas(datasets: Sequence[Dataset], chance: Random) -> list[CatalogueReplica]:
     made = []
     for dataset in datasets:
         for endpoint in sorted(chance.sample(range(len(ENDPOINTS)), chance.choice((2, 3, 3)))):
-            replica = Replica(dataset=dataset.name, endpoint=ENDPOINTS[endpoint].name)
+            replica = CatalogueReplica(dataset=dataset.name, endpoint=ENDPOINTS[endpoint].name)
             made.append(replica if chance.random() > MOVED else replica.model_copy(update=AWAY))
     return made
 
 
-def _bad(replicas: Sequence[Replica], chance: Random) -> list[Bad]:
+def _bad(replicas: Sequence[CatalogueReplica], chance: Random) -> list[Bad]:
     """Return bad replicas, most of them at one server, as if a disk had failed."""
     here = [each for each in replicas if each.endpoint == "oxford-web" and each.state == "AVAILABLE"]
     others = [each for each in replicas if each.endpoint != "oxford-web" and each.state == "AVAILABLE"]

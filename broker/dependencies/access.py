@@ -28,8 +28,8 @@ __all__ = [
     "Issuer",
     "Named",
     "Open",
-    "Policy",
     "Reader",
+    "RoutePolicy",
     "Sent",
     "Still",
     "Transferrer",
@@ -43,7 +43,7 @@ BURST = 2.0
 MOST_CALLERS = 10_000
 
 
-class Policy:
+class RoutePolicy:
     """The callers that a route admits: those with a role, and a token with one of the scopes.
 
     :param role: least role; None admits everybody, with or without a token
@@ -151,9 +151,9 @@ class Guarded(APIRoute):
         return guarded
 
 
-def _policy(route: APIRoute) -> Policy:
+def _policy(route: APIRoute) -> RoutePolicy:
     """Return the policy of a route. :raises RuntimeError: when it has none, or several"""
-    found = [each.call for each in route.dependant.dependencies if isinstance(each.call, Policy)]
+    found = [each.call for each in route.dependant.dependencies if isinstance(each.call, RoutePolicy)]
     if len(found) != 1:
         raise RuntimeError(f"{route.path} declares {len(found)} policies: every route declares one")
     return found[0]
@@ -205,20 +205,20 @@ def _sent(request: Request) -> Bearer:
 
 
 def _still(request: Request) -> Callable[[], Awaitable[bool]]:
-    policy = cast(Policy, request.state.policy)
+    policy = cast(RoutePolicy, request.state.policy)
     return lambda: policy.still(request)
 
 
-Open = Annotated[Caller, Depends(Policy(None))]
-Reader = Annotated[Caller, Depends(Policy("reader"))]
-Transferrer = Annotated[Caller, Depends(Policy("transfer"))]
-Curator = Annotated[Caller, Depends(Policy("curator"))]
-Admin = Annotated[Caller, Depends(Policy("admin"))]
-Issuer = Annotated[Caller, Depends(Policy("admin", issued=True))]
+Open = Annotated[Caller, Depends(RoutePolicy(None))]
+Reader = Annotated[Caller, Depends(RoutePolicy("reader"))]
+Transferrer = Annotated[Caller, Depends(RoutePolicy("transfer"))]
+Curator = Annotated[Caller, Depends(RoutePolicy("curator"))]
+Admin = Annotated[Caller, Depends(RoutePolicy("admin"))]
+Issuer = Annotated[Caller, Depends(RoutePolicy("admin", issued=True))]
 """An admin who may issue tokens."""
-Named = Annotated[Caller, Depends(Policy("reader", ("openid",)))]
-Identified = Annotated[Caller, Depends(Policy("reader", (VIEW_IDENTITIES, VIEW_IDENTITY_SET, "openid")))]
-Consenting = Annotated[Caller, Depends(Policy("reader", (VIEW_CONSENTS, VIEW_IDENTITY_SET, "openid")))]
+Named = Annotated[Caller, Depends(RoutePolicy("reader", ("openid",)))]
+Identified = Annotated[Caller, Depends(RoutePolicy("reader", (VIEW_IDENTITIES, VIEW_IDENTITY_SET, "openid")))]
+Consenting = Annotated[Caller, Depends(RoutePolicy("reader", (VIEW_CONSENTS, VIEW_IDENTITY_SET, "openid")))]
 Still = Annotated[Callable[[], Awaitable[bool]], Depends(_still)]
 """A function that returns whether the caller may still be served; streams call it at each heartbeat."""
 Sent = Annotated[Bearer, Depends(_sent)]

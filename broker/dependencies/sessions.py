@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from fastapi import Depends, Request
 
-from broker.dependencies.access import Policy
+from broker.dependencies.access import RoutePolicy
 from broker.dependencies.context import home, services
 from broker.dependencies.cookies import cookie
 from broker.errors import LoggedOut
@@ -19,7 +19,7 @@ __all__ = ["LOGIN", "Browsing", "BrowsingAdmin", "BrowsingCurator", "Form", "Sea
 LOGIN = "/reports/login"
 
 
-class Seated(Policy):
+class Seated(RoutePolicy):
     """A policy that requires a login with this browser and this role, even if the broker lets everybody read."""
 
     def __init__(self, role: Role) -> None:

@@ -12,7 +12,7 @@ from broker.handlers.routers import own_router
 from broker.models.access import Caller
 from broker.models.base import Wire
 from broker.models.collections import AccessRule, Collection, NewCollection, NewRule, Title, UsableCollection
-from broker.services.collections.collections import Seen
+from broker.services.collections.collections import VisibleCollection
 
 __all__ = ["router"]
 
@@ -20,7 +20,7 @@ router = own_router("collections")
 Name = Annotated[Title, Path()]
 
 
-class Collections(Wire):
+class CollectionPage(Wire):
     """Some collections, in full where the caller may change who has access."""
 
     collections: list[Collection | UsableCollection]
@@ -33,13 +33,13 @@ class Rules(Wire):
 
 
 @router.get("/collections")
-async def collections(caller: Reader, services: Services) -> Collections:
+async def collections(caller: Reader, services: Services) -> CollectionPage:
     """List the collections in which the caller may use something, by name; admins see all."""
     seen = await services.collections.visible(caller)
-    return Collections.model_construct(collections=[_told(each, caller) for each in seen])
+    return CollectionPage.model_construct(collections=[_told(each, caller) for each in seen])
 
 
-def _told(seen: Seen, caller: Caller) -> Collection | UsableCollection:
+def _told(seen: VisibleCollection, caller: Caller) -> Collection | UsableCollection:
     if seen.kept_by(caller):
         return seen.collection
     return UsableCollection(**{name: getattr(seen.collection, name) for name in UsableCollection.model_fields})

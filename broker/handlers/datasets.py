@@ -10,7 +10,7 @@ from broker.errors import Invalid
 from broker.handlers.paging import Limit
 from broker.handlers.routers import own_router
 from broker.models.base import Wire
-from broker.models.catalogue import Dataset, Replica
+from broker.models.catalogue import CatalogueReplica, Dataset
 from broker.models.names import Beginning, Did
 
 __all__ = ["router"]
@@ -29,7 +29,7 @@ class Datasets(Wire):
 class Described(Dataset):
     """A dataset with all its replicas, whatever their state."""
 
-    replicas: list[Replica]
+    replicas: list[CatalogueReplica]
 
 
 @router.get("/datasets")

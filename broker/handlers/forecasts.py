@@ -8,7 +8,7 @@ from broker.dependencies.access import Reader
 from broker.dependencies.context import Services
 from broker.handlers.routers import own_router
 from broker.models.base import Size
-from broker.models.forecasts import Asked, Expected, Forecasts, Questions
+from broker.models.forecasts import Expected, ForecastRequest, Forecasts, Questions
 from broker.models.history import Direction
 from broker.models.names import FileClass, SourceName, Whereto
 
@@ -31,7 +31,7 @@ async def forecast(
 ) -> Expected:
     """Forecast a transfer that begins now."""
     here = caller.site if sink is None else sink
-    asked = Asked(source=source, sink=here, size=size, direction=direction, file_class=file_class)
+    asked = ForecastRequest(source=source, sink=here, size=size, direction=direction, file_class=file_class)
     return (await services.forecasting.ask([asked], caller))[0]
 
 

@@ -11,7 +11,7 @@ from broker.dependencies.access import Reader
 from broker.dependencies.context import Services
 from broker.handlers.routers import own_router
 from broker.reports.words import size_span
-from broker.services.forecasting.monitoring import Measured
+from broker.services.forecasting.monitoring import MonitoringNumbers
 
 __all__ = ["router"]
 
@@ -34,7 +34,7 @@ async def metrics(caller: Reader, request: Request, services: Services) -> Respo
 class _Shown(Collector):
     """The measurements, as a collector of the Prometheus library."""
 
-    def __init__(self, measured: Measured | None) -> None:
+    def __init__(self, measured: MonitoringNumbers | None) -> None:
         self._measured = measured
 
     def collect(self) -> Iterator[Metric]:
@@ -47,7 +47,7 @@ class _Shown(Collector):
             yield from _forecasts(self._measured)
 
 
-def _traffic(measured: Measured) -> Iterator[Metric]:
+def _traffic(measured: MonitoringNumbers) -> Iterator[Metric]:
     ways = ("source", "sink")
     ended = CounterMetricFamily(
         "coget_transfers", "Transfers that were reported since this process was first asked", labels=(*ways, "outcome")
@@ -60,7 +60,7 @@ def _traffic(measured: Measured) -> Iterator[Metric]:
     yield from (ended, moved)
 
 
-def _work(measured: Measured) -> Iterator[Metric]:
+def _work(measured: MonitoringNumbers) -> Iterator[Metric]:
     tasks = GaugeMetricFamily("coget_tasks", "Tasks that are not over", labels=("state",))
     for state, count in sorted(measured.tasks.items()):
         tasks.add_metric((state,), count)
@@ -72,7 +72,7 @@ def _work(measured: Measured) -> Iterator[Metric]:
     yield behind
 
 
-def _forecasts(measured: Measured) -> Iterator[Metric]:
+def _forecasts(measured: MonitoringNumbers) -> Iterator[Metric]:
     """Yield the metrics of forecasts of this week and the last one, by file size."""
     rest = GaugeMetricFamily("coget_forecast_transfers", "Transfers that forecasts are compared with", labels=SIZE)
     error = GaugeMetricFamily("coget_forecast_error_ratio", "Median of |forecast / actual - 1|", labels=SIZE)

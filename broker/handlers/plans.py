@@ -8,18 +8,18 @@ from pydantic import Discriminator, Tag
 from broker.dependencies.access import Guarded, Reader
 from broker.dependencies.context import Services
 from broker.handlers.routers import own_router
-from broker.models.plans import FlowsPlanned, FlowsWanted, Planned, PlanWanted
+from broker.models.plans import DatasetPlan, FlowsPlanned, FlowsWanted, PlanWanted
 
 __all__ = ["router"]
 
 
-class Apart(Guarded):
+class SeparateRoute(Guarded):
     """A route whose work is done in a separate process."""
 
     elsewhere = True
 
 
-router = own_router("plans", route_class=Apart)
+router = own_router("plans", route_class=SeparateRoute)
 
 
 def _kind(body: object) -> str:
@@ -33,8 +33,8 @@ Wanted = Annotated[
 ]
 
 
-@router.post("/plans", response_model=Planned | FlowsPlanned)
-async def plan(wanted: Wanted, caller: Reader, services: Services) -> Planned | Response:
+@router.post("/plans", response_model=DatasetPlan | FlowsPlanned)
+async def plan(wanted: Wanted, caller: Reader, services: Services) -> DatasetPlan | Response:
     """Plan which source should deliver what of a dataset, or which host should send which files to which other host.
 
     A plan includes times and reasons. Planning moves nothing, and contacts no server.

@@ -15,8 +15,8 @@ from broker.handlers.paging import Limit
 from broker.handlers.routers import own_router
 from broker.models.access import Caller
 from broker.models.base import Wire, one_or_list
-from broker.models.catalogue import BadReplica, ConfirmedReplica, Replica, ReplicaState, UnconfirmedReplica
-from broker.models.forecasts import Resolved, Wanted
+from broker.models.catalogue import BadReplica, CatalogueReplica, ConfirmedReplica, ReplicaState, UnconfirmedReplica
+from broker.models.forecasts import Resolved, ResolveRequest
 from broker.models.names import Did, Named, SinkName
 from broker.wire import METALINK, NDJSON, line, metalinked
 
@@ -36,10 +36,10 @@ FOUND: dict[int | str, dict[str, Any]] = {
 }
 
 
-class Replicas(Wire):
+class ReplicaPage(Wire):
     """A page of replicas; `next` and `next_endpoint` are `after` and `after_endpoint` of the following page."""
 
-    replicas: list[Replica]
+    replicas: list[CatalogueReplica]
     next: str | None
     next_endpoint: str | None
 
@@ -63,19 +63,19 @@ async def wanting(
     after: Annotated[Did | None, Query(description="dataset of the last one of the page before")] = None,
     after_endpoint: Annotated[Named | None, Query(description="its endpoint")] = None,
     limit: Limit = 100,
-) -> Replicas:
+) -> ReplicaPage:
     """List replicas that are not available and need attention, by dataset and endpoint."""
     page = await services.catalogue.wanting(
         [state] if state else ["BAD", "SUSPICIOUS"], after or "", after_endpoint or "", limit, caller
     )
     replicas, last = page
     if last is None:
-        return Replicas.model_construct(replicas=replicas, next=None, next_endpoint=None)
-    return Replicas.model_construct(replicas=replicas, next=last.dataset, next_endpoint=last.endpoint)
+        return ReplicaPage.model_construct(replicas=replicas, next=None, next_endpoint=None)
+    return ReplicaPage.model_construct(replicas=replicas, next=last.dataset, next_endpoint=last.endpoint)
 
 
 @router.put("/replicas")
-async def put_replica(replica: Replica, caller: Curator, services: Services) -> Replica:
+async def put_replica(replica: CatalogueReplica, caller: Curator, services: Services) -> CatalogueReplica:
     """Create a replica, or change it."""
     return await services.catalogue.put_replica(caller.subject, replica, caller.role)
 
@@ -120,7 +120,7 @@ async def confirm(
 
 
 @router.post("/replicas/bad")
-async def bad(bad: BadReplica, caller: Transferrer, services: Services) -> Replica:
+async def bad(bad: BadReplica, caller: Transferrer, services: Services) -> CatalogueReplica:
     """Report that a replica is bad: it is not offered again until a curator states that it is AVAILABLE.
 
     The last available replica only becomes SUSPICIOUS, and is still offered. A curator's statement about a replica is
@@ -142,7 +142,7 @@ async def resolve_few(
 
 
 @router.post("/replicas/resolve", response_class=Response, responses=FOUND)
-async def resolve(wanted: Wanted, request: Request, caller: Reader, services: Services) -> Response:
+async def resolve(wanted: ResolveRequest, request: Request, caller: Reader, services: Services) -> Response:
     """Find the replicas of up to 10,000 datasets, the best replica of each first, with its forecast and the reason.
 
     The response is NDJSON, one dataset per line, then `{"end": true, "count": n}`; without that line it is incomplete.

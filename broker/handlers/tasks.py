@@ -21,7 +21,7 @@ from broker.models.subjects import LONGEST
 from broker.models.submissions import LINE, Accepted, FileRecord, Submission, TaskError, TaskEvent, TaskRecord
 from broker.models.tasks import Status, Task, TaskKind
 from broker.services.tasks.watching import version
-from broker.storage.tasks import Done, Wanted
+from broker.storage.tasks import FinishedWork, TaskFilter
 
 __all__ = ["router"]
 
@@ -33,7 +33,7 @@ STREAM: dict[int | str, dict[str, Any]] = {
 }
 
 
-class Tasks(Wire):
+class TaskPage(Wire):
     """A page of tasks; `next` is the `before` of the following page."""
 
     tasks: list[TaskRecord]
@@ -84,13 +84,13 @@ async def tasks(
     until: Annotated[Moment | None, Query(description="requested before")] = None,
     before: Annotated[UUID | None, Query(description="what the page before said of the next")] = None,
     limit: Limit = 100,
-) -> Tasks:
+) -> TaskPage:
     """List the caller's tasks, the newest first; admins can name another owner."""
     whose = owner or caller.subject
     if whose != caller.subject and not caller.may("admin"):
         raise Forbidden(f"{caller.subject} may not see tasks of others", "leave owner out")
     last = await services.tasks.one(caller, str(before)) if before else None
-    wanted = Wanted(
+    wanted = TaskFilter(
         owner=None if whose == "*" else whose,
         kinds=kind and [kind],
         statuses=status,
@@ -101,7 +101,7 @@ async def tasks(
     )
     page = (await services.tasks.page(wanted, NEWEST, limit, 0)).tasks
     after = page[-1].id if len(page) == limit else None
-    return Tasks.model_construct(tasks=await _shown(services, page), next=after)
+    return TaskPage.model_construct(tasks=await _shown(services, page), next=after)
 
 
 @router.get("/tasks/{number}")
@@ -161,9 +161,9 @@ async def planned(
     return Files.model_construct(files=[_file(each) for each in page], next=following)
 
 
-def _file(done: Done) -> FileRecord:
+def _file(done: FinishedWork) -> FileRecord:
     error = TaskError(code=done.error_code, message=done.error or "") if done.error_code else None
-    same = {name: getattr(done, name) for name in Done._fields if name in FileRecord.model_fields}
+    same = {name: getattr(done, name) for name in FinishedWork._fields if name in FileRecord.model_fields}
     return FileRecord.model_construct(**{**same, "error": error})
 
 

@@ -33,7 +33,7 @@ PATHS = ("/transfers/import",)
 BYTES = {"requestBody": {"content": {"application/octet-stream": {"schema": {"type": "string"}}}}}
 
 
-class Transfers(Wire):
+class TransferPage(Wire):
     """A page of transfers; `next` is the `before` of the following page."""
 
     transfers: list[TransferRecord]
@@ -103,7 +103,7 @@ async def _in_turns(
 @router.get("/transfers")
 async def transfers(
     caller: Reader, services: Services, wanted: Filter, before: Before = None, limit: Limit = 100
-) -> Transfers:
+) -> TransferPage:
     """List the reported transfers that fit, the newest first."""
     page = await services.transfers.listed(wanted, before, limit, caller)
-    return Transfers.model_construct(transfers=page, next=page[-1].id if len(page) == limit else None)
+    return TransferPage.model_construct(transfers=page, next=page[-1].id if len(page) == limit else None)

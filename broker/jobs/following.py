@@ -9,7 +9,7 @@ import structlog
 
 from broker.errors import BrokerError
 
-__all__ = ["Follower"]
+__all__ = ["ObservationFollower"]
 
 LOOK = 2.0
 """Seconds between looks at the database while no new observations are announced."""
@@ -18,7 +18,7 @@ REST = 4.0
 log = structlog.get_logger("broker.jobs")
 
 
-class Follower:
+class ObservationFollower:
     """A loop that takes one step after the other while there is something to do.
 
     :param name: name in the log

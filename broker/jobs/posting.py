@@ -18,7 +18,7 @@ import structlog
 
 from broker.config.posting import Mail, Posting
 from broker.errors import BrokerError
-from broker.limits import Apart
+from broker.limits import SeparateProcess
 from broker.reports.archive import Archive
 from broker.reports.document import Report
 from broker.reports.drawing import DRAWING
@@ -71,7 +71,7 @@ class Poster:
     :param drawing: process that draws figures
     """
 
-    def __init__(self, database: Database, archive: Archive, posting: Posting, drawing: Apart) -> None:
+    def __init__(self, database: Database, archive: Archive, posting: Posting, drawing: SeparateProcess) -> None:
         self._database = database
         self._archive = archive
         self._posting = posting

@@ -19,10 +19,10 @@ from broker.services.network.places import Places
 from broker.services.network.probes import ways
 from broker.storage.clock import read_clock
 from broker.storage.database import Database, retried
-from broker.storage.lanes import Lanes
-from broker.storage.probes import Probes, Way
+from broker.storage.lanes import LaneStore
+from broker.storage.probes import EndpointLink, ProbeStore
 from coalloc.errors import CoallocError
-from coalloc.probing import Limits, measure
+from coalloc.probing import ProbeLimits, measure
 
 __all__ = ["Prober", "due"]
 
@@ -35,8 +35,12 @@ log = structlog.get_logger("broker.jobs")
 
 
 def due(
-    ways: Iterable[Way], wanted: Iterable[tuple[str, str]], used: Mapping[Way, float], now: float, random: Random
-) -> Way | None:
+    ways: Iterable[EndpointLink],
+    wanted: Iterable[tuple[str, str]],
+    used: Mapping[EndpointLink, float],
+    now: float,
+    random: Random,
+) -> EndpointLink | None:
     """Return the link to measure next; None if none is due.
 
     A link that a user asked for comes first, then a random one that was never used, then the one that was not used for
@@ -88,7 +92,7 @@ class Prober:
         if way is None:
             return False
         source, sink = endpoints[way.source], endpoints[way.sink]
-        limits = Limits(self._probing.bytes, self._probing.seconds)
+        limits = ProbeLimits(self._probing.bytes, self._probing.seconds)
         try:
             (measured,) = await measure([source.url("")], [sink.url("")], limits, policy=await self._places.policy())
         except CoallocError as error:
@@ -109,14 +113,14 @@ class Prober:
         return True
 
     @retried
-    async def _claim(self, able: list[Way]) -> Way | None:
+    async def _claim(self, able: list[EndpointLink]) -> EndpointLink | None:
         """Reserve the link to measure, so that no other process measures it."""
         async with self._database.write() as connection:
-            probes = Probes(connection)
+            probes = ProbeStore(connection)
             await probes.alone()
             now = await read_clock(connection)
             if (
-                await Lanes(connection).open()
+                await LaneStore(connection).open()
                 or (await probes.spent(now) + 1) * self._probing.bytes > self._probing.a_day
             ):
                 return None

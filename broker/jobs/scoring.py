@@ -11,12 +11,12 @@ from collections import OrderedDict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from broker.models.scores import REPLAYED, Key, Score, tallied
+from broker.models.scores import REPLAYED, Score, ScoreKey, tallied
 from broker.storage.database import Database, retried
-from broker.storage.scores import Behind, Extent, Learned, Scores
+from broker.storage.scores import Behind, Learned, NewTransfers, ScoreStore
 from predictors.context import size_class
 from predictors.experience import telling
-from predictors.hindsight import BLOCK, PANEL, WARM, Panel, Said, affected, order
+from predictors.hindsight import BLOCK, PANEL, WARM, GivenForecasts, Panel, affected, order
 from predictors.observation import Forecast, Rates
 from predictors.tally import Tally
 
@@ -39,7 +39,7 @@ MEANT = 86_400.0
 """Age in seconds from which on a given forecast no longer counts as one for a transfer that begins."""
 
 
-class Kept(NamedTuple):
+class ScoredPanel(NamedTuple):
     """A pair's panel of forecasters, the last observation that it scored, and when."""
 
     scored_id: int
@@ -57,7 +57,7 @@ class Scoring:
         self._database = database
         self._compiled = compiled
         self._done: dict[int, float] = {}
-        self._panels: OrderedDict[int, Kept] = OrderedDict()
+        self._panels: OrderedDict[int, ScoredPanel] = OrderedDict()
 
     async def step(self) -> bool:
         """Score one pair; return whether there was one to score."""
@@ -66,7 +66,7 @@ class Scoring:
         for each in [each for each, kept in self._panels.items() if kept.at < now - FORGOTTEN]:
             del self._panels[each]
         async with self._database.read() as connection:
-            behind = await Scores(connection).behind()
+            behind = await ScoreStore(connection).behind()
         waiting = [each for each in behind if each.pair_id not in self._done]
         if not waiting:
             return False
@@ -79,7 +79,7 @@ class Scoring:
         """Score all pairs, without pauses."""
         while True:
             async with self._database.read() as connection:
-                behind = await Scores(connection).behind()
+                behind = await ScoreStore(connection).behind()
             if not behind:
                 return
             for pair in behind:
@@ -88,18 +88,18 @@ class Scoring:
     async def score(self, pair: Behind) -> None:
         """Score the new transfers of a pair, and those whose scores these change."""
         async with self._database.read() as connection:
-            stored = Scores(connection)
+            stored = ScoreStore(connection)
             extent = await stored.extent(pair)
             newest = [] if extent.earliest is None else await stored.newest(pair, MOST + BLOCK + WARM)
         panel = self._panel(pair, extent)
         scored = await _slowly(_work(pair, extent, newest, panel))
         new = [each for each in scored.values() if each]
         if await self._keep(pair, scored, new, await asyncio.to_thread(tallied, new)):
-            self._panels[pair.pair_id] = Kept(pair.newest_id, panel, time.monotonic())
+            self._panels[pair.pair_id] = ScoredPanel(pair.newest_id, panel, time.monotonic())
             if len(self._panels) > PANELS:
                 self._panels.popitem(last=False)
 
-    def _panel(self, pair: Behind, extent: Extent) -> Panel:
+    def _panel(self, pair: Behind, extent: NewTransfers) -> Panel:
         """Return the panel of last time if no transfer came too late for it; a new panel otherwise."""
         kept = self._panels.pop(pair.pair_id, None)
         if (
@@ -112,11 +112,11 @@ class Scoring:
 
     @retried
     async def _keep(
-        self, pair: Behind, numbers: Collection[int], new: Sequence[Score], more: Mapping[Key, Tally]
+        self, pair: Behind, numbers: Collection[int], new: Sequence[Score], more: Mapping[ScoreKey, Tally]
     ) -> bool:
         """Store scores; return False if another process has scored the pair meanwhile."""
         async with self._database.write() as connection:
-            stored = Scores(connection)
+            stored = ScoreStore(connection)
             if not await stored.claim(pair):
                 return False
             if numbers:
@@ -150,7 +150,7 @@ def _slice(work: Iterator[tuple[int, Score | None] | None]) -> tuple[list[tuple[
 
 
 def _work(
-    pair: Behind, extent: Extent, newest: Sequence[Learned], panel: Panel
+    pair: Behind, extent: NewTransfers, newest: Sequence[Learned], panel: Panel
 ) -> Iterator[tuple[int, Score | None] | None]:
     """Yield the number and score of each transfer that is new or affected by new ones, and None between.
 
@@ -165,7 +165,7 @@ def _work(
         yield said and (known[said.number].id, score(pair.pair_id, known[said.number], said))
 
 
-def score(pair_id: int, learned: Learned, said: Said) -> Score | None:
+def score(pair_id: int, learned: Learned, said: GivenForecasts) -> Score | None:
     """Return a transfer's score against its forecast; None if there was no forecast."""
     observation, told = learned.observation, learned.told
     if told and told.made_at > observation.start - MEANT and min(told.rates) > 0:
@@ -194,7 +194,7 @@ def score(pair_id: int, learned: Learned, said: Said) -> Score | None:
     )
 
 
-def _panel(said: Said) -> dict[str, Rates]:
+def _panel(said: GivenForecasts) -> dict[str, Rates]:
     """Return all forecasts of the panel, in five digits; none unless all made one, so that comparisons are fair."""
     if len(said.forecasts) < len(PANEL):
         return {}

@@ -1,7 +1,7 @@
 """Keeps the sums of traffic up to date with reported transfers."""
 
 from broker.storage.database import Database, retried
-from broker.storage.traffic import Traffic
+from broker.storage.traffic import TrafficStore
 
 __all__ = ["Rolling"]
 
@@ -15,11 +15,11 @@ class Rolling:
     async def step(self) -> bool:
         """Count some transfers; return whether there were any to count."""
         async with self._database.read() as connection:  # a read, which blocks no writer
-            if not await Traffic(connection).lacks():
+            if not await TrafficStore(connection).lacks():
                 return False
         return await self._roll()
 
     @retried
     async def _roll(self) -> bool:
         async with self._database.write() as connection:
-            return await Traffic(connection).roll() > 0
+            return await TrafficStore(connection).roll() > 0

@@ -1,12 +1,12 @@
 """Separate processes for work that takes much memory or time, with a budget: a job that exceeds it ends alone.
 
-`Apart` is the side that asks, `child` the process that works; `Turns` share out work that cannot be done in such a
-process. A job is a function of a module, with arguments that can be pickled; it has no access to the database or
+`SeparateProcess` is the side that asks, `child` the process that works; `Turns` share out work that cannot be done in
+such a process. A job is a function of a module, with arguments that can be pickled; it has no access to the database or
 secrets.
 """
 
 from broker.limits.child import framed, frames
-from broker.limits.client import Apart, Budget, Kind
+from broker.limits.client import Budget, JobKind, SeparateProcess
 from broker.limits.turns import Turns
 
-__all__ = ["Apart", "Budget", "Kind", "Turns", "framed", "frames"]
+__all__ = ["Budget", "JobKind", "SeparateProcess", "Turns", "framed", "frames"]

@@ -19,9 +19,9 @@ import structlog
 
 from broker.errors import BrokerError, TooLarge
 from broker.limits.child import HEAD, OUT_OF_MEMORY, framed
-from broker.limits.turns import Turn, Turns
+from broker.limits.turns import Turns, UserTurn
 
-__all__ = ["Apart", "Budget", "Kind"]
+__all__ = ["Budget", "JobKind", "SeparateProcess"]
 
 log = structlog.get_logger("broker.limits")
 Given = ParamSpec("Given")
@@ -55,14 +55,14 @@ class Budget(NamedTuple):
     reserved: int = 0
 
 
-class Kind(NamedTuple):
+class JobKind(NamedTuple):
     """A kind of job: its name in refusals, and the remedy for one that is too large."""
 
     what: str
     remedy: str
 
 
-class Apart:
+class SeparateProcess:
     """One process for such jobs, which starts with the first job and ends when it is idle."""
 
     def __init__(self, budget: Budget) -> None:
@@ -73,7 +73,7 @@ class Apart:
         self._leaving: set[asyncio.Future[int]] = set()
 
     async def run(
-        self, kind: Kind, subject: str, work: Callable[Given, Result], *args: Given.args, **_: Given.kwargs
+        self, kind: JobKind, subject: str, work: Callable[Given, Result], *args: Given.args, **_: Given.kwargs
     ) -> Result:
         """Run a function of a module with these arguments in the process, and return its result; its errors are raised
         here.
@@ -95,7 +95,9 @@ class Apart:
             await process.wait()
         await asyncio.gather(*self._leaving)
 
-    async def _done(self, kind: Kind, turn: Turn, work: Callable[..., object], args: tuple[object, ...]) -> object:
+    async def _done(
+        self, kind: JobKind, turn: UserTurn, work: Callable[..., object], args: tuple[object, ...]
+    ) -> object:
         self._no_longer_idle()
         frame = await asyncio.to_thread(framed, (work, args))
         process = self._process = self._process or await self._started()
@@ -118,7 +120,7 @@ class Apart:
             raise found  # type: ignore[misc]
         return found
 
-    async def _why(self, kind: Kind) -> BrokerError:
+    async def _why(self, kind: JobKind) -> BrokerError:
         """Return the error for a process that ended in the middle of a job: libraries abort when they lack memory."""
         process, self._process = self._process, None
         status = await process.wait() if process else 0
@@ -128,7 +130,7 @@ class Apart:
             log.error("a process has ended", what=kind.what, status=status)
         return self._too_much(kind, f"more than {self.budget.memory // MB} MB of memory")
 
-    def _too_much(self, kind: Kind, amount: str) -> BrokerError:
+    def _too_much(self, kind: JobKind, amount: str) -> BrokerError:
         return self.turns.refusal(TooLarge(f"{kind.what} would take {amount}", kind.remedy))
 
     async def _started(self) -> asyncio.subprocess.Process:

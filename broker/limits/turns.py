@@ -10,7 +10,7 @@ import structlog
 
 from broker.errors import BrokerError, TooManyRequests
 
-__all__ = ["Turn", "Turns"]
+__all__ = ["Turns", "UserTurn"]
 
 log = structlog.get_logger("broker.limits")
 HALVED = 300.0
@@ -39,7 +39,7 @@ class Used:
         return float(had * 0.5 ** ((now - at) / HALVED))
 
 
-class Turn:
+class UserTurn:
     """The turn of one user.
 
     `seconds`: cost of the turn; None for its wall-clock time
@@ -64,7 +64,7 @@ class Turns:
         self._had, self._counted = Used(), Used()
 
     @asynccontextmanager
-    async def turn(self, subject: str, what: str, admitted: bool = False) -> AsyncIterator[Turn]:
+    async def turn(self, subject: str, what: str, admitted: bool = False) -> AsyncIterator[UserTurn]:
         """Wait for a turn, and hold it for the block.
 
         :param what: the work, as named in messages for users
@@ -78,7 +78,7 @@ class Turns:
             await asyncio.wait_for(self._wait(subject), None if admitted else LONGEST)
         except TimeoutError:
             raise self.refusal(TooManyRequests(f"{what}: others are served first", "come back later", 30)) from None
-        began, turn = time.monotonic(), Turn()
+        began, turn = time.monotonic(), UserTurn()
         try:
             yield turn
         finally:

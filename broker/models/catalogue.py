@@ -10,10 +10,10 @@ from broker.models.names import Did, Named, Remark, ReplicaPath, Told
 
 __all__ = [
     "BadReplica",
+    "CatalogueReplica",
     "ConfirmedReplica",
     "Dataset",
     "Endpoint",
-    "Replica",
     "ReplicaState",
     "Scheme",
     "Site",
@@ -103,7 +103,7 @@ class Dataset(Wire):
     checksums: dict[Algorithm, Digest] = Field(default_factory=dict)
 
 
-class Replica(Wire):
+class CatalogueReplica(Wire):
     """A copy of a dataset at an endpoint. `path` is below the endpoint's folder, by default the dataset's name."""
 
     dataset: Did

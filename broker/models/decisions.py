@@ -10,7 +10,7 @@ from broker.models.names import Key, SinkName, SourceName, Thing, Told
 from coalloc.model import Ending, Outcome
 from coalloc.safe_text import redacted_text
 
-__all__ = ["Decided", "Expectation", "Kept", "Listed", "Made", "Part", "Range", "Regret", "Taken"]
+__all__ = ["Decided", "Expectation", "Listed", "Made", "Range", "Regret", "SourcePart", "StoredDecision", "Taken"]
 
 MOST_SOURCES, MOST_RANGES = 100, 2_000
 Strategy = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.+-]{1,64}$")]
@@ -25,7 +25,7 @@ class Expectation(Wire):
     p90: Rate | None = None
 
 
-class Part(Wire):
+class SourcePart(Wire):
     """A candidate: its forecast, its planned share, and what it did.
 
     `seconds` is the time that it was busy, `setup_seconds` the mean time to the first byte of a range. `start_seconds`
@@ -91,7 +91,7 @@ class Decided(Wire):
     error: Told | None = None
     seconds: Seconds
     fetch_seconds: Seconds
-    sources: Annotated[list[Part], Field(min_length=1, max_length=MOST_SOURCES)]
+    sources: Annotated[list[SourcePart], Field(min_length=1, max_length=MOST_SOURCES)]
     ranges: Annotated[Sequence[Range], Field(max_length=MOST_RANGES)] = ()
     range_count: Count = 0
 
@@ -158,12 +158,12 @@ class Listed(NamedTuple):
     task_id: str | None
 
 
-class Kept(NamedTuple):
+class StoredDecision(NamedTuple):
     """A stored decision with all its details; `shares` are the best ones in hindsight, in bytes, if known."""
 
     listed: Listed
     moved: int
-    sources: list[Part]
+    sources: list[SourcePart]
     shares: list[float]
     ranges: list[Range]
     range_count: int

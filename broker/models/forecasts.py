@@ -12,14 +12,14 @@ from broker.models.names import Did, FileClass, SinkName, SourceName, Whereto
 from coalloc.model import Estimate
 
 __all__ = [
-    "Asked",
-    "Candidate",
     "Expected",
+    "ForecastRequest",
     "Forecasts",
     "Quantiles",
     "Questions",
+    "RankedReplica",
+    "ResolveRequest",
     "Resolved",
-    "Wanted",
 ]
 
 
@@ -31,7 +31,7 @@ class Quantiles(Wire):
     p90: float
 
 
-class Asked(Wire):
+class ForecastRequest(Wire):
     """A transfer for which a forecast is requested."""
 
     source: SourceName
@@ -44,7 +44,7 @@ class Asked(Wire):
 class Questions(Wire):
     """A request for several forecasts at once."""
 
-    forecasts: Annotated[list[Asked], Field(max_length=10_000, fail_fast=True)]
+    forecasts: Annotated[list[ForecastRequest], Field(max_length=10_000, fail_fast=True)]
 
 
 class Expected(Wire):
@@ -73,7 +73,7 @@ class Forecasts(Wire):
     forecasts: list[Expected]
 
 
-class Wanted(Wire):
+class ResolveRequest(Wire):
     """Datasets to find; `sink` is their destination, by default the caller's own site."""
 
     names: Annotated[list[Did], Field(max_length=10_000)]
@@ -81,7 +81,7 @@ class Wanted(Wire):
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class RankedReplica:
     """A replica and its forecast; rank 1 is the best. It is not a pydantic model: one answer may have 30,000 of them.
 
     `measured` is true if there were transfers over this very link; otherwise the rate is that of similar links.
@@ -113,5 +113,5 @@ class Resolved:
     name: str
     size: int | None = None
     checksums: Mapping[str, str] = field(default_factory=dict)
-    replicas: Sequence[Candidate] = ()
+    replicas: Sequence[RankedReplica] = ()
     error: Fault | None = None

@@ -7,7 +7,17 @@ from pydantic import Field, model_validator
 from broker.models.base import Count, Moment, Seconds, Size, Wire
 from broker.models.names import FileClass, Key, SourceName, Told, Whereto
 
-__all__ = ["FASTEST", "INTERFACE", "Change", "Ingested", "LogTaken", "Observed", "Pair", "Refusal", "TransferRecord"]
+__all__ = [
+    "FASTEST",
+    "INTERFACE",
+    "Ingested",
+    "LineRefusal",
+    "LogChange",
+    "LogTaken",
+    "Observed",
+    "Pair",
+    "TransferRecord",
+]
 
 FASTEST = 1e13
 """Bytes per second; a report of a higher rate is impossible, and refused."""
@@ -64,14 +74,14 @@ class Ingested(Wire):
     known: int
 
 
-class Refusal(Wire):
+class LineRefusal(Wire):
     """A line of a log that was refused, and the reason."""
 
     line: int
     why: str
 
 
-class Change(Wire):
+class LogChange(Wire):
     """A value of a log that is stored in another form than its line has."""
 
     line: int
@@ -88,8 +98,8 @@ class LogTaken(Ingested):
     """
 
     kind: str
-    refused: list[Refusal]
-    changed: list[Change]
+    refused: list[LineRefusal]
+    changed: list[LogChange]
     lines_refused: int
     lines_changed: int
     lines_left_out: int

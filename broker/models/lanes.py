@@ -5,22 +5,22 @@ from typing import NamedTuple
 from broker.models.access import Role
 from broker.models.tasks import Options
 
-__all__ = ["Candidate", "Open", "Pair", "Tuning"]
+__all__ = ["CollectionPair", "LaneCandidate", "LaneTuning", "OpenLane"]
 
 
-class Pair(NamedTuple):
+class CollectionPair(NamedTuple):
     """A source collection and a destination collection; a task that deletes has no destination."""
 
     source: str
     destination: str
 
 
-class Candidate(NamedTuple):
+class LaneCandidate(NamedTuple):
     """A task with work that can begin now: the first of its owner's tasks of its kind between a pair of collections."""
 
     task: str
     owner: str
-    pair: Pair
+    pair: CollectionPair
     kind: str
     options: Options
     priority: int
@@ -31,18 +31,18 @@ class Candidate(NamedTuple):
     token: int | None = None
 
 
-class Open(NamedTuple):
+class OpenLane(NamedTuple):
     """A lane that a worker has open."""
 
     task: str
     owner: str
-    pair: Pair
+    pair: CollectionPair
 
 
-class Tuning(NamedTuple):
+class LaneTuning(NamedTuple):
     """A tuning decision for a pair: its number of lanes, the change of it, and the rate and failures at that time."""
 
-    pair: Pair
+    pair: CollectionPair
     at: float
     concurrency: int
     step: int

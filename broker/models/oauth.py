@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
-from broker.errors import Refused
+from broker.errors import OAuthRefused
 from broker.models.access import Caller, Role
 
 __all__ = [
@@ -25,8 +25,8 @@ __all__ = [
     "Consent",
     "Grant",
     "Kind",
-    "Login",
-    "Source",
+    "TokenSource",
+    "UserLogin",
     "granted",
 ]
 
@@ -85,7 +85,7 @@ class Client(NamedTuple):
     created_at: float
 
 
-class Login(NamedTuple):
+class UserLogin(NamedTuple):
     """A user who has logged in with a browser, or may do so.
 
     :param limit_at: time at which everything derived from the login expires at the latest
@@ -116,7 +116,7 @@ class Bearer(NamedTuple):
     expires_at: float | None = None
 
 
-class Source(NamedTuple):
+class TokenSource(NamedTuple):
     """The origin of a new token: its owner, its client, and the number of the token from which it is derived.
 
     :param login_at: time at which the user authenticated
@@ -215,7 +215,7 @@ def granted(text: str) -> Mapping[str, tuple[str, ...]]:
     for word in _outermost(text):
         server = KNOWN.get(word)
         if server is None:
-            raise Refused("invalid_scope", f"the scope {word[:100]!a} is not known here")
+            raise OAuthRefused("invalid_scope", f"the scope {word[:100]!a} is not known here")
         if word not in found.get(server, ()):
             found[server] = (*found.get(server, ()), word)
     return found
@@ -223,14 +223,14 @@ def granted(text: str) -> Mapping[str, tuple[str, ...]]:
 
 def _outermost(text: str) -> list[str]:
     if len(text) > LONGEST:
-        raise Refused("invalid_scope", f"the scopes are longer than {LONGEST} characters")
+        raise OAuthRefused("invalid_scope", f"the scopes are longer than {LONGEST} characters")
     depth, words = 0, []
     for token in TOKEN.findall(text):
         depth += (token == "[") - (token == "]")
         if not 0 <= depth <= DEEPEST:
-            raise Refused("invalid_scope", "the brackets of the scopes do not fit")
+            raise OAuthRefused("invalid_scope", "the brackets of the scopes do not fit")
         if depth == 0 and token not in "[]*":
             words.append(token)
     if depth:
-        raise Refused("invalid_scope", "the brackets of the scopes do not fit")
+        raise OAuthRefused("invalid_scope", "the brackets of the scopes do not fit")
     return words or list(SCOPES)

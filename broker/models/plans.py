@@ -9,16 +9,16 @@ from broker.models.forecasts import Quantiles
 from broker.models.names import Did, SinkName
 
 __all__ = [
-    "Flow",
+    "DatasetPlan",
+    "FileRoute",
     "FlowsPlanned",
     "FlowsWanted",
     "LimitPrice",
+    "LinkFlow",
     "OriginShare",
     "PlanWanted",
-    "Planned",
     "Proof",
-    "Share",
-    "Way",
+    "ReplicaShare",
 ]
 
 MOST_HOSTS = 200
@@ -35,7 +35,7 @@ class PlanWanted(Wire):
     strategy: Literal["single", "brute", "history", "conservative", "aggressive", "adaptive"] = "adaptive"
 
 
-class Share(Wire):
+class ReplicaShare(Wire):
     """The bytes that one replica should deliver, and the forecast behind them."""
 
     url: str
@@ -48,7 +48,7 @@ class Share(Wire):
     rationale: str
 
 
-class Planned(Wire):
+class DatasetPlan(Wire):
     """A plan. In four of five cases it should take a time within `seconds_p10_p90`; None while nothing is known."""
 
     name: str
@@ -58,7 +58,7 @@ class Planned(Wire):
     seconds: float | None
     seconds_p10_p90: tuple[float, float] | None
     rationale: str
-    shares: list[Share]
+    shares: list[ReplicaShare]
 
 
 class FlowsWanted(Wire):
@@ -74,7 +74,7 @@ class FlowsWanted(Wire):
     budget: float | None = None
 
 
-class Way(Wire):
+class FileRoute(Wire):
     """Bytes of a file that take the same route: from a holder, over relays, to a destination."""
 
     file: str
@@ -83,7 +83,7 @@ class Way(Wire):
     rate: float
 
 
-class Flow(Wire):
+class LinkFlow(Wire):
     """The bytes and the rate of a link, and its capacity; with the ISPs of hosts that have several."""
 
     source: str
@@ -139,7 +139,7 @@ class FlowsPlanned(Wire):
     seconds: float
     direct_seconds: float | None
     reason: str
-    paths: list[Way]
-    flows: list[Flow]
+    paths: list[FileRoute]
+    flows: list[LinkFlow]
     certificate: Proof
     network: dict[str, Any]

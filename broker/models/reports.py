@@ -4,12 +4,12 @@ from typing import Any
 
 from broker.models.base import Moment, Wire
 
-__all__ = ["Document"]
+__all__ = ["ReportDocument"]
 
 Cell = str | int | float | bool | None
 
 
-class Fact(Wire):
+class FactDocument(Wire):
     """A key value of a report."""
 
     label: str
@@ -18,7 +18,7 @@ class Fact(Wire):
     note: str
 
 
-class Column(Wire):
+class ColumnDocument(Wire):
     """A column of a table, with the unit of its values."""
 
     name: str
@@ -26,17 +26,17 @@ class Column(Wire):
     unit: str
 
 
-class Table(Wire):
+class TableDocument(Wire):
     """A table; the cells of each row are in the order of the columns."""
 
     name: str
     title: str
     note: str
-    columns: list[Column]
+    columns: list[ColumnDocument]
     rows: list[list[Cell]]
 
 
-class Figure(Wire):
+class FigureDocument(Wire):
     """A drawing of a table, as a Vega-Lite specification; `note` says why there is none."""
 
     name: str
@@ -44,24 +44,24 @@ class Figure(Wire):
     alternative: str
     note: str
     spec: dict[str, Any]
-    table: Table
+    table: TableDocument
 
 
-class Link(Wire):
+class LinkDocument(Wire):
     """A link to another report: its name, with its query."""
 
     label: str
     address: str
 
 
-class Document(Wire):
+class ReportDocument(Wire):
     """A report. Rates are in bytes per second, shares from 0 to 1, times in seconds since the epoch."""
 
     name: str
     title: str
     lead: str
     at: Moment
-    facts: list[Fact]
-    figures: list[Figure]
-    tables: list[Table]
-    links: list[Link]
+    facts: list[FactDocument]
+    figures: list[FigureDocument]
+    tables: list[TableDocument]
+    links: list[LinkDocument]

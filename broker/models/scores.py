@@ -8,7 +8,7 @@ from typing import NamedTuple
 from predictors.observation import Rates
 from predictors.tally import Tally
 
-__all__ = ["IN_CHARGE", "REPLAYED", "WEEK", "Key", "Record", "Score", "recorded", "tallied"]
+__all__ = ["IN_CHARGE", "REPLAYED", "WEEK", "ForecasterRecord", "Score", "ScoreKey", "recorded", "tallied"]
 
 WEEK = 7 * 86_400.0
 IN_CHARGE = "in charge"
@@ -42,7 +42,7 @@ class Score(NamedTuple):
     panel: Mapping[str, Rates]
 
 
-class Key(NamedTuple):
+class ScoreKey(NamedTuple):
     """The key of a sum; `pair_id` 0 stands for all links together."""
 
     week: int
@@ -51,7 +51,7 @@ class Key(NamedTuple):
     forecaster: str
 
 
-class Record(NamedTuple):
+class ForecasterRecord(NamedTuple):
     """The record of one forecaster on a link.
 
     `absolute_log_errors` is the sum of |log(p50 / actual)|; `won` and `lost` are the numbers of weeks in which it was
@@ -66,36 +66,36 @@ class Record(NamedTuple):
     lost: int
 
 
-def tallied(scores: Iterable[Score]) -> dict[Key, Tally]:
+def tallied(scores: Iterable[Score]) -> dict[ScoreKey, Tally]:
     """Return the sums of these scores; those of single links have no histogram of errors (`Tally.errors`)."""
-    found: defaultdict[Key, list[Tally]] = defaultdict(list)
+    found: defaultdict[ScoreKey, list[Tally]] = defaultdict(list)
     for score in scores:
         for forecaster, rates in ((IN_CHARGE, score.rates), *score.panel.items()):
-            key = Key(int(score.ended // WEEK), score.pair_id, score.size_class, forecaster)
+            key = ScoreKey(int(score.ended // WEEK), score.pair_id, score.size_class, forecaster)
             found[key].append(Tally.of(rates, score.rate))
     single = {key: Tally.total(tallies) for key, tallies in found.items()}
-    together: defaultdict[Key, list[Tally]] = defaultdict(list)
+    together: defaultdict[ScoreKey, list[Tally]] = defaultdict(list)
     for key, total in single.items():
         together[key._replace(pair_id=0)].append(total)
     every = {key: Tally.total(tallies) for key, tallies in together.items()}
     return every | {key: replace(total, errors={}) for key, total in single.items()}
 
 
-def recorded(tallies: Mapping[Key, Tally]) -> list[Record]:
+def recorded(tallies: Mapping[ScoreKey, Tally]) -> list[ForecasterRecord]:
     """Return the record of each forecaster on each link, computed from sums."""
     weeks: defaultdict[tuple[int, int], defaultdict[str, list[Tally]]] = defaultdict(lambda: defaultdict(list))
     for key, tally in tallies.items():
         if key.pair_id and key.forecaster != IN_CHARGE:
             weeks[key.pair_id, key.week][key.forecaster].append(tally)
-    found: defaultdict[tuple[int, str], list[Record]] = defaultdict(list)
+    found: defaultdict[tuple[int, str], list[ForecasterRecord]] = defaultdict(list)
     for (pair_id, _), said in weeks.items():
         own = Tally.total(said[REPLAYED]).log_error
         for forecaster, some in said.items():
             total = Tally.total(some)
             won, lost = int(total.log_error < own), int(total.log_error > own)
-            record = Record(pair_id, forecaster, total.transfers, total.absolute_log_errors, won, lost)
+            record = ForecasterRecord(pair_id, forecaster, total.transfers, total.absolute_log_errors, won, lost)
             found[pair_id, forecaster].append(record)
     return [
-        Record(*where, *(sum(values) for values in zip(*(each[2:] for each in some), strict=True)))
+        ForecasterRecord(*where, *(sum(values) for values in zip(*(each[2:] for each in some), strict=True)))
         for where, some in found.items()
     ]

@@ -13,7 +13,7 @@ from broker.models.tasks import Event, FilterRule, Item, Options, Status, Task, 
 __all__ = [
     "LINE",
     "Accepted",
-    "End",
+    "CollectionReference",
     "FileRecord",
     "Label",
     "NewItem",
@@ -72,7 +72,7 @@ class Accepted(Wire):
     new: bool
 
 
-class End(Wire):
+class CollectionReference(Wire):
     """One of the collections of a task; `name` is None if the collection no longer exists."""
 
     id: str
@@ -99,8 +99,8 @@ class TaskRecord(Wire):
     kind: TaskKind
     status: Status
     label: str | None
-    source: End
-    destination: End | None
+    source: CollectionReference
+    destination: CollectionReference | None
     options: Options
     priority: int
     requested_at: Moment
@@ -155,9 +155,9 @@ def _average(task: Task, now: float) -> float:
     return task.bytes_transferred / seconds if seconds > 0 else 0.0
 
 
-def _end(number: str, collections: Mapping[str, Collection]) -> End:
+def _end(number: str, collections: Mapping[str, Collection]) -> CollectionReference:
     found = collections.get(number)
-    return End.model_construct(id=number, name=found and found.name)
+    return CollectionReference.model_construct(id=number, name=found and found.name)
 
 
 def _work(task: Task) -> dict[str, int]:

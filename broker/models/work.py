@@ -9,13 +9,13 @@ import orjson
 from broker.models.path_text import kept
 from broker.models.tasks import Details, Event, Item, Work, WorkKind, WorkState
 
-__all__ = ["LINKED", "Planned", "Result"]
+__all__ = ["LINKED", "PlannedWork", "WorkResult"]
 
 LINKED = 1
 """The phase in which symbolic links are made: after all copies, since servers require that a link's target exists."""
 
 
-class Planned(NamedTuple):
+class PlannedWork(NamedTuple):
     """A planned piece of work."""
 
     kind: WorkKind
@@ -40,7 +40,7 @@ class Planned(NamedTuple):
         return hashlib.blake2b(what, digest_size=16).hexdigest()
 
 
-class Result(NamedTuple):
+class WorkResult(NamedTuple):
     """The result of a piece of work, or of an attempt if its state is `pending` again.
 
     :param pause: seconds until the next attempt
@@ -54,5 +54,5 @@ class Result(NamedTuple):
     error: str | None = None
     pause: float = 0.0
     counts: Mapping[str, int] = {}
-    children: tuple[Planned, ...] = ()
+    children: tuple[PlannedWork, ...] = ()
     events: tuple[Event, ...] = ()

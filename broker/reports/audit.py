@@ -10,10 +10,10 @@ from broker.models.access import AuditEntry
 from broker.models.base import Wire
 from broker.models.subjects import LONGEST
 from broker.reports.archive import Archive, Scope
-from broker.reports.document import Column, Link, Report, Table
-from broker.storage.access import Records
+from broker.reports.document import Column, Report, ReportLink, Table
+from broker.storage.access import AccessStore
 
-__all__ = ["Wanted", "make"]
+__all__ = ["AuditQuery", "make"]
 
 PAGE = 200
 COLUMNS = (
@@ -27,7 +27,7 @@ Number = Annotated[int | None, Field(ge=0, lt=2**63, json_schema_extra={"hidden"
 Exactly = Annotated[str | None, Field(max_length=LONGEST)]
 
 
-class Wanted(Wire):
+class AuditQuery(Wire):
     """Changes by one subject, or of one kind, before or after a number; by default the newest."""
 
     subject: Annotated[Exactly, Field(title="Who", description="All of the name.")] = None
@@ -36,10 +36,10 @@ class Wanted(Wire):
     after: Number = None
 
 
-async def make(archive: Archive, scope: Scope, wanted: Wanted) -> Report:
+async def make(archive: Archive, scope: Scope, wanted: AuditQuery) -> Report:
     """Make the report, with the newest changes first; only admins may see it."""
     async with archive.database.read() as connection:
-        found = await Records(connection).changes(PAGE + 1, **wanted.model_dump())
+        found = await AccessStore(connection).changes(PAGE + 1, **wanted.model_dump())
     entries = found[-PAGE:] if wanted.after is not None else found[:PAGE]
     table = Table("changes", "Changes", COLUMNS, [_row(each) for each in entries])
     lead = "Who changed what here, the newest first."
@@ -51,18 +51,18 @@ def _row(entry: AuditEntry) -> tuple[int, float, str, str, str]:
     return entry.id, entry.at, entry.subject, entry.action, entry.thing
 
 
-def _links(wanted: Wanted, entries: list[AuditEntry], more: bool) -> list[Link]:
+def _links(wanted: AuditQuery, entries: list[AuditEntry], more: bool) -> list[ReportLink]:
     """Return links to the neighbouring pages that exist; newer changes may arrive at any time."""
     if not entries:
-        return [Link("The newest", _address(wanted))] if wanted.before is not None else []
+        return [ReportLink("The newest", _address(wanted))] if wanted.before is not None else []
     links = []
     if wanted.before is not None or (wanted.after is not None and more):
-        links.append(Link("Newer", _address(wanted, after=entries[0].id)))
+        links.append(ReportLink("Newer", _address(wanted, after=entries[0].id)))
     if wanted.after is not None or more:
-        links.append(Link("Older", _address(wanted, before=entries[-1].id)))
+        links.append(ReportLink("Older", _address(wanted, before=entries[-1].id)))
     return links
 
 
-def _address(wanted: Wanted, **place: int) -> str:
+def _address(wanted: AuditQuery, **place: int) -> str:
     said = wanted.model_dump(include={"subject", "action"}, exclude_none=True) | place
     return f"audit?{urlencode(said)}" if said else "audit"

@@ -22,10 +22,10 @@ from broker.reports import (
 from broker.reports.archive import Archive, Scope
 from broker.reports.document import Report
 
-__all__ = ["REPORTS", "Kind"]
+__all__ = ["REPORTS", "ReportKind"]
 
 
-class Kind(NamedTuple):
+class ReportKind(NamedTuple):
     """A report.
 
     :param name: name in addresses
@@ -45,20 +45,20 @@ class Kind(NamedTuple):
     live: Callable[[Archive, Scope], Awaitable[Report]] | None = None
 
 
-REPORTS: dict[str, Kind] = {
+REPORTS: dict[str, ReportKind] = {
     kind.name: kind
     for kind in (
-        Kind("overview", "Overview", overview.make, overview.Wanted, live=overview.live),
-        Kind("tasks", "Tasks", tasks.make, tasks.Wanted),
-        Kind("grid", "Sources and sinks", grid.make, grid.Wanted),
-        Kind("drift", "Drift and blind spots", drift.make, drift.Wanted),
-        Kind("forecasters", "Forecasters", forecasters.make, forecasters.Wanted),
-        Kind("regret", "Regret", regret.make, regret.Wanted),
-        Kind("decisions", "Decisions", decisions.make, decisions.Wanted),
-        Kind("replicas", "Replicas", replicas.make, replicas.Wanted),
-        Kind("audit", "Audit log", audit.make, audit.Wanted, admin=True),
-        Kind("pair", "Pair", pair.make, pair.Wanted, listed=False),
-        Kind("task", "Task", task.make, task.Wanted, listed=False),
-        Kind("transfer", "Transfer", transfer.make, transfer.Wanted, listed=False),
+        ReportKind("overview", "Overview", overview.make, overview.OverviewQuery, live=overview.live),
+        ReportKind("tasks", "Tasks", tasks.make, tasks.TasksQuery),
+        ReportKind("grid", "Sources and sinks", grid.make, grid.GridQuery),
+        ReportKind("drift", "Drift and blind spots", drift.make, drift.DriftQuery),
+        ReportKind("forecasters", "Forecasters", forecasters.make, forecasters.ForecastersQuery),
+        ReportKind("regret", "Regret", regret.make, regret.RegretQuery),
+        ReportKind("decisions", "Decisions", decisions.make, decisions.DecisionsQuery),
+        ReportKind("replicas", "Replicas", replicas.make, replicas.ReplicasQuery),
+        ReportKind("audit", "Audit log", audit.make, audit.AuditQuery, admin=True),
+        ReportKind("pair", "Pair", pair.make, pair.PairQuery, listed=False),
+        ReportKind("task", "Task", task.make, task.TaskQuery, listed=False),
+        ReportKind("transfer", "Transfer", transfer.make, transfer.TransferQuery, listed=False),
     )
 }

@@ -14,12 +14,12 @@ from broker.models.names import Remark, Who
 from broker.reports.addresses import task_page, transfer_page
 from broker.reports.archive import Archive, Scope
 from broker.reports.asking import Day
-from broker.reports.document import Column, Link, Report, Table, Value
+from broker.reports.document import Column, Report, ReportLink, Table, Value
 from broker.storage import decisions as stored
-from broker.storage.collections import Collections
-from broker.storage.lanes import Lanes
+from broker.storage.collections import CollectionStore
+from broker.storage.lanes import LaneStore
 
-__all__ = ["COLUMNS", "Wanted", "make", "row"]
+__all__ = ["COLUMNS", "DecisionsQuery", "make", "row"]
 
 PAGE = 100
 COLUMNS = (
@@ -50,7 +50,7 @@ TUNINGS = (
 )
 
 
-class Wanted(Wire):
+class DecisionsQuery(Wire):
     """Search parameters: `text` may be in the name, the sink, the sources or the reason; `subject` is for admins.
 
     `before` is the number of a decision, and finds older ones.
@@ -65,13 +65,13 @@ class Wanted(Wire):
     before: Annotated[int | None, Field(ge=0, lt=2**63, json_schema_extra={"hidden": True})] = None
 
 
-async def make(archive: Archive, scope: Scope, wanted: Wanted) -> Report:
+async def make(archive: Archive, scope: Scope, wanted: DecisionsQuery) -> Report:
     """Make the report, with the newest decisions first; only admins see those of other users."""
     whose = wanted.subject if scope.subject is None else scope.subject
     asked = wanted.model_dump(exclude={"subject"})
     tuned: list[Sequence[Value]] = []
     async with archive.database.read() as connection:
-        page = await stored.Decisions(connection).page(stored.Wanted(subject=whose, **asked), PAGE)
+        page = await stored.DecisionStore(connection).page(stored.DecisionFilter(subject=whose, **asked), PAGE)
         if scope.subject is None and wanted.before is None:
             tuned = await _tuned(connection, wanted)
     tables = [Table("decisions", "Decisions", COLUMNS, [row(each) for each in page.decisions], _note(page, wanted))]
@@ -84,15 +84,15 @@ async def make(archive: Archive, scope: Scope, wanted: Wanted) -> Report:
         "From where files were fetched, and why; each leads to what came of it, range by range.",
         time.time(),
         tables=tables,
-        links=[Link("Older ones", _older(page.next, wanted))] if page.next else [],
+        links=[ReportLink("Older ones", _older(page.next, wanted))] if page.next else [],
     )
 
 
-def _older(before: int | None, wanted: Wanted) -> str:
+def _older(before: int | None, wanted: DecisionsQuery) -> str:
     return f"decisions?{urlencode({**wanted.model_dump(exclude_none=True), 'before': before})}"
 
 
-def _note(page: stored.Page, wanted: Wanted) -> str:
+def _note(page: stored.DecisionPage, wanted: DecisionsQuery) -> str:
     if page.next is not None and len(page.decisions) < PAGE:
         return f"So far {stored.LOOKED:,} decisions were searched; older ones are searched from there on."
     if page.next is not None:
@@ -120,11 +120,11 @@ def row(each: Listed) -> tuple[Value, ...]:
     )
 
 
-async def _tuned(connection: AsyncConnection, wanted: Wanted) -> list[Sequence[Value]]:
+async def _tuned(connection: AsyncConnection, wanted: DecisionsQuery) -> list[Sequence[Value]]:
     """Return the changes to numbers of lanes, with the names of their collections."""
-    found = await Lanes(connection).tunings(wanted.text, wanted.since, wanted.until, PAGE)
+    found = await LaneStore(connection).tunings(wanted.text, wanted.since, wanted.until, PAGE)
     ends = {end for each in found for end in each.pair}
-    names = {str(each.id): each.name for each in await Collections(connection).all(ends)} if ends else {}
+    names = {str(each.id): each.name for each in await CollectionStore(connection).all(ends)} if ends else {}
     return [
         (
             *(each.at, names.get(each.pair.source, each.pair.source)),

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-__all__ = ["Action", "Column", "Fact", "Figure", "Link", "Report", "Table", "Unit", "Value"]
+__all__ = ["Action", "Column", "Fact", "Figure", "Report", "ReportLink", "Table", "Unit", "Value"]
 
 Unit = Literal["text", "count", "number", "bytes", "rate", "seconds", "share", "moment", "factor"]
 """Units of values: rates are bytes per second, factors are like 1.5 x, numbers have no unit."""
@@ -91,7 +91,7 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Link:
+class ReportLink:
     """A link from a report to another one, or to another part of the same."""
 
     label: str
@@ -113,4 +113,4 @@ class Report:
     facts: Sequence[Fact] = ()
     figures: Sequence[Figure] = ()
     tables: Sequence[Table] = ()
-    links: Sequence[Link] = ()
+    links: Sequence[ReportLink] = ()

@@ -14,13 +14,13 @@ from xml.etree.ElementTree import Element, register_namespace, tostring
 
 from defusedxml.ElementTree import fromstring
 
-from broker.limits import Kind
+from broker.limits import JobKind
 from broker.reports.charts.palette import LIGHT
 from broker.reports.document import Figure
 
 __all__ = ["DRAWING", "drawn", "png", "svg", "vectors"]
 
-DRAWING = Kind("drawing", "ask for a shorter time, or for tables")
+DRAWING = JobKind("drawing", "ask for a shorter time, or for tables")
 SVG = "http://www.w3.org/2000/svg"
 KEPT = 64
 """Drawings in the cache, of at most half a MB each, and usually a tenth of that."""

@@ -16,11 +16,11 @@ from broker.reports.shifts import shifted
 from broker.reports.words import written
 from broker.services.network.probes import ways
 from broker.storage.forecast_errors import Daily, Misses
-from broker.storage.probes import Probes, Way
+from broker.storage.probes import EndpointLink, ProbeStore
 from broker.storage.sums import named
 from broker.storage.traffic import DAY
 
-__all__ = ["Drift", "Wanted", "drifts", "make"]
+__all__ = ["Drift", "DriftQuery", "drifts", "make"]
 
 WEEK = 7
 FEWEST, FEWEST_DAYS = 20, 4
@@ -54,7 +54,7 @@ BLIND = (
 )
 
 
-class Wanted(Wire):
+class DriftQuery(Wire):
     """No parameters."""
 
 
@@ -69,7 +69,7 @@ class Drift(NamedTuple):
     p: float
 
 
-async def make(archive: Archive, scope: Scope, wanted: Wanted) -> Report:
+async def make(archive: Archive, scope: Scope, wanted: DriftQuery) -> Report:
     """Make the report: drift for the caller's data, and blind spots for admins, who can act on them."""
     now = time.time()
     begin = int(now // DAY) // WEEK * WEEK * DAY
@@ -155,7 +155,7 @@ async def _blind(archive: Archive, now: float) -> tuple[int, int, Table]:
     """Return the number of links never used, of links not used for a week, and a table of those unused for longest."""
     able = ways(placed.endpoint for placed in (await archive.places.map()).by_id.values())
     async with archive.database.read() as connection:
-        probes = Probes(connection)
+        probes = ProbeStore(connection)
         used, asked = await probes.used(able, now - STALE), await probes.wanted()
     never = sum(way not in used for way in able)
     old = [way for way in able if used.get(way, 0.0) < now - STALE]
@@ -167,7 +167,9 @@ async def _blind(archive: Archive, now: float) -> tuple[int, int, Table]:
     return never, len(old) - never, Table("blind", "Blind spots", BLIND, rows, note, action=action)
 
 
-def _row(way: Way, used: float | None, asked: Mapping[tuple[str, str], float], now: float) -> tuple[Value, ...]:
+def _row(
+    way: EndpointLink, used: float | None, asked: Mapping[tuple[str, str], float], now: float
+) -> tuple[Value, ...]:
     age = None if used is None else now - used
     return way.source, way.sink, used, age, asked.get((way.source, way.sink))
 

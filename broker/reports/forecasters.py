@@ -11,7 +11,7 @@ from pydantic import BeforeValidator
 
 from broker.models.base import Wire
 from broker.models.history import Pair
-from broker.models.scores import IN_CHARGE, REPLAYED, WEEK, Key, Record, recorded, tallied
+from broker.models.scores import IN_CHARGE, REPLAYED, WEEK, ForecasterRecord, ScoreKey, recorded, tallied
 from broker.reports.addresses import pair_page
 from broker.reports.archive import Archive, Scope
 from broker.reports.asking import Day, SizeClass
@@ -20,10 +20,10 @@ from broker.reports.document import Column, Fact, Figure, Report, Table, Value
 from broker.reports.judging import COLUMNS, facts, summed
 from broker.reports.significance import ALPHA, FEWEST, Contest, contests, duels
 from broker.reports.words import size_span
-from broker.storage.accuracy import Accuracy, Chosen
+from broker.storage.accuracy import Accuracy, ScoreSelection
 from predictors.tally import Tally
 
-__all__ = ["Wanted", "make"]
+__all__ = ["ForecastersQuery", "make"]
 
 DAY = 86_400.0
 OWN = 2000
@@ -75,7 +75,7 @@ CHANCE = (
 )
 
 
-class Wanted(Wire):
+class ForecastersQuery(Wire):
     """The number of days, 0 for all that is kept, or a period, and one class of sizes."""
 
     days: Annotated[Literal[0, 7, 28, 90, 365], BeforeValidator(int)] = 28
@@ -90,11 +90,11 @@ class Wanted(Wire):
         return (since if self.since is None else self.since) // WEEK * WEEK, ceil(until / WEEK) * WEEK
 
 
-class Known(NamedTuple):
+class ForecasterData(NamedTuple):
     """Sums over all pairs, records of forecasters on each pair, the pairs, and a note on the data."""
 
-    sums: Sequence[tuple[Key, Tally]]
-    records: Sequence[Record]
+    sums: Sequence[tuple[ScoreKey, Tally]]
+    records: Sequence[ForecasterRecord]
     pairs: Mapping[int, Pair]
     ground: str
 
@@ -107,33 +107,37 @@ class Cut(NamedTuple):
     sizes: Mapping[tuple[int, str], Tally]
 
 
-async def make(archive: Archive, scope: Scope, wanted: Wanted) -> Report:
+async def make(archive: Archive, scope: Scope, wanted: ForecastersQuery) -> Report:
     """Make the report; for users, from their own transfers."""
     now = time.time()
-    chosen = Chosen(scope.subject, None, wanted.size_class, *wanted.period(now))
+    chosen = ScoreSelection(scope.subject, None, wanted.size_class, *wanted.period(now))
     known = await (_all if scope.subject is None else _own)(archive, chosen)
     return await asyncio.to_thread(_report, known, now)
 
 
-async def _all(archive: Archive, chosen: Chosen) -> Known:
-    async def asked(question: Callable[[Accuracy, Chosen], Awaitable[T]]) -> T:
+async def _all(archive: Archive, chosen: ScoreSelection) -> ForecasterData:
+    async def asked(question: Callable[[Accuracy, ScoreSelection], Awaitable[T]]) -> T:
         async with archive.database.read() as connection:
             return await question(Accuracy(connection), chosen)
 
     sums, records = await asyncio.gather(asked(Accuracy.sums), asked(Accuracy.records))
     async with archive.database.read() as connection:
         pairs = await Accuracy(connection).pairs({record.pair_id for record in records})
-    return Known(sums, records, pairs, "Sums by whole weeks, which begin on Thursdays (UTC); medians within 1 %.")
+    return ForecasterData(
+        sums, records, pairs, "Sums by whole weeks, which begin on Thursdays (UTC); medians within 1 %."
+    )
 
 
-async def _own(archive: Archive, chosen: Chosen) -> Known:
+async def _own(archive: Archive, chosen: ScoreSelection) -> ForecasterData:
     async with archive.database.read() as connection:
         stored = Accuracy(connection)
         rows = await stored.newest(chosen, OWN)
         pairs = await stored.pairs({row.pair_id for row in rows})
     found = await asyncio.to_thread(tallied, rows)
     ground = f"Your own newest {len(rows):,} transfers, of at most {OWN:,}; others' tell more, which admins see."
-    return Known([(key, tally) for key, tally in found.items() if not key.pair_id], recorded(found), pairs, ground)
+    return ForecasterData(
+        [(key, tally) for key, tally in found.items() if not key.pair_id], recorded(found), pairs, ground
+    )
 
 
 def _total(tallies: Iterable[tuple[K, Tally]]) -> dict[K, Tally]:
@@ -143,14 +147,14 @@ def _total(tallies: Iterable[tuple[K, Tally]]) -> dict[K, Tally]:
     return {key: Tally.total(some) for key, some in found.items()}
 
 
-def _cut(sums: Sequence[tuple[Key, Tally]]) -> Cut:
+def _cut(sums: Sequence[tuple[ScoreKey, Tally]]) -> Cut:
     weeks = _total(((key.week, key.forecaster), tally) for key, tally in sums)
     sizes = _total(((key.size_class, key.forecaster), tally) for key, tally in sums)
     every = _total((name, tally) for (_, name), tally in weeks.items())
     return Cut(dict(sorted(every.items(), key=lambda item: (item[0] != IN_CHARGE, item[1].log_error))), weeks, sizes)
 
 
-def _report(known: Known, now: float) -> Report:
+def _report(known: ForecasterData, now: float) -> Report:
     cut = _cut(known.sums)
     return Report(
         "forecasters",
@@ -212,14 +216,14 @@ def _promises(name: str, tally: Tally) -> list[Sequence[Value]]:
     ]
 
 
-def _rivals(records: Sequence[Record]) -> Table:
+def _rivals(records: Sequence[ForecasterRecord]) -> Table:
     """Return the table of all forecasters against the broker's own."""
     found = duels(records, lambda record: ()).get((), [])
     rows = [(*duel, _verdict(duel.won, duel.lost, duel.p)) for duel in found if duel.forecaster != REPLAYED]
     return Table("rivals", "Against the hedge, which the broker uses", RIVALS, rows, CHANCE)
 
 
-def _winners(known: Known) -> list[Table]:
+def _winners(known: ForecasterData) -> list[Table]:
     """Return the tables of the best forecasters, by source and by pair."""
     pairs = known.pairs
     records = [record for record in known.records if record.pair_id in pairs]

@@ -12,12 +12,12 @@ from broker.reports.asking import SizeClass
 from broker.reports.charts import grid
 from broker.reports.document import Column, Fact, Figure, Report, Table, Value
 from broker.reports.words import size_span
-from broker.storage.forecast_errors import Misses, Said
-from broker.storage.sums import Cell, Sums
+from broker.storage.forecast_errors import Misses, NewestForecast
+from broker.storage.sums import LinkTotals, SumStore
 from broker.storage.traffic import DAY
 from predictors.context import SIZES
 
-__all__ = ["Wanted", "make"]
+__all__ = ["GridQuery", "make"]
 
 CELLS = 400
 DAYS = 28
@@ -51,18 +51,18 @@ CLASSES = (
 )
 
 
-class Wanted(Wire):
+class GridQuery(Wire):
     """The class of sizes, and whether sources are read from or written to; by default, those with most bytes."""
 
     size_class: SizeClass | None = None
     direction: Direction | None = None
 
 
-async def make(archive: Archive, scope: Scope, wanted: Wanted) -> Report:
+async def make(archive: Archive, scope: Scope, wanted: GridQuery) -> Report:
     """Make the report: the busiest pairs, then those used last, with the forecast of their newest transfer."""
     now = time.time()
     async with archive.database.read() as connection:
-        sums = Sums(connection, scope.subject)
+        sums = SumStore(connection, scope.subject)
         newest = await sums.newest_day()
         since = (newest or 0) - DAYS + 1
         cells = [] if newest is None else await sums.cells(since)
@@ -82,7 +82,7 @@ async def make(archive: Archive, scope: Scope, wanted: Wanted) -> Report:
     return Report("grid", "Sources and sinks", LEAD, now, facts, [_drawn(table)], [table, _classes(cells)])
 
 
-def _chosen(cells: Sequence[Cell], wanted: Wanted) -> tuple[Direction, int]:
+def _chosen(cells: Sequence[LinkTotals], wanted: GridQuery) -> tuple[Direction, int]:
     """Return the wanted direction and class of sizes; by default, those with most bytes."""
     sums: dict[tuple[Direction, int], int] = {}
     for each in cells:
@@ -94,7 +94,7 @@ def _chosen(cells: Sequence[Cell], wanted: Wanted) -> tuple[Direction, int]:
     return direction, size_class if wanted.size_class is None else wanted.size_class
 
 
-def _table(cells: Sequence[Cell], said: Mapping[int, Said], now: float) -> Table:
+def _table(cells: Sequence[LinkTotals], said: Mapping[int, NewestForecast], now: float) -> Table:
     rows: list[tuple[Value, ...]] = []
     stale = []
     for each in cells:
@@ -119,7 +119,7 @@ def _drawn(table: Table) -> Figure:
     )
 
 
-def _note(cells: Sequence[Cell], said: Mapping[int, Said]) -> str:
+def _note(cells: Sequence[LinkTotals], said: Mapping[int, NewestForecast]) -> str:
     if not cells:
         return "Nothing of this size was moved yet."
     note = f"The busiest {CELLS} pairs; there are more." if len(cells) == CELLS else ""
@@ -127,7 +127,7 @@ def _note(cells: Sequence[Cell], said: Mapping[int, Said]) -> str:
     return f"{note} Of {unknown:,} nothing could be expected yet.".strip() if unknown else note
 
 
-def _classes(cells: Sequence[Cell]) -> Table:
+def _classes(cells: Sequence[LinkTotals]) -> Table:
     rows: list[tuple[Value, ...]] = []
     for direction, size_class in sorted({(each.pair.direction, each.size_class) for each in cells}):
         of = [each for each in cells if (each.pair.direction, each.size_class) == (direction, size_class)]

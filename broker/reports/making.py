@@ -7,7 +7,7 @@ from pydantic import BaseModel
 
 from broker.errors import Invalid, NotFound
 from broker.reports.archive import Archive, Scope
-from broker.reports.catalogue import REPORTS, Kind
+from broker.reports.catalogue import REPORTS, ReportKind
 from broker.reports.document import Report
 from broker.reports.words import written
 
@@ -33,7 +33,7 @@ class Period(NamedTuple):
         return " ".join(f"{word} {written(moment, 'moment')}" for word, moment in said if moment is not None)
 
 
-def asked(kind: Kind, said: Mapping[str, str], period: Period, now: float) -> BaseModel:
+def asked(kind: ReportKind, said: Mapping[str, str], period: Period, now: float) -> BaseModel:
     """Return the parameters of a report: those given, and the period, which some reports take as days up to now.
 
     :raises pydantic.ValidationError: when the report does not accept them
@@ -63,5 +63,5 @@ async def made(archive: Archive, name: str, said: Mapping[str, str], period: Per
     return [await kind.make(archive, Scope(None), asked(kind, said, period, now)) for kind in kinds]
 
 
-def _without(kinds: Iterable[Kind], *fields: str) -> list[str]:
+def _without(kinds: Iterable[ReportKind], *fields: str) -> list[str]:
     return [kind.name for kind in kinds if not kind.wanted.model_fields.keys() & set(fields)]

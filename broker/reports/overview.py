@@ -14,11 +14,11 @@ from broker.reports.gains import gained
 from broker.reports.underway import underway
 from broker.storage.forecast_errors import Missed, Misses
 from broker.storage.gains import beside
-from broker.storage.problems import Lost, Problems, Stopped
-from broker.storage.sums import Day, Sums, Way
+from broker.storage.problems import FailedTransfer, Problems, Stopped
+from broker.storage.sums import Day, LinkCounts, SumStore
 from broker.storage.traffic import DAY
 
-__all__ = ["Wanted", "live", "make"]
+__all__ = ["OverviewQuery", "live", "make"]
 
 SHOWN = 10
 WEEK, MONTH = 7, 28
@@ -32,17 +32,17 @@ LEAD = (
 PAIR = (Column("source", "Source", link="address"), Column("address", "Address"), Column("sink", "Sink"))
 
 
-class Wanted(Wire):
+class OverviewQuery(Wire):
     """No parameters."""
 
 
-async def make(archive: Archive, scope: Scope, wanted: Wanted) -> Report:
+async def make(archive: Archive, scope: Scope, wanted: OverviewQuery) -> Report:
     """Make the whole report."""
     now = time.time()
     since = now - WEEK * DAY
     today = int(now // DAY)
     async with archive.database.read() as connection:
-        sums, problems = Sums(connection, scope.subject), Problems(connection, scope.subject)
+        sums, problems = SumStore(connection, scope.subject), Problems(connection, scope.subject)
         days = await sums.days(today - MONTH + 1)
         failing = await sums.worst(today - WEEK + 1, FEWEST, SHOWN)
         missed = await Misses(connection, scope.subject).worst(since, FEWEST, SHOWN)
@@ -63,7 +63,7 @@ async def live(archive: Archive, scope: Scope) -> Report:
     now = time.time()
     today = int(now // DAY)
     async with archive.database.read() as connection:
-        days = await Sums(connection, scope.subject).days(today)
+        days = await SumStore(connection, scope.subject).days(today)
     active = await underway(archive, scope)
     facts = [*_of(days, "today"), Fact("Tasks under way", active.total, "count")]
     return Report("overview", "Overview", LEAD, now, facts, tables=[active.table])
@@ -100,7 +100,7 @@ def _by_day(days: Sequence[Day], today: int) -> Figure:
     return bars("moved", "Moved by day", table, "day", "bytes")
 
 
-def _failing(worst: Sequence[Way]) -> Table:
+def _failing(worst: Sequence[LinkCounts]) -> Table:
     columns = (
         *PAIR,
         Column("share", "Failed", "share"),
@@ -125,7 +125,7 @@ def _missed(worst: Sequence[Missed]) -> Table:
     return Table("missed", "Links that forecasts miss most", columns, rows, note if rows else f"None yet. {note}")
 
 
-def _problems(lost: Sequence[Lost], stopped: Sequence[Stopped]) -> Table:
+def _problems(lost: Sequence[FailedTransfer], stopped: Sequence[Stopped]) -> Table:
     columns = (
         Column("at", "When", "moment"),
         Column("what", "What", link="address"),

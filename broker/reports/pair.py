@@ -10,7 +10,7 @@ from typing import Annotated, NamedTuple
 from pydantic import Field
 
 from broker.models.base import Wire
-from broker.models.forecasts import Asked, Expected
+from broker.models.forecasts import Expected, ForecastRequest
 from broker.models.history import Direction, Pair
 from broker.models.names import SourceName, Whereto
 from broker.models.scores import IN_CHARGE, Score
@@ -21,10 +21,10 @@ from broker.reports.document import Column, Fact, Figure, Report, Table, Value
 from broker.reports.judging import COLUMNS, calibrated, facts, judged, residuals
 from broker.reports.words import written
 from broker.services.forecasting.forecasts import middle
-from broker.storage.accuracy import Accuracy, Chosen, Trouble
-from broker.storage.history import History
+from broker.storage.accuracy import Accuracy, DetailedTransfer, ScoreSelection
+from broker.storage.history import ObservationStore
 
-__all__ = ["Wanted", "make"]
+__all__ = ["PairQuery", "make"]
 
 DAY = 86_400.0
 TROUBLES = 50
@@ -69,7 +69,7 @@ SPREAD = (Column("factor", "Forecast / actual"), Column("transfers", "Transfers"
 CHARGE = (Column("day", "Day", "moment"), WHO, Column("transfers", "Transfers", "count"))
 
 
-class Wanted(Wire):
+class PairQuery(Wire):
     """The pair, and the transfers to show: one class of sizes, a period in which they ended, and the newest of them."""
 
     source: SourceName
@@ -81,7 +81,7 @@ class Wanted(Wire):
     newest: Annotated[int, Field(ge=1, le=MOST)] = 500
 
 
-class Seen(NamedTuple):
+class PairData(NamedTuple):
     """All that is known about a pair.
 
     :param scored: number of all scores, of which `scores` are the newest
@@ -91,11 +91,11 @@ class Seen(NamedTuple):
     scores: Sequence[Score]
     scored: int
     well: int
-    failures: Sequence[Trouble]
-    probes: Sequence[Trouble]
+    failures: Sequence[DetailedTransfer]
+    probes: Sequence[DetailedTransfer]
 
 
-async def make(archive: Archive, scope: Scope, wanted: Wanted) -> Report:
+async def make(archive: Archive, scope: Scope, wanted: PairQuery) -> Report:
     """Make the report about the forecasts of a pair.
 
     :raises Invalid: when it names an endpoint that does not exist
@@ -108,13 +108,17 @@ async def make(archive: Archive, scope: Scope, wanted: Wanted) -> Report:
     )
     size = None if wanted.size_class is None else middle(wanted.size_class)
     (expected,) = await archive.forecasting.ask(
-        [Asked.model_construct(source=pair.source, sink=pair.sink, direction=pair.direction, size=size, file_class="")]
+        [
+            ForecastRequest.model_construct(
+                source=pair.source, sink=pair.sink, direction=pair.direction, size=size, file_class=""
+            )
+        ]
     )
     seen = await _seen(archive, scope, wanted, pair)
     return await asyncio.to_thread(_report, pair, scope, seen, expected)
 
 
-def _report(pair: Pair, scope: Scope, seen: Seen, expected: Expected) -> Report:
+def _report(pair: Pair, scope: Scope, seen: PairData, expected: Expected) -> Report:
     return Report(
         "pair",
         f"{pair.source} to {pair.sink or 'anywhere'}" + (", written" if pair.direction == "write" else ""),
@@ -128,14 +132,14 @@ def _report(pair: Pair, scope: Scope, seen: Seen, expected: Expected) -> Report:
     )
 
 
-async def _seen(archive: Archive, scope: Scope, wanted: Wanted, pair: Pair) -> Seen:
+async def _seen(archive: Archive, scope: Scope, wanted: PairQuery, pair: Pair) -> PairData:
     async with archive.database.read() as connection:
-        stand = (await History(connection).stands([pair])).get(pair)
+        stand = (await ObservationStore(connection).stands([pair])).get(pair)
         if stand is None:
-            return Seen((), 0, 0, (), ())
+            return PairData((), 0, 0, (), ())
         stored, subject = Accuracy(connection), scope.subject
-        chosen = Chosen(subject, stand.id, wanted.size_class, wanted.since or 0.0, wanted.until)
-        return Seen(
+        chosen = ScoreSelection(subject, stand.id, wanted.size_class, wanted.since or 0.0, wanted.until)
+        return PairData(
             await stored.newest(chosen, wanted.newest),
             await stored.count(chosen),
             await stored.went_well(stand.id, subject),
@@ -144,7 +148,7 @@ async def _seen(archive: Archive, scope: Scope, wanted: Wanted, pair: Pair) -> S
         )
 
 
-def _facts(seen: Seen) -> list[Fact]:
+def _facts(seen: PairData) -> list[Fact]:
     more = f"the newest of {seen.scored:,}"
     more += f"; newest={min(seen.scored, MOST)} shows more" if len(seen.scores) < MOST else ""
     said = [
@@ -229,7 +233,7 @@ def _compared(scores: Sequence[Score]) -> Table:
     return Table("compared", "What others would have said", (Column("forecaster", "Forecaster"), *COLUMNS), rows, note)
 
 
-def _troubles(seen: Seen, scope: Scope) -> list[Table]:
+def _troubles(seen: PairData, scope: Scope) -> list[Table]:
     none = "" if scope.subject is None else "What the broker measures by itself is shown to admins."
     failed, measured = ([_told(each) for each in some] for some in (seen.failures, seen.probes))
     return [
@@ -238,7 +242,7 @@ def _troubles(seen: Seen, scope: Scope) -> list[Table]:
     ]
 
 
-def _told(trouble: Trouble) -> tuple[Value, ...]:
+def _told(trouble: DetailedTransfer) -> tuple[Value, ...]:
     rate = trouble.bytes / trouble.seconds if trouble.seconds else None
     return (
         trouble.ended,

@@ -16,10 +16,10 @@ from broker.reports.archive import Archive, Scope
 from broker.reports.asking import Day
 from broker.reports.charts import bars, lines
 from broker.reports.document import Column, Fact, Figure, Report, Table, Value
-from broker.storage.decisions import WEEK, Decisions, Summed
-from broker.storage.decisions import Wanted as Of
+from broker.storage.decisions import WEEK, DecisionStore, Summed
+from broker.storage.decisions import DecisionFilter as Of
 
-__all__ = ["Wanted", "make"]
+__all__ = ["RegretQuery", "make"]
 
 WORST = 20
 FEWEST = 10
@@ -48,7 +48,7 @@ SHARES = (Column("source", "Source"), Column("share", "Share"), Column("bytes", 
 LOST = (Column("week", "Week", "moment"), Column("why", "Why"), Column("seconds", "Lost", "seconds"))
 
 
-class Wanted(Wire):
+class RegretQuery(Wire):
     """The number of weeks, this one included, or a period, and optionally one sink or one strategy."""
 
     weeks: Annotated[int, Field(ge=1, le=520)] = 8
@@ -58,12 +58,12 @@ class Wanted(Wire):
     strategy: Remark | None = None
 
 
-async def make(archive: Archive, scope: Scope, wanted: Wanted) -> Report:
+async def make(archive: Archive, scope: Scope, wanted: RegretQuery) -> Report:
     """Make the report from the sums of decisions, which are updated as decisions arrive, and the worst decisions."""
     now = time.time()
     weeks = _weeks(wanted, now)
     async with archive.database.read() as connection:
-        stored = Decisions(connection)
+        stored = DecisionStore(connection)
         sums = [each for each in await stored.summed(scope.subject, weeks.start, weeks.stop) if _meant(each, wanted)]
         of = Of(scope.subject, strategy=wanted.strategy, sink=wanted.sink)
         begin, end = float(weeks.start * WEEK), float(weeks.stop * WEEK)
@@ -89,13 +89,13 @@ async def make(archive: Archive, scope: Scope, wanted: Wanted) -> Report:
     )
 
 
-def _weeks(wanted: Wanted, now: float) -> range:
+def _weeks(wanted: RegretQuery, now: float) -> range:
     """Return the numbers of all weeks of which the period has a part."""
     stop = math.ceil((now if wanted.until is None else wanted.until) / WEEK)
     return range(stop - wanted.weeks if wanted.since is None else int(wanted.since // WEEK), stop)
 
 
-def _meant(each: Summed, wanted: Wanted) -> bool:
+def _meant(each: Summed, wanted: RegretQuery) -> bool:
     return wanted.sink in (None, each.sink) and wanted.strategy in (None, each.strategy)
 
 

@@ -11,9 +11,9 @@ from broker.models.catalogue import Endpoint
 from broker.reports.archive import Archive, Scope
 from broker.reports.document import Column, Fact, Report, Table, Value
 from broker.services.catalogue.enclosing import told
-from broker.storage.suspects import Suspect, Suspects, Trouble
+from broker.storage.suspects import AddressFailures, Suspect, Suspects
 
-__all__ = ["Wanted", "make"]
+__all__ = ["ReplicasQuery", "make"]
 
 State = Literal["BAD", "SUSPICIOUS", "TEMPORARY_UNAVAILABLE", "UNAVAILABLE", "COPYING", "BEING_DELETED"]
 DAY = 86_400.0
@@ -44,7 +44,7 @@ ENDPOINTS = (
 )
 
 
-class Wanted(Wire):
+class ReplicasQuery(Wire):
     """The state of replicas, and the number of days of evidence."""
 
     state: Annotated[State | None, Field(description="Only replicas in this state.")] = None
@@ -54,12 +54,12 @@ class Wanted(Wire):
 class Evidence(NamedTuple):
     """Failed transfers and all transfers of each address, and the endpoint with that address."""
 
-    troubles: Mapping[str, Trouble]
+    troubles: Mapping[str, AddressFailures]
     transfers: Mapping[str, int]
     endpoints: Mapping[str, Endpoint]
 
 
-async def make(archive: Archive, scope: Scope, wanted: Wanted) -> Report:
+async def make(archive: Archive, scope: Scope, wanted: ReplicasQuery) -> Report:
     """Make the report: replicas as in the catalogue, with evidence from the transfers that the caller may see."""
     now = time.time()
     since = now - wanted.days * DAY
@@ -90,7 +90,7 @@ def _replicas(found: list[Suspect], evidence: Evidence, counts: Mapping[str, int
     return Table("replicas", "Replicas that are not available", REPLICAS, rows, note)
 
 
-def _replica(each: Suspect, endpoint: Endpoint | None, troubles: Mapping[str, Trouble]) -> list[Value]:
+def _replica(each: Suspect, endpoint: Endpoint | None, troubles: Mapping[str, AddressFailures]) -> list[Value]:
     trouble = troubles.get(endpoint.source) if endpoint else None
     row: list[Value] = [each.dataset, each.endpoint, endpoint.site if endpoint else ""]
     row += [each.state, each.changed_at, each.reason]
@@ -104,7 +104,7 @@ def _endpoints(evidence: Evidence) -> Table:
     return Table("endpoints", "Where transfers went wrong", ENDPOINTS, rows, note)
 
 
-def _endpoint(each: Trouble, evidence: Evidence) -> list[Value]:
+def _endpoint(each: AddressFailures, evidence: Evidence) -> list[Value]:
     endpoint, transfers = evidence.endpoints.get(each.source), evidence.transfers.get(each.source, 0)
     share = min(1.0, each.badly / transfers) if transfers >= FEWEST else None
     row: list[Value] = [endpoint.name if endpoint else "", endpoint.site if endpoint else "", each.source]

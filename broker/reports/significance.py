@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
-from broker.models.scores import REPLAYED, Record
+from broker.models.scores import REPLAYED, ForecasterRecord
 
 __all__ = ["ALPHA", "FEWEST", "Contest", "Duel", "contests", "duels", "holm", "sign_test"]
 
@@ -76,13 +76,13 @@ def holm(chances: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def duels(records: Iterable[Record], by: Callable[[Record], K]) -> dict[K, list[Duel]]:
+def duels(records: Iterable[ForecasterRecord], by: Callable[[ForecasterRecord], K]) -> dict[K, list[Duel]]:
     """Return each forecaster against the broker's own, in each place, by error; the broker's own is among them, without
     wins.
 
     :param by: function that returns the place of a record
     """
-    places: defaultdict[K, defaultdict[str, list[Record]]] = defaultdict(lambda: defaultdict(list))
+    places: defaultdict[K, defaultdict[str, list[ForecasterRecord]]] = defaultdict(lambda: defaultdict(list))
     for record in records:
         places[by(record)][record.forecaster].append(record)
     found = {
@@ -96,7 +96,7 @@ def duels(records: Iterable[Record], by: Callable[[Record], K]) -> dict[K, list[
     return found
 
 
-def _duel(name: str, records: Sequence[Record]) -> Duel:
+def _duel(name: str, records: Sequence[ForecasterRecord]) -> Duel:
     transfers, errors = sum(each.transfers for each in records), sum(each.absolute_log_errors for each in records)
     won, lost = sum(each.won for each in records), sum(each.lost for each in records)
     p = sign_test(won, lost) if name != REPLAYED and won + lost >= FEWEST else None

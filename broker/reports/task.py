@@ -18,9 +18,9 @@ from broker.reports.charts import gantt, series
 from broker.reports.document import Column, Fact, Figure, Report, Table, Value
 from broker.reports.tasks import owned, recorded
 from broker.storage import decisions as stored
-from broker.storage.tasks import Done, Tasks
+from broker.storage.tasks import FinishedWork, TaskStore
 
-__all__ = ["Wanted", "make"]
+__all__ = ["TaskQuery", "make"]
 
 SHOWN = 200
 """Rows of each table."""
@@ -49,22 +49,22 @@ SPANS = (
 )
 
 
-class Wanted(Wire):
+class TaskQuery(Wire):
     """The task."""
 
     id: Annotated[UUID, Field(json_schema_extra={"hidden": True})]
 
 
-class Found(NamedTuple):
+class TaskData(NamedTuple):
     """All that is known about a task."""
 
     record: TaskRecord
     events: list[Event]
-    files: list[tuple[str, Done]]
+    files: list[tuple[str, FinishedWork]]
     transfers: list[Listed]
 
 
-async def make(archive: Archive, scope: Scope, wanted: Wanted) -> Report:
+async def make(archive: Archive, scope: Scope, wanted: TaskQuery) -> Report:
     """Make the report.
 
     :raises NoTask: when there is no such task, or the caller may not see it
@@ -89,19 +89,19 @@ async def make(archive: Archive, scope: Scope, wanted: Wanted) -> Report:
     )
 
 
-async def _found(archive: Archive, scope: Scope, number: UUID, now: float) -> Found:
+async def _found(archive: Archive, scope: Scope, number: UUID, now: float) -> TaskData:
     async with archive.database.read() as connection:
         task = await owned(connection, scope, number)
         (record,) = await recorded(connection, [task], now)
-        tasks = Tasks(connection)
+        tasks = TaskStore(connection)
         events, _ = await tasks.events(task.id, None, SHOWN, 0)
         files = [
             (state, each)
             for state in ("failed", "skipped", "succeeded")
             for each in await tasks.done(task.id, state, 0, SHOWN)
         ]
-        page = await stored.Decisions(connection).page(stored.Wanted(task.owner, task=task.id), SHOWN)
-    return Found(record, events, files[:SHOWN], page.decisions)
+        page = await stored.DecisionStore(connection).page(stored.DecisionFilter(task.owner, task=task.id), SHOWN)
+    return TaskData(record, events, files[:SHOWN], page.decisions)
 
 
 def _facts(record: TaskRecord) -> list[Fact]:
@@ -129,7 +129,7 @@ def _facts(record: TaskRecord) -> list[Fact]:
     ]
 
 
-def _progress(found: Found) -> Figure:
+def _progress(found: TaskData) -> Figure:
     """Return the figure of progress, from events, which come once a minute, and from the task's end."""
     rows: list[Sequence[Value]] = [
         (each.at, _moved(each)) for each in reversed(found.events) if each.code == "PROGRESS"
@@ -159,7 +159,7 @@ def _events(events: Sequence[Event]) -> Table:
     return Table("events", "Events", EVENTS, rows, note)
 
 
-def _files(files: Sequence[tuple[str, Done]]) -> Table:
+def _files(files: Sequence[tuple[str, FinishedWork]]) -> Table:
     rows = [
         (
             *(each.source, each.destination, each.size, state, each.checksum),

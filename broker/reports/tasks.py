@@ -17,11 +17,11 @@ from broker.models.tasks import Status, Task
 from broker.reports.addresses import task_page
 from broker.reports.archive import Archive, Scope
 from broker.reports.asking import Day
-from broker.reports.document import Column, Link, Report, Table, Value
+from broker.reports.document import Column, Report, ReportLink, Table, Value
 from broker.storage import tasks as stored
-from broker.storage.collections import Collections
+from broker.storage.collections import CollectionStore
 
-__all__ = ["Wanted", "make", "owned", "recorded"]
+__all__ = ["TasksQuery", "make", "owned", "recorded"]
 
 PAGE = 100
 NEWEST = [("request_time", True)]
@@ -43,7 +43,7 @@ COLUMNS = (
 )
 
 
-class Wanted(Wire):
+class TasksQuery(Wire):
     """The state, the owner (for admins), the label (`*` matches any text) and the time of request.
 
     `before` is the id of a task, and finds older ones.
@@ -57,7 +57,7 @@ class Wanted(Wire):
     before: Annotated[UUID | None, Field(json_schema_extra={"hidden": True})] = None
 
 
-async def make(archive: Archive, scope: Scope, wanted: Wanted) -> Report:
+async def make(archive: Archive, scope: Scope, wanted: TasksQuery) -> Report:
     """Make the report.
 
     :raises NoTask: when the task `before` does not exist, or the caller may not see it
@@ -65,17 +65,17 @@ async def make(archive: Archive, scope: Scope, wanted: Wanted) -> Report:
     now = time.time()
     async with archive.database.read() as connection:
         last = await owned(connection, scope, wanted.before) if wanted.before else None
-        asked = stored.Wanted(
+        asked = stored.TaskFilter(
             owner=wanted.owner if scope.subject is None else scope.subject,
             statuses=wanted.status and [wanted.status],
             labels=[(wanted.label, True)] if wanted.label else [],
             requested=(wanted.since, wanted.until),
             before=last and (last.requested_at, last.id),
         )
-        page = await stored.Tasks(connection).page(asked, NEWEST, PAGE, 0)
+        page = await stored.TaskStore(connection).page(asked, NEWEST, PAGE, 0)
         records = await recorded(connection, page.tasks, now)
     note = "" if records else "There is no such task."
-    older = [Link("Older ones", _older(wanted, records[-1].id))] if len(records) == PAGE else []
+    older = [ReportLink("Older ones", _older(wanted, records[-1].id))] if len(records) == PAGE else []
     lead = "What was handed over to be done, the newest first; each leads to what came of it."
     table = Table("tasks", "Tasks", COLUMNS, [_row(each, now) for each in records], note)
     return Report("tasks", "Tasks", lead, now, tables=[table], links=older)
@@ -86,7 +86,7 @@ async def owned(connection: AsyncConnection, scope: Scope, number: UUID) -> Task
 
     :raises NoTask: when there is no such task, or the caller may not see it
     """
-    task = await stored.Tasks(connection).one(str(number))
+    task = await stored.TaskStore(connection).one(str(number))
     if task is None or scope.subject not in (None, task.owner):
         raise NoTask(f"there is no task {number}", "see the list of your tasks")
     return task
@@ -95,11 +95,11 @@ async def owned(connection: AsyncConnection, scope: Scope, number: UUID) -> Task
 async def recorded(connection: AsyncConnection, tasks: Sequence[Task], now: float) -> list[TaskRecord]:
     """Return the records of tasks, with the names of their collections."""
     ends = {number for task in tasks for number in (task.source, task.destination) if number}
-    named = {str(each.id): each for each in await Collections(connection).all(ends)} if ends else {}
+    named = {str(each.id): each for each in await CollectionStore(connection).all(ends)} if ends else {}
     return [TaskRecord.of(each, named, now) for each in tasks]
 
 
-def _older(wanted: Wanted, last: str) -> str:
+def _older(wanted: TasksQuery, last: str) -> str:
     return f"tasks?{urlencode({**wanted.model_dump(exclude_none=True), 'before': last})}"
 
 

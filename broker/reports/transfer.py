@@ -8,16 +8,16 @@ from pydantic import Field
 
 from broker.errors import NotFound
 from broker.models.base import Wire
-from broker.models.decisions import Kept, Part
+from broker.models.decisions import SourcePart, StoredDecision
 from broker.models.history import Pair
 from broker.reports.addresses import pair_page
 from broker.reports.archive import Archive, Scope
 from broker.reports.charts import bars, gantt, lines
 from broker.reports.document import Column, Fact, Figure, Report, Table, Value
 from broker.reports.tracing import incidents, rates
-from broker.storage.decisions import Decisions
+from broker.storage.decisions import DecisionStore
 
-__all__ = ["Wanted", "make"]
+__all__ = ["TransferQuery", "make"]
 
 STEPS = 40
 """Parts of a transfer's time for which rates are shown."""
@@ -66,19 +66,19 @@ INCIDENTS = (
 )
 
 
-class Wanted(Wire):
+class TransferQuery(Wire):
     """The transfer, by the number of its decision."""
 
     id: Annotated[int, Field(ge=0, lt=2**63, json_schema_extra={"hidden": True})]
 
 
-async def make(archive: Archive, scope: Scope, wanted: Wanted) -> Report:
+async def make(archive: Archive, scope: Scope, wanted: TransferQuery) -> Report:
     """Make the report.
 
     :raises NotFound: when there is no such transfer, or the caller may not see it
     """
     async with archive.database.read() as connection:
-        kept = await Decisions(connection).one(wanted.id, scope.subject)
+        kept = await DecisionStore(connection).one(wanted.id, scope.subject)
     if kept is None:
         raise NotFound(f"there is no transfer {wanted.id}", "see the list of decisions")
     about = kept.listed
@@ -96,7 +96,7 @@ async def make(archive: Archive, scope: Scope, wanted: Wanted) -> Report:
     )
 
 
-def _names(sources: Sequence[Part]) -> list[str]:
+def _names(sources: Sequence[SourcePart]) -> list[str]:
     """Return the names of the candidates: their servers, with a number if a server has several."""
     names: list[str] = []
     for each in sources:
@@ -105,7 +105,7 @@ def _names(sources: Sequence[Part]) -> list[str]:
     return names
 
 
-def _facts(kept: Kept) -> list[Fact]:
+def _facts(kept: StoredDecision) -> list[Fact]:
     about = kept.listed
     best, planned = about.best_seconds, about.planned_seconds
     happened = [each.ending for each in incidents(kept.ranges)]
@@ -132,7 +132,7 @@ def _facts(kept: Kept) -> list[Fact]:
 ENDINGS = (("Ranges taken over by others", "relieved"), ("Ranges that stalled", "stalled"), ("Faults", "failed"))
 
 
-def _resumed(kept: Kept) -> str:
+def _resumed(kept: StoredDecision) -> str:
     return "" if kept.moved == kept.listed.bytes else f"{kept.moved:,} bytes were not there before"
 
 
@@ -140,7 +140,7 @@ def _less(a: float | None, b: float | None) -> float | None:
     return None if a is None or b is None else a - b
 
 
-def _gantt(kept: Kept, names: Sequence[str]) -> Figure:
+def _gantt(kept: StoredDecision, names: Sequence[str]) -> Figure:
     rows = [
         (
             names[each.source],
@@ -158,7 +158,7 @@ def _gantt(kept: Kept, names: Sequence[str]) -> Figure:
     return gantt("gantt", title, table, "source", "asked", "over", "ending")
 
 
-def _rates(kept: Kept, names: Sequence[str]) -> Figure:
+def _rates(kept: StoredDecision, names: Sequence[str]) -> Figure:
     seconds = kept.listed.fetch_seconds
     found = rates(kept.ranges, len(names), seconds, STEPS)
     step = seconds / STEPS
@@ -171,7 +171,7 @@ def _rates(kept: Kept, names: Sequence[str]) -> Figure:
     return lines("rates", "Rate of each source", Table("rates", "Rates", RATES, rows), "at", "rate", "source")
 
 
-def _shares(kept: Kept, names: Sequence[str]) -> Figure:
+def _shares(kept: StoredDecision, names: Sequence[str]) -> Figure:
     rows: list[Sequence[Value]] = []
     for i, each in enumerate(kept.sources):
         if each.planned_bytes is not None:
@@ -184,7 +184,7 @@ def _shares(kept: Kept, names: Sequence[str]) -> Figure:
     return bars("shares", title, table, "source", "bytes", "share", stacked=False)
 
 
-def _candidates(kept: Kept, names: Sequence[str]) -> Table:
+def _candidates(kept: StoredDecision, names: Sequence[str]) -> Table:
     rows = [
         (
             names[i],
@@ -201,7 +201,7 @@ def _candidates(kept: Kept, names: Sequence[str]) -> Table:
     return Table("candidates", "Candidates: what was expected, and what came", CANDIDATES, rows)
 
 
-def _incidents(kept: Kept, names: Sequence[str]) -> Table:
+def _incidents(kept: StoredDecision, names: Sequence[str]) -> Table:
     rows = [
         (each.at, names[each.source], each.ending, each.missing, ", ".join(names[i] for i in each.by))
         for each in incidents(kept.ranges)

@@ -8,8 +8,8 @@ from broker.models.tasks import Task
 from broker.reports.addresses import task_page
 from broker.reports.archive import Archive, Scope
 from broker.reports.document import Column, Table, Value
-from broker.storage.collections import Collections
-from broker.storage.tasks import Tasks, Wanted
+from broker.storage.collections import CollectionStore
+from broker.storage.tasks import TaskFilter, TaskStore
 
 __all__ = ["Underway", "underway"]
 
@@ -40,11 +40,11 @@ class Underway(NamedTuple):
 
 async def underway(archive: Archive, scope: Scope) -> Underway:
     """Return the tasks under way, the newest first, with their rates, as far as these were measured a moment ago."""
-    wanted = Wanted(owner=scope.subject, statuses=["ACTIVE"])
+    wanted = TaskFilter(owner=scope.subject, statuses=["ACTIVE"])
     async with archive.database.read() as connection:
-        page = await Tasks(connection).page(wanted, [("request_time", True)], SHOWN, 0)
+        page = await TaskStore(connection).page(wanted, [("request_time", True)], SHOWN, 0)
         ends = {number for task in page.tasks for number in (task.source, task.destination) if number}
-        collections = {str(each.id): each for each in await Collections(connection).all(ends)} if ends else {}
+        collections = {str(each.id): each for each in await CollectionStore(connection).all(ends)} if ends else {}
     rates, now = archive.pace.rates(page.tasks), time.time()
     rows = [
         _row(task, TaskRecord.of(task, collections, now, rates.get(task.id, 0.0)), rates.get(task.id))

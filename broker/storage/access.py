@@ -6,16 +6,16 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from broker.models.access import AuditEntry, Caller, NewToken, TokenRecord, lesser
 from broker.models.oauth import Bearer
 from broker.schema.access import audit, clients, tokens
-from broker.storage.grants import Grants, good
+from broker.storage.grants import GrantStore, good
 
-__all__ = ["Records"]
+__all__ = ["AccessStore"]
 
 SHOWN = [tokens.c[name] for name in TokenRecord.model_fields]
 LASTING = ("token", "login")
 """The kinds that admins manage; every other token descends from one of these, or from a client, and ends with it."""
 
 
-class Records:
+class AccessStore:
     """Tokens, and the audit log of changes."""
 
     def __init__(self, connection: AsyncConnection) -> None:
@@ -109,7 +109,7 @@ class Records:
         row = (await self._connection.execute(listed)).one_or_none()
         if row is None or row.revoked_at is not None:
             return False
-        await Grants(self._connection).revoke(number, now)
+        await GrantStore(self._connection).revoke(number, now)
         return True
 
     async def note(self, at: float, subject: str, action: str, thing: str) -> None:

@@ -8,13 +8,13 @@ from sqlalchemy import and_, case, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.history import Pair
-from broker.models.scores import IN_CHARGE, REPLAYED, WEEK, Key, Record, Score
+from broker.models.scores import IN_CHARGE, REPLAYED, WEEK, ForecasterRecord, Score, ScoreKey
 from broker.schema.history import observations, pairs
 from broker.schema.reports import accuracy, scores, traffic
 from broker.storage.scores import score_of, tally_of
 from predictors.tally import Tally
 
-__all__ = ["Accuracy", "Chosen", "Trouble"]
+__all__ = ["Accuracy", "DetailedTransfer", "ScoreSelection"]
 
 TURN = 50
 """Rows after which other coroutines get to run."""
@@ -22,7 +22,7 @@ LOOKED = 5000
 """Number of a link's newest transfers that are searched for those with rare outcomes."""
 
 
-class Chosen(NamedTuple):
+class ScoreSelection(NamedTuple):
     """A choice of scores, by the end of the transfer (from `since`, before `until`), link, class and subject."""
 
     subject: str | None = None
@@ -42,7 +42,7 @@ class Chosen(NamedTuple):
         return found
 
 
-class Trouble(NamedTuple):
+class DetailedTransfer(NamedTuple):
     """A transfer with details beyond its rate."""
 
     started: float
@@ -60,7 +60,7 @@ class Accuracy:
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
 
-    async def newest(self, chosen: Chosen, limit: int) -> list[Score]:
+    async def newest(self, chosen: ScoreSelection, limit: int) -> list[Score]:
         """Return the newest scores by the end of their transfers, the oldest of them first."""
         page = select(scores).where(*chosen.where()).order_by(scores.c.ended.desc(), scores.c.observation_id.desc())
         found: list[Score] = []
@@ -70,7 +70,7 @@ class Accuracy:
                 await asyncio.sleep(0)
         return found[::-1]
 
-    async def count(self, chosen: Chosen) -> int:
+    async def count(self, chosen: ScoreSelection) -> int:
         """Return the number of these scores."""
         return (
             await self._connection.execute(select(func.count()).where(*chosen.where()).select_from(scores))
@@ -86,7 +86,7 @@ class Accuracy:
 
     async def troubles(
         self, pair_id: int, subject: str | None, reporter: str | None, outcomes: Collection[str], limit: int
-    ) -> list[Trouble]:
+    ) -> list[DetailedTransfer]:
         """Return those of a link's newest transfers that had one of these outcomes, the newest first.
 
         :param subject: only subject whose transfers the caller may see; None: all
@@ -100,7 +100,7 @@ class Accuracy:
         for wanted in (subject, reporter):
             page = page if wanted is None else page.where(looked.c.subject == wanted)
         return [
-            Trouble(
+            DetailedTransfer(
                 row.started,
                 row.ended,
                 row.bytes,
@@ -112,17 +112,17 @@ class Accuracy:
             for row in await self._connection.execute(page)
         ]
 
-    async def sums(self, chosen: Chosen) -> list[tuple[Key, Tally]]:
+    async def sums(self, chosen: ScoreSelection) -> list[tuple[ScoreKey, Tally]]:
         """Return the sums over all links, for the weeks that begin in the chosen period."""
         page = select(accuracy).where(accuracy.c.pair_id == 0, *_weeks(chosen))
-        found: list[tuple[Key, Tally]] = []
+        found: list[tuple[ScoreKey, Tally]] = []
         for row in await self._connection.execute(page):
-            found.append((Key(*row[: len(Key._fields)]), tally_of(row)))
+            found.append((ScoreKey(*row[: len(ScoreKey._fields)]), tally_of(row)))
             if len(found) % TURN == 0:
                 await asyncio.sleep(0)
         return found
 
-    async def records(self, chosen: Chosen) -> list[Record]:
+    async def records(self, chosen: ScoreSelection) -> list[ForecasterRecord]:
         """Return the record of each forecaster on each link, for the weeks that begin in the chosen period."""
         of = accuracy.c
         wanted = [of.pair_id > 0, of.forecaster != IN_CHARGE, *_weeks(chosen)]
@@ -145,7 +145,7 @@ class Accuracy:
             .group_by(each.c.pair_id, each.c.forecaster)
         )
         return [
-            Record(pair, name, int(transfers), errors, int(won), int(lost))
+            ForecasterRecord(pair, name, int(transfers), errors, int(won), int(lost))
             for pair, name, transfers, errors, won, lost in await self._connection.execute(page)
         ]
 
@@ -155,7 +155,7 @@ class Accuracy:
         return {number: Pair(*rest) for number, *rest in await self._connection.execute(page)}
 
 
-def _weeks(chosen: Chosen) -> list[Any]:
+def _weeks(chosen: ScoreSelection) -> list[Any]:
     """Return the conditions for the chosen weeks and size class; sums have no subject."""
     of = accuracy.c
     found: list[Any] = [of.week >= chosen.since / WEEK, of.transfers > 0]

@@ -25,20 +25,20 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from broker.models.catalogue import Dataset, Replica
+from broker.models.catalogue import CatalogueReplica, Dataset
 from broker.models.names import Parts, split
 from broker.schema.catalogue import checksums, datasets, endpoints, replicas
 from broker.storage.dialects import ALWAYS, insert
 from broker.storage.json_rows import Columns, tabled
-from broker.storage.registrations import REGISTRATION, Registration
+from broker.storage.registrations import REGISTRATION, ReplicaRegistration
 
-__all__ = ["Catalogue", "Known", "Located", "Registrar"]
+__all__ = ["CatalogueStore", "LocatedDataset", "Registrar", "StoredDataset"]
 
 HANDED_OUT = ("AVAILABLE", "SUSPICIOUS")
 NAMES: Columns = {"number": Integer(), "scope": String(), "name": String()}
 
 
-class Known(NamedTuple):
+class StoredDataset(NamedTuple):
     """A dataset as the catalogue has it."""
 
     id: int
@@ -58,7 +58,7 @@ class Registrar(NamedTuple):
 UNKNOWN = Registrar()
 
 
-class Located(NamedTuple):
+class LocatedDataset(NamedTuple):
     """A dataset and its replicas: each with its endpoint's number and its path below the endpoint's folder.
 
     A path of None stands for the dataset's name. `suspicious` has the numbers of endpoints whose replica was reported
@@ -70,10 +70,10 @@ class Located(NamedTuple):
     checksums: Mapping[str, str]
     replicas: list[tuple[int, str | None]]
     suspicious: set[int]
-    registrations: dict[int, Registration]
+    registrations: dict[int, ReplicaRegistration]
 
 
-class Catalogue:
+class CatalogueStore:
     """Datasets and replicas in the database."""
 
     def __init__(self, connection: AsyncConnection) -> None:
@@ -86,7 +86,7 @@ class Catalogue:
             asked = asked.with_for_update(read=True, key_share=True)
         return {name for (name,) in await self._connection.execute(asked)}
 
-    async def known(self, dids: Iterable[str], lock: bool = False) -> dict[str, Known]:
+    async def known(self, dids: Iterable[str], lock: bool = False) -> dict[str, StoredDataset]:
         """Return those of these datasets that exist.
 
         :param lock: whether to lock them against changes until the transaction ends
@@ -99,9 +99,9 @@ class Catalogue:
             wanted = wanted.order_by(datasets.c.id).with_for_update(of=datasets)
         rows = (await self._connection.execute(wanted)).all()
         digests = await self._digests(asked)
-        return {asked[i]: Known(number, size, digests.get(i, {}), created) for i, number, size, created in rows}
+        return {asked[i]: StoredDataset(number, size, digests.get(i, {}), created) for i, number, size, created in rows}
 
-    async def located(self, dids: Sequence[str]) -> dict[str, Located]:
+    async def located(self, dids: Sequence[str]) -> dict[str, LocatedDataset]:
         """Return those of these datasets that exist, with their available and suspicious replicas."""
         given = self._given(dids)
         on = and_(replicas.c.dataset_id == datasets.c.id, replicas.c.state.in_(HANDED_OUT))
@@ -119,14 +119,14 @@ class Catalogue:
             .outerjoin(replicas, on)
         )
         digests = await self._digests(dids)
-        found: dict[str, Located] = {}
+        found: dict[str, LocatedDataset] = {}
         for number, size, endpoint, path, state, *registered in rows:
             did = dids[number]
             if did not in found:
-                found[did] = Located(did, size, digests.get(number, {}), [], set(), {})
+                found[did] = LocatedDataset(did, size, digests.get(number, {}), [], set(), {})
             if endpoint is not None:
                 found[did].replicas.append((endpoint, path))
-                found[did].registrations[endpoint] = Registration(*registered)
+                found[did].registrations[endpoint] = ReplicaRegistration(*registered)
                 if state == "SUSPICIOUS":
                     found[did].suspicious.add(endpoint)
         return found
@@ -172,7 +172,7 @@ class Catalogue:
         await self._connection.execute(statement.on_conflict_do_nothing())
 
     async def put_replicas(
-        self, said: Iterable[Replica], now: float, by: Registrar = UNKNOWN, mentioned: bool = False
+        self, said: Iterable[CatalogueReplica], now: float, by: Registrar = UNKNOWN, mentioned: bool = False
     ) -> int:
         """Add or update replicas as stated; return how many changed. Their datasets and endpoints exist already.
 
@@ -212,7 +212,7 @@ class Catalogue:
         )
         return int(done.rowcount)
 
-    def _stated(self, said: Iterable[Replica]) -> Subquery | None:
+    def _stated(self, said: Iterable[CatalogueReplica]) -> Subquery | None:
         """Return the stated replicas as a subquery, each once; None if there are none."""
         rows = {
             (replica.dataset, replica.endpoint): (
@@ -236,28 +236,28 @@ class Catalogue:
         }
         return tabled(self._connection, list(rows.values()), columns) if rows else None
 
-    async def replicas(self, did: str) -> list[Replica]:
+    async def replicas(self, did: str) -> list[CatalogueReplica]:
         """Return all replicas of a dataset, whatever their state, by endpoint."""
         parts = split(did)
         return await self._replicas(and_(datasets.c.scope == parts.scope, datasets.c.name == parts.name), None)
 
-    async def all_replicas(self, dids: Sequence[str]) -> dict[str, list[Replica]]:
+    async def all_replicas(self, dids: Sequence[str]) -> dict[str, list[CatalogueReplica]]:
         """Return all replicas of these datasets, whatever their state."""
         given = self._given(dids)
         here = select(datasets.c.id).select_from(given).join(datasets, _same(given))
-        found: dict[str, list[Replica]] = {}
+        found: dict[str, list[CatalogueReplica]] = {}
         for replica in await self._replicas(replicas.c.dataset_id.in_(here), None):
             found.setdefault(replica.dataset, []).append(replica)
         return found
 
-    async def wanting(self, states: Sequence[str], after: str, endpoint: str, limit: int) -> list[Replica]:
+    async def wanting(self, states: Sequence[str], after: str, endpoint: str, limit: int) -> list[CatalogueReplica]:
         """Return replicas in these states, except AVAILABLE, after a given one, by dataset and endpoint."""
         scope, name = split(after)
         here = and_(datasets.c.scope == scope, datasets.c.name == name, endpoints.c.name > endpoint)
         later = or_(datasets.c.scope > scope, and_(datasets.c.scope == scope, datasets.c.name > name), here)
         return await self._replicas(and_(replicas.c.state.in_(states), text("state <> 'AVAILABLE'"), later), limit)
 
-    async def _replicas(self, where: ColumnElement[bool], limit: int | None) -> list[Replica]:
+    async def _replicas(self, where: ColumnElement[bool], limit: int | None) -> list[CatalogueReplica]:
         rows = await self._connection.execute(
             select(datasets.c.scope, datasets.c.name, endpoints.c.name.label("endpoint"), replicas)
             .select_from(replicas)
@@ -268,7 +268,7 @@ class Catalogue:
             .limit(limit)
         )
         return [
-            Replica.model_construct(
+            CatalogueReplica.model_construct(
                 dataset=str(Parts(row.scope, row.name)),
                 endpoint=row.endpoint,
                 path=row.path,

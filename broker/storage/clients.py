@@ -8,10 +8,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from broker.models.oauth import Client
 from broker.schema.access import clients
 
-__all__ = ["Clients"]
+__all__ = ["ClientStore"]
 
 
-class Clients:
+class ClientStore:
     """OAuth clients, by their ids."""
 
     def __init__(self, connection: AsyncConnection) -> None:

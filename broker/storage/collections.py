@@ -23,7 +23,7 @@ from broker.schema.collections import (
 )
 from broker.storage.dialects import insert
 
-__all__ = ["Collections", "Folder", "Limited"]
+__all__ = ["CollectionFolder", "CollectionStore", "Limited"]
 
 RULE = [access_rules.c[name] for name in AccessRule.model_fields]
 NAMED = func.coalesce(identities.c.subject, access_rules.c.principal).label("principal")
@@ -43,14 +43,14 @@ class Limited(NamedTuple):
         return self.url is not None and any(url.startswith(self.url) for url in urls)
 
 
-class Folder(NamedTuple):
+class CollectionFolder(NamedTuple):
     """A collection at an endpoint, and the endpoint's address."""
 
     collection: Collection
     endpoint: Endpoint
 
 
-class Collections:
+class CollectionStore:
     """Collections, access rules, bookmarks and pause rules."""
 
     def __init__(self, connection: AsyncConnection) -> None:
@@ -78,7 +78,7 @@ class Collections:
         joined = select(collections.c.id, endpoints.c.name, collections.c.site).outerjoin_from(collections, endpoints)
         return {row.id: (row.name, row.site) for row in await self._connection.execute(joined)}
 
-    async def folders(self) -> list[Folder]:
+    async def folders(self) -> list[CollectionFolder]:
         """Return all collections at endpoints, and also their former folders where a non-admin moved the endpoint."""
         where = [endpoints.c[name] for name in ("scheme", "host", "port", "prefix")]
         fields = [collections.c[name] for name in Collection.model_fields if name != "endpoint"]
@@ -86,13 +86,15 @@ class Collections:
         for row in await self._connection.execute(select(*fields, *where).join_from(collections, endpoints)):
             said = dict(row._mapping)
             at = Endpoint.model_construct(**{column.name: said.pop(column.name) for column in where})
-            found.append(Folder(Collection.model_construct(**{**said, "id": UUID(row.id), "endpoint": None}), at))
+            found.append(
+                CollectionFolder(Collection.model_construct(**{**said, "id": UUID(row.id), "endpoint": None}), at)
+            )
         former = select(*fields, former_folders.c.host, former_folders.c.folder).join_from(collections, former_folders)
         for row in await self._connection.execute(former):
             said = dict(row._mapping)
             at = Endpoint.model_construct(scheme="ftp", host=said.pop("host"), port=None, prefix=said.pop("folder"))
             said |= {"id": UUID(row.id), "endpoint": None, "base": "/"}
-            found.append(Folder(Collection.model_construct(**said), at))
+            found.append(CollectionFolder(Collection.model_construct(**said), at))
         return found
 
     async def keep_folder(self, collection: UUID, host: str, folder: str) -> None:

@@ -7,11 +7,11 @@ import orjson
 from sqlalchemy import ColumnElement, Subquery, cast, func, literal, or_, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from broker.models.decisions import Decided, Kept, Listed, Made, Part, Range, Regret
+from broker.models.decisions import Decided, Listed, Made, Range, Regret, SourcePart, StoredDecision
 from broker.schema.reports import decisions, regrets, traces
 from broker.storage.dialects import contains, insert
 
-__all__ = ["WEEK", "Decisions", "Page", "Summed", "Wanted"]
+__all__ = ["WEEK", "DecisionFilter", "DecisionPage", "DecisionStore", "Summed"]
 
 WEEK = 7 * 86_400
 LARGEST = 2**48
@@ -22,7 +22,7 @@ SHOWN = [decisions.c[name] for name in Listed._fields]
 SUMS = [each.name for each in regrets.c if not each.primary_key]
 
 
-class Wanted(NamedTuple):
+class DecisionFilter(NamedTuple):
     """A filter of decisions; None means no restriction. `text` is searched in names, errors and reasons."""
 
     subject: str | None = None
@@ -36,7 +36,7 @@ class Wanted(NamedTuple):
     before: int | None = None
 
 
-class Page(NamedTuple):
+class DecisionPage(NamedTuple):
     """A page of decisions; `next` is the `before` of the following page, or None if there is none."""
 
     decisions: list[Listed]
@@ -62,7 +62,7 @@ class Summed(NamedTuple):
     scheme_seconds: float
 
 
-class Decisions:
+class DecisionStore:
     """Decisions in the database."""
 
     def __init__(self, connection: AsyncConnection) -> None:
@@ -99,14 +99,14 @@ class Decisions:
         more = {name: regrets.c[name] + row.excluded[name] for name in SUMS}
         await self._connection.execute(row.on_conflict_do_update(index_elements=keys, set_=more))
 
-    async def one(self, number: int, subject: str | None) -> Kept | None:
+    async def one(self, number: int, subject: str | None) -> StoredDecision | None:
         """Return the decision with this number, if it exists and is the subject's; with None, of any subject."""
         mine = decisions.c.subject == subject if subject is not None else literal(True)
         joined = select(*SHOWN, decisions.c.moved, traces.c.sources, traces.c.ranges).join(traces)
         row = (await self._connection.execute(joined.where(decisions.c.id == number, mine))).one_or_none()
         return None if row is None else _kept(row._mapping)
 
-    async def page(self, wanted: Wanted, limit: int) -> Page:
+    async def page(self, wanted: DecisionFilter, limit: int) -> DecisionPage:
         """Return a page of decisions, the newest first; it is short if `LOOKED` decisions were searched."""
         of, order = await self._of(wanted), (decisions.c.at.desc(), decisions.c.id.desc())
         looked = select(*SHOWN, decisions.c.sources).where(*of).order_by(*order).limit(LOOKED).subquery()
@@ -118,11 +118,11 @@ class Decisions:
         )
         found = [Listed(*row) for row in await self._connection.execute(page.limit(limit))]
         if len(found) == limit:
-            return Page(found, found[-1].id)
+            return DecisionPage(found, found[-1].id)
         last = select(decisions.c.id).where(*of).order_by(*order).offset(LOOKED - 1).limit(1)
-        return Page(found, (await self._connection.execute(last)).scalar())
+        return DecisionPage(found, (await self._connection.execute(last)).scalar())
 
-    async def _of(self, wanted: Wanted) -> list[ColumnElement[bool]]:
+    async def _of(self, wanted: DecisionFilter) -> list[ColumnElement[bool]]:
         """Return the conditions that indexes serve."""
         columns = decisions.c
         where: list[ColumnElement[bool]] = []
@@ -138,7 +138,7 @@ class Decisions:
             where.append(tuple_(columns.at, columns.id) < tuple_(literal(at or 0.0), literal(wanted.before)))
         return where
 
-    async def worst(self, wanted: Wanted, limit: int) -> list[Listed]:
+    async def worst(self, wanted: DecisionFilter, limit: int) -> list[Listed]:
         """Return the decisions that lost most time against the best ones in hindsight, among the newest 50,000."""
         of = await self._of(wanted)
         order = decisions.c.at.desc(), decisions.c.id.desc()
@@ -163,7 +163,7 @@ class Decisions:
         return [Summed(*row) for row in rows]
 
 
-def _fits(looked: Subquery, wanted: Wanted) -> list[ColumnElement[bool]]:
+def _fits(looked: Subquery, wanted: DecisionFilter) -> list[ColumnElement[bool]]:
     """Return the conditions that no index serves."""
     same = {name: getattr(wanted, name) for name in ("outcome", "strategy", "sink")}
     fits = [looked.c[name] == value for name, value in same.items() if value is not None]
@@ -200,12 +200,12 @@ def _trace(decided: Decided, regret: Regret) -> dict[str, str]:
     return {"sources": orjson.dumps(sources).decode(), "ranges": orjson.dumps(ranges).decode()}
 
 
-def _kept(row: Mapping[Any, Any]) -> Kept:
+def _kept(row: Mapping[Any, Any]) -> StoredDecision:
     trace, names = orjson.loads(row["ranges"]), list(Range.model_fields)
-    return Kept(
+    return StoredDecision(
         Listed(*(row[name] for name in Listed._fields)),
         row["moved"],
-        [Part.model_validate(each) for each in orjson.loads(row["sources"])],
+        [SourcePart.model_validate(each) for each in orjson.loads(row["sources"])],
         trace["shares"],
         [Range.model_construct(**dict(zip(names, each, strict=True))) for each in trace["ranges"]],
         trace["count"],

@@ -7,17 +7,17 @@ from sqlalchemy import String, and_, delete, literal, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.access import Aside
-from broker.models.catalogue import Replica
+from broker.models.catalogue import CatalogueReplica
 from broker.models.names import split
 from broker.schema.catalogue import datasets, doubts, endpoints, judgements, replicas
 from broker.schema.history import asides
 from broker.storage.dialects import ALWAYS, insert
 from broker.storage.json_rows import tabled
 
-__all__ = ["Doubts", "Standing"]
+__all__ = ["DoubtStore", "ReplicaStanding"]
 
 
-class Standing(NamedTuple):
+class ReplicaStanding(NamedTuple):
     """A replica's state, whether a curator judged it, and the subjects that doubt it, the earliest first.
 
     `read` says whether its endpoint is one that files are read from; `reported` whether the replica was ever doubted,
@@ -38,7 +38,7 @@ class Standing(NamedTuple):
         return self.dataset_id, self.endpoint_id
 
 
-class Doubts:
+class DoubtStore:
     """Reports about replicas, in the database."""
 
     def __init__(self, connection: AsyncConnection) -> None:
@@ -53,7 +53,7 @@ class Doubts:
             new.on_conflict_do_update(index_elements=["dataset_id", "endpoint_id", "subject"], set_=changed)
         )
 
-    async def standings(self, dataset_ids: Collection[int]) -> list[Standing]:
+    async def standings(self, dataset_ids: Collection[int]) -> list[ReplicaStanding]:
         """Return the standings of all replicas of these datasets."""
         word = and_(
             judgements.c.dataset_id == replicas.c.dataset_id, judgements.c.endpoint_id == replicas.c.endpoint_id
@@ -87,7 +87,9 @@ class Doubts:
         found = []
         for dataset, endpoint, state, at, read in rows:
             key = (dataset, endpoint)
-            found.append(Standing(*key, state, at is not None, bool(read), key in doubters, doubters.get(key, [])))
+            found.append(
+                ReplicaStanding(*key, state, at is not None, bool(read), key in doubters, doubters.get(key, []))
+            )
         return found
 
     async def put_state(self, key: tuple[int, int], state: str, reason: str, now: float) -> None:
@@ -96,7 +98,7 @@ class Doubts:
         values = {"state": state, "reason": reason, "changed_at": now}
         await self._connection.execute(update(replicas).where(here).values(values))
 
-    async def judge(self, by: str, said: Sequence[Replica], now: float) -> None:
+    async def judge(self, by: str, said: Sequence[CatalogueReplica], now: float) -> None:
         """Store a curator's judgement of existing replicas; it settles earlier reports, which are deleted."""
         if not said:
             return
@@ -108,19 +110,19 @@ class Doubts:
         )
         await self.answer(said)
 
-    async def answer(self, said: Sequence[Replica]) -> None:
+    async def answer(self, said: Sequence[CatalogueReplica]) -> None:
         """Delete the users' reports about replicas."""
         found = self._found(said)
         await self._connection.execute(
             delete(doubts).where(tuple_(doubts.c.dataset_id, doubts.c.endpoint_id).in_(found))
         )
 
-    async def numbers(self, said: Replica) -> tuple[int, int] | None:
+    async def numbers(self, said: CatalogueReplica) -> tuple[int, int] | None:
         """Return the numbers of a replica's dataset and endpoint; None if there is no such replica."""
         row = (await self._connection.execute(self._found([said]))).first()
         return None if row is None else (row.dataset_id, row.endpoint_id)
 
-    def _found(self, said: Sequence[Replica]) -> Any:
+    def _found(self, said: Sequence[CatalogueReplica]) -> Any:
         """Return a query for the numbers of these replicas' datasets and endpoints."""
         rows = [(*split(each.dataset), each.endpoint) for each in said]
         given = tabled(self._connection, rows, {"scope": String(), "name": String(), "endpoint": String()})

@@ -14,7 +14,7 @@ from broker.storage.json_rows import tabled
 from broker.storage.traffic import day_of
 from predictors.observation import Rates
 
-__all__ = ["Daily", "Missed", "Misses", "Said"]
+__all__ = ["Daily", "Missed", "Misses", "NewestForecast"]
 
 ERROR = func.abs(func.ln(scores.c.p50 / scores.c.rate))
 """The error of a forecast, |log(forecast / actual)|: the same for twice as much as for half."""
@@ -37,7 +37,7 @@ class Daily(NamedTuple):
     error: float
 
 
-class Said(NamedTuple):
+class NewestForecast(NamedTuple):
     """The forecast for the newest transfer of a link and size class, with the time at which that transfer ended."""
 
     pair_id: int
@@ -82,7 +82,7 @@ class Misses:
         asked = select(*of, func.count(), func.avg(each.c.error)).group_by(*of).order_by(*of)
         return [Daily(*row) for row in await self._connection.execute(asked)]
 
-    async def newest(self, numbers: Collection[int], size_class: int) -> dict[int, Said]:
+    async def newest(self, numbers: Collection[int], size_class: int) -> dict[int, NewestForecast]:
         """Return the latest forecasts of this size class for those of these links that have one."""
         given = tabled(self._connection, [(number,) for number in numbers], {"id": ID})
         last = (
@@ -96,4 +96,4 @@ class Misses:
         of = scores.c
         asked = select(of.pair_id, of.ended, of.p10, of.p50, of.p90).join(found, found.c.id == of.observation_id)
         rows = await self._connection.execute(asked)
-        return {row.pair_id: Said(row.pair_id, row.ended, Rates(*row[2:])) for row in rows}
+        return {row.pair_id: NewestForecast(row.pair_id, row.ended, Rates(*row[2:])) for row in rows}

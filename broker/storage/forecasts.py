@@ -11,10 +11,10 @@ from broker.schema.history import forecasts
 from broker.storage.dialects import ALWAYS, insert
 from broker.storage.json_rows import Columns, tabled
 
-__all__ = ["Given", "Ledger"]
+__all__ = ["ForecastStore", "GivenForecast"]
 
 
-class Given(NamedTuple):
+class GivenForecast(NamedTuple):
     """A forecast that a client received.
 
     It has the link, the size class, the forecaster, and the newest observation and number of observations behind it.
@@ -52,13 +52,13 @@ COLUMNS: Columns = {
 }
 
 
-class Ledger:
+class ForecastStore:
     """Forecasts in the database."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
 
-    async def add(self, given: Sequence[Given]) -> None:
+    async def add(self, given: Sequence[GivenForecast]) -> None:
         """Store these forecasts; one that is stored already stays as it was first given."""
         rows = tabled(self._connection, given, COLUMNS)
         fresh = select(*(rows.c[name] for name in COLUMNS)).where(ALWAYS)

@@ -7,10 +7,10 @@ from sqlalchemy import ColumnElement, and_, delete, insert, or_, select, true, u
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.access import Caller, Role
-from broker.models.oauth import Code, Grant, Kind, Login, Source
+from broker.models.oauth import Code, Grant, Kind, TokenSource, UserLogin
 from broker.schema.access import codes, locks, tokens
 
-__all__ = ["Grants", "good"]
+__all__ = ["GrantStore", "good"]
 
 GIVEN = ("refresh", "access")
 
@@ -24,7 +24,7 @@ def good(now: float) -> ColumnElement[bool]:
     return and_(tokens.c.revoked_at.is_(None), lasts, UNLOCKED)
 
 
-class Grants:
+class GrantStore:
     """Tokens that descend from other tokens."""
 
     def __init__(self, connection: AsyncConnection) -> None:
@@ -34,7 +34,7 @@ class Grants:
         self,
         kind: Kind,
         hashed: str,
-        source: Source,
+        source: TokenSource,
         now: float,
         expires_at: float,
         server: str | None = None,
@@ -68,13 +68,13 @@ class Grants:
         }
         await self._connection.execute(insert(codes).values(values))
 
-    async def login(self, kind: Kind, hashed: str, now: float) -> Login | None:
+    async def login(self, kind: Kind, hashed: str, now: float) -> UserLogin | None:
         """Return the login or issued token with this hash if it is valid, and lock it until the transaction ends."""
         asked = select(tokens).where(tokens.c.hash == hashed, tokens.c.kind == kind, good(now)).with_for_update()
         row = (await self._connection.execute(asked)).one_or_none()
         if row is None:
             return None
-        return Login(row.id, _caller(row), row.login_at or now, row.expires_at if kind == "token" else row.limit_at)
+        return UserLogin(row.id, _caller(row), row.login_at or now, row.expires_at if kind == "token" else row.limit_at)
 
     async def provided(self, subject: str, but: Role | None) -> list[int]:
         """Return a user's logins that came from no token and were not revoked, except those with the given role."""

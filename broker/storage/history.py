@@ -30,7 +30,7 @@ from predictors.context import size_class
 from predictors.experience import SMALLEST
 from predictors.observation import Observation
 
-__all__ = ["FIELDS", "USED", "WELL", "History", "Kept", "Stand", "kept"]
+__all__ = ["FIELDS", "USED", "WELL", "ObservationStore", "Stand", "StoredObservation", "kept"]
 
 FIELDS: Columns = {
     "ended": Double(),
@@ -67,7 +67,7 @@ class Stand(NamedTuple):
     newest_id: int
 
 
-class Kept(NamedTuple):
+class StoredObservation(NamedTuple):
     """An observation with its number, and the subject that reported it."""
 
     id: int
@@ -75,7 +75,7 @@ class Kept(NamedTuple):
     subject: str = ""
 
 
-class History:
+class ObservationStore:
     """Observations in the database."""
 
     def __init__(self, connection: AsyncConnection) -> None:
@@ -192,7 +192,7 @@ class History:
         )
         return list((await self._connection.execute(select(heard.c.subject).order_by(heard.c.first_id))).scalars())
 
-    async def newest(self, pair: int, subject: str, limit: int) -> list[Kept]:
+    async def newest(self, pair: int, subject: str, limit: int) -> list[StoredObservation]:
         """Return one subject's newest successful observations of a link by their ends, the oldest of them first."""
         of = observations.c
         page = self._selected().where(of.pair_id == pair, of.subject == subject).order_by(of.ended.desc())
@@ -202,17 +202,17 @@ class History:
         """Return the subjects whose reports are set aside."""
         return frozenset((await self._connection.execute(ASIDE)).scalars())
 
-    async def since(self, pair: int, newest_id: int, limit: int) -> list[Kept]:
+    async def since(self, pair: int, newest_id: int, limit: int) -> list[StoredObservation]:
         """Return successful observations of a link that follow the given one, in the order in which they arrived."""
         page = self._counted().where(observations.c.pair_id == pair, observations.c.id > newest_id)
         return [kept(row) for row in await self._connection.execute(page.order_by(observations.c.id).limit(limit))]
 
-    async def following(self, newest_id: int, until: int, limit: int) -> list[Kept]:
+    async def following(self, newest_id: int, until: int, limit: int) -> list[StoredObservation]:
         """Return all links' successful observations after one and up to another, in the order of their numbers."""
         page = self._counted().where(observations.c.id > newest_id, observations.c.id <= until)
         return [kept(row) for row in await self._connection.execute(page.order_by(observations.c.id).limit(limit))]
 
-    async def sample(self, newest_id: int, until: int, limit: int) -> list[Kept]:
+    async def sample(self, newest_id: int, until: int, limit: int) -> list[StoredObservation]:
         """Return a sample of all links' successful observations after one and up to another, ordered by their numbers.
 
         Where there are more than the limit, each subject gets an equal share, the newest of it: otherwise one subject
@@ -314,9 +314,9 @@ def _is_impossible(each: Observed) -> bool:
     return each.outcome in WELL and each.bytes >= SMALLEST and each.bytes > INTERFACE * took
 
 
-def kept(row: Any) -> Kept:
+def kept(row: Any) -> StoredObservation:
     """Return the observation of a row that has its columns and those of its link."""
-    return Kept(
+    return StoredObservation(
         row.id,
         Observation(
             source=row.source,

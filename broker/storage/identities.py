@@ -12,12 +12,12 @@ from broker.models.subjects import Foreign
 from broker.schema.access import former_hosts, identities, locks
 from broker.storage.dialects import insert
 
-__all__ = ["Identities"]
+__all__ = ["IdentityStore"]
 
 ASSIGN = "ask an admin to assign it: coget-broker subject assign"
 
 
-class Identities:
+class IdentityStore:
     """Subjects, by their UUIDs."""
 
     def __init__(self, connection: AsyncConnection) -> None:

@@ -7,10 +7,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.schema.access import keys
 
-__all__ = ["Key", "Keys"]
+__all__ = ["KeyStore", "SigningKey"]
 
 
-class Key(NamedTuple):
+class SigningKey(NamedTuple):
     """A private key, in PEM format."""
 
     id: str
@@ -18,18 +18,18 @@ class Key(NamedTuple):
     created_at: float
 
 
-class Keys:
+class KeyStore:
     """Current and former signing keys."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
 
-    async def all(self) -> list[Key]:
+    async def all(self) -> list[SigningKey]:
         """Return all keys, the newest first."""
         rows = await self._connection.execute(select(keys).order_by(keys.c.created_at.desc(), keys.c.id))
-        return [Key(**row._mapping) for row in rows]
+        return [SigningKey(**row._mapping) for row in rows]
 
-    async def add(self, key: Key) -> None:
+    async def add(self, key: SigningKey) -> None:
         """Add a key."""
         await self._connection.execute(keys.insert().values(key._asdict()))
 

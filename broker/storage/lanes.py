@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Row, and_, bindparam, delete, func, literal, or_, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from broker.models.lanes import Candidate, Open, Pair, Tuning
+from broker.models.lanes import CollectionPair, LaneCandidate, LaneTuning, OpenLane
 from broker.models.tasks import Options
 from broker.schema.access import locks
 from broker.schema.collections import collections, pause_rules
@@ -18,7 +18,7 @@ from broker.storage.clock import clock
 from broker.storage.dialects import contains
 from broker.storage.work import earliest
 
-__all__ = ["CANDIDATE", "Lanes", "candidate"]
+__all__ = ["CANDIDATE", "LaneStore", "candidate"]
 
 LOCKED = select(locks.c.subject)
 LOOKED = 10_000
@@ -37,10 +37,10 @@ CANDIDATE = (
     "role",
     "token_id",
 )
-"""The columns of `tasks` that make a `Candidate`."""
+"""The columns of `tasks` that make a `LaneCandidate`."""
 
 
-class Lanes:
+class LaneStore:
     """Lanes in the database."""
 
     def __init__(self, connection: AsyncConnection) -> None:
@@ -52,7 +52,7 @@ class Lanes:
         if not self._sqlite:
             await self._connection.execute(text("SELECT pg_advisory_xact_lock(hashtext('coget lanes'))"))
 
-    async def candidates(self, queues: Collection[str], now: float, idle: Collection[str] = ()) -> list[Candidate]:
+    async def candidates(self, queues: Collection[str], now: float, idle: Collection[str] = ()) -> list[LaneCandidate]:
         """Return one task of each owner, kind and pair: by highest priority, then nearest deadline, then greatest age.
 
         However many tasks wait, this looks only at the first of each group, and at those before it that have no work
@@ -82,14 +82,14 @@ class Lanes:
                 found.append(candidate(row))
         return found
 
-    async def open(self) -> list[Open]:
+    async def open(self) -> list[OpenLane]:
         """Return all open lanes."""
         rows = await self._connection.execute(
             select(lanes.c.task_id, lanes.c.owner, lanes.c.source, lanes.c.destination)
         )
-        return [Open(row.task_id, row.owner, Pair(row.source, row.destination)) for row in rows]
+        return [OpenLane(row.task_id, row.owner, CollectionPair(row.source, row.destination)) for row in rows]
 
-    async def add(self, worker: str, of: Candidate, now: float) -> int:
+    async def add(self, worker: str, of: LaneCandidate, now: float) -> int:
         """Open a lane for a task; return the lane's number."""
         values = {"worker": worker, "task_id": of.task, "owner": of.owner, **of.pair._asdict(), "opened_at": now}
         number = await self._connection.execute(lanes.insert().values(values).returning(lanes.c.id))
@@ -142,7 +142,7 @@ class Lanes:
             rows = [{"task": task, "why": why} for task, why in sorted(waits.items())]
             await self._connection.execute(row.values(waits=bindparam("why")), rows)
 
-    async def tuned(self, pairs: Iterable[Pair]) -> dict[Pair, Tuning]:
+    async def tuned(self, pairs: Iterable[CollectionPair]) -> dict[CollectionPair, LaneTuning]:
         """Return the newest tuning of each of these pairs that has one."""
         wanted = list(pairs)
         if not wanted:
@@ -155,7 +155,7 @@ class Lanes:
         known = [_tuning(row) for row in rows]
         return {each.pair: each for each in known}
 
-    async def tunings(self, text: str | None, since: float | None, until: float | None, limit: int) -> list[Tuning]:
+    async def tunings(self, text: str | None, since: float | None, until: float | None, limit: int) -> list[LaneTuning]:
         """Return tunings of a period whose reason contains a text, the newest first, among the newest 10,000 of all."""
         newest = select(tunings).order_by(tunings.c.id.desc()).limit(LOOKED).subquery()
         fits = [contains(newest.c.reason, text)] if text else []
@@ -164,19 +164,19 @@ class Lanes:
         page = select(newest).where(literal(True), *fits).order_by(newest.c.id.desc()).limit(limit)
         return [_tuning(row) for row in await self._connection.execute(page)]
 
-    async def tune(self, new: Tuning) -> None:
+    async def tune(self, new: LaneTuning) -> None:
         """Store a tuning."""
         values = new._asdict()
-        pair: Pair = values.pop("pair")
+        pair: CollectionPair = values.pop("pair")
         await self._connection.execute(tunings.insert().values(**values, **pair._asdict()))
 
 
-def candidate(row: Row[Any]) -> Candidate:
+def candidate(row: Row[Any]) -> LaneCandidate:
     """Return the candidate of a row that has the columns of `CANDIDATE`."""
-    return Candidate(
+    return LaneCandidate(
         row.id,
         row.owner,
-        Pair(row.source, row.destination or ""),
+        CollectionPair(row.source, row.destination or ""),
         row.kind,
         Options.model_validate_json(row.options),
         -row.nice,
@@ -188,8 +188,8 @@ def candidate(row: Row[Any]) -> Candidate:
     )
 
 
-def _tuning(row: Row[Any]) -> Tuning:
+def _tuning(row: Row[Any]) -> LaneTuning:
     fields = dict(row._mapping)
-    pair = Pair(fields.pop("source"), fields.pop("destination"))
+    pair = CollectionPair(fields.pop("source"), fields.pop("destination"))
     del fields["id"]
-    return Tuning(pair, **fields)
+    return LaneTuning(pair, **fields)

@@ -5,13 +5,13 @@ from collections.abc import Collection
 from sqlalchemy import and_, case, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from broker.models.lanes import Candidate
+from broker.models.lanes import LaneCandidate
 from broker.models.tasks import Work
 from broker.schema.tasks import lanes, tasks, work
 from broker.storage.lanes import CANDIDATE, candidate
-from broker.storage.work import Works
+from broker.storage.work import WorkStore
 
-__all__ = ["Leftovers"]
+__all__ = ["LeftoverStore"]
 
 PAUSE = 60.0
 """Seconds until a task that a worker took is due again, or the time since the end of the task, if that is longer."""
@@ -20,7 +20,7 @@ LONGEST = 86_400.0
 ENDS = ("canceled", "expired", "failed", "skipped")
 
 
-class Leftovers:
+class LeftoverStore:
     """Tasks whose leftovers still have to be removed."""
 
     def __init__(self, connection: AsyncConnection) -> None:
@@ -32,7 +32,7 @@ class Leftovers:
         chosen = select(tasks.c.id).where(tasks.c.unswept <= now, tasks.c.queue.in_(list(queues)), left)
         return list((await self._connection.execute(chosen.order_by(tasks.c.unswept).limit(most))).scalars())
 
-    async def take(self, number: str, now: float) -> Candidate | None:
+    async def take(self, number: str, now: float) -> LaneCandidate | None:
         """Take one of these tasks, unless another worker has; it is due again later unless it is reported as done."""
         age = now - tasks.c.completed_at
         again = case((age > LONGEST, None), (age > PAUSE, now + age), else_=now + PAUSE)
@@ -45,7 +45,7 @@ class Leftovers:
         tried = or_(work.c.attempt > 0, work.c.received.is_not(None))
         left = or_(and_(work.c.state.in_(ENDS), tried), work.c.lost > 0)
         of_task = (work.c.task_id == number, work.c.kind.in_(("copy", "link")), left)
-        return await Works(self._connection).some(*of_task, work.c.id > after, most=most)
+        return await WorkStore(self._connection).some(*of_task, work.c.id > after, most=most)
 
     async def again(self, numbers: Collection[str], now: float) -> None:
         """Make finished ones of these tasks due again: a worker that was considered dead was still working on them."""

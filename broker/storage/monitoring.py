@@ -10,14 +10,14 @@ from broker.schema.reports import traffic
 from broker.schema.tasks import tasks, workers
 from broker.storage.clock import clock
 
-__all__ = ["Monitoring", "Moved", "Waiting"]
+__all__ = ["Backlog", "DayTotals", "MonitoringQueries"]
 
 MOST = 100_000
 """The greatest number of observations that are counted one by one."""
 STATE = case((tasks.c.paused.is_not(None), "paused"), (tasks.c.started_at.is_(None), "queued"), else_="active")
 
 
-class Moved(NamedTuple):
+class DayTotals(NamedTuple):
     """Totals of the transfers over a link that ended on one day."""
 
     day: int
@@ -28,26 +28,26 @@ class Moved(NamedTuple):
     bytes: int
 
 
-class Waiting(NamedTuple):
+class Backlog(NamedTuple):
     """The numbers of observations not yet in the sums of traffic, and not yet compared with forecasts."""
 
     traffic: int
     scores: int
 
 
-class Monitoring:
+class MonitoringQueries:
     """Queries for measurements."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
 
-    async def moved(self, since: int) -> list[Moved]:
+    async def moved(self, since: int) -> list[DayTotals]:
         """Return the daily totals since a day, links in the order in which they became known."""
         sums = [func.sum(traffic.c[name]) for name in ("transfers", "failures", "bytes")]
         of = (traffic.c.day, pairs.c.id, pairs.c.source, pairs.c.sink)
         asked = select(*of, *sums).join(pairs).where(traffic.c.day >= since).group_by(*of).order_by(*of[:2])
         rows = await self._connection.execute(asked)
-        return [Moved(day, source, sink, *map(int, counts)) for day, _, source, sink, *counts in rows]
+        return [DayTotals(day, source, sink, *map(int, counts)) for day, _, source, sink, *counts in rows]
 
     async def tasks(self) -> dict[str, int]:
         """Return how many tasks are under way (`active`), have not begun (`queued`), or are paused."""
@@ -60,9 +60,9 @@ class Monitoring:
         seen = select(func.count()).select_from(workers).where(workers.c.seen_at >= since)
         return int((await self._connection.execute(seen)).scalar_one())
 
-    async def waiting(self) -> Waiting:
+    async def waiting(self) -> Backlog:
         """Return the numbers of waiting observations, each at most `MOST`."""
-        return Waiting(await self._after(pairs.c.rolled_id), await self._after(pairs.c.scored_id))
+        return Backlog(await self._after(pairs.c.rolled_id), await self._after(pairs.c.scored_id))
 
     async def _after(self, done: ColumnElement[int]) -> int:
         newer = and_(observations.c.pair_id == pairs.c.id, observations.c.id > done)

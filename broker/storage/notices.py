@@ -7,12 +7,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.tasks import Task
 from broker.schema.tasks import tasks
-from broker.storage.tasks import Tasks
+from broker.storage.tasks import TaskStore
 
-__all__ = ["Notices"]
+__all__ = ["NoticeStore"]
 
 
-class Notices:
+class NoticeStore:
     """Announcements of ended tasks that are still due."""
 
     def __init__(self, connection: AsyncConnection) -> None:
@@ -27,7 +27,7 @@ class Notices:
         """Claim those of these tasks that no other process has claimed, until the given time; return them."""
         mine = update(tasks).where(tasks.c.id.in_(sorted(numbers)), tasks.c.untold <= now).values(untold=until)
         taken = (await self._connection.execute(mine.returning(tasks.c.id))).scalars()
-        return await Tasks(self._connection).some(list(taken))
+        return await TaskStore(self._connection).some(list(taken))
 
     async def put(self, number: str, at: float | None) -> None:
         """Set when to announce the end of this task again; None: it is announced."""

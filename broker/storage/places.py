@@ -11,7 +11,7 @@ from broker.models.catalogue import PORTS, Endpoint, Site
 from broker.schema.catalogue import endpoints, sites
 from broker.storage.dialects import insert
 
-__all__ = ["Placed", "Places"]
+__all__ = ["PlaceStore", "Placed"]
 
 
 Opened = Literal["", "admin", "upgrade"]
@@ -31,7 +31,7 @@ class Placed(NamedTuple):
     moves: int = 0
 
 
-class Places:
+class PlaceStore:
     """Sites and endpoints in the database."""
 
     def __init__(self, connection: AsyncConnection) -> None:

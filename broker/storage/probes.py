@@ -15,14 +15,14 @@ from broker.schema.history import observation_keys, pairs
 from broker.schema.reports import probes_wanted
 from broker.storage.dialects import insert
 
-__all__ = ["CLAIMS", "Probes", "Way"]
+__all__ = ["CLAIMS", "EndpointLink", "ProbeStore"]
 
 CLAIMS = "broker.probes"
 """The subject under which claims are stored; no caller has this name, so these observations are the broker's own."""
 DAY = 86_400.0
 
 
-class Way(NamedTuple):
+class EndpointLink(NamedTuple):
     """A link from one endpoint to another, by their names, and the pair under which its transfers are stored."""
 
     source: str
@@ -35,7 +35,7 @@ class Way(NamedTuple):
         return f"{self.source}/{self.sink}"
 
 
-class Probes:
+class ProbeStore:
     """Claims and requests to measure links."""
 
     def __init__(self, connection: AsyncConnection) -> None:
@@ -53,7 +53,7 @@ class Probes:
         count = await self._connection.execute(select(func.count()).select_from(observation_keys).where(*mine))
         return int(count.scalar_one())
 
-    async def used(self, ways: Collection[Way], since: float) -> dict[Way, float]:
+    async def used(self, ways: Collection[EndpointLink], since: float) -> dict[EndpointLink, float]:
         """Return when each link was last used, or claimed after a moment; links without either are left out."""
         by_source = {way.pair.source for way in ways}
         rows = await self._connection.execute(
@@ -87,7 +87,7 @@ class Probes:
         listed = select(of.source, of.sink, of.asked_at).order_by(of.asked_at, of.source, of.sink)
         return {(source, sink): at for source, sink, at in await self._connection.execute(listed)}
 
-    async def claim(self, way: Way, now: float) -> None:
+    async def claim(self, way: EndpointLink, now: float) -> None:
         """Claim a link for measurement; requests for it are then fulfilled."""
         of = probes_wanted.c
         await self._connection.execute(delete(probes_wanted).where(of.source == way.source, of.sink == way.sink))

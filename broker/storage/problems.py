@@ -9,10 +9,10 @@ from broker.models.history import Pair
 from broker.schema.history import BADLY, observations, pairs
 from broker.schema.tasks import FAILED, tasks
 
-__all__ = ["Lost", "Problems", "Stopped"]
+__all__ = ["FailedTransfer", "Problems", "Stopped"]
 
 
-class Lost(NamedTuple):
+class FailedTransfer(NamedTuple):
     """A transfer that failed or delivered wrong bytes."""
 
     at: float
@@ -40,7 +40,7 @@ class Problems:
         self._connection = connection
         self._subject = subject
 
-    async def transfers(self, since: float, limit: int) -> list[Lost]:
+    async def transfers(self, since: float, limit: int) -> list[FailedTransfer]:
         """Return transfers since a moment that failed or were corrupt."""
         of = observations.c
         mine = literal(True) if self._subject is None else of.subject == self._subject
@@ -51,7 +51,7 @@ class Problems:
             .order_by(of.ended.desc())
             .limit(limit)
         )
-        return [Lost(row[0], Pair(*row[1:4]), *row[4:]) for row in await self._connection.execute(asked)]
+        return [FailedTransfer(row[0], Pair(*row[1:4]), *row[4:]) for row in await self._connection.execute(asked)]
 
     async def tasks(self, since: float, limit: int) -> list[Stopped]:
         """Return tasks that failed since a moment, without canceled ones."""

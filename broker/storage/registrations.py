@@ -10,13 +10,13 @@ from broker.models.names import Parts, split
 from broker.schema.catalogue import datasets, endpoints, replicas
 from broker.storage.json_rows import Columns, among, tabled
 
-__all__ = ["REGISTRATION", "Registration", "Registrations", "Stated", "lies_below"]
+__all__ = ["REGISTRATION", "Registrations", "ReplicaRegistration", "Stated", "lies_below"]
 
 REGISTRATION = (replicas.c.registered_by, replicas.c.registered_as_admin, replicas.c.registered_moves)
 NAMES: Columns = {"number": Integer(), "scope": String(), "name": String()}
 
 
-class Registration(NamedTuple):
+class ReplicaRegistration(NamedTuple):
     """The registration of a replica at its place: the subject that stated or confirmed it; None: not known.
 
     `moves` is how often the endpoint had been moved at that time; the registration is void once it is moved again.
@@ -33,7 +33,7 @@ class Stated(NamedTuple):
     dataset: str
     endpoint: int
     path: str | None
-    registration: Registration
+    registration: ReplicaRegistration
 
 
 class Registrations:
@@ -52,7 +52,7 @@ class Registrations:
             .join(datasets, same)
             .join(replicas, replicas.c.dataset_id == datasets.c.id)
         )
-        return [Stated(dids[row[0]], row[1], row[2], Registration(*row[3:])) for row in rows]
+        return [Stated(dids[row[0]], row[1], row[2], ReplicaRegistration(*row[3:])) for row in rows]
 
     async def unopened(self, places: Sequence[int], after: str, endpoint: str, limit: int) -> list[Stated]:
         """Return replicas at these endpoints that no admin has registered at their present place.
@@ -73,7 +73,7 @@ class Registrations:
             .order_by(datasets.c.scope, datasets.c.name, endpoints.c.name)
             .limit(limit)
         )
-        return [Stated(str(Parts(row[0], row[1])), row[2], row[3], Registration(*row[4:])) for row in rows]
+        return [Stated(str(Parts(row[0], row[1])), row[2], row[3], ReplicaRegistration(*row[4:])) for row in rows]
 
     async def register(self, stated: Stated) -> bool:
         """Store the stated registration of a replica; return whether the replica is still at the stated path."""

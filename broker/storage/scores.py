@@ -8,7 +8,7 @@ import orjson
 from sqlalchemy import BigInteger, Boolean, Double, Integer, Text, and_, delete, func, literal, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from broker.models.scores import Key, Score
+from broker.models.scores import Score, ScoreKey
 from broker.schema.base import ID
 from broker.schema.history import forecasts, observations, pairs
 from broker.schema.reports import accuracy, scores
@@ -18,7 +18,7 @@ from broker.storage.json_rows import Columns, tabled
 from predictors.observation import Observation, Rates
 from predictors.tally import Tally
 
-__all__ = ["Behind", "Extent", "Learned", "Scores", "Told", "score_of", "tally_of"]
+__all__ = ["Behind", "ClientForecast", "Learned", "NewTransfers", "ScoreStore", "score_of", "tally_of"]
 
 TURN = 100
 """Observations after which other coroutines get to run."""
@@ -64,7 +64,7 @@ class Behind(NamedTuple):
     newest_id: int
 
 
-class Extent(NamedTuple):
+class NewTransfers(NamedTuple):
     """The earliest end of a link's new successful transfers (None without any), and the number of all of them.
 
     That number includes the older successful transfers.
@@ -74,7 +74,7 @@ class Extent(NamedTuple):
     transfers: int
 
 
-class Told(NamedTuple):
+class ClientForecast(NamedTuple):
     """A forecast that a client received."""
 
     forecaster: str
@@ -89,10 +89,10 @@ class Learned(NamedTuple):
     id: int
     subject: str
     observation: Observation
-    told: Told | None
+    told: ClientForecast | None
 
 
-class Scores:
+class ScoreStore:
     """Scores in the database."""
 
     def __init__(self, connection: AsyncConnection) -> None:
@@ -105,7 +105,7 @@ class Scores:
             Behind(*row) for row in await self._connection.execute(lacking.order_by(pairs.c.scored_id).limit(PAIRS))
         ]
 
-    async def extent(self, pair: Behind) -> Extent:
+    async def extent(self, pair: Behind) -> NewTransfers:
         """Return how much of a link there is to look at."""
         well = select(func.min(observations.c.ended), func.count()).where(
             observations.c.pair_id == pair.pair_id,
@@ -116,7 +116,7 @@ class Scores:
         first, transfers = (await self._connection.execute(well)).one()
         if pair.scored_id:
             first = (await self._connection.execute(well.where(observations.c.id > pair.scored_id))).one()[0]
-        return Extent(first, transfers)
+        return NewTransfers(first, transfers)
 
     async def newest(self, pair: Behind, limit: int) -> list[Learned]:
         """Return the newest successful observations of a link, by their ends, the newest first."""
@@ -159,7 +159,7 @@ class Scores:
         fresh = select(*(given.c[name] for name in SCORE))
         await self._connection.execute(scores.insert().from_select(list(SCORE), fresh))
 
-    async def count(self, more: Mapping[Key, Tally], less: Mapping[Key, Tally]) -> None:
+    async def count(self, more: Mapping[ScoreKey, Tally], less: Mapping[ScoreKey, Tally]) -> None:
         """Add to the sums, and subtract from them."""
         keys = tabled(self._connection, sorted({*more, *less}), KEY)
         zeros = (*(literal(0) for _ in range(len(SUMS) - 1)), literal("{}"))
@@ -171,7 +171,7 @@ class Scores:
         locked = select(accuracy).join(keys, same).order_by(*(accuracy.c[name] for name in KEY))
         sums: list[tuple[Any, ...]] = []
         for row in await self._connection.execute(locked.with_for_update(of=accuracy)):
-            key = Key(*row[: len(KEY)])
+            key = ScoreKey(*row[: len(KEY)])
             total = Tally.total([tally_of(row), more.get(key, Tally())], [less.get(key, Tally())])
             sums.append((*key, *_sums(total)))
         given = tabled(self._connection, sums, {**KEY, **SUMS})
@@ -182,10 +182,10 @@ class Scores:
         await self._connection.execute(changed.on_conflict_do_update(index_elements=list(KEY), set_=into))
 
 
-def _told(row: Any) -> Told | None:
+def _told(row: Any) -> ClientForecast | None:
     if row.made_at is None:
         return None
-    return Told(row.forecaster, row.leader, Rates(row.p10, row.p50, row.p90), row.made_at)
+    return ClientForecast(row.forecaster, row.leader, Rates(row.p10, row.p50, row.p90), row.made_at)
 
 
 def _row(score: Score) -> tuple[Any, ...]:

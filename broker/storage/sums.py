@@ -12,7 +12,7 @@ from broker.schema.history import pairs
 from broker.schema.reports import traffic
 from broker.storage.json_rows import tabled
 
-__all__ = ["Cell", "Day", "Sums", "Way", "named"]
+__all__ = ["Day", "LinkCounts", "LinkTotals", "SumStore", "named"]
 
 MOVED = [func.sum(cast(traffic.c[name], Double)) for name in ("transfers", "failures", "bytes")]
 """Sums as floats, since sums of sums have no bound."""
@@ -27,7 +27,7 @@ class Day(NamedTuple):
     bytes: int
 
 
-class Way(NamedTuple):
+class LinkCounts(NamedTuple):
     """A link, with the numbers of its transfers and of failures among them."""
 
     pair: Pair
@@ -35,7 +35,7 @@ class Way(NamedTuple):
     failures: int
 
 
-class Cell(NamedTuple):
+class LinkTotals(NamedTuple):
     """A link's totals for one size class; `newest_end` is the end of the newest transfer, or 0 if not queried."""
 
     pair_id: int
@@ -47,7 +47,7 @@ class Cell(NamedTuple):
     newest_end: float
 
 
-class Sums:
+class SumStore:
     """Queries of the sums.
 
     :param subject: subject that made the transfers; None: all
@@ -62,7 +62,7 @@ class Sums:
         asked = select(traffic.c.day, *MOVED).where(self._mine(since)).group_by(traffic.c.day).order_by(traffic.c.day)
         return [Day(day, *map(int, sums)) for day, *sums in await self._connection.execute(asked)]
 
-    async def worst(self, since: int, fewest: int, limit: int) -> list[Way]:
+    async def worst(self, since: int, fewest: int, limit: int) -> list[LinkCounts]:
         """Return the links with the greatest share of failures since a day, among those with enough transfers."""
         transfers, failures, _ = MOVED
         share = failures / transfers
@@ -78,7 +78,7 @@ class Sums:
         called = select(pairs.c.source, pairs.c.sink, pairs.c.direction, asked.c.transfers, asked.c.failures)
         called = called.join(asked, asked.c.pair_id == pairs.c.id).order_by(asked.c.share.desc(), pairs.c.id)
         rows = await self._connection.execute(called)
-        return [Way(Pair(*row[:3]), int(row.transfers), int(row.failures)) for row in rows]
+        return [LinkCounts(Pair(*row[:3]), int(row.transfers), int(row.failures)) for row in rows]
 
     async def newest_day(self) -> int | None:
         """Return the newest day on which a transfer ended."""
@@ -87,18 +87,18 @@ class Sums:
         ).scalar()
         return newest
 
-    async def cells(self, since: int) -> list[Cell]:
+    async def cells(self, since: int) -> list[LinkTotals]:
         """Return the totals of all links and size classes since a day."""
         of = (traffic.c.pair_id, traffic.c.size_class)
         asked = select(*of, *MOVED, func.max(traffic.c.newest_end)).where(self._mine(since)).group_by(*of)
         rows = (await self._connection.execute(asked)).all()
         known = await named(self._connection, {row.pair_id for row in rows})
         return [
-            Cell(pair_id, known[pair_id], size_class, int(transfers), int(failures), int(nbytes), newest_end)
+            LinkTotals(pair_id, known[pair_id], size_class, int(transfers), int(failures), int(nbytes), newest_end)
             for pair_id, size_class, transfers, failures, nbytes, newest_end in (tuple(row) for row in rows)
         ]
 
-    async def quiet(self, since: int, direction: str, size_class: int, limit: int) -> list[Cell]:
+    async def quiet(self, since: int, direction: str, size_class: int, limit: int) -> list[LinkTotals]:
         """Return links that had transfers of a size class, but none since a day; the most recently used ones first."""
         own: Any = literal(True) if self._subject is None else traffic.c.subject == self._subject
         of_class = (traffic.c.pair_id == pairs.c.id, traffic.c.size_class == size_class, own)
@@ -110,7 +110,7 @@ class Sums:
             .limit(limit)
         )
         rows = await self._connection.execute(asked)
-        return [Cell(number, Pair(*names), size_class, 0, 0, 0, 0.0) for number, *names in rows]
+        return [LinkTotals(number, Pair(*names), size_class, 0, 0, 0, 0.0) for number, *names in rows]
 
     def _mine(self, since: int) -> ColumnElement[bool]:
         whose: Any = literal(True) if self._subject is None else traffic.c.subject == self._subject

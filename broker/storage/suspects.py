@@ -12,7 +12,7 @@ from broker.schema.history import BADLY, observations, pairs
 from broker.schema.reports import traffic
 from broker.storage.traffic import DAY
 
-__all__ = ["Suspect", "Suspects", "Trouble"]
+__all__ = ["AddressFailures", "Suspect", "Suspects"]
 
 WANTING = text("state <> 'AVAILABLE'")
 
@@ -27,7 +27,7 @@ class Suspect(NamedTuple):
     reason: str
 
 
-class Trouble(NamedTuple):
+class AddressFailures(NamedTuple):
     """Failures of transfers from one address: their number, how many of them were corrupt, and the last one."""
 
     source: str
@@ -73,7 +73,7 @@ class Suspects:
         rows = await self._connection.execute(named)
         return [Suspect(str(Parts(row[0], row[1])), row[2], row.state, row.changed_at, row.reason) for row in rows]
 
-    async def troubles(self, since: float) -> list[Trouble]:
+    async def troubles(self, since: float) -> list[AddressFailures]:
         """Return the addresses from which transfers failed since a moment."""
         of = observations.c
         corrupt = func.count().filter(of.outcome == "corrupt")
@@ -92,7 +92,7 @@ class Suspects:
         )
         asked = select(grouped, of.error).join(observations, of.id == grouped.c.last).order_by(grouped.c.source)
         rows = await self._connection.execute(asked)
-        return [Trouble(row.source, row.badly, row.corrupt, row.last_at, row.error) for row in rows]
+        return [AddressFailures(row.source, row.badly, row.corrupt, row.last_at, row.error) for row in rows]
 
     async def transfers(self, since: float) -> Mapping[str, int]:
         """Return the number of transfers from each address since the day of a moment."""

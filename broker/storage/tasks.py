@@ -10,13 +10,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.errors import Conflict
 from broker.models.tasks import Event, NewTask, Options, Status, Task, TaskKind, WorkKind
-from broker.models.work import Planned
+from broker.models.work import PlannedWork
 from broker.schema.tasks import events, tasks, work
 from broker.storage.dialects import insert
-from broker.storage.work import WELL, Works
+from broker.storage.work import WELL, WorkStore
 from coalloc.safe_text import one_line
 
-__all__ = ["Done", "Page", "Tasks", "Wanted"]
+__all__ = ["CountedTasks", "FinishedWork", "TaskFilter", "TaskStore"]
 
 ORDERED = {
     "request_time": tasks.c.requested_at,
@@ -29,7 +29,7 @@ ORDERED = {
 """The columns by which lists can be ordered, under Globus's names."""
 
 
-class Wanted(NamedTuple):
+class TaskFilter(NamedTuple):
     """A filter of tasks; None means no restriction.
 
     Each of `labels` is a pair: a label, or `~` and a case-insensitive pattern with `*`; and whether it has to match. A
@@ -51,14 +51,14 @@ class Wanted(NamedTuple):
     before: tuple[float, str] | None = None
 
 
-class Page(NamedTuple):
+class CountedTasks(NamedTuple):
     """A page of tasks, and how many there are in all."""
 
     tasks: list[Task]
     total: int
 
 
-class Done(NamedTuple):
+class FinishedWork(NamedTuple):
     """A finished piece of work: a file that was transferred, or was skipped because of its error."""
 
     id: int
@@ -72,13 +72,13 @@ class Done(NamedTuple):
     finished_at: float | None
 
 
-class Tasks:
+class TaskStore:
     """Tasks in the database."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
 
-    async def add(self, new: NewTask, planned: Sequence[Planned], now: float) -> tuple[str, bool]:
+    async def add(self, new: NewTask, planned: Sequence[PlannedWork], now: float) -> tuple[str, bool]:
         """Add a task, unless its owner has submitted it before; return its id, and whether it is new.
 
         :raises Conflict: when the earlier submission is of the other kind
@@ -107,7 +107,7 @@ class Tasks:
                 taken = f"the submission id {new.submission_id} is that of a {known.kind.lower()}, task {known.id}"
                 raise Conflict(taken, "submit with another one")
             return known.id, False
-        await Works(self._connection).add(number, planned)
+        await WorkStore(self._connection).add(number, planned)
         return number, True
 
     async def one(self, number: str) -> Task | None:
@@ -120,7 +120,9 @@ class Tasks:
         rows = await self._connection.execute(select(*SHOWN).where(tasks.c.id.in_(list(numbers))))
         return [_task(row) for row in rows]
 
-    async def page(self, wanted: Wanted, order: Sequence[tuple[str, bool]], limit: int, offset: int) -> Page:
+    async def page(
+        self, wanted: TaskFilter, order: Sequence[tuple[str, bool]], limit: int, offset: int
+    ) -> CountedTasks:
         """Return a page of the tasks that fit.
 
         :param order: names in `ORDERED`, each with whether the order is descending
@@ -130,7 +132,7 @@ class Tasks:
         page = select(*SHOWN).where(where).order_by(*by, tasks.c.id).limit(limit).offset(offset)
         found = [_task(row) for row in await self._connection.execute(page)]
         total = await self._connection.execute(select(func.count()).select_from(tasks).where(where))
-        return Page(found, total.scalar_one())
+        return CountedTasks(found, total.scalar_one())
 
     async def change(self, number: str, **values: Any) -> bool:
         """Change an active task; return whether it was active."""
@@ -239,12 +241,12 @@ class Tasks:
 
     async def done(
         self, number: str, state: str, after: int, limit: int, kinds: Sequence[WorkKind] = get_args(WorkKind)
-    ) -> list[Done]:
+    ) -> list[FinishedWork]:
         """Return work of a task, of these kinds and in this state, from after a given one, in the order of its ids."""
-        columns = [work.c[name] for name in Done._fields]
+        columns = [work.c[name] for name in FinishedWork._fields]
         where = (work.c.task_id == number, work.c.state == state, work.c.id > after, work.c.kind.in_(kinds))
         rows = await self._connection.execute(select(*columns).where(*where).order_by(work.c.id).limit(limit))
-        return [Done(*row) for row in rows]
+        return [FinishedWork(*row) for row in rows]
 
 
 COUNTERS = [column.name for column in tasks.c if isinstance(column.type, BigInteger) and not column.nullable]
@@ -263,7 +265,7 @@ def _task(row: Any) -> Task:
     return Task(**{**fields, "options": Options.model_validate_json(fields["options"])})
 
 
-def _conditions(wanted: Wanted) -> list[Any]:
+def _conditions(wanted: TaskFilter) -> list[Any]:
     columns = tasks.c
     chosen: list[Any] = [literal(True)]
     for column, values in ((columns.kind, wanted.kinds), (columns.status, wanted.statuses), (columns.id, wanted.ids)):

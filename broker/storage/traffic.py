@@ -12,7 +12,7 @@ from broker.storage.dialects import insert
 from broker.storage.json_rows import Columns, tabled
 from predictors.context import SIZES
 
-__all__ = ["DAY", "Traffic", "class_of", "day_of", "forget"]
+__all__ = ["DAY", "TrafficStore", "class_of", "day_of", "forget"]
 
 DAY = 86_400.0
 ROWS = 10_000
@@ -34,7 +34,7 @@ class _Behind(NamedTuple):
     until: int
 
 
-class Traffic:
+class TrafficStore:
     """Sums of traffic in the database."""
 
     def __init__(self, connection: AsyncConnection) -> None:

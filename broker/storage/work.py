@@ -28,12 +28,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.path_text import kept, restored
 from broker.models.tasks import Details, Work, WorkKind
-from broker.models.work import Planned, Result
+from broker.models.work import PlannedWork, WorkResult
 from broker.schema.tasks import UNFINISHED, tasks, work, workers
 from broker.storage.json_rows import Columns, among, gathered, tabled
 from coalloc.safe_text import one_line
 
-__all__ = ["WELL", "Works", "earliest"]
+__all__ = ["WELL", "WorkStore", "earliest"]
 
 PLANNED: Columns = {
     "key": Text(),
@@ -82,14 +82,14 @@ def earliest(task: ColumnElement[str]) -> ScalarSelect[int]:
     return select(func.min(union_all(*firsts).subquery("firsts").c.phase)).scalar_subquery()
 
 
-class Works:
+class WorkStore:
     """Work in the database."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
         self._going_on: set[tuple[str, str]] = set()
 
-    async def add(self, task: str, planned: Collection[Planned]) -> int:
+    async def add(self, task: str, planned: Collection[PlannedWork]) -> int:
         """Add work to a task, and raise the task's counters by it; return how much of it is new.
 
         Nothing is added to a task that is not active.
@@ -98,7 +98,7 @@ class Works:
         active = active.with_for_update(key_share=True)  # the strongest lock that still lets others lease
         if not planned or (await self._connection.execute(active)).scalar() is None:
             return 0  # the task has ended in the meantime
-        first: dict[str, Planned] = {}
+        first: dict[str, PlannedWork] = {}
         for each in planned:
             first.setdefault(each.key, each)
         if fresh := await self._add(task, first):
@@ -109,7 +109,7 @@ class Works:
             await self._connection.execute(update(tasks).where(tasks.c.id == task).values(values))
         return len(fresh)
 
-    async def _add(self, task: str, planned: Mapping[str, Planned]) -> list[Planned]:
+    async def _add(self, task: str, planned: Mapping[str, PlannedWork]) -> list[PlannedWork]:
         """Add work whose key is new; return it. The caller's lock keeps others from adding to the task meanwhile."""
         known = await self._known(task, planned)
         fresh = {key: each for key, each in planned.items() if key not in known}
@@ -126,7 +126,7 @@ class Works:
         """Return how many pieces of work a task has, finished ones included."""
         return (await self._connection.execute(select(tasks.c.total).where(tasks.c.id == task))).scalar() or 0
 
-    async def unplanned(self, task: str, planned: Collection[Planned]) -> int:
+    async def unplanned(self, task: str, planned: Collection[PlannedWork]) -> int:
         """Return how much of this work the task lacks; an interrupted attempt may have planned the rest."""
         keys = {each.key for each in planned}
         return len(keys - await self._known(task, keys)) if keys else 0
@@ -218,21 +218,23 @@ class Works:
         return await self.some(among(self._connection, work.c.id, list(numbers)), there)
 
     async def complete(
-        self, worker: str, results: Sequence[Result], now: float, moved: Mapping[str, int] = {}
+        self, worker: str, results: Sequence[WorkResult], now: float, moved: Mapping[str, int] = {}
     ) -> set[tuple[int, int]]:
         """Record the results of leases that this worker still has, and return these leases.
 
         Of two results for one lease the first counts.
         :param moved: bytes that have arrived, by task
         """
-        first: dict[tuple[int, int], Result] = {}
+        first: dict[tuple[int, int], WorkResult] = {}
         for each in results:
             first.setdefault(each.work.lease, each)
         accepted = await self._complete(worker, first, now) if first else set()
         await self._count([each for lease, each in first.items() if lease in accepted], moved)
         return accepted
 
-    async def _complete(self, worker: str, first: Mapping[tuple[int, int], Result], now: float) -> set[tuple[int, int]]:
+    async def _complete(
+        self, worker: str, first: Mapping[tuple[int, int], WorkResult], now: float
+    ) -> set[tuple[int, int]]:
         rows = [
             (*lease, each.state, each.checksum, each.error_code, each.error and one_line(each.error), each.pause)
             for lease, each in first.items()
@@ -258,13 +260,13 @@ class Works:
         held = update(work).where(*ours)
         await self._connection.execute(held.values(received=bindparam("ranges")), rows)
 
-    async def _count(self, results: Sequence[Result], moved: Mapping[str, int]) -> None:
+    async def _count(self, results: Sequence[WorkResult], moved: Mapping[str, int]) -> None:
         """Add the results' children, raise counters, and keep the latest error of a task until something succeeds.
 
         Tasks are updated in the order of their ids, to avoid deadlocks.
         """
         rises = defaultdict(Counter, {task: Counter(bytes_transferred=count) for task, count in moved.items()})
-        children: defaultdict[str, list[Planned]] = defaultdict(list)
+        children: defaultdict[str, list[PlannedWork]] = defaultdict(list)
         trouble: dict[str, Mapping[str, str | None]] = {}
         for each in results:
             rise = rises[each.work.task_id]
@@ -331,7 +333,7 @@ class Works:
         await self._connection.execute(rows.with_for_update(key_share=True))
 
 
-def _row(each: Planned) -> tuple[Any, ...]:
+def _row(each: PlannedWork) -> tuple[Any, ...]:
     known = each.details
     details = known._replace(link=known.link and kept(known.link), twin=known.twin and kept(known.twin))
     size = min(each.size, LARGEST)

@@ -11,10 +11,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from broker.schema.tasks import lanes, work, workers
 from broker.storage.clock import clock
 
-__all__ = ["Workers"]
+__all__ = ["WorkerStore"]
 
 
-class Workers:
+class WorkerStore:
     """Workers in the database."""
 
     def __init__(self, connection: AsyncConnection) -> None:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from broker.models.tasks import Options, Work
-from broker.models.work import Result
+from broker.models.work import WorkResult
 from broker.worker.policy.faults import failed
 from broker.worker.recorder import Recorder
 
@@ -12,7 +12,11 @@ __all__ = ["of_each", "side_by_side"]
 
 
 async def side_by_side(
-    do: Callable[[Work], Awaitable[Result]], batch: Sequence[Work], recorder: Recorder, options: Options, at_once: int
+    do: Callable[[Work], Awaitable[WorkResult]],
+    batch: Sequence[Work],
+    recorder: Recorder,
+    options: Options,
+    at_once: int,
 ) -> None:
     """Do a batch of work items, several at a time, and report each."""
     turn = asyncio.Semaphore(at_once)

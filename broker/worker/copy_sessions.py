@@ -6,19 +6,19 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
-from broker.services.collections.trees.gridftp import Server
+from broker.services.collections.trees.gridftp import ServerLogin
 from coalloc.api import Storage, ThirdParty, storage, third_party
 
-__all__ = ["Ends", "Route", "Routes"]
+__all__ = ["CopyEnds", "Route", "Routes"]
 
 KEPT_SECONDS = 30.0
 
 
-class Ends(NamedTuple):
+class CopyEnds(NamedTuple):
     """The two servers of a copy, and the number of parallel streams."""
 
-    source: Server
-    sink: Server
+    source: ServerLogin
+    sink: ServerLogin
     parallelism: int
 
 
@@ -44,10 +44,10 @@ class Routes:
     """The routes of one process. Each is used by one lane at a time, and kept for a while afterwards."""
 
     def __init__(self) -> None:
-        self._idle: defaultdict[Ends, list[tuple[Route, asyncio.TimerHandle]]] = defaultdict(list)
+        self._idle: defaultdict[CopyEnds, list[tuple[Route, asyncio.TimerHandle]]] = defaultdict(list)
 
     @asynccontextmanager
-    async def one(self, ends: Ends) -> AsyncIterator[Route]:
+    async def one(self, ends: CopyEnds) -> AsyncIterator[Route]:
         """Yield a route, if possible one that was kept and still works.
 
         :raises SourceError: when one of the servers refuses the login
@@ -62,7 +62,7 @@ class Routes:
             else:
                 route.close()
 
-    def _take(self, ends: Ends) -> Route | None:
+    def _take(self, ends: CopyEnds) -> Route | None:
         while self._idle[ends]:
             route, timer = self._idle[ends].pop()
             timer.cancel()
@@ -71,7 +71,7 @@ class Routes:
             route.close()
         return None
 
-    def _drop(self, ends: Ends, route: Route) -> None:
+    def _drop(self, ends: CopyEnds, route: Route) -> None:
         self._idle[ends] = [each for each in self._idle[ends] if each[0] is not route]
         route.close()
 
@@ -84,7 +84,7 @@ class Routes:
         self._idle.clear()
 
 
-async def _open(ends: Ends) -> Route:
+async def _open(ends: CopyEnds) -> Route:
     """Open all sessions at once, since each takes several round trips."""
     source, sink = f"{ends.source.source}/", f"{ends.sink.source}/"
     proxies = ends.source.proxy, ends.sink.proxy

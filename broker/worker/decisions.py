@@ -16,14 +16,14 @@ from coalloc.broker_client.decision import decision, worth_telling
 from coalloc.errors import CoallocError
 from coalloc.model import TransferReport
 
-__all__ = ["Deciding"]
+__all__ = ["TransferDecision"]
 
 TEXTS = ("url", "error", "rationale", "reason")
 """Fields of a decision that may contain the location of a file."""
 log = structlog.get_logger("broker.worker")
 
 
-class Deciding(NamedTuple):
+class TransferDecision(NamedTuple):
     """The decision of a transfer that is about to begin.
 
     :param kind: download or copy
@@ -49,7 +49,7 @@ class Deciding(NamedTuple):
         thing: str,
         whose: tuple[str, str],
         namings: Sequence[Naming],
-    ) -> Iterator["Deciding"]:
+    ) -> Iterator["TransferDecision"]:
         """Yield the decision and record it if the transfer fails in the block; after success, call `came`."""
         deciding = cls(recorder, work, kind, thing, whose, namings, time.time())
         try:

@@ -11,47 +11,47 @@ from broker.errors import BrokerError, NotFound
 from broker.models import forecasts
 from broker.models.access import Caller
 from broker.models.collections import Collection
-from broker.models.lanes import Candidate
+from broker.models.lanes import LaneCandidate
 from broker.models.tasks import Event, Work
-from broker.models.work import Result
+from broker.models.work import WorkResult
 from broker.services.catalogue.replicas import Replicas, ToRead
 from broker.services.collections.trees import CatalogueTree, GridFTPTree, LocalTree, Tree, Trees
 from broker.services.network.places import Places
-from broker.storage.collections import Collections
+from broker.storage.collections import CollectionStore
 from broker.storage.database import Database
-from broker.storage.tasks import Tasks
+from broker.storage.tasks import TaskStore
 from broker.worker.actions.comparing import recorded
 from broker.worker.actions.copying import Copying, leave
 from broker.worker.actions.deleting import Clearing
 from broker.worker.actions.discovery import Looking
-from broker.worker.actions.downloading import Downloading, Located, Sources, discarded
-from broker.worker.actions.gathering import Gathering
+from broker.worker.actions.downloading import Downloading, LocatedReplicas, Sources, discarded
+from broker.worker.actions.gathering import DatasetCopying
 from broker.worker.actions.linking import Linking
 from broker.worker.actions.pruning import Pruning
 from broker.worker.concurrency import side_by_side
 from broker.worker.copy_sessions import Routes
 from broker.worker.policy.faults import at_source, failed
-from broker.worker.rate_limits import Limits, Promises
+from broker.worker.rate_limits import Promises, RateLimits
 from broker.worker.recorder import Recorder
-from broker.worker.standing import DENIED, Standing
+from broker.worker.standing import DENIED, OwnerRights
 from coalloc.errors import CoallocError, PermissionRefused, Unsupported
 from coalloc.model import Estimate
 
-__all__ = ["Carrier"]
+__all__ = ["Executor"]
 
 LOOKS_AT_ONCE = 8
 Doer = Callable[[Sequence[Work], Recorder], Awaitable[None]]
 """A function that does a batch of work items of one kind and reports each result."""
 
 
-class End(NamedTuple):
+class TaskEnd(NamedTuple):
     """A collection and its tree of files."""
 
     collection: Collection
     tree: Tree
 
 
-class Carrier:
+class Executor:
     """Carries out work in one process.
 
     :param lenient: whether files that cannot be verified are copied anyway
@@ -68,7 +68,7 @@ class Carrier:
         self._routes = Routes()
         self._promises = Promises(database)
 
-    async def perform(self, task: Candidate, batch: Sequence[Work], recorder: Recorder) -> None:
+    async def perform(self, task: LaneCandidate, batch: Sequence[Work], recorder: Recorder) -> None:
         """Do a batch of work items and report each."""
         try:
             standing = await self._standing(task)
@@ -84,11 +84,13 @@ class Carrier:
             for work in batch:
                 recorder.report(failed(work, error, task.options))
 
-    async def _standing(self, task: Candidate) -> Standing:
+    async def _standing(self, task: LaneCandidate) -> OwnerRights:
         async with self._database.read() as connection:
-            return await Standing.of(connection, task)
+            return await OwnerRights.of(connection, task)
 
-    async def _ends(self, task: Candidate, standing: Standing, limited: bool = True) -> tuple[End, End | None]:
+    async def _ends(
+        self, task: LaneCandidate, standing: OwnerRights, limited: bool = True
+    ) -> tuple[TaskEnd, TaskEnd | None]:
         """Return the source and the destination of a task; a task that deletes has no destination.
 
         :param limited: whether links are followed only to what the task's owner may reach
@@ -100,12 +102,19 @@ class Carrier:
                 raise NotFound(f"the collection {number} is gone", "submit a new task")
         reaches = [standing.reach(number) for number in filter(None, task.pair)]
         ends = [
-            End(each.collection, await self._trees.of(each.collection, each if limited else None)) for each in reaches
+            TaskEnd(each.collection, await self._trees.of(each.collection, each if limited else None))
+            for each in reaches
         ]
         return ends[0], ends[1] if len(ends) > 1 else None
 
     async def _doer(
-        self, kind: str, task: Candidate, standing: Standing, source: End, sink: End | None, recorder: Recorder
+        self,
+        kind: str,
+        task: LaneCandidate,
+        standing: OwnerRights,
+        source: TaskEnd,
+        sink: TaskEnd | None,
+        recorder: Recorder,
     ) -> Doer:
         """Return the function that does work items of a kind."""
         if kind in ("delete", "remove"):
@@ -128,13 +137,13 @@ class Carrier:
             return _each(Linking(source.tree, sink.tree, standing, task.options, recorder.fence).link, task)
         return await self._copier(task, source, sink)
 
-    async def _incomplete(self, task: Candidate) -> bool:
+    async def _incomplete(self, task: LaneCandidate) -> bool:
         """Return whether something failed or was skipped: data only at the destination may then be the last copy."""
         async with self._database.read() as connection:
-            known = await Tasks(connection).one(task.task)
+            known = await TaskStore(connection).one(task.task)
         return known is None or bool(known.skipped or known.failed)
 
-    async def _copier(self, task: Candidate, source: End, sink: End) -> Doer:
+    async def _copier(self, task: LaneCandidate, source: TaskEnd, sink: TaskEnd) -> Doer:
         """Return the function that copies between these collections."""
         if task.options.encrypt_data:  # tasks submitted before this option was refused
             raise Unsupported("data are not encrypted between servers here", "submit the task without encrypt_data")
@@ -142,7 +151,7 @@ class Carrier:
         whose = (task.owner, await self._site(sink.collection))
         if isinstance(source.tree, CatalogueTree) and isinstance(sink.tree, GridFTPTree):
             where = self._where(source.tree, sink.collection, task)
-            return Gathering(where, sink.tree, task.options, limits, whose, self._lenient).copy
+            return DatasetCopying(where, sink.tree, task.options, limits, whose, self._lenient).copy
         if isinstance(source.tree, GridFTPTree) and isinstance(sink.tree, GridFTPTree):
             return Copying(self._routes, source.tree, sink.tree, task.options, limits, whose, self._lenient).copy
         if isinstance(sink.tree, LocalTree) and isinstance(source.tree, GridFTPTree | CatalogueTree):
@@ -154,24 +163,24 @@ class Carrier:
             "copy from a GridFTP server or the catalogue, to a GridFTP server or a folder of workers",
         )
 
-    def _sources(self, tree: GridFTPTree | CatalogueTree, sink: Collection, task: Candidate) -> Sources:
+    def _sources(self, tree: GridFTPTree | CatalogueTree, sink: Collection, task: LaneCandidate) -> Sources:
         """Return a function that finds the sources of a path."""
 
-        async def of(path: str) -> Located:
+        async def of(path: str) -> LocatedReplicas:
             if isinstance(tree, GridFTPTree):
                 with at_source():
                     await tree.readable(path)
-                return Located({tree.url(path): Estimate()}, tree.server.allowed, tree.server.proxy)
+                return LocatedReplicas({tree.url(path): Estimate()}, tree.server.allowed, tree.server.proxy)
             found, addresses, _ = await self._where(tree, sink, task)(path)
             expected = {replica.url: replica.estimate for replica in found.replicas}
             leads = partial(self._replicas.leads, _caller(task))
             allowed = await self._places.allowed()
             allowed["policy"] = allowed["policy"].pin(addresses)
-            return Located(expected, allowed, None, recorded(found.checksums), leads)
+            return LocatedReplicas(expected, allowed, None, recorded(found.checksums), leads)
 
         return of
 
-    def _where(self, tree: CatalogueTree, sink: Collection, task: Candidate) -> Callable[[str], Awaitable[ToRead]]:
+    def _where(self, tree: CatalogueTree, sink: Collection, task: LaneCandidate) -> Callable[[str], Awaitable[ToRead]]:
         """Return a function that finds the replicas that the task's owner may read now, with forecasts."""
 
         async def of(path: str) -> ToRead:
@@ -189,8 +198,8 @@ class Carrier:
         if not numbers:
             return found
         async with self._database.read() as connection:
-            whole = {each.id: each for each in await Collections(connection).all(numbers)}
-        kept: list[forecasts.Candidate] = []
+            whole = {each.id: each for each in await CollectionStore(connection).all(numbers)}
+        kept: list[forecasts.RankedReplica] = []
         refused: CoallocError | None = None
         for replica in found.dataset.replicas:
             try:
@@ -210,12 +219,12 @@ class Carrier:
     async def _site(self, collection: Collection) -> str:
         return (await self._places.endpoint(collection.endpoint)).site if collection.endpoint else collection.site
 
-    async def _limits(self, task: Candidate) -> Limits:
+    async def _limits(self, task: LaneCandidate) -> RateLimits:
         """Return the rate limits of a task."""
         async with self._database.read() as connection:
-            return Limits(self._promises, await Collections(connection).limited(), task.pair)
+            return RateLimits(self._promises, await CollectionStore(connection).limited(), task.pair)
 
-    async def leave(self, task: Candidate, batch: Sequence[Work]) -> None:
+    async def leave(self, task: LaneCandidate, batch: Sequence[Work]) -> None:
         """Clear away the partial data of copies that will not be finished."""
         if task.options.dry_run:
             return
@@ -230,26 +239,26 @@ class Carrier:
         self._routes.close()
 
 
-def _caller(task: Candidate) -> Caller:
+def _caller(task: LaneCandidate) -> Caller:
     """Return the user who owns a task, as a caller."""
     return Caller.model_construct(subject=task.owner, role=task.role, site="")
 
 
-def _granted(standing: Standing, batch: Sequence[Work], recorder: Recorder) -> list[Work]:
+def _granted(standing: OwnerRights, batch: Sequence[Work], recorder: Recorder) -> list[Work]:
     """Return the work items that the owner still may do; report the others as failed before a byte is moved."""
     granted = []
     for work in batch:
         if said := standing.denied(work):
-            recorder.report(Result(work, "failed", error_code=DENIED, error=said))
+            recorder.report(WorkResult(work, "failed", error_code=DENIED, error=said))
         elif twin := work.details.twin:
             said = f"the destination holds {work.destination} and {twin!r}, which is in the same folder, for one"
-            recorder.report(Result(work, "failed", error_code="EXISTS", error=said))
+            recorder.report(WorkResult(work, "failed", error_code="EXISTS", error=said))
         else:
             granted.append(work)
     return granted
 
 
-def _each(do: Callable[[Work], Awaitable[Result]], task: Candidate) -> Doer:
+def _each(do: Callable[[Work], Awaitable[WorkResult]], task: LaneCandidate) -> Doer:
     """Return a function that does work items side by side."""
     return lambda batch, recorder: side_by_side(do, batch, recorder, task.options, LOOKS_AT_ONCE)
 
@@ -260,10 +269,10 @@ async def _left_alone(batch: Sequence[Work], recorder: Recorder) -> None:
     event = Event(time.time(), "DELETE_DESTINATION_EXTRA_SKIPPED", False, "nothing is deleted", why)
     recorder.note(batch[0].task_id, event)
     for work in batch:
-        recorder.report(Result(work, "succeeded"))
+        recorder.report(WorkResult(work, "succeeded"))
 
 
 async def _only_planned(batch: Sequence[Work], recorder: Recorder) -> None:
     """Do nothing but report success: in a dry run, the rows in the database are the result."""
     for work in batch:
-        recorder.report(Result(work, "succeeded"))
+        recorder.report(WorkResult(work, "succeeded"))

@@ -16,7 +16,7 @@ import structlog
 from broker.errors import BrokerError, Unavailable
 from broker.models.tasks import Work
 from broker.storage.database import Database
-from broker.storage.work import Works
+from broker.storage.work import WorkStore
 
 __all__ = ["Fence", "LeaseLost"]
 
@@ -102,7 +102,7 @@ class Fence:
         asked, self._asked = self._asked, {}
         try:
             async with self._database.read() as connection:
-                held = await Works(connection).held(self._worker, list(asked))
+                held = await WorkStore(connection).held(self._worker, list(asked))
         except BaseException:
             self._asked = {**self._asked, **asked}
             raise

@@ -10,8 +10,8 @@ import structlog
 from broker.models.tasks import Event
 from broker.storage.clock import read_clock
 from broker.storage.database import Database, retried
-from broker.storage.tasks import Tasks
-from broker.storage.workers import Workers
+from broker.storage.tasks import TaskStore
+from broker.storage.workers import WorkerStore
 
 __all__ = ["SILENCE", "Housekeeping"]
 
@@ -36,7 +36,7 @@ class Housekeeping:
         """
         await self._bury(worker)
         async with self._database.read() as connection:
-            late = await Tasks(connection).expired(await read_clock(connection))
+            late = await TaskStore(connection).expired(await read_clock(connection))
         for task in late:
             await self._expire(task)
         await self._tell(mine)
@@ -44,7 +44,7 @@ class Housekeeping:
     @retried
     async def _bury(self, worker: str) -> None:
         async with self._database.write() as connection:
-            workers = Workers(connection)
+            workers = WorkerStore(connection)
             dead = [name for name in await workers.dead(SILENCE) if name != worker]
             if dead:
                 log.warning("workers are dead", workers=dead)
@@ -54,7 +54,7 @@ class Housekeeping:
     async def _expire(self, task: str) -> None:
         """End a task whose deadline has passed, unless it has ended already or its deadline was changed meanwhile."""
         async with self._database.write() as connection:
-            tasks, now = Tasks(connection), await read_clock(connection)
+            tasks, now = TaskStore(connection), await read_clock(connection)
             if await tasks.end(task, now, "EXPIRED", "its deadline is over", "expired", by=now):
                 await tasks.note([(task, Event(now, "EXPIRED", True, "expired", "its deadline is over"))])
 
@@ -62,4 +62,4 @@ class Housekeeping:
     async def _tell(self, mine: Collection[str]) -> None:
         async with self._database.write() as connection:
             now = await read_clock(connection)
-            await Tasks(connection).progress(mine, now, now - TOLD)
+            await TaskStore(connection).progress(mine, now, now - TOLD)

@@ -9,8 +9,8 @@ from collections.abc import Collection, Sequence
 from broker.models.tasks import Work, WorkKind
 from broker.storage.clock import clock
 from broker.storage.database import Database
-from broker.storage.lanes import Lanes
-from broker.storage.work import Works
+from broker.storage.lanes import LaneStore
+from broker.storage.work import WorkStore
 from broker.worker.recorder import Recorder
 
 __all__ = ["FEWEST", "Leases", "moment"]
@@ -69,7 +69,7 @@ class Leases:
         self, task: str, groups: Sequence[Collection[WorkKind]], large_first: bool, most: int
     ) -> list[Work]:
         async with self._database.write() as connection:
-            works, now = Works(connection), clock(connection)
+            works, now = WorkStore(connection), clock(connection)
             for group in groups:
                 if batch := await works.lease(task, self._worker, group, large_first, most, BATCH_BYTES, now):
                     return batch
@@ -102,8 +102,8 @@ class Leases:
         if left or over:
             try:
                 async with self._database.write() as connection:
-                    await Works(connection).release(self._worker, left)
-                    await Lanes(connection).close(over)
+                    await WorkStore(connection).release(self._worker, left)
+                    await LaneStore(connection).close(over)
             except BaseException:
                 self._over.update(over)
                 raise
@@ -115,5 +115,5 @@ class Leases:
         each transaction to disk before it acknowledges it.
         """
         async with self._settling, self._leasing, self._database.write() as connection:
-            works = Works(connection)
+            works = WorkStore(connection)
             await works.release(self._worker, await works.leased(self._worker) - self._held)

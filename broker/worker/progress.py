@@ -3,10 +3,10 @@
 from broker.worker.recorder import Recorder
 from coalloc.model import Snapshot
 
-__all__ = ["Arriving"]
+__all__ = ["ArrivingBytes"]
 
 
-class Arriving:
+class ArrivingBytes:
     """One file on its way."""
 
     def __init__(self, task: str, recorder: Recorder) -> None:

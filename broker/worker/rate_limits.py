@@ -14,10 +14,10 @@ import structlog
 from broker.errors import Unavailable
 from broker.storage.collections import Limited
 from broker.storage.database import Database, retried
-from broker.storage.lanes import Lanes
+from broker.storage.lanes import LaneStore
 from coalloc.api import Admission
 
-__all__ = ["Limits", "Promises"]
+__all__ = ["Promises", "RateLimits"]
 
 AGAIN = 1.0
 """Seconds between attempts while the database cannot be used."""
@@ -52,10 +52,10 @@ class Promises:
     @retried
     async def _promise(self, numbers: frozenset[str], size: int) -> float:
         async with self._database.write() as connection:
-            return await Lanes(connection).promise(numbers, size)
+            return await LaneStore(connection).promise(numbers, size)
 
 
-class Limits:
+class RateLimits:
     """The rate limits that a task may meet.
 
     :param limited: all collections that have a rate

@@ -21,15 +21,15 @@ from broker.errors import BrokerError, Unavailable
 from broker.models.decisions import Made
 from broker.models.history import Observed
 from broker.models.tasks import Event, Task, Work
-from broker.models.work import Result
+from broker.models.work import WorkResult
 from broker.services.forecasting.decisions import Decisions
 from broker.services.forecasting.history import Transfers
 from broker.storage.database import Database
-from broker.storage.tasks import Tasks
-from broker.storage.work import Works
-from broker.storage.workers import Workers
+from broker.storage.tasks import TaskStore
+from broker.storage.work import WorkStore
+from broker.storage.workers import WorkerStore
 from broker.worker.fence import Fence
-from broker.worker.tuner import Done
+from broker.worker.tuner import PairWork
 from coalloc.util.intervals import Intervals
 
 __all__ = ["Recorder"]
@@ -46,7 +46,7 @@ class _Batch(NamedTuple):
 
     worker: str
     number: int
-    results: Sequence[Result]
+    results: Sequence[WorkResult]
     moved: Counter[str]
     events: Sequence[tuple[str, Event]]
 
@@ -77,13 +77,13 @@ class Recorder:
         self._history = history
         self._decisions = decisions
         self._later = later
-        self._results: list[Result] = []
+        self._results: list[WorkResult] = []
         self._bytes: Counter[str] = Counter()
         self._events: list[tuple[str, Event]] = []
         self._observed: dict[str, list[Observed]] = {}
         self._decided: list[tuple[str, Made]] = []
         self._progress: dict[int, tuple[Work, Intervals]] = {}
-        self._taken: dict[str, Done] = {}
+        self._taken: dict[str, PairWork] = {}
         self._unsure: _Batch | None = None
         self._numbers = itertools.count(1)
         self._writing = asyncio.Lock()
@@ -100,13 +100,13 @@ class Recorder:
         if len(self._decided) < DECIDED:
             self._decided.append((subject, made))
 
-    def report(self, result: Result) -> None:
+    def report(self, result: WorkResult) -> None:
         """Keep the result of an attempt at a work item."""
         self._results.append(result)
         task = result.work.task_id
         if result.state == "pending":
             self._later(task, result.pause)
-        self._take(task, Done(files=result.counts.get("files_transferred", 0), failures=bool(result.error_code)))
+        self._take(task, PairWork(files=result.counts.get("files_transferred", 0), failures=bool(result.error_code)))
 
     def found(self, task: str) -> None:
         """Wake other lanes: a task has more work than one lane takes at once."""
@@ -115,13 +115,13 @@ class Recorder:
     def moved(self, task: str, count: int) -> None:
         """Count bytes of a task that have arrived."""
         self._bytes[task] += count
-        self._take(task, Done(bytes=count))
+        self._take(task, PairWork(bytes=count))
 
-    def _take(self, task: str, done: Done) -> None:
-        had = self._taken.get(task, Done())
-        self._taken[task] = Done(had.bytes + done.bytes, had.files + done.files, had.failures + done.failures)
+    def _take(self, task: str, done: PairWork) -> None:
+        had = self._taken.get(task, PairWork())
+        self._taken[task] = PairWork(had.bytes + done.bytes, had.files + done.files, had.failures + done.failures)
 
-    def taken(self) -> dict[str, Done]:
+    def taken(self) -> dict[str, PairWork]:
         """Return what was done for each task since the last call."""
         taken, self._taken = self._taken, {}
         return taken
@@ -189,7 +189,9 @@ class Recorder:
             except Unavailable:
                 self._results.append(each)
             except Exception as error:
-                why = Result(each.work, "failed", error_code="UNKNOWN", error=f"cannot be recorded: {error}"[:SHOWN])
+                why = WorkResult(
+                    each.work, "failed", error_code="UNKNOWN", error=f"cannot be recorded: {error}"[:SHOWN]
+                )
                 recorded |= await self._write(one._replace(results=[why]))
         return recorded
 
@@ -214,7 +216,7 @@ class Recorder:
         """Write a batch unless it was written before or its worker is dead; return the leases that this settles."""
         try:
             async with self._database.write() as connection:
-                workers = Workers(connection)
+                workers = WorkerStore(connection)
                 if (now := await workers.may_flush(batch.worker, batch.number)) is None:
                     raise _WrittenBefore
                 accepted = await self._fill(connection, batch, now)
@@ -226,7 +228,7 @@ class Recorder:
 
     async def _fill(self, connection: AsyncConnection, batch: _Batch, now: float) -> set[tuple[int, int]]:
         """Write a batch within a transaction; return the leases whose results count."""
-        tasks, works = Tasks(connection), Works(connection)
+        tasks, works = TaskStore(connection), WorkStore(connection)
         progress = [(held, tuple(received)) for held, received in self._progress.values()]
         of_work = {held.task_id for held, _ in progress} | {each.work.task_id for each in batch.results}
         await works.lock(of_work | set(batch.moved) | {task for task, _ in batch.events})
@@ -239,9 +241,9 @@ class Recorder:
         return accepted
 
 
-def _faults(results: Sequence[Result], now: float) -> list[tuple[str, Event]]:
+def _faults(results: Sequence[WorkResult], now: float) -> list[tuple[str, Event]]:
     """Return one event for each kind of error in each task, with the first item that it affected."""
-    first: dict[tuple[str, str], Result] = {}
+    first: dict[tuple[str, str], WorkResult] = {}
     counts: Counter[tuple[str, str]] = Counter()
     for each in results:
         if each.error_code:
@@ -255,7 +257,7 @@ def _faults(results: Sequence[Result], now: float) -> list[tuple[str, Event]]:
     return events
 
 
-def _happened(results: Sequence[Result]) -> list[tuple[str, Event]]:
+def _happened(results: Sequence[WorkResult]) -> list[tuple[str, Event]]:
     """Return one of the results' events for each kind in each task, with the first item that it affected."""
     first: dict[tuple[str, str], Event] = {}
     counts: Counter[tuple[str, str]] = Counter()

@@ -7,22 +7,22 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.access import Caller
 from broker.models.collections import AccessRule, Collection
-from broker.models.lanes import Candidate
+from broker.models.lanes import LaneCandidate
 from broker.models.tasks import Work
 from broker.services.auth.permissions import Reach
 from broker.services.collections.paths import led
-from broker.storage.access import Records
+from broker.storage.access import AccessStore
 from broker.storage.clock import read_clock
-from broker.storage.collections import Collections
+from broker.storage.collections import CollectionStore
 
-__all__ = ["DENIED", "Standing"]
+__all__ = ["DENIED", "OwnerRights"]
 
 DENIED = "PERMISSION_DENIED"
 """The name that Globus gives this fault."""
 ENDED = "the token with which it was submitted was revoked, or has expired"
 
 
-class Standing:
+class OwnerRights:
     """The current rights of a task's owner.
 
     :param ended: whether the token with which the task was submitted is no longer valid
@@ -30,7 +30,7 @@ class Standing:
 
     def __init__(
         self,
-        task: Candidate,
+        task: LaneCandidate,
         ended: bool,
         collections: Sequence[Collection],
         rules: dict[str, list[AccessRule]],
@@ -42,10 +42,10 @@ class Standing:
         self._rules = rules
 
     @classmethod
-    async def of(cls, connection: AsyncConnection, task: Candidate) -> "Standing":
+    async def of(cls, connection: AsyncConnection, task: LaneCandidate) -> "OwnerRights":
         """Read the rights from the database."""
-        stored, ends = Collections(connection), {end for end in task.pair if end}
-        ended = task.token is not None and await Records(connection).ended(task.token, await read_clock(connection))
+        stored, ends = CollectionStore(connection), {end for end in task.pair if end}
+        ended = task.token is not None and await AccessStore(connection).ended(task.token, await read_clock(connection))
         return cls(task, ended, await stored.all(ends), await stored.rules(ends))
 
     @property

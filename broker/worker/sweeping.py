@@ -11,11 +11,11 @@ from typing import Protocol
 import structlog
 
 from broker.errors import BrokerError
-from broker.models.lanes import Candidate
+from broker.models.lanes import LaneCandidate
 from broker.models.tasks import Work
 from broker.storage.clock import read_clock
 from broker.storage.database import Database, retried
-from broker.storage.leftovers import Leftovers
+from broker.storage.leftovers import LeftoverStore
 from coalloc.errors import CoallocError
 
 __all__ = ["Leaver", "Sweeper"]
@@ -30,7 +30,7 @@ log = structlog.get_logger("broker.worker")
 class Leaver(Protocol):
     """The cleaner that knows where work items keep their partial data."""
 
-    async def leave(self, task: Candidate, batch: Sequence[Work]) -> None:
+    async def leave(self, task: LaneCandidate, batch: Sequence[Work]) -> None:
         """Clear away the partial data of a batch that will not be finished and that no worker does.
 
         :raises BrokerError: :raises CoallocError: when some data may still be there
@@ -49,7 +49,7 @@ class Sweeper:
     async def sweep(self) -> None:
         """Clear away what is due."""
         async with self._database.read() as connection:  # a read, which writes nothing if nothing is due
-            due = await Leftovers(connection).due(self._queues, await read_clock(connection), AT_ONCE)
+            due = await LeftoverStore(connection).due(self._queues, await read_clock(connection), AT_ONCE)
         await asyncio.gather(*map(self._sweep, due))
 
     async def _sweep(self, number: str) -> None:
@@ -64,7 +64,7 @@ class Sweeper:
             return
         await self._done(number)
 
-    async def _leave(self, task: Candidate) -> None:
+    async def _leave(self, task: LaneCandidate) -> None:
         """Clear away all that can be; a failure in one batch does not stop the others.
 
         :raises BrokerError: :raises CoallocError: the first failure, after all batches were tried
@@ -72,7 +72,7 @@ class Sweeper:
         after, wrong = 0, []
         while True:
             async with self._database.read() as connection:
-                batch = await Leftovers(connection).begun(task.task, after, BATCH)
+                batch = await LeftoverStore(connection).begun(task.task, after, BATCH)
             if not batch:
                 break
             try:
@@ -84,11 +84,11 @@ class Sweeper:
             raise wrong[0]
 
     @retried
-    async def _take(self, number: str) -> Candidate | None:
+    async def _take(self, number: str) -> LaneCandidate | None:
         async with self._database.write() as connection:
-            return await Leftovers(connection).take(number, await read_clock(connection))
+            return await LeftoverStore(connection).take(number, await read_clock(connection))
 
     @retried
     async def _done(self, number: str) -> None:
         async with self._database.write() as connection:
-            await Leftovers(connection).done(number)
+            await LeftoverStore(connection).done(number)

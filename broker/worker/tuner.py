@@ -5,13 +5,13 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from broker.models.lanes import Pair, Tuning
+from broker.models.lanes import CollectionPair, LaneTuning
 from broker.storage.clock import read_clock
 from broker.storage.database import Database
-from broker.storage.lanes import Lanes
-from broker.worker.policy.tuning import FIRST, Seen, decide
+from broker.storage.lanes import LaneStore
+from broker.worker.policy.tuning import FIRST, PairTraffic, decide
 
-__all__ = ["Done", "Tuner"]
+__all__ = ["PairWork", "Tuner"]
 
 PERIOD = 10.0
 """Seconds between decisions about a pair, whichever worker makes them."""
@@ -19,7 +19,7 @@ FILE = 1 << 20
 """Bytes that each file counts in addition to its size."""
 
 
-class Done(NamedTuple):
+class PairWork(NamedTuple):
     """The work done between a pair: bytes and files that arrived, and attempts that failed."""
 
     bytes: int = 0
@@ -32,24 +32,24 @@ class Tuner:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._bytes: Counter[Pair] = Counter()
-        self._files: Counter[Pair] = Counter()
-        self._failures: Counter[Pair] = Counter()
+        self._bytes: Counter[CollectionPair] = Counter()
+        self._files: Counter[CollectionPair] = Counter()
+        self._failures: Counter[CollectionPair] = Counter()
         self._since = time.monotonic()
 
-    async def limits(self, lanes: Lanes, pairs: Iterable[Pair]) -> Mapping[Pair, int]:
+    async def limits(self, lanes: LaneStore, pairs: Iterable[CollectionPair]) -> Mapping[CollectionPair, int]:
         """Return how many lanes each pair may have."""
         pairs = set(pairs)
         tuned = await lanes.tuned(pairs)
         return {pair: tuned[pair].concurrency if pair in tuned else FIRST for pair in pairs}
 
-    def saw(self, pair: Pair, done: Done) -> None:
+    def saw(self, pair: CollectionPair, done: PairWork) -> None:
         """Add work that was done for a pair."""
         self._bytes[pair] += done.bytes
         self._files[pair] += done.files
         self._failures[pair] += done.failures
 
-    async def step(self, mine: Collection[Pair]) -> None:
+    async def step(self, mine: Collection[CollectionPair]) -> None:
         """Decide about the pairs of this worker's lanes whose last decision is old enough.
 
         :param mine: the pair of each of its lanes
@@ -64,7 +64,7 @@ class Tuner:
         if not seen:
             return
         async with self._database.write() as connection:
-            lanes = Lanes(connection)
+            lanes = LaneStore(connection)
             await lanes.alone()
             now = await read_clock(connection)
             everywhere = Counter(lane.pair for lane in await lanes.open())
@@ -73,18 +73,20 @@ class Tuner:
                 last = tuned.get(pair)
                 if last is None or now - last.at >= PERIOD:
                     rate *= everywhere[pair] / here[pair] if everywhere[pair] else 1.0
-                    await self._decide(lanes, pair, last, Seen(rate, failures, False), everywhere[pair], now)
+                    await self._decide(lanes, pair, last, PairTraffic(rate, failures, False), everywhere[pair], now)
 
-    async def _decide(self, lanes: Lanes, pair: Pair, last: Tuning | None, seen: Seen, used: int, now: float) -> None:
+    async def _decide(
+        self, lanes: LaneStore, pair: CollectionPair, last: LaneTuning | None, seen: PairTraffic, used: int, now: float
+    ) -> None:
         concurrency = last.concurrency if last else FIRST
-        before = Seen(last.rate, last.failures, True) if last else None
+        before = PairTraffic(last.rate, last.failures, True) if last else None
         seen = seen._replace(busy=used >= concurrency)
         tried = last.step if last else 0
         wanted, reason = decide(concurrency, before, tried, now - last.at if last else 0.0, seen)
         if wanted != concurrency or (last is None and seen.busy):
-            await lanes.tune(Tuning(pair, now, wanted, wanted - concurrency, seen.rate, seen.failures, reason))
+            await lanes.tune(LaneTuning(pair, now, wanted, wanted - concurrency, seen.rate, seen.failures, reason))
 
-    def _seen(self, pair: Pair, seconds: float) -> tuple[float, float]:
+    def _seen(self, pair: CollectionPair, seconds: float) -> tuple[float, float]:
         attempts = self._files[pair] + self._failures[pair]
         rate = (self._bytes[pair] + FILE * self._files[pair]) / seconds
         return rate, self._failures[pair] / attempts if attempts else 0.0

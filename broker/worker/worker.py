@@ -21,23 +21,23 @@ import structlog
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.errors import Unavailable
-from broker.models.lanes import Candidate, Pair
+from broker.models.lanes import CollectionPair, LaneCandidate
 from broker.models.tasks import Event, Work, WorkKind
 from broker.services.forecasting.decisions import Decisions
 from broker.services.forecasting.history import Transfers
 from broker.storage.clock import read_clock
 from broker.storage.database import Database
-from broker.storage.lanes import Lanes
-from broker.storage.leftovers import Leftovers
-from broker.storage.tasks import Tasks
-from broker.storage.workers import Workers
+from broker.storage.lanes import LaneStore
+from broker.storage.leftovers import LeftoverStore
+from broker.storage.tasks import TaskStore
+from broker.storage.workers import WorkerStore
 from broker.worker.actions.copying import AT_ONCE
 from broker.worker.housekeeping import Housekeeping
 from broker.worker.leases import FEWEST, Leases, moment
-from broker.worker.policy.fairness import Choice, choose
+from broker.worker.policy.fairness import LaneChoice, choose
 from broker.worker.policy.faults import failed, poisoned
 from broker.worker.recorder import Recorder
-from broker.worker.standing import DENIED, Standing
+from broker.worker.standing import DENIED, OwnerRights
 from broker.worker.sweeping import Leaver, Sweeper
 from broker.worker.tuner import Tuner
 
@@ -58,7 +58,7 @@ log = structlog.get_logger("broker.worker")
 class Performer(Leaver, Protocol):
     """The executor of work items of any kind."""
 
-    async def perform(self, task: Candidate, batch: Sequence[Work], recorder: Recorder) -> None:
+    async def perform(self, task: LaneCandidate, batch: Sequence[Work], recorder: Recorder) -> None:
         """Do a batch and report each work item. When cancelled, stop within a second."""
         ...
 
@@ -67,10 +67,10 @@ class Performer(Leaver, Protocol):
         ...
 
 
-class Lane(NamedTuple):
+class WorkerLane(NamedTuple):
     """A lane that this worker drives."""
 
-    candidate: Candidate
+    candidate: LaneCandidate
     number: int
     driver: asyncio.Task[None]
 
@@ -92,7 +92,7 @@ class Worker:
         self._tuner = Tuner(database)
         self._site = site
         self._name = ""
-        self._lanes: dict[int, Lane] = {}
+        self._lanes: dict[int, WorkerLane] = {}
         self._idle: set[str] = set()
         self._leases = Leases(database, self._recorder)
         self._housekeeping = Housekeeping(database)
@@ -155,7 +155,7 @@ class Worker:
         name, place = str(uuid4()), f"{socket.gethostname()}:{os.getpid()}"
         sent = time.monotonic()
         async with self._database.write() as connection:
-            await Workers(connection).enrol(name, self._site, place)
+            await WorkerStore(connection).enrol(name, self._site, place)
         self._name = name
         self._leases.begin(name, sent)
 
@@ -166,7 +166,7 @@ class Worker:
             with suppress(Unavailable):
                 await self._leases.settle(())
             async with self._database.write() as connection:
-                await Workers(connection).leave([self._name])
+                await WorkerStore(connection).leave([self._name])
         await self._performer.close()
 
     async def _beat(self) -> None:
@@ -175,7 +175,7 @@ class Worker:
             return
         sent = time.monotonic()
         async with self._database.write() as connection:
-            alive = await Workers(connection).beat(name)
+            alive = await WorkerStore(connection).beat(name)
         if alive:
             self._recorder.fence.heard(sent)
         else:
@@ -202,7 +202,7 @@ class Worker:
         tasks = {lane.candidate.task for lane in self._lanes.values()}
         await self._stop(list(self._lanes))
         async with self._database.write() as connection:
-            await Leftovers(connection).again(tasks, await read_clock(connection))
+            await LeftoverStore(connection).again(tasks, await read_clock(connection))
         await self._enrol()
 
     async def _obey(self) -> None:
@@ -212,8 +212,8 @@ class Worker:
             return
         ends = {end for lane in lanes.values() for end in lane.candidate.pair if end}
         async with self._database.read() as connection:
-            stopped = await Tasks(connection).stopped({lane.candidate.task for lane in lanes.values()})
-            rules = await Lanes(connection).paused(ends)
+            stopped = await TaskStore(connection).stopped({lane.candidate.task for lane in lanes.values()})
+            rules = await LaneStore(connection).paused(ends)
         left = [
             number for number, lane in lanes.items() if lane.candidate.task in stopped or _paused(lane.candidate, rules)
         ]
@@ -223,7 +223,7 @@ class Worker:
         """Find forgotten leases and lanes, do the housekeeping, and tune the numbers of lanes."""
         await self._leases.reconcile()
         async with self._opening, self._database.write() as connection:
-            await Lanes(connection).keep(self._name, self._lanes.keys())
+            await LaneStore(connection).keep(self._name, self._lanes.keys())
         await self._housekeeping.do(self._name, {lane.candidate.task for lane in self._lanes.values()})
         pairs = {lane.candidate.task: lane.candidate.pair for lane in self._lanes.values()}
         for task, done in self._recorder.taken().items():
@@ -241,31 +241,31 @@ class Worker:
                 return
             log.debug("a lane is open", task=candidate.task)
 
-    async def _open(self) -> Candidate | None:
+    async def _open(self) -> LaneCandidate | None:
         async with self._database.read() as connection:
-            if not await Lanes(connection).candidates(self._queues, await read_clock(connection), self._idle):
+            if not await LaneStore(connection).candidates(self._queues, await read_clock(connection), self._idle):
                 return None
         async with self._database.write() as connection:
-            lanes = Lanes(connection)
+            lanes = LaneStore(connection)
             await lanes.alone()
             now = await read_clock(connection)
             choice, tuned = await self._choose(lanes, now)
             await lanes.say(choice.waits)
             if choice.candidate is None:
                 return None
-            if said := (await Standing.of(connection, choice.candidate)).refusal():
+            if said := (await OwnerRights.of(connection, choice.candidate)).refusal():
                 await _denied(connection, choice.candidate.task, said, now)
                 self.wake()
                 return None
             number = await lanes.add(self._name, choice.candidate, now)
             if not choice.candidate.started:
-                await Tasks(connection).note([(choice.candidate.task, _started(choice.candidate, tuned, now))])
+                await TaskStore(connection).note([(choice.candidate.task, _started(choice.candidate, tuned, now))])
         driver = asyncio.create_task(self._drive(choice.candidate, number))
-        self._lanes[number] = Lane(choice.candidate, number, driver)
+        self._lanes[number] = WorkerLane(choice.candidate, number, driver)
         driver.add_done_callback(lambda _: self._driven(number))
         return choice.candidate
 
-    async def _choose(self, lanes: Lanes, now: float) -> tuple[Choice, Mapping[Pair, int]]:
+    async def _choose(self, lanes: LaneStore, now: float) -> tuple[LaneChoice, Mapping[CollectionPair, int]]:
         """Choose the next task; after a task that has all the lanes it asked for, its owner's next may come."""
         passed = set(self._idle)
         waits: dict[str, str] = {}
@@ -289,7 +289,7 @@ class Worker:
         self._lanes.pop(number, None)
         self.wake()
 
-    async def _drive(self, candidate: Candidate, number: int) -> None:
+    async def _drive(self, candidate: LaneCandidate, number: int) -> None:
         """Do work of one task until the lane's turn is over or there is no more."""
         until, turns, most = time.monotonic() + TURN, itertools.cycle((GROUPS, GROUPS[::-1])), FEWEST
         try:
@@ -308,7 +308,7 @@ class Worker:
             with suppress(Unavailable):
                 await asyncio.shield(self._leases.settle((), number))
 
-    async def _batch(self, candidate: Candidate, batch: Sequence[Work]) -> None:
+    async def _batch(self, candidate: LaneCandidate, batch: Sequence[Work]) -> None:
         hopeless = [result for work in batch if (result := poisoned(work))]
         for result in hopeless:
             self._recorder.report(result)
@@ -341,12 +341,12 @@ class Worker:
 
 async def _denied(connection: AsyncConnection, task: str, said: str, now: float) -> None:
     """End a task that its owner may no longer do."""
-    tasks = Tasks(connection)
+    tasks = TaskStore(connection)
     if await tasks.end(task, now, DENIED, said, "failed"):
         await tasks.note([(task, Event(now, DENIED, True, "permission denied", said))])
 
 
-def _paused(each: Candidate, rules: dict[str, list[tuple[str | None, frozenset[str], str]]]) -> bool:
+def _paused(each: LaneCandidate, rules: dict[str, list[tuple[str | None, frozenset[str], str]]]) -> bool:
     """Return whether an admin has paused the task's operations at one of its collections."""
     delete = each.kind == "DELETE"
     wanted = {
@@ -360,7 +360,7 @@ def _paused(each: Candidate, rules: dict[str, list[tuple[str | None, frozenset[s
     )
 
 
-def _started(candidate: Candidate, tuned: Mapping[Pair, int], now: float) -> Event:
+def _started(candidate: LaneCandidate, tuned: Mapping[CollectionPair, int], now: float) -> Event:
     """Return the start event, with the details that Globus reports."""
     options = candidate.options
     details = {

@@ -4,18 +4,18 @@ The broker may be any server: the client limits the time and the length of its a
 no sense.
 """
 
-from coalloc.broker_client.catalogue import Broker, Dataset, Found
+from coalloc.broker_client.catalogue import Broker, DatasetEntry, FoundReplicas
 from coalloc.broker_client.connection import BrokerRefuses, BrokerSilent
-from coalloc.broker_client.tasks import BrokerTasks, Collection, PlannedFile, Submitted
+from coalloc.broker_client.tasks import BrokerTasks, CollectionEntry, PlannedFile, SubmittedTask
 
 __all__ = [
     "Broker",
     "BrokerRefuses",
     "BrokerSilent",
     "BrokerTasks",
-    "Collection",
-    "Dataset",
-    "Found",
+    "CollectionEntry",
+    "DatasetEntry",
+    "FoundReplicas",
     "PlannedFile",
-    "Submitted",
+    "SubmittedTask",
 ]

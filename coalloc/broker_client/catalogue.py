@@ -4,15 +4,15 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from coalloc.broker_client.connection import LARGEST, NONSENSE, BrokerRefuses, Connection
+from coalloc.broker_client.connection import LARGEST, NONSENSE, BrokerConnection, BrokerRefuses
 from coalloc.broker_client.documents import document, number, whole
-from coalloc.config import Access
+from coalloc.config import BrokerAccess
 from coalloc.errors import NothingToFetchFrom
 from coalloc.model import Estimate, Origin, Replica, ReplicaSet
 from coalloc.safe_text import without_query
 from coalloc.util.checksums import checksum, normalise
 
-__all__ = ["Broker", "Dataset", "Found"]
+__all__ = ["Broker", "DatasetEntry", "FoundReplicas"]
 
 PER_NAME = 24 * 1024
 """Bytes that an answer may have per requested name, in addition to the limit for any answer."""
@@ -24,7 +24,7 @@ BULK = 600.0
 """Time limit in seconds for an answer about many datasets."""
 
 
-class Found(NamedTuple):
+class FoundReplicas(NamedTuple):
     """A file, the forecasts for its replicas by URL, and its dataset name at the broker (None if no broker was asked).
 
     `measured` are the URLs whose forecasts rest on transfers over this very path; the other forecasts are guesses.
@@ -36,7 +36,7 @@ class Found(NamedTuple):
     measured: frozenset[str] = frozenset()
 
 
-class Dataset(NamedTuple):
+class DatasetEntry(NamedTuple):
     """A dataset as listed by the broker."""
 
     name: str
@@ -47,11 +47,11 @@ class Dataset(NamedTuple):
 class Broker:
     """One broker, accessed as this user."""
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: BrokerAccess) -> None:
         self.access = access
-        self._broker = Connection(access, "try again, or name replica URLs")
+        self._broker = BrokerConnection(access, "try again, or name replica URLs")
 
-    async def resolve(self, names: Sequence[str]) -> list[Found]:
+    async def resolve(self, names: Sequence[str]) -> list[FoundReplicas]:
         """Return the replicas of these datasets, the best replica of each first.
 
         :raises NothingToFetchFrom: when a dataset is unknown or has no replica, or the answer is not a broker's
@@ -73,7 +73,7 @@ class Broker:
         except NONSENSE as error:
             raise self._broker.nonsense(error) from None
 
-    def _found(self, line: Mapping[str, Any]) -> Found:
+    def _found(self, line: Mapping[str, Any]) -> FoundReplicas:
         name = str(line["name"])
         if line["error"]:
             raise NothingToFetchFrom(f"{self.access.url}: {line['error']['message']}", "see coget search")
@@ -92,7 +92,7 @@ class Broker:
         origin = Origin("server", self._broker.address)
         file = ReplicaSet(plain, replicas, size, checksums, vouched=vouched, origin=origin)
         measured = frozenset(str(each["url"]) for each in best if each["measured"])
-        return Found(file, {str(each["url"]): _estimate(each) for each in best}, name, measured)
+        return FoundReplicas(file, {str(each["url"]): _estimate(each) for each in best}, name, measured)
 
     async def report(self, observations: Sequence[Mapping[str, Any]]) -> int:
         """Report the results of transfers, in the format of the broker's interface; return how many were new."""
@@ -149,10 +149,10 @@ class Broker:
         except (*NONSENSE, IndexError) as error:
             raise self._broker.nonsense(error) from None
 
-    async def search(self, beginning: str, most: int) -> list[Dataset]:
+    async def search(self, beginning: str, most: int) -> list[DatasetEntry]:
         """Return the datasets whose names begin with this text, sorted by name."""
         params: dict[str, Any] = {"prefix": beginning, "limit": min(most, 1000)}
-        found: list[Dataset] = []
+        found: list[DatasetEntry] = []
         while len(found) < most:
             answer = await self._broker.ask("GET", "/datasets", params=params)
             try:
@@ -168,9 +168,9 @@ class Broker:
         return found[:most]
 
 
-def _dataset(said: Mapping[str, Any]) -> Dataset:
+def _dataset(said: Mapping[str, Any]) -> DatasetEntry:
     sums = {str(name): str(value) for name, value in said["checksums"].items()}
-    return Dataset(str(said["name"]), None if said["size"] is None else whole(said["size"]), sums)
+    return DatasetEntry(str(said["name"]), None if said["size"] is None else whole(said["size"]), sums)
 
 
 def _registration(name: str, file: ReplicaSet) -> dict[str, Any]:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
 from coalloc.broker_client.documents import document
-from coalloc.config import LOOPBACK, Access
+from coalloc.config import LOOPBACK, BrokerAccess
 from coalloc.errors import CoallocError, NotAllowed, NothingToFetchFrom, UsageError
 
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["NONSENSE", "BrokerRefuses", "BrokerSilent", "Connection", "ServerEvent"]
+__all__ = ["NONSENSE", "BrokerConnection", "BrokerRefuses", "BrokerSilent", "ServerEvent"]
 
 SECONDS = 10.0
 """Time limit in seconds for connecting, and between bytes."""
@@ -49,13 +49,13 @@ class ServerEvent(NamedTuple):
     data: Any
 
 
-class Connection:
+class BrokerConnection:
     """One broker, accessed as this user.
 
     :param remedy: advice for the user when the broker does not answer
     """
 
-    def __init__(self, access: Access, remedy: str) -> None:
+    def __init__(self, access: BrokerAccess, remedy: str) -> None:
         self.access = access
         self.address: str | None = None
         """Numeric address of the broker, once it has answered; None if a proxy connects to it."""

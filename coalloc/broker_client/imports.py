@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from coalloc.broker_client import Broker
 from coalloc.config import access
 from coalloc.errors import UsageError
-from coalloc.history.transfers import History
-from coalloc.history.values import Transfer, source_key
+from coalloc.history.transfers import TransferHistory
+from coalloc.history.values import PastTransfer, source_key
 from coalloc.safe_text import one_line
 from predictors.observation import Observation
 
 if TYPE_CHECKING:
-    from coalloc.history.formats import Changed, Log, Refused
-    from coalloc.history.globus_tasks import Tasks
+    from coalloc.history.formats import ChangedValue, RefusedLine, TransferLog
+    from coalloc.history.globus_tasks import GlobusTasks
 
 __all__ = ["Remembered", "address", "read_log", "remember", "remember_globus", "report_globus"]
 
@@ -48,8 +48,8 @@ class Remembered(NamedTuple):
     transfers: int
     usable: int
     new: int
-    refused: "Sequence[Refused]" = ()
-    changed: "Sequence[Changed]" = ()
+    refused: "Sequence[RefusedLine]" = ()
+    changed: "Sequence[ChangedValue]" = ()
 
 
 def remember(path: Path) -> Remembered:
@@ -57,7 +57,7 @@ def remember(path: Path) -> Remembered:
 
     :raises UsageError: when the format is unknown, or no history is kept
     """
-    history = History.open()
+    history = TransferHistory.open()
     if history.path is None:
         raise UsageError("COGET_HISTORY is off: there is no history to import into", "unset it, or name a file")
     log = read_log(path)
@@ -65,14 +65,14 @@ def remember(path: Path) -> Remembered:
     return found._replace(refused=log.refused, changed=log.changed)
 
 
-def remember_globus(tasks: "Tasks") -> Remembered:
+def remember_globus(tasks: "GlobusTasks") -> Remembered:
     """Add this user's tasks at Globus to the history, each once; do nothing if no history is kept."""
-    return _keep(History.open(), "tasks at Globus", tasks.found, tasks.observations.values())
+    return _keep(TransferHistory.open(), "tasks at Globus", tasks.found, tasks.observations.values())
 
 
-def _keep(history: History, kind: str, count: int, observations: Iterable[Observation]) -> Remembered:
+def _keep(history: TransferHistory, kind: str, count: int, observations: Iterable[Observation]) -> Remembered:
     transfers = [
-        Transfer(
+        PastTransfer(
             url=each.source,
             start=each.start,
             end=each.end,
@@ -90,7 +90,7 @@ def _keep(history: History, kind: str, count: int, observations: Iterable[Observ
     return Remembered(kind, count, len(transfers), history.remember(transfers))
 
 
-async def report_globus(tasks: "Tasks", named: str | None = None) -> int | None:
+async def report_globus(tasks: "GlobusTasks", named: str | None = None) -> int | None:
     """Report the tasks to a broker; return the number of new ones, or None if no broker is known.
 
     :param named: the broker's address, if it is not the user's usual one
@@ -117,7 +117,7 @@ async def report_globus(tasks: "Tasks", named: str | None = None) -> int | None:
     return sum([await broker.report(reports[i : i + AT_ONCE]) for i in range(0, len(reports), AT_ONCE)])
 
 
-def read_log(path: Path, most: int | None = None, databases: bool = True) -> "Log":
+def read_log(path: Path, most: int | None = None, databases: bool = True) -> "TransferLog":
     """Read another program's log: transfers by the addresses of their sources, and the refused lines.
 
     The refused and the changed lines are in order; secrets in them are not shown.
@@ -128,7 +128,7 @@ def read_log(path: Path, most: int | None = None, databases: bool = True) -> "Lo
     :raises UsageError: when the format is unknown
     :raises TooMuch: when it is longer
     """
-    from coalloc.history.formats import Changed, Refused
+    from coalloc.history.formats import ChangedValue, RefusedLine
     from coalloc.history.formats import read_log as read
 
     log = read(path, most, databases)
@@ -138,10 +138,10 @@ def read_log(path: Path, most: int | None = None, databases: bool = True) -> "Lo
     for line, each in zip(log.lines, log.observations, strict=True):
         server = address(each.source)
         if server is None:
-            refused.append(Refused(line, f"source: {one_line(each.source, SHOWN)!r} is no address of a server"))
+            refused.append(RefusedLine(line, f"source: {one_line(each.source, SHOWN)!r} is no address of a server"))
             continue
         if server != each.source:
-            changed.append(Changed(line, "source", one_line(each.source, SHOWN), server))
+            changed.append(ChangedValue(line, "source", one_line(each.source, SHOWN), server))
             each = replace(each, source=server)
         observations.append(each)
         lines.append(line)

@@ -19,8 +19,8 @@ from coalloc.broker_client import Broker, BrokerRefuses
 from coalloc.broker_client.decision import Document, decision, worth_telling
 from coalloc.errors import CoallocError
 from coalloc.history.database import default_path
-from coalloc.history.links import EVERYBODY, Measured
-from coalloc.history.values import Transfer, source_key
+from coalloc.history.links import EVERYBODY, MeasuredLink
+from coalloc.history.values import PastTransfer, source_key
 from coalloc.model import TransferReport
 from coalloc.safe_text import one_line
 
@@ -42,7 +42,7 @@ Bad = tuple[str, str, str]
 """A replica with wrong bytes: dataset, URL, and the error."""
 
 
-class Report(NamedTuple):
+class PendingReport(NamedTuple):
     """A report for a broker, and the file that stores it; None where it could not be stored."""
 
     observations: list[dict[str, Any]]
@@ -71,9 +71,9 @@ def decisions(broker: Broker, thing: str, report: TransferReport, error: str | N
 
 async def tell(
     broker: Broker,
-    transfers: Sequence[Transfer],
+    transfers: Sequence[PastTransfer],
     bad: Sequence[Bad] = (),
-    measured: Sequence[Measured] = (),
+    measured: Sequence[MeasuredLink] = (),
     decided: Sequence[Document] = (),
 ) -> None:
     """Send these results to the broker, and earlier unsent reports. Never raises for a failure, and waits at most a
@@ -83,7 +83,7 @@ async def tell(
     """
     observations = [_observation(broker, each) for each in transfers if _tells(each)]
     observations += [_pair(each) for each in measured if EVERYBODY not in (each.source, each.sink)]
-    new = Report(observations, [(dataset, url, _remark(reason)) for dataset, url, reason in bad], list(decided))
+    new = PendingReport(observations, [(dataset, url, _remark(reason)) for dataset, url, reason in bad], list(decided))
     try:
         folder = _folder()
         if new.says_something:
@@ -100,7 +100,7 @@ async def tell(
         log.warning("the broker was not told: %s: %s", type(error).__name__, error)
 
 
-async def _send(broker: Broker, reports: Sequence[Report]) -> None:
+async def _send(broker: Broker, reports: Sequence[PendingReport]) -> None:
     """Send all reports in one request; one by one if the broker refuses that, so that an invalid one is sent alone."""
     for report in reports:
         for each in report.bad:
@@ -136,9 +136,9 @@ def _folder() -> Path | None:
     return history and history.with_name(f"{history.name}.outbox")
 
 
-def _waiting(folder: Path, broker: Broker) -> list[Report]:
+def _waiting(folder: Path, broker: Broker) -> list[PendingReport]:
     """Return the newest reports to this broker; remove old and unreadable ones."""
-    found: list[Report] = []
+    found: list[PendingReport] = []
     for path in sorted(folder.glob(f"*{SUFFIX}"), reverse=True):
         if len(found) == AT_ONCE:
             break
@@ -148,7 +148,7 @@ def _waiting(folder: Path, broker: Broker) -> list[Report]:
                 raise ValueError("it is too old")
             if said["broker"] == broker.access.url:
                 bad = [(a, b, c) for a, b, c in said["bad"]]
-                found.append(Report(list(said["observations"]), bad, list(said.get("decided", ())), path))
+                found.append(PendingReport(list(said["observations"]), bad, list(said.get("decided", ())), path))
         except FileNotFoundError:  # another coget process has sent it
             continue
         except (ValueError, KeyError, TypeError) as error:
@@ -157,7 +157,7 @@ def _waiting(folder: Path, broker: Broker) -> list[Report]:
     return found
 
 
-def _keep(folder: Path, broker: Broker, report: Report) -> Report:
+def _keep(folder: Path, broker: Broker, report: PendingReport) -> PendingReport:
     """Store a report atomically, and return it with its file; unchanged if it cannot be stored."""
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -177,7 +177,7 @@ def _keep(folder: Path, broker: Broker, report: Report) -> Report:
     return report._replace(path=path)
 
 
-def _tells(transfer: Transfer) -> bool:
+def _tells(transfer: PastTransfer) -> bool:
     """Return whether a broker can use it: something was tried, and the source is a server."""
     return (
         transfer.outcome != "unused" and transfer.end > transfer.start and not source_key(transfer.url).endswith("//")
@@ -188,7 +188,7 @@ def _remark(text: str) -> str:
     return one_line(text, LONGEST)
 
 
-def _observation(broker: Broker, transfer: Transfer) -> dict[str, Any]:
+def _observation(broker: Broker, transfer: PastTransfer) -> dict[str, Any]:
     return {
         "id": uuid4().hex,
         "source": source_key(transfer.url),
@@ -205,7 +205,7 @@ def _observation(broker: Broker, transfer: Transfer) -> dict[str, Any]:
     }
 
 
-def _pair(measured: Measured) -> dict[str, Any]:
+def _pair(measured: MeasuredLink) -> dict[str, Any]:
     return {
         "id": uuid4().hex,
         "source": measured.source,

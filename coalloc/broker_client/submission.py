@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from typing import Any, Literal, NamedTuple, get_args
 
-from coalloc.broker_client import Broker, BrokerSilent, BrokerTasks, Collection, PlannedFile, Submitted
+from coalloc.broker_client import Broker, BrokerSilent, BrokerTasks, CollectionEntry, PlannedFile, SubmittedTask
 from coalloc.config import some_access
 from coalloc.errors import TransferFailed, UsageError
 from coalloc.model import DATASET, TaskStatus, TaskView
 
-__all__ = ["Handover", "Sync", "cancel", "dry_run", "submit", "tasks", "watch"]
+__all__ = ["Sync", "TaskRequest", "cancel", "dry_run", "submit", "tasks", "watch"]
 
 Sync = Literal["exists", "size", "mtime", "checksum"]
 """Properties that have to be the same for a file to be skipped, in the order of the broker's levels."""
@@ -29,7 +29,7 @@ PATIENCE = 600.0
 """Seconds after which a silent broker is given up."""
 
 
-class Handover(NamedTuple):
+class TaskRequest(NamedTuple):
     """A transfer for a broker.
 
     With a final slash `destination` is a folder in which each source keeps its own name; else it is the name of the
@@ -47,14 +47,14 @@ class Handover(NamedTuple):
     deadline: float | None = None
 
 
-class Place(NamedTuple):
+class CollectionPath(NamedTuple):
     """A path of a collection."""
 
-    collection: Collection
+    collection: CollectionEntry
     path: str
 
 
-async def submit(wish: Handover, broker: str | None = None) -> Submitted:
+async def submit(request: TaskRequest, broker: str | None = None) -> SubmittedTask:
     """Submit a transfer to a broker.
 
     :raises UsageError: for sources or a destination that name nothing, and if no broker is known
@@ -63,44 +63,44 @@ async def submit(wish: Handover, broker: str | None = None) -> Submitted:
     access = some_access(broker)
     board = BrokerTasks(access)
     known = await board.collections()
-    destination = _place(wish.destination, known)
+    destination = _place(request.destination, known)
     if destination is None:
-        raise _nowhere(wish.destination, known, "write the destination as COLLECTION:/path")
-    sources = [_place(word, known) or _catalogued(word, known) for word in wish.sources]
-    if datasets := [word for word in wish.sources if not _place(word, known)]:
+        raise _nowhere(request.destination, known, "write the destination as COLLECTION:/path")
+    sources = [_place(word, known) or _catalogued(word, known) for word in request.sources]
+    if datasets := [word for word in request.sources if not _place(word, known)]:
         await Broker(access).resolve(datasets)  # report missing datasets now, and not by a failing task
-    return await board.submit(_submission(wish, sources, destination))
+    return await board.submit(_submission(request, sources, destination))
 
 
-def _place(word: str, known: Sequence[Collection]) -> Place | None:
+def _place(word: str, known: Sequence[CollectionEntry]) -> CollectionPath | None:
     """Return the path of a known collection that `word` names; None if it names none."""
     if not (match := PLACE.fullmatch(word)):
         return None
     for each in known:
         if match[1] in (each.name, each.id):
-            return Place(each, match[2])
+            return CollectionPath(each, match[2])
     return None
 
 
-def _catalogued(word: str, known: Sequence[Collection]) -> Place:
+def _catalogued(word: str, known: Sequence[CollectionEntry]) -> CollectionPath:
     """Return the place of a dataset in the catalogue."""
     if not DATASET.fullmatch(word):
         raise _nowhere(word, known, "write COLLECTION:/path, or the name of a dataset")
     for each in known:
         if each.kind == "catalogue":
-            return Place(each, "/" + word.replace(":", "/", 1))
+            return CollectionPath(each, "/" + word.replace(":", "/", 1))
     raise UsageError(
         f"{word} would be a dataset, and this broker shows its catalogue to you as no collection",
         "ask its admin for a collection of kind catalogue, or write COLLECTION:/path",
     )
 
 
-def _nowhere(word: str, known: Sequence[Collection], remedy: str) -> UsageError:
+def _nowhere(word: str, known: Sequence[CollectionEntry], remedy: str) -> UsageError:
     names = ", ".join(each.name for each in known) or "none"
     return UsageError(f"{word} is in no collection that you may use; there is: {names}", remedy)
 
 
-def _submission(wish: Handover, sources: Sequence[Place], destination: Place) -> dict[str, Any]:
+def _submission(request: TaskRequest, sources: Sequence[CollectionPath], destination: CollectionPath) -> dict[str, Any]:
     """Return the request body for the broker.
 
     :raises UsageError: when it is not one task
@@ -112,24 +112,25 @@ def _submission(wish: Handover, sources: Sequence[Place], destination: Place) ->
     into = destination.path.endswith("/")
     if len(sources) > 1 and not into:
         raise UsageError(
-            f"{wish.destination} is the name of one file, and there are {len(sources)} sources", "end it with a slash"
+            f"{request.destination} is the name of one file, and there are {len(sources)} sources",
+            "end it with a slash",
         )
     targets = [destination.path + (_name(place.path) if into else "") for place in sources]
     if twice := {target for target in targets if targets.count(target) > 1}:
         raise UsageError(f"several sources would be {min(twice)}", "submit them apart")
-    wanted = {"recursive": wish.recursive, "delete_destination_extra": wish.delete, "dry_run": wish.dry_run}
-    options: dict[str, Any] = {name: True for name, said in wanted.items() if said}
+    flags = {"recursive": request.recursive, "delete_destination_extra": request.delete, "dry_run": request.dry_run}
+    options: dict[str, Any] = {name: True for name, said in flags.items() if said}
     return {
         "submission_id": str(uuid4()),
         "source": sources[0].collection.id,
         "destination": destination.collection.id,
         "items": [
-            {"source": place.path, "destination": target, "recursive": wish.recursive}
+            {"source": place.path, "destination": target, "recursive": request.recursive}
             for place, target in zip(sources, targets, strict=True)
         ],
-        "options": options if wish.sync is None else {**options, "sync_level": get_args(Sync).index(wish.sync)},
-        "label": wish.label,
-        "deadline": wish.deadline,
+        "options": options if request.sync is None else {**options, "sync_level": get_args(Sync).index(request.sync)},
+        "label": request.label,
+        "deadline": request.deadline,
     }
 
 

@@ -6,13 +6,13 @@ from contextlib import aclosing
 from typing import Any, NamedTuple, get_args
 from urllib.parse import quote
 
-from coalloc.broker_client.connection import NONSENSE, BrokerSilent, Connection
+from coalloc.broker_client.connection import NONSENSE, BrokerConnection, BrokerSilent
 from coalloc.broker_client.documents import document, number, whole
-from coalloc.config import Access
+from coalloc.config import BrokerAccess
 from coalloc.errors import UsageError
 from coalloc.model import TaskStatus, TaskView
 
-__all__ = ["BrokerTasks", "Collection", "PlannedFile", "Submitted"]
+__all__ = ["BrokerTasks", "CollectionEntry", "PlannedFile", "SubmittedTask"]
 
 TRIES = 3
 """Attempts to submit a task while the broker does not answer; the submission's id prevents duplicates."""
@@ -21,7 +21,7 @@ UNKNOWN = "00000000-0000-0000-0000-000000000000"
 """Example of an id, used for its length."""
 
 
-class Collection(NamedTuple):
+class CollectionEntry(NamedTuple):
     """A collection that the user may use; `kind` is gridftp, local or catalogue."""
 
     id: str
@@ -29,7 +29,7 @@ class Collection(NamedTuple):
     kind: str
 
 
-class Submitted(NamedTuple):
+class SubmittedTask(NamedTuple):
     """A task's id, and whether the task is new."""
 
     id: str
@@ -48,19 +48,19 @@ class PlannedFile(NamedTuple):
 class BrokerTasks:
     """The user's tasks at one broker."""
 
-    def __init__(self, access: Access) -> None:
-        self._broker = Connection(access, "try again")
+    def __init__(self, access: BrokerAccess) -> None:
+        self._broker = BrokerConnection(access, "try again")
 
-    async def collections(self) -> list[Collection]:
+    async def collections(self) -> list[CollectionEntry]:
         """Return the collections that the user may use, sorted by name."""
         answer = await self._broker.ask("GET", "/collections")
         try:
             found = document(answer)["collections"]
-            return [Collection(str(each["id"]), str(each["name"]), str(each["kind"])) for each in found]
+            return [CollectionEntry(str(each["id"]), str(each["name"]), str(each["kind"])) for each in found]
         except NONSENSE as error:
             raise self._broker.nonsense(error) from None
 
-    async def submit(self, submission: Mapping[str, Any]) -> Submitted:
+    async def submit(self, submission: Mapping[str, Any]) -> SubmittedTask:
         """Submit a task in the format of the broker's interface; retries without an answer create no second task."""
         for left in reversed(range(TRIES)):
             try:
@@ -71,7 +71,7 @@ class BrokerTasks:
                     raise
         try:
             said = document(answer)
-            return Submitted(str(said["id"]), bool(said["new"]))
+            return SubmittedTask(str(said["id"]), bool(said["new"]))
         except NONSENSE as error:
             raise self._broker.nonsense(error) from None
 

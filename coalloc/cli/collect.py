@@ -89,7 +89,9 @@ def collect(
         from coalloc.cli.network_plan import load
 
         known = load(network)
-    wanted = api.Wanted(sources, to, relays, method, broker, frozenset(data_hosts), frozenset(delegate), overwrite)
+    wanted = api.CollectRequest(
+        sources, to, relays, method, broker, frozenset(data_hosts), frozenset(delegate), overwrite
+    )
     try:
         with nullcontext() if quiet else showing(_printer) as watch:
             report = interrupts.run(

@@ -11,7 +11,7 @@ from coalloc.safe_text import redact
 from coalloc.util.streams import say, say_json
 
 if TYPE_CHECKING:
-    from coalloc.broker_client import Found
+    from coalloc.broker_client import FoundReplicas
 
 __all__ = ["datasets", "register", "search"]
 
@@ -122,7 +122,7 @@ def _register_directory(name: str, urls: tuple[str, ...], broker: str | None, as
         raise click.exceptions.Exit(error.status)
 
 
-def _document(found: "Found") -> dict[str, Any]:
+def _document(found: "FoundReplicas") -> dict[str, Any]:
     file = found.file
     return {
         "name": found.dataset,
@@ -136,7 +136,7 @@ def _document(found: "Found") -> dict[str, Any]:
     }
 
 
-def _print(found: "Found") -> None:
+def _print(found: "FoundReplicas") -> None:
     from coalloc.display.table import console, table
     from coalloc.util import human
 

@@ -12,7 +12,7 @@ from coalloc.errors import UsageError
 from coalloc.util.streams import drawn, say, say_json
 
 if TYPE_CHECKING:
-    from coalloc.history.formats import Log
+    from coalloc.history.formats import TransferLog
     from predictors.evaluate import Evaluation
 
 __all__ = ["forecast"]
@@ -55,7 +55,7 @@ def evaluate(log: Path, every: bool, as_json: bool) -> None:
         _print(read, found)
 
 
-def _evaluations(log: "Log", every: bool) -> "list[Evaluation]":
+def _evaluations(log: "TransferLog", every: bool) -> "list[Evaluation]":
     """Return the evaluations, the smallest median error first; report and skip forecasters that cannot be evaluated.
 
     A forecaster is skipped if its library is missing or if it makes no forecast on this log.
@@ -81,7 +81,7 @@ def _evaluations(log: "Log", every: bool) -> "list[Evaluation]":
     return sorted(found, key=lambda evaluation: evaluation.points.mdape)
 
 
-def _compile(log: "Log") -> bool:
+def _compile(log: "TransferLog") -> bool:
     """Return whether to compile; warn if compiling would pay but numba is missing."""
     from predictors.compiled import REMEDY, available
 
@@ -91,7 +91,7 @@ def _compile(log: "Log") -> bool:
     return worth and available()
 
 
-def _document(log: "Log", found: "Sequence[Evaluation]") -> dict[str, object]:
+def _document(log: "TransferLog", found: "Sequence[Evaluation]") -> dict[str, object]:
     return {
         "log": log.kind,
         "transfers": len(log.observations),
@@ -109,7 +109,7 @@ def _document(log: "Log", found: "Sequence[Evaluation]") -> dict[str, object]:
     }
 
 
-def _print(log: "Log", found: "Sequence[Evaluation]") -> None:
+def _print(log: "TransferLog", found: "Sequence[Evaluation]") -> None:
     from coalloc.display.table import console, table
     from coalloc.util import human
 

@@ -45,7 +45,7 @@ __all__ = ["get"]
 @options.overwrite
 @options.as_json
 @click.option("--quiet", is_flag=True, help="Show errors only.")
-def get(as_json: bool, quiet: bool, **wishes: Any) -> None:
+def get(as_json: bool, quiet: bool, **given: Any) -> None:
     """Fetch a file from all its sources at once, and verify it.
 
     SOURCE is the address of a replica (ftp://, gsiftp://, http://, https://, or any URL that fsspec opens), one
@@ -65,7 +65,7 @@ def get(as_json: bool, quiet: bool, **wishes: Any) -> None:
     """
     from coalloc import api
 
-    request = options.request(**wishes)
+    request = options.request(**given)
     try:
         with nullcontext() if quiet else showing(_printer) as watch:
             reports = interrupts.run(

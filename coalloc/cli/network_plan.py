@@ -10,7 +10,7 @@ from coalloc.util.streams import say, say_json
 
 if TYPE_CHECKING:
     from coalloc.collect.methods import Method
-    from coalloc.collect.simulation import Record
+    from coalloc.collect.simulation import SimulationRecord
     from coalloc.planner.documents.scenario import Scenario
     from coalloc.planner.plan import TransferPlan
 
@@ -61,7 +61,7 @@ class _Done(NamedTuple):
     """The result of a method in virtual time."""
 
     method: "Method"
-    record: "Record"
+    record: "SimulationRecord"
 
     @property
     def document(self) -> dict[str, Any]:

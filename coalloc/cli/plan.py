@@ -31,7 +31,7 @@ PICTURES = (".svg", ".png", ".pdf")
 @click.option("--method", metavar="NAME", help="Also simulate this method of `collect`, in virtual time.")
 @click.option("--picture", type=FILE, help="Draw the network and the plan into this file: .svg, .png or .pdf.")
 def plan(
-    as_json: bool, metalink: bool, network: Path | None, method: str | None, picture: Path | None, **wishes: Any
+    as_json: bool, metalink: bool, network: Path | None, method: str | None, picture: Path | None, **given: Any
 ) -> None:
     """Show how a file would be fetched, without moving any data.
 
@@ -48,15 +48,15 @@ def plan(
     """
     if as_json and metalink:
         raise UsageError("--json and --metalink are two forms of one answer", "leave one of them out")
-    _refuse_nonsense(network, method, picture, metalink, wishes["sources"])
+    _refuse_nonsense(network, method, picture, metalink, given["sources"])
     if network:
         from coalloc.cli.network_plan import plan_network
 
-        plan_network(network, method, picture, wishes["broker"], as_json)
+        plan_network(network, method, picture, given["broker"], as_json)
         return
     from coalloc import api
 
-    request = options.request(**wishes)
+    request = options.request(**given)
     if metalink:
         click.echo(interrupts.run(api.metalink(request)), nl=False)
         return

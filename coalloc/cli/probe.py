@@ -11,7 +11,7 @@ from coalloc.errors import SinkError, TransferFailed
 from coalloc.util.streams import say, say_json
 
 if TYPE_CHECKING:
-    from coalloc.history.links import Measured
+    from coalloc.history.links import MeasuredLink
     from coalloc.planner.network import Link, Network
     from coalloc.probing.survey import Survey
 
@@ -61,7 +61,7 @@ def probe(
     streams: int,
     output: Path | None,
     as_json: bool,
-    **wishes: Any,
+    **given: Any,
 ) -> int:
     """Measure the rates between these GridFTP servers, each to each other, by short transfers between them.
 
@@ -76,11 +76,11 @@ def probe(
       coget probe ftp://a.example/data/x.root --to ftp://b.example/scratch/ --seconds 20
       coget probe --blast -o net.yaml ftp://a.example/ ftp://b.example/ ftp://c.example/
     """
-    from coalloc.probing import Limits
+    from coalloc.probing import ProbeLimits
     from coalloc.probing.survey import survey
 
-    limits = Limits(max(1, most), seconds, streams)
-    found = interrupts.run(survey(urls, sinks, limits, told=_tell, **wishes))
+    limits = ProbeLimits(max(1, most), seconds, streams)
+    found = interrupts.run(survey(urls, sinks, limits, told=_tell, **given))
     if output:
         from coalloc.planner.documents.yaml_scenario import write
 
@@ -99,7 +99,7 @@ def _save(path: Path, text: str) -> None:
         raise SinkError(f"{path} cannot be written: {error.strerror}", "name another file with -o") from None
 
 
-def _tell(measured: "Measured") -> None:
+def _tell(measured: "MeasuredLink") -> None:
     """Print one line of progress."""
     from coalloc.util import human
 

@@ -42,7 +42,7 @@ SYNC = ("exists", "size", "mtime", "checksum")
 @click.option("--wait", is_flag=True, help="Show progress until the task is over, as `coget watch` does.")
 @options.broker
 @options.as_json
-def submit(wait: bool, broker: str | None, as_json: bool, **wishes: Any) -> None:
+def submit(wait: bool, broker: str | None, as_json: bool, **given: Any) -> None:
     """Submit a transfer to a broker, which copies from SOURCE to DESTINATION in the background.
 
     Both are COLLECTION:/path, with the name or id of one of the broker's collections. SOURCE may also be the name of a
@@ -60,8 +60,8 @@ def submit(wait: bool, broker: str | None, as_json: bool, **wishes: Any) -> None
     """
     from coalloc import api
 
-    submitted = interrupts.run(api.submit(api.Handover(**wishes), broker))
-    if wishes["dry_run"]:
+    submitted = interrupts.run(api.submit(api.TaskRequest(**given), broker))
+    if given["dry_run"]:
         _print_planned(submitted.id, broker, as_json)
     elif wait:
         say(submitted.id, err=True)

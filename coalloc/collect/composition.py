@@ -12,25 +12,25 @@ from pathlib import Path
 from random import getrandbits
 from uuid import uuid4
 
-from coalloc.broker_client import Broker, Found
+from coalloc.broker_client import Broker, FoundReplicas
 from coalloc.broker_client.outbox import tell
 from coalloc.collect.decision import collected
 from coalloc.collect.expected_network import guessed, inward, is_known, labelled
 from coalloc.collect.methods import make
-from coalloc.collect.runtime.collection import Choice, Collection, Field
+from coalloc.collect.runtime.collection import CollectJob, Field, MethodChoice
 from coalloc.collect.runtime.destination import Landing, There
-from coalloc.collect.runtime.gathering import Gathering, speaks
+from coalloc.collect.runtime.gathering import CollectServers, speaks
 from coalloc.collect.runtime.local_destination import Here
 from coalloc.collect.runtime.partial_names import PartialNames
 from coalloc.collect.runtime.server import Area
-from coalloc.collect.values import HERE, CollectionReport, CollectionView, Wanted
+from coalloc.collect.values import HERE, CollectionReport, CollectionView, CollectRequest
 from coalloc.config import access, own_policy
 from coalloc.engine.base import EngineOptions
 from coalloc.engine.gridftp.address import parse
 from coalloc.errors import CoallocError, UsageError
-from coalloc.history.links import Measured, Pairs
-from coalloc.history.transfers import History
-from coalloc.history.values import Transfer
+from coalloc.history.links import MeasuredLink, Pairs
+from coalloc.history.transfers import TransferHistory
+from coalloc.history.values import PastTransfer
 from coalloc.model import ReplicaSet
 from coalloc.planner.documents.scenario import Scenario
 from coalloc.planner.merging import joined
@@ -47,11 +47,11 @@ WORTH = 1.2
 
 
 async def collect(
-    wanted: Wanted, watch: Callable[[CollectionView], None] | None = None, network: Scenario | None = None
+    wanted: CollectRequest, watch: Callable[[CollectionView], None] | None = None, network: Scenario | None = None
 ) -> CollectionReport:
     """Collect many files to one place; see `coalloc.api.collect`."""
     given = labelled(network) if network else None
-    gathering = Gathering(
+    gathering = CollectServers(
         EngineOptions(DirectDialer(own_policy()), data_hosts=wanted.data_hosts, delegate=wanted.delegate)
     )
     for url in wanted.via:
@@ -69,13 +69,13 @@ async def collect(
     planned = guessed(known, [*gathering.servers], landing.label, complete=given is not None)
     field = Field(gathering.servers, _areas(gathering, landing), landing)
 
-    def choose(demand: Demand) -> Choice:
+    def choose(demand: Demand) -> MethodChoice:
         method = make(wanted.method or default(), planned, demand, seed=getrandbits(32))
         plan = _plan(planned, demand) if is_known(known, demand) else None
-        return Choice(method, *plan) if plan else Choice(method)
+        return MethodChoice(method, *plan) if plan else MethodChoice(method)
 
     began = time.time()
-    collection = Collection(items, field, redact(wanted.to), choose, watch, getrandbits(32))
+    collection = CollectJob(items, field, redact(wanted.to), choose, watch, getrandbits(32))
     try:
         report = await collection.run()
     except CoallocError as error:
@@ -104,7 +104,7 @@ async def fetch_over(
     """
     if not any(speaks(replica.url) for replica in file.replicas):
         return None
-    gathering = Gathering(options)
+    gathering = CollectServers(options)
     try:
         item = replace(await gathering.replicas(file), name=where.name, foreign=file.origin.kind != "user")
         for url in via or _measured_servers():
@@ -120,10 +120,10 @@ async def fetch_over(
     if plan is None or plan[1] is None or plan[0] * WORTH > plan[1]:
         await gathering.close()
         return None
-    choice = partial(Choice, planned_seconds=plan[0], direct_seconds=plan[1])
+    choice = partial(MethodChoice, planned_seconds=plan[0], direct_seconds=plan[1])
     field = Field(gathering.servers, _areas(gathering, landing), landing)
     began, seed = time.time(), getrandbits(32)
-    collection = Collection(
+    collection = CollectJob(
         [item], field, str(where), lambda demand: choice(make(default(), network, demand, seed=seed)), watch, seed
     )
     report = await collection.run()
@@ -157,11 +157,11 @@ async def _known(given: Scenario | None, servers: Sequence[str], destination: st
     """Return the network, from the user's values first, then from measurements, then from a broker's forecasts."""
     scenario = Scenario(given.network if given else Network({}, {}), urls={label: label for label in servers})
     found = await filled(scenario, broker)
-    past = History.open().estimates(servers, time.time()) if destination == HERE else {}
+    past = TransferHistory.open().estimates(servers, time.time()) if destination == HERE else {}
     return joined(found.network, inward(past))
 
 
-async def _named(wanted: Wanted) -> tuple[list[str], list[Found]]:
+async def _named(wanted: CollectRequest) -> tuple[list[str], list[FoundReplicas]]:
     """Return the URLs of files and directories, and the known replicas of other names.
 
     :raises UsageError: when a source is neither
@@ -184,7 +184,7 @@ async def _no_document(url: str, limit: int) -> tuple[bytes, str | None]:
     raise UsageError(f"{redact(url)}: Metalinks are read from this machine, or over http(s)", "fetch it with coget get")
 
 
-def _landing(to: str, gathering: Gathering, overwrite: bool) -> Landing:
+def _landing(to: str, gathering: CollectServers, overwrite: bool) -> Landing:
     if "://" not in to:
         if not to or (Path(to).exists() and not Path(to).is_dir()):
             raise UsageError(f"{to!r} is no directory", "name one with --to; it is made if need be")
@@ -198,7 +198,7 @@ def _folder(url: str) -> str:
     return (parse(url).named.rstrip("/") or "/") if path else "/~"
 
 
-def _areas(gathering: Gathering, landing: Landing) -> dict[str, Area]:
+def _areas(gathering: CollectServers, landing: Landing) -> dict[str, Area]:
     """Return the staging area for this collection at each server but the destination."""
     run = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
     return {
@@ -211,7 +211,7 @@ def _areas(gathering: Gathering, landing: Landing) -> dict[str, Area]:
 async def _remember(report: CollectionReport, began: float, broker: str | None, error: str | None = None) -> None:
     """Add the collection to this user's history, and report it to the broker."""
     transfers, measured = _transfers(report, began), _measured(report, began)
-    History.open().add(transfers)
+    TransferHistory.open().add(transfers)
     Pairs.open().add(measured)
     if known := access(broker):
         hops = collected(report, error, began, uuid4().hex, known.site or "")
@@ -219,19 +219,19 @@ async def _remember(report: CollectionReport, began: float, broker: str | None, 
             await tell(Broker(known), transfers, measured=measured, decided=[hops] if hops else [])
 
 
-def _measured(report: CollectionReport, began: float) -> list[Measured]:
+def _measured(report: CollectionReport, began: float) -> list[MeasuredLink]:
     """Return the transfers between servers that lasted long enough to measure the rate."""
     return [
-        Measured(pair.source, pair.sink, began, began + pair.bytes / pair.best_rate, pair.bytes)
+        MeasuredLink(pair.source, pair.sink, began, began + pair.bytes / pair.best_rate, pair.bytes)
         for pair in report.pairs
         if pair.sink != HERE and pair.best_rate and pair.source != pair.sink
     ]
 
 
-def _transfers(report: CollectionReport, began: float) -> list[Transfer]:
+def _transfers(report: CollectionReport, began: float) -> list[PastTransfer]:
     """Return the history's records of transfers to this machine, by source."""
     return [
-        Transfer(
+        PastTransfer(
             url=pair.source,
             start=began,
             end=began + report.seconds,

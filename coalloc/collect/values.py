@@ -11,6 +11,7 @@ from coalloc.model import Checksum
 
 __all__ = [
     "HERE",
+    "CollectRequest",
     "Collected",
     "CollectionPhase",
     "CollectionReport",
@@ -19,7 +20,6 @@ __all__ = [
     "PairReport",
     "PairView",
     "Stretch",
-    "Wanted",
 ]
 
 CollectionPhase = Literal["connecting", "collecting", "verifying", "done"]
@@ -28,7 +28,7 @@ HERE = "here"
 """Name of this machine among hosts."""
 
 
-class Wanted(NamedTuple):
+class CollectRequest(NamedTuple):
     """A request for a collection.
 
     `sources` are URLs of files at GridFTP servers, or of directories if they end with a slash, Metalinks, or names of

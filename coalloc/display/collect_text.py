@@ -4,13 +4,13 @@ from typing import TextIO
 
 from coalloc.collect.values import Collected, CollectionReport, CollectionView, PairView
 from coalloc.display.table import console, table
-from coalloc.display.text import Log
+from coalloc.display.text import TextLog
 from coalloc.util import human
 
 __all__ = ["CollectionLines", "files", "headline", "pair", "print_collection"]
 
 
-class CollectionLines(Log[CollectionView]):
+class CollectionLines(TextLog[CollectionView]):
     """A printer that writes the events of a collect job to `file`."""
 
     def __init__(self, file: TextIO) -> None:

@@ -2,14 +2,14 @@
 
 from typing import TextIO
 
-from coalloc.display.text import Log
+from coalloc.display.text import TextLog
 from coalloc.model import TaskView
 from coalloc.util import human
 
 __all__ = ["TaskLines", "files", "line", "summary", "waits"]
 
 
-class TaskLines(Log[TaskView]):
+class TaskLines(TextLog[TaskView]):
     """A printer that writes the events of a task to `file`."""
 
     def __init__(self, file: TextIO) -> None:

@@ -7,13 +7,13 @@ from coalloc.display.view import V, View
 from coalloc.model import Snapshot
 from coalloc.util import human
 
-__all__ = ["Lines", "Log"]
+__all__ = ["Lines", "TextLog"]
 
 LEAST_SECONDS = 1.0
 MOST_SECONDS = 5.0
 
 
-class Log(Generic[V]):
+class TextLog(Generic[V]):
     """A printer that writes the events of a transfer or task to `file`. Its clock is the clock of the states.
 
     :param line: function that describes a state in one line
@@ -53,7 +53,7 @@ class Log(Generic[V]):
         print(human.one_line(text), file=self._file, flush=True)
 
 
-class Lines(Log[Snapshot]):
+class Lines(TextLog[Snapshot]):
     """A printer that writes the events of transfers."""
 
     def __init__(self, file: TextIO) -> None:

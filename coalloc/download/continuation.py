@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from coalloc.errors import ReplicaChanged
 from coalloc.model import Stat
-from coalloc.partial_file.format import Origin
+from coalloc.partial_file.format import JournalOrigin
 from coalloc.safe_text import redact
 
 __all__ = ["Continuation"]
@@ -22,7 +22,7 @@ class Continuation:
     :param today: the current replicas, in their order
     """
 
-    def __init__(self, earlier: Mapping[int, Origin], today: Sequence[Origin]) -> None:
+    def __init__(self, earlier: Mapping[int, JournalOrigin], today: Sequence[JournalOrigin]) -> None:
         self._earlier = earlier
         self._urls = [origin.url for origin in today]
         self._continued = False
@@ -71,18 +71,18 @@ class Continuation:
                 )
             self.begun_anew = True
 
-    def _origins(self, source: int) -> dict[int, Origin]:
+    def _origins(self, source: int) -> dict[int, JournalOrigin]:
         return {number: origin for number, origin in self._earlier.items() if origin.url == self._urls[source]}
 
 
-def _same(origin: Origin, stat: Stat) -> bool:
+def _same(origin: JournalOrigin, stat: Stat) -> bool:
     """Return whether a property that identifies the version is unchanged."""
     return (origin.validator is not None and origin.validator == stat.validator) or bool(
         set(origin.checksums) & set(stat.checksums)
     )
 
 
-def _differ(origin: Origin, stat: Stat) -> bool:
+def _differ(origin: JournalOrigin, stat: Stat) -> bool:
     said = {checksum.algorithm: checksum.value for checksum in stat.checksums}
     return None not in (origin.validator, stat.validator) or any(
         said.get(checksum.algorithm, checksum.value) != checksum.value for checksum in origin.checksums

@@ -5,12 +5,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from coalloc.download.continuation import Continuation
-from coalloc.download.runner import Runner
+from coalloc.download.runner import TransferRunner
 from coalloc.errors import ReplicaChanged, TransferFailed, VerificationError
 from coalloc.model import Extent
 from coalloc.partial_file import Journal, PartialFile
 from coalloc.schedule.events import Rejected
-from coalloc.schedule.state import Lane
+from coalloc.schedule.state import SourceLane
 from coalloc.util.intervals import Intervals
 from coalloc.verify import Verification
 
@@ -45,8 +45,8 @@ class Judge:
         self,
         file: JudgedFile,
         urls: Sequence[str],
-        lanes: Sequence[Lane],
-        runner: Runner,
+        lanes: Sequence[SourceLane],
+        runner: TransferRunner,
         verification: Verification,
         continuation: Continuation | None,
     ) -> None:

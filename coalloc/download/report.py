@@ -3,9 +3,9 @@
 from collections.abc import Container, Mapping, Sequence
 
 from coalloc.errors import NoFreeConnection, ServerBusy, SourceError
-from coalloc.history.values import Transfer
+from coalloc.history.values import PastTransfer
 from coalloc.model import Outcome, PartialCopy, SourceReport, SourceState, SourceView, TransferReport
-from coalloc.schedule.state import Copy, Lane, State
+from coalloc.schedule.state import RunningCopy, SourceLane, State
 
 __all__ = ["past_transfers", "source_reports", "source_views", "unstarted_reports", "unstarted_views"]
 
@@ -93,13 +93,13 @@ def _unstarted_report(url: str, error: SourceError | None) -> SourceReport:
     return SourceReport(url, outcome="failed" if failed else "unused", error=error.message)
 
 
-def _partial_copy(copy: Copy, began: float) -> PartialCopy:
+def _partial_copy(copy: RunningCopy, began: float) -> PartialCopy:
     moments = (copy.first_byte_at, copy.last_byte_at, copy.over_at)
     first, last, over = (None if at is None else at - began for at in moments)
     return PartialCopy(copy.start, copy.end, copy.bytes, copy.asked_at - began, first, last, over, copy.ending)
 
 
-def _outcome(lane: Lane, bad: Container[int], slow: bool) -> Outcome:
+def _outcome(lane: SourceLane, bad: Container[int], slow: bool) -> Outcome:
     if lane.source in bad:
         return "corrupt"
     if lane.status == "left" or (lane.status == "pausing" and not lane.bytes):
@@ -109,19 +109,19 @@ def _outcome(lane: Lane, bad: Container[int], slow: bool) -> Outcome:
     return "slow" if slow else "ok"
 
 
-def _busy(state: State, lane: Lane, now: float, held: bool = True) -> float:
+def _busy(state: State, lane: SourceLane, now: float, held: bool = True) -> float:
     """Return how long it had work; unless `held`, without the time in which its rate limit held it back."""
     copy = state.running(lane)
     busy = lane.busy_seconds + (now - copy.asked_at if copy else 0.0)
     return busy if held else busy - sum(copy.held(now) for copy in state.copies_of(lane))
 
 
-def _flowing(state: State, lane: Lane) -> bool:
+def _flowing(state: State, lane: SourceLane) -> bool:
     copy = state.running(lane)
     return copy is not None and copy.last_byte_at is not None
 
 
-def _state(state: State, lane: Lane, now: float) -> SourceState:
+def _state(state: State, lane: SourceLane, now: float) -> SourceState:
     copy = state.running(lane)
     if copy is not None:
         return "stalled" if copy.silence(now) > SILENT else "fetching"
@@ -130,14 +130,14 @@ def _state(state: State, lane: Lane, now: float) -> SourceState:
     return "idle"
 
 
-def past_transfers(report: TransferReport, began: float, streams: int | None) -> list[Transfer]:
+def past_transfers(report: TransferReport, began: float, streams: int | None) -> list[PastTransfer]:
     """Return the history's records of a transfer.
 
     :param began: seconds since the epoch
     :param streams: number per source, if the user set it
     """
     return [
-        Transfer(
+        PastTransfer(
             url=source.url,
             start=began,
             end=began + report.seconds,

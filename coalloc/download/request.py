@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
-from coalloc.broker_client import Broker, Found
+from coalloc.broker_client import Broker, FoundReplicas
 from coalloc.config import own_policy
 from coalloc.engine import open_source, speaks
 from coalloc.engine.base import (
@@ -19,7 +19,7 @@ from coalloc.engine.base import (
 )
 from coalloc.engine.span import Span
 from coalloc.errors import NothingToFetchFrom, UsageError
-from coalloc.history.transfers import History
+from coalloc.history.transfers import TransferHistory
 from coalloc.model import Checksum, Estimate, Replica, ReplicaSet
 from coalloc.resolve import resolve
 from coalloc.safe_text import redact
@@ -94,7 +94,7 @@ class Request(NamedTuple):
         )
 
 
-async def named_files(request: Request, broker: Broker | None) -> list[Found]:
+async def named_files(request: Request, broker: Broker | None) -> list[FoundReplicas]:
     """Return the files that the request names; a checksum that the user gave replaces those that came with them."""
 
     async def fetch_document(url: str, limit: int) -> tuple[bytes, str | None]:
@@ -105,7 +105,7 @@ async def named_files(request: Request, broker: Broker | None) -> list[Found]:
 
     expected = request.expected
     if request.file is not None:
-        named = [Found(request.file, {})]
+        named = [FoundReplicas(request.file, {})]
     else:
         named = await resolve(request.sources, fetch_document, broker.resolve if broker else None, request.own)
     files = [found._replace(file=_spoken(request.engine, _wanted(request, found.file))) for found in named]
@@ -148,7 +148,7 @@ async def _read_whole(source: Source, limit: int) -> bytes:
     return bytes(document)
 
 
-def ranked(found: Found, past: History) -> tuple[ReplicaSet, list[Estimate]]:
+def ranked(found: FoundReplicas, past: TransferHistory) -> tuple[ReplicaSet, list[Estimate]]:
     """Return the replicas in order of preference: by priority, then by forecast rate.
 
     Forecasts from a broker's measurements have precedence over this user's own history, which the broker also knows. A

@@ -19,7 +19,7 @@ from coalloc.schedule.actions import Abandon, Action, Close, Connect, Done, Fetc
 from coalloc.schedule.events import Event, Failed, Finished, Held, Ready, Received, Tick, Waiting
 from coalloc.schedule.pauses import TRIES, pause_seconds
 
-__all__ = ["Runner", "Write"]
+__all__ = ["TransferRunner", "Write"]
 
 Write = Callable[[int, int, memoryview], None]
 """`write(source, offset, view)`: keep these bytes. An exception it raises ends the transfer."""
@@ -35,7 +35,7 @@ SLOWER = 2.0
 """Factor of the slowest answer so far that a first answer may take then, if that is longer."""
 
 
-class Runner:
+class TransferRunner:
     """Connects sources and carries out a scheduler's actions.
 
     :param sources: one per replica; the runner opens and closes them

@@ -7,7 +7,7 @@ from pathlib import Path
 from random import getrandbits
 
 from coalloc.config import own_policy
-from coalloc.download.to_server import Copy
+from coalloc.download.to_server import ServerCopy
 from coalloc.engine.base import Admission, EngineOptions
 from coalloc.engine.gridftp.address import parse
 from coalloc.engine.gridftp.remote import RemoteSource, Sink
@@ -122,7 +122,7 @@ async def copy(
     connect = partial(open_storage, sink, options, proxies[1])
     shares = make(strategy, widens=False)
     shown = address.shown
-    return await Copy(file, replicas, known, connect, names, shown, shares, watch, getrandbits(32), confirm).run()
+    return await ServerCopy(file, replicas, known, connect, names, shown, shares, watch, getrandbits(32), confirm).run()
 
 
 def _dialer(policy: AddressPolicy | None) -> DirectDialer:

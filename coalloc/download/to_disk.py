@@ -13,7 +13,7 @@ from coalloc.download.agreement import Agreement, unusable
 from coalloc.download.continuation import Continuation
 from coalloc.download.judge import Judge, JudgedFile
 from coalloc.download.report import source_reports, source_views, unstarted_reports, unstarted_views
-from coalloc.download.runner import Runner
+from coalloc.download.runner import TransferRunner
 from coalloc.engine.base import Source
 from coalloc.engine.sessions.process_limits import CONNECTING
 from coalloc.errors import CoallocError, ReplicaChanged, TargetExists, TransferFailed
@@ -36,9 +36,9 @@ from coalloc.schedule.events import Event, Started
 from coalloc.schedule.policies import Policy
 from coalloc.util.disk import in_thread
 from coalloc.util.intervals import Intervals
-from coalloc.verify import Jury, Verification, expectation
+from coalloc.verify import Verification, WitnessServers, expectation
 
-__all__ = ["Download", "Wishes"]
+__all__ = ["Download", "DownloadSettings"]
 
 LOOK = 0.125
 """Seconds between two snapshots for the display."""
@@ -46,7 +46,7 @@ FIRST_LOOK = 0.01
 """Seconds until the first one. By then the servers have been asked, and a display can load while they answer."""
 
 
-class Wishes(NamedTuple):
+class DownloadSettings(NamedTuple):
     """The user's options apart from the file: the scheme, the most sources at once, whether to keep checksums.
 
     `within` is the real path of a directory that the target must not leave by a symbolic link. `replace`: whether the
@@ -79,7 +79,7 @@ class Download:
         sources: Sequence[Source],
         estimates: Sequence[Estimate],
         target: Path,
-        wishes: Wishes,
+        settings: DownloadSettings,
         watch: Callable[[Snapshot], None] | None = None,
         seed: int = 0,
     ) -> None:
@@ -87,15 +87,15 @@ class Download:
         self._sources = sources
         self._estimates = estimates
         self._target = target
-        self._wishes = wishes
-        self._most = min(wishes.most or len(sources), CONNECTING)
+        self._settings = settings
+        self._most = min(settings.most or len(sources), CONNECTING)
         self._watch = watch
         self._seed = seed
         self._loop = asyncio.get_running_loop()
         self._began = self._loop.time()
         self._phase: Phase = "connecting"
         self._agreement = Agreement(file)
-        self._runner = Runner(sources, self._agree, self._write, seed)
+        self._runner = TransferRunner(sources, self._agree, self._write, seed)
         self._continuation: Continuation | None = None
         self._journal: Journal | None = None
         self._scheduler: Scheduler | None = None
@@ -128,9 +128,9 @@ class Download:
                     await self._fetch_and_verify()
                 finally:
                     self._close_journal()
-                if self._wishes.confirm and self._verification:
+                if self._settings.confirm and self._verification:
                     await in_thread(self._partial.sync)  # so that a confirmed file gets its name at once
-                    await self._wishes.confirm(self._verification.basis != "none" or not self._agreement.size)
+                    await self._settings.confirm(self._verification.basis != "none" or not self._agreement.size)
                 with suppress(asyncio.CancelledError):  # once publishing has begun, finishing it is the cleanest stop
                     await in_thread(self._publish)
         except CoallocError as error:
@@ -148,16 +148,16 @@ class Download:
         return self._finished()
 
     def _locked(self) -> PartialFile:
-        wishes = self._wishes
+        settings = self._settings
         return PartialFile(
-            self._target, keep_checksums=wishes.keep_checksums, within=wishes.within, beside=wishes.beside
+            self._target, keep_checksums=settings.keep_checksums, within=settings.within, beside=settings.beside
         )
 
     async def _is_here(self, wanted: Checksum | None, basis: Basis) -> bool:
         """Return whether the target exists already, with its known checksum."""
         if wanted is None:
             return False
-        size = await in_thread(matching_bytes, self._target, wanted, self._agreement.size, self._wishes.within)
+        size = await in_thread(matching_bytes, self._target, wanted, self._agreement.size, self._settings.within)
         if size is None:
             return False
         self._here, self._here_by = wanted, basis
@@ -173,7 +173,7 @@ class Download:
 
         :param said: a server's checksum of the file, which the target does not have
         """
-        if self._wishes.replace or not await in_thread(os.path.lexists, self._target):
+        if self._settings.replace or not await in_thread(os.path.lexists, self._target):
             return
         known = said or expectation(self._file.checksums)
         if known or not await self._resembles(self._agreement.size):
@@ -183,15 +183,15 @@ class Download:
             )
 
     async def _resembles(self, size: int | None) -> bool:
-        return await in_thread(resembles, self._target, size, self._wishes.within)
+        return await in_thread(resembles, self._target, size, self._settings.within)
 
     def _publish(self) -> None:
         """Give the file its name, unless an existing file is the same and not to be replaced."""
         try:
-            self._partial.publish(replace=self._wishes.replace)
+            self._partial.publish(replace=self._settings.replace)
         except TargetExists:
             fetched = Checksum("sha256", self._partial.digest("sha256"))
-            if matching_bytes(self._target, fetched, self._partial.size, self._wishes.within) is None:
+            if matching_bytes(self._target, fetched, self._partial.size, self._settings.within) is None:
                 raise
             self._partial.revoke(0, self._partial.size)  # so that nothing of it is kept
             self._notice = f"{self._target} was here already"
@@ -210,12 +210,14 @@ class Download:
     async def _servers_word(self) -> Checksum | None:
         """Return the answering server's checksum of the whole file, if the target exists and has its size."""
         size, known = self._agreement.size or 0, self._file.checksums or self._file.pieces
-        if known or not self._wishes.keep_checksums or not await self._resembles(size):
+        if known or not self._settings.keep_checksums or not await self._resembles(size):
             return None
         if said := expectation(self._agreement.digests):
             return said
         answered = self._agreement.answered[0]
-        value = await Jury(self._sources, lambda source: source == answered).digest(answered, "adler32", 0, size)
+        value = await WitnessServers(self._sources, lambda source: source == answered).digest(
+            answered, "adler32", 0, size
+        )
         if value is None:
             self._notice = (
                 f"{self._target} was here already, as long as this file; "
@@ -241,14 +243,16 @@ class Download:
         self._urls = [origin.url for origin in earlier.header.origins]
         missing = self._partial.missing()
         self._scheduler = Scheduler(
-            size, self._estimates, self._wishes.policy, missing=missing, most=self._most, seed=self._seed
+            size, self._estimates, self._settings.policy, missing=missing, most=self._most, seed=self._seed
         )
         lanes = self._scheduler.state.lanes
-        jury = Jury(self._sources, lambda source: lanes[source].answers, self._holders(header, earlier.header))
+        witnesses = WitnessServers(
+            self._sources, lambda source: lanes[source].answers, self._holders(header, earlier.header)
+        )
         stated_by = self._agreement.stated_by(expected) if expected and not self._file.checksums else None
-        compare = self._wishes.keep_checksums
+        compare = self._settings.keep_checksums
         self._verification = Verification(
-            self._partial, jury, expected, self._file.pieces, compare=compare, stated_by=stated_by
+            self._partial, witnesses, expected, self._file.pieces, compare=compare, stated_by=stated_by
         )
         self._verification.add(self._partial.pieces())
 
@@ -378,7 +382,7 @@ class Download:
             size=size,
             seconds=seconds,
             rate=moved / seconds if seconds else 0.0,
-            strategy=self._wishes.policy.name,
+            strategy=self._settings.policy.name,
             resumed_bytes=self._resumed.total,
             duplicate_bytes=self._partial.duplicate_bytes if scheduler else 0,
             checksum=checked.checksum if checked else self._here,

@@ -12,7 +12,7 @@ from functools import partial
 
 from coalloc.download.agreement import Agreement, unusable
 from coalloc.download.report import source_reports, source_views, unstarted_reports, unstarted_views
-from coalloc.download.runner import Runner
+from coalloc.download.runner import TransferRunner
 from coalloc.engine.gridftp.remote import RemoteSource
 from coalloc.engine.gridftp.storage import Storage
 from coalloc.engine.sessions.process_limits import CONNECTING
@@ -23,15 +23,15 @@ from coalloc.schedule import Scheduler
 from coalloc.schedule.events import Event, Rejected, Started
 from coalloc.schedule.policies import Policy
 from coalloc.util.intervals import Intervals
-from coalloc.verify import AtSink, Jury
+from coalloc.verify import AtSink, WitnessServers
 
-__all__ = ["Copy"]
+__all__ = ["ServerCopy"]
 
 LOOK = 0.125
 """Seconds between two snapshots for the display."""
 
 
-class Copy:
+class ServerCopy:
     """Copies one file.
 
     :param file: description of the file; its replicas are in the order of `sources`
@@ -73,7 +73,7 @@ class Copy:
         self._fetched_at: float | None = None
         self._phase: Phase = "connecting"
         self._agreement = Agreement(file)
-        self._runner = Runner(sources, self._agreement.check, self._write, seed)
+        self._runner = TransferRunner(sources, self._agreement.check, self._write, seed)
         self._scheduler: Scheduler | None = None
         self._checked: AtSink | None = None
         self._here = Intervals()
@@ -116,8 +116,8 @@ class Copy:
         size = self._agreement.size or 0
         self._scheduler = Scheduler(size, self._estimates, self._policy, most=CONNECTING, seed=self._seed)
         lanes = self._scheduler.state.lanes
-        jury = Jury(self._sources, lambda source: lanes[source].answers)
-        self._checked = AtSink(jury, size, self._file.checksums)
+        witnesses = WitnessServers(self._sources, lambda source: lanes[source].answers)
+        self._checked = AtSink(witnesses, size, self._file.checksums)
         if not size:
             await self._sources[self._agreement.answered[0]].make_empty()
         event: Event = Started(self._loop.time(), self._runner.connected)

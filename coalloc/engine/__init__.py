@@ -57,9 +57,9 @@ def _scheme(url: str) -> str:
 
 
 def _gridftp(url: str, options: EngineOptions) -> Source:
-    from coalloc.engine.gridftp import GridFTPSource, Known
+    from coalloc.engine.gridftp import GridFTPFindings, GridFTPSource
 
-    known = Known()
+    known = GridFTPFindings()
     return _sessions(options, lambda number: GridFTPSource(url, options, known, number))
 
 
@@ -70,9 +70,9 @@ def _url_copy(url: str, options: EngineOptions) -> Source:
 
 
 def _web(url: str, options: EngineOptions) -> Source:
-    from coalloc.engine.http import HTTPSource, Known
+    from coalloc.engine.http import HTTPFindings, HTTPSource
 
-    known = Known()
+    known = HTTPFindings()
     return _sessions(options, lambda number: HTTPSource(url, options, known, number))
 
 

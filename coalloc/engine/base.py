@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from coalloc.engine.sessions.slots import Slots
 from coalloc.engine.span import Deliver, Span
-from coalloc.model import Origin, Stat, Way
+from coalloc.model import Origin, PathState, Stat
 from coalloc.util.addresses import policy_of
 from coalloc.util.dialer import Dialer
 
@@ -107,7 +107,7 @@ class Source(ABC):
         """
 
     @property
-    def way(self) -> Way | None:
+    def way(self) -> PathState | None:
         """The current or expected path of the data, as far as it is known; None if unknown."""
         return None
 

@@ -6,7 +6,7 @@ from coalloc.engine.span import Deliver, Span
 from coalloc.errors import LimitExceeded, SourceError
 from coalloc.util.intervals import Intervals
 
-__all__ = ["Turn"]
+__all__ = ["RangeRequest"]
 
 MOST_GAPS = 256
 """Most separate parts in which a range may arrive, as each takes memory. Servers read a few ahead."""
@@ -22,7 +22,7 @@ class Over(Protocol):
     def set_exception(self, exception: BaseException) -> None: ...
 
 
-class Turn:
+class RangeRequest:
     """A requested range, and which of its bytes have arrived.
 
     :param over: set when all wanted bytes are delivered, or no more will come; after that, nothing is delivered

@@ -3,7 +3,7 @@
 import socket
 import sys
 
-from coalloc.model import Way
+from coalloc.model import PathState
 
 __all__ = ["way_of"]
 
@@ -13,10 +13,10 @@ Linux 5.4); 4 bytes each.
 """
 
 
-def way_of(data: socket.socket) -> Way | None:
+def way_of(data: socket.socket) -> PathState | None:
     """Return the path's state; None when the kernel does not report it, or not yet."""
     if not hasattr(socket, "TCP_INFO") or data.fileno() < 0:
         return None
     info = data.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, RCV_OOOPACK + 4)
     microseconds, disordered = (int.from_bytes(info[at : at + 4], sys.byteorder) for at in (RCV_RTT, RCV_OOOPACK))
-    return Way(microseconds / 1e6, disordered) if microseconds else None
+    return PathState(microseconds / 1e6, disordered) if microseconds else None

@@ -16,7 +16,7 @@ from predictors.errors import PredictorError
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = ["Records", "Row", "default_path", "keep_private", "transaction"]
+__all__ = ["RecordsFile", "Row", "default_path", "keep_private", "transaction"]
 
 Result = TypeVar("Result")
 Row = tuple[str | float | None, ...]
@@ -82,7 +82,7 @@ def default_path() -> Path | None:
     return Path(data).expanduser() / "coget" / "history.sqlite"
 
 
-class Records:
+class RecordsFile:
     """The contents of the file at `path`; with None, always empty.
 
     Nothing is open between calls, so that any number of coget processes can use one file, and a long transfer does not

@@ -20,7 +20,7 @@ from predictors.observation import Observation
 if TYPE_CHECKING:
     from globus_sdk import GlobusApp, TransferClient
 
-__all__ = ["Tasks", "tasks"]
+__all__ = ["GlobusTasks", "tasks"]
 
 NAME = "coget"
 SUCCEEDED = "type:TRANSFER/status:SUCCEEDED/completion_time:{},{}"
@@ -31,14 +31,14 @@ BEGINNING = int(datetime(2010, 1, 1, tzinfo=UTC).timestamp())
 DAY = 86_400
 
 
-class Tasks(NamedTuple):
+class GlobusTasks(NamedTuple):
     """The number of transfers that succeeded, and the measurements of some of them, by their ids."""
 
     found: int
     observations: Mapping[str, Observation]
 
 
-def tasks() -> Tasks:
+def tasks() -> GlobusTasks:
     """Return all successful transfers of this user, or of the service. May ask the user to log in, on standard error.
 
     :raises UsageError: when the SDK, or a setting it needs, is missing
@@ -53,7 +53,7 @@ def tasks() -> Tasks:
 
     with _translated(), redirect_stdout(sys.stderr), _app() as app, TransferClient(app=app) as client:
         found = {str(task["task_id"]): task for task in _succeeded(client)}
-        return Tasks(len(found), globus.read(found.values(), lambda number: _events(client, number)))
+        return GlobusTasks(len(found), globus.read(found.values(), lambda number: _events(client, number)))
 
 
 def _app() -> "GlobusApp":

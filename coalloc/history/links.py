@@ -6,7 +6,7 @@ One row per measurement. Forecasts of downloads use none of them: downloads take
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from coalloc.history.database import Records, transaction
+from coalloc.history.database import RecordsFile, transaction
 from coalloc.model import Outcome
 from predictors.experience import SMALLEST
 from predictors.observation import Forecast, Observation, Query
@@ -14,7 +14,7 @@ from predictors.observation import Forecast, Observation, Query
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = ["EVERYBODY", "Measured", "Pairs", "forecasts", "observations"]
+__all__ = ["EVERYBODY", "MeasuredLink", "Pairs", "forecasts", "observations"]
 
 EVERYBODY = "*"
 """Placeholder for a server: all servers of a measurement, at once."""
@@ -35,7 +35,7 @@ AND ended < (SELECT ended FROM pairs WHERE source = ?1 AND sink = ?2 ORDER BY en
 """
 
 
-class Measured(NamedTuple):
+class MeasuredLink(NamedTuple):
     """A steady transfer from one server to another; times in seconds since the epoch.
 
     Servers are SCHEME://HOST[:PORT]. A transfer from EVERYBODY to a server measures its downlink, one from it to
@@ -57,10 +57,10 @@ class Measured(NamedTuple):
         return self.bytes / (self.end - self.start) if self.outcome == "ok" and self.end > self.start else None
 
 
-class Pairs(Records):
+class Pairs(RecordsFile):
     """The history of measurements between servers."""
 
-    def add(self, measured: Iterable[Measured]) -> None:
+    def add(self, measured: Iterable[MeasuredLink]) -> None:
         """Add these measurements."""
         rows = list(measured)
         if rows:  # else no file is made
@@ -70,19 +70,19 @@ class Pairs(Records):
         """Return the newest successful measurements of each pair that had ended by now, in the order of their ends."""
 
         def read(database: "sqlite3.Connection") -> list[Observation]:
-            return observations(Measured(*row) for row in database.execute(NEWEST, (now, RECENT)))
+            return observations(MeasuredLink(*row) for row in database.execute(NEWEST, (now, RECENT)))
 
         nothing: list[Observation] = []
         return self._use(read, nothing)
 
 
-def _insert(database: "sqlite3.Connection", rows: list[Measured]) -> None:
+def _insert(database: "sqlite3.Connection", rows: list[MeasuredLink]) -> None:
     with transaction(database):
         database.executemany("INSERT INTO pairs VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
         database.executemany(PRUNE, {(row.source, row.sink, KEPT - 1) for row in rows})
 
 
-def observations(measured: Iterable[Measured]) -> list[Observation]:
+def observations(measured: Iterable[MeasuredLink]) -> list[Observation]:
     """Return the successful measurements, weighted as large transfers, since few bytes at a steady rate are as
     meaningful.
     """

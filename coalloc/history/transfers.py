@@ -7,8 +7,8 @@ sources without one.
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from coalloc.history.database import Records, Row, transaction
-from coalloc.history.values import SourceSummary, Transfer, source_key
+from coalloc.history.database import RecordsFile, Row, transaction
+from coalloc.history.values import PastTransfer, SourceSummary, source_key
 from coalloc.model import Estimate
 from coalloc.safe_text import redact
 from predictors.experience import SMALLEST
@@ -18,7 +18,7 @@ from predictors.text import NOTHING
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = ["History"]
+__all__ = ["TransferHistory"]
 
 KEPT = 10_000
 """Transfers remembered of each source; older ones are dropped."""
@@ -45,10 +45,10 @@ AND ended < (SELECT ended FROM transfers WHERE source = ?1 ORDER BY ended DESC L
 """
 
 
-class History(Records):
+class TransferHistory(RecordsFile):
     """The history of downloads."""
 
-    def add(self, transfers: Iterable[Transfer]) -> None:
+    def add(self, transfers: Iterable[PastTransfer]) -> None:
         """Add these transfers; parts that were never used are left out."""
         rows = [_row(transfer) for transfer in transfers if transfer.outcome != "unused"]
         if rows:  # else no file is made
@@ -79,7 +79,7 @@ class History(Records):
         nothing: list[Observation] = []
         return self._use(lambda database: [Observation(*row) for row in database.execute(query)], nothing)
 
-    def remember(self, transfers: Iterable[Transfer]) -> int:
+    def remember(self, transfers: Iterable[PastTransfer]) -> int:
         """Add transfers of other programs, without those that are known already; return the number of new ones."""
         rows = [_row(transfer) for transfer in transfers]
         return self._use(lambda database: _insert(database, _unknown(database, rows)), 0, create=True)
@@ -123,7 +123,7 @@ def _estimate(forecast: Forecast) -> Estimate:
     return Estimate(forecast.setup_seconds, rates.p50, forecast.reason, (rates.p10, rates.p90))
 
 
-def _row(transfer: Transfer) -> Row:
+def _row(transfer: PastTransfer) -> Row:
     return (
         source_key(transfer.url),
         redact(transfer.url),

@@ -5,12 +5,12 @@ from urllib.parse import urlsplit
 
 from coalloc.model import Outcome
 
-__all__ = ["SourceSummary", "Transfer", "source_key"]
+__all__ = ["PastTransfer", "SourceSummary", "source_key"]
 
 DEFAULT_PORTS = {"ftp": 21, "gsiftp": 2811, "http": 80, "https": 443, "sftp": 22, "sshftp": 22}
 
 
-class Transfer(NamedTuple):
+class PastTransfer(NamedTuple):
     """One source's part in one transfer: times in seconds since the epoch, durations in seconds."""
 
     url: str

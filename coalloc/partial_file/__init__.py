@@ -5,7 +5,7 @@ The journal is the crash-safe record of a transfer: ranges of the file, their so
 
 from coalloc.partial_file.existing import matching_bytes, resembles
 from coalloc.partial_file.folder import discard
-from coalloc.partial_file.format import Header, Origin
+from coalloc.partial_file.format import Header, JournalOrigin
 from coalloc.partial_file.journal import Journal, Recollection, describe, recall
 from coalloc.partial_file.name_equality import HeldHere, held_in
 from coalloc.partial_file.partial import PartialFile
@@ -15,7 +15,7 @@ __all__ = [
     "Header",
     "HeldHere",
     "Journal",
-    "Origin",
+    "JournalOrigin",
     "PartialFile",
     "Recollection",
     "describe",

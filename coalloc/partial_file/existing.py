@@ -22,7 +22,7 @@ NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 def resembles(target: Path, size: int | None, within: Path | None = None) -> bool:
     """Return whether `target` is a file, of `size` bytes if that is known.
 
-    :param within: as in `Folder`; if given, no link is followed
+    :param within: as in `PartialFolder`; if given, no link is followed
     :raises SinkError: if that cannot be determined
     """
     with _found(target, within) as (_, found):
@@ -34,7 +34,7 @@ def matching_bytes(target: Path, wanted: Checksum, size: int | None, within: Pat
 
     Return None otherwise.
 
-    :param within: as in `Folder`; if given, no link is followed
+    :param within: as in `PartialFolder`; if given, no link is followed
     :raises SinkError: if it exists and cannot be read
     """
     with _found(target, within) as (folder, there):

@@ -21,7 +21,7 @@ from coalloc.partial_file.owned_directory import DIRECTORY, OwnDirectory, owner_
 from coalloc.util.disk import disk_error
 from coalloc.util.partial_names import FETCHED, LOCK, data_folder
 
-__all__ = ["DATA", "JOURNAL", "Folder", "discard", "refuse_outside"]
+__all__ = ["DATA", "JOURNAL", "PartialFolder", "discard", "refuse_outside"]
 
 DATA, JOURNAL = "data", "journal"
 NAMES = (DATA, JOURNAL, f"{JOURNAL}.new", f"{JOURNAL}.broken", LOCK)
@@ -37,8 +37,8 @@ def discard(target: Path, within: Path | None = None, beside: str | None = None)
 
     A file of the target's name is left alone.
 
-    :param within: as in `Folder`
-    :param beside: as in `Folder`
+    :param within: as in `PartialFolder`
+    :param beside: as in `PartialFolder`
     :returns: whether nothing is left; NFS keeps files that are open
     :raises SinkError: when another user made some of it, or the system refuses
     """
@@ -83,7 +83,7 @@ def _empty(path: Path, outside: int) -> None:
         own.close()
 
 
-class Folder:
+class PartialFolder:
     """The locked directory of one target; `path` is the directory."""
 
     def __init__(self, target: Path, within: Path | None = None, beside: str | None = None) -> None:

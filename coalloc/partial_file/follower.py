@@ -10,13 +10,13 @@ from collections.abc import Callable
 from coalloc.partial_file.data import BLOCK
 from coalloc.util.checksums import Hasher, hasher
 
-__all__ = ["Follower", "Read"]
+__all__ = ["DigestFollower", "Read"]
 
 Read = Callable[[int, memoryview], None]
 """`read(offset, buffer)`: fill the buffer with the bytes at that offset, or raise a CoallocError."""
 
 
-class Follower:
+class DigestFollower:
     """A digest that grows with the front.
 
     The thread takes the lock for one block at a time, so `rewind` waits for at most one block.

@@ -44,7 +44,7 @@ from coalloc.util.intervals import Intervals
 __all__ = [
     "Contents",
     "Header",
-    "Origin",
+    "JournalOrigin",
     "decode",
     "encode_extent",
     "encode_header",
@@ -62,7 +62,7 @@ _EXTENT = struct.Struct("<QQII?")
 _REVOKE = struct.Struct("<QQ")
 
 
-class Origin(NamedTuple):
+class JournalOrigin(NamedTuple):
     """A replica in the journal: its URL without password, and its version, as far as known.
 
     :param validator: a value that changes with the file (ETag, MDTM)
@@ -84,7 +84,7 @@ class Header(NamedTuple):
     """
 
     size: int
-    origins: tuple[Origin, ...]
+    origins: tuple[JournalOrigin, ...]
     checksums: tuple[Checksum, ...] = ()
     boot: str = ""
 
@@ -136,15 +136,15 @@ def _decode_header(body: bytes) -> Header:
     )
 
 
-def _origin(url: str, validator: str | None, checksums: Iterable[Sequence[str]] = ()) -> Origin:
-    return Origin(url, validator, _checksums(checksums))
+def _origin(url: str, validator: str | None, checksums: Iterable[Sequence[str]] = ()) -> JournalOrigin:
+    return JournalOrigin(url, validator, _checksums(checksums))
 
 
 def _checksums(pairs: Iterable[Sequence[str]]) -> tuple[Checksum, ...]:
     return tuple(Checksum(algorithm, value) for algorithm, value in pairs)
 
 
-def encode_origin(source: int, origin: Origin) -> bytes:
+def encode_origin(source: int, origin: JournalOrigin) -> bytes:
     """Encode an identity, as a JSON object: {"source": 0, "origin": [url, validator, [[algorithm, value], ...]]}."""
     return _record(ORIGIN, json.dumps({"source": source, "origin": list(origin)}).encode())
 

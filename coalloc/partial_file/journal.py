@@ -16,7 +16,7 @@ from coalloc.model import Checksum, Extent, Stat
 from coalloc.partial_file.format import (
     Contents,
     Header,
-    Origin,
+    JournalOrigin,
     decode,
     encode_extent,
     encode_header,
@@ -56,8 +56,8 @@ def describe(size: int, urls: Sequence[str], known: Mapping[int, Stat], checksum
     return Header(size, tuple(origins), tuple(checksums), _boot())
 
 
-def _origin(url: str, stat: Stat | None) -> Origin:
-    return Origin(without_login(url), *(stat.validator, stat.checksums) if stat else ())
+def _origin(url: str, stat: Stat | None) -> JournalOrigin:
+    return JournalOrigin(without_login(url), *(stat.validator, stat.checksums) if stat else ())
 
 
 def _boot() -> str:
@@ -137,7 +137,7 @@ class Journal:
         self._pending = Pieces()
         self._waiting = 0
         self._grain = size // _GRAINS
-        self._origins: list[Origin] = []
+        self._origins: list[JournalOrigin] = []
 
     @classmethod
     def create(

@@ -13,8 +13,8 @@ from zlib_ng import zlib_ng
 
 from coalloc.model import Extent
 from coalloc.partial_file.data import Data
-from coalloc.partial_file.folder import DATA, JOURNAL, Folder
-from coalloc.partial_file.follower import Follower
+from coalloc.partial_file.folder import DATA, JOURNAL, PartialFolder
+from coalloc.partial_file.follower import DigestFollower
 from coalloc.partial_file.owned_directory import OwnDirectory
 from coalloc.partial_file.pieces import Pieces
 from coalloc.partial_file.publishing import publish
@@ -58,9 +58,9 @@ class PartialFile:
         self._disk = disk or Disk()
         self._keeps_adler32 = keep_checksums
         self._keeps_crc32 = False
-        self._folder = Folder(target, within, beside)
+        self._folder = PartialFolder(target, within, beside)
         self._data: Data | None = None
-        self._follower: Follower | None = None
+        self._follower: DigestFollower | None = None
         self._held = Intervals()
         self._pieces = Pieces()
         self._begun = False
@@ -108,7 +108,7 @@ class PartialFile:
         had_room = self._data.room(size, keep=bool(extents))
         kept = [extent for extent in extents if had_room and self._adopt(extent)]
         if expected is not None and expected not in _ROLLING:
-            self._follower = Follower(expected, self._data.read)
+            self._follower = DigestFollower(expected, self._data.read)
             self._follower.advance(self._held.reach(0))
         self._begun = True
         return kept

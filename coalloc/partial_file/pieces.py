@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 from coalloc.util.checksums import adler32_combine, crc32_combine
 
-__all__ = ["Piece", "Pieces"]
+__all__ = ["DeliveredPiece", "Pieces"]
 
 
-class Piece:
+class DeliveredPiece:
     """Bytes [start, end) from one source. A sum is None when it is not kept, or no longer known."""
 
     __slots__ = ("adler32", "crc32", "end", "source", "start")
@@ -46,12 +46,12 @@ class Pieces:
     __slots__ = ("_by_end", "_by_start", "_starts")
 
     def __init__(self) -> None:
-        self._by_end: dict[int, Piece] = {}
-        self._by_start: dict[int, Piece] = {}
+        self._by_end: dict[int, DeliveredPiece] = {}
+        self._by_start: dict[int, DeliveredPiece] = {}
         self._starts: list[int] = []
         """Starts of the pieces, in order."""
 
-    def __iter__(self) -> Iterator[Piece]:
+    def __iter__(self) -> Iterator[DeliveredPiece]:
         return iter([self._by_start[start] for start in self._starts])
 
     def __len__(self) -> int:
@@ -64,7 +64,7 @@ class Pieces:
             del self._by_end[start]
             before.extend(end, adler32, crc32)
         else:
-            before = Piece(start, end, source, adler32, crc32)
+            before = DeliveredPiece(start, end, source, adler32, crc32)
             self._begin(before)
         after = self._by_start.get(end)
         if after is not None and after.source == source:
@@ -72,7 +72,7 @@ class Pieces:
             before.extend(after.end, after.adler32, after.crc32)
         self._by_end[before.end] = before
 
-    def ending_at(self, end: int) -> Piece | None:
+    def ending_at(self, end: int) -> DeliveredPiece | None:
         """Return the piece that ends at `end`."""
         return self._by_end.get(end)
 
@@ -87,7 +87,7 @@ class Pieces:
             del self._by_end[piece.end]
             for a, b in ((piece.start, start), (end, piece.end)):
                 if a < b:
-                    left = self._by_end[b] = Piece(a, b, piece.source, None)
+                    left = self._by_end[b] = DeliveredPiece(a, b, piece.source, None)
                     self._begin(left)
 
     def clear(self) -> None:
@@ -96,9 +96,9 @@ class Pieces:
         self._by_start.clear()
         self._starts.clear()
 
-    def _begin(self, piece: Piece) -> None:
+    def _begin(self, piece: DeliveredPiece) -> None:
         self._by_start[piece.start] = piece
         insort(self._starts, piece.start)
 
-    def _forget(self, piece: Piece) -> None:
+    def _forget(self, piece: DeliveredPiece) -> None:
         del self._by_start[piece.start], self._starts[bisect_left(self._starts, piece.start)]

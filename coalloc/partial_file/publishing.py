@@ -17,7 +17,7 @@ from pathlib import Path
 
 from coalloc.errors import SinkError, TargetExists
 from coalloc.partial_file.data import Data
-from coalloc.partial_file.folder import DATA, Folder
+from coalloc.partial_file.folder import DATA, PartialFolder
 from coalloc.partial_file.owned_directory import DIRECTORY
 from coalloc.util.disk import Disk, disk_error
 
@@ -28,7 +28,7 @@ _UNKNOWN = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 _NO_LINKS = (*_UNKNOWN, errno.EPERM, errno.EMLINK)
 
 
-def publish(data: Data, folder: Folder, target: Path, disk: Disk, replace: bool) -> None:
+def publish(data: Data, folder: PartialFolder, target: Path, disk: Disk, replace: bool) -> None:
     """Rename the file to `target`: first its bytes reach the disk, then its name, then this returns.
 
     :raises TargetExists: if the name is taken and `replace` is False
@@ -53,7 +53,7 @@ def publish(data: Data, folder: Folder, target: Path, disk: Disk, replace: bool)
         _sync_directory(folder.outside)
 
 
-def _publish_new(found: os.stat_result, folder: Folder, disk: Disk) -> None:
+def _publish_new(found: os.stat_result, folder: PartialFolder, disk: Disk) -> None:
     names = (DATA, folder.own.fd, folder.name, folder.outside)
     try:
         return disk.rename_new(*names)

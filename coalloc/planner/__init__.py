@@ -2,7 +2,7 @@
 
 from coalloc.planner.choose import plan
 from coalloc.planner.network import Demand, File, Host, Isp, Link, LinkKey, Network, Shared
-from coalloc.planner.plan import Certificate, Limit, Path, TransferPlan
+from coalloc.planner.plan import Certificate, Limit, PlannedPath, TransferPlan
 
 __all__ = [
     "Certificate",
@@ -14,7 +14,7 @@ __all__ = [
     "Link",
     "LinkKey",
     "Network",
-    "Path",
+    "PlannedPath",
     "Shared",
     "TransferPlan",
     "plan",

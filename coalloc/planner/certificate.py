@@ -6,7 +6,7 @@ from fractions import Fraction
 from heapq import heappop, heappush
 from itertools import pairwise
 
-from coalloc.planner.limits import BUDGET, Limits
+from coalloc.planner.limits import BUDGET, PlanLimits
 from coalloc.planner.network import Demand, Network
 from coalloc.planner.plan import Limit, TransferPlan
 
@@ -107,7 +107,7 @@ def _capacities(network: Network, demand: Demand, plan: TransferPlan) -> Iterato
     if strange := plan.flows.keys() - network.links.keys():
         yield f"flows over {sorted(strange)}, which are not there"
         return
-    limits = Limits(network, demand.budget)
+    limits = PlanLimits(network, demand.budget)
     for limit, load in limits.loads(plan.flows).items():
         most = limits.capacity(limit) * (1 + plan.certificate.tolerance if limit == BUDGET else plan.makespan)
         if load > most:
@@ -119,7 +119,7 @@ def bound(network: Network, demand: Demand, prices: Mapping[Limit, Fraction]) ->
 
     :raises BadPlan: when these are not prices of this network
     """
-    limits = Limits(network, demand.budget)
+    limits = PlanLimits(network, demand.budget)
     if any(price < 0 for price in prices.values()):
         raise BadPlan("a price is negative")
     try:
@@ -136,7 +136,7 @@ def _destinations(demand: Demand) -> set[str]:
 
 
 def _cheapest(
-    network: Network, limits: Limits, demand: Demand, prices: Mapping[Limit, Fraction], sink: str
+    network: Network, limits: PlanLimits, demand: Demand, prices: Mapping[Limit, Fraction], sink: str
 ) -> Fraction:
     """Return the least that all bytes for a destination pay: Dijkstra's algorithm, backwards from the destination."""
     wanted = [file for file in demand.files if file.size and sink in file.destinations and sink not in file.holders]

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from coalloc.errors import UsageError
 from coalloc.planner.network import Demand, File, Network
-from coalloc.planner.plan import Path
+from coalloc.planner.plan import PlannedPath
 
 __all__ = ["checked", "flow_question", "is_flow", "resting", "wanted"]
 
@@ -63,7 +63,7 @@ def flow_question(network: Network, demand: Demand) -> tuple[str, list[File]]:
     return sink, wanted(demand, sink)
 
 
-def resting(network: Network, demand: Demand) -> Iterator[Path]:
+def resting(network: Network, demand: Demand) -> Iterator[PlannedPath]:
     """Yield the paths of files that are already at a destination, and of empty files; they take no time."""
     into: dict[str, list[str]] = {name: [] for name in network.hosts}
     if not all(file.size for file in demand.files):
@@ -72,9 +72,9 @@ def resting(network: Network, demand: Demand) -> Iterator[Path]:
     for file in demand.files:
         for sink in file.destinations:
             if sink in file.holders:
-                yield Path(file.name, (sink,), file.size)
+                yield PlannedPath(file.name, (sink,), file.size)
             elif not file.size:
-                yield Path(file.name, _fewest_hops(network, into, file, sink), 0)
+                yield PlannedPath(file.name, _fewest_hops(network, into, file, sink), 0)
 
 
 def _fewest_hops(network: Network, into: Mapping[str, list[str]], file: File, sink: str) -> tuple[str, ...]:

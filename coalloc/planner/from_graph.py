@@ -8,13 +8,13 @@ import numpy as np
 from coalloc.planner.network import File, LinkKey
 from coalloc.planner.paths import dealt
 from coalloc.planner.plan import Limit
-from coalloc.planner.solvers.maxflow import Flow
-from coalloc.planner.static.graph import Graph, Mask
+from coalloc.planner.solvers.maxflow import MaximumFlow
+from coalloc.planner.static.graph import CapacityGraph, Mask
 
 __all__ = ["flows_of", "in_bytes", "origins_of", "prices_of"]
 
 
-def prices_of(graph: Graph, side: Mask) -> dict[Limit, Fraction]:
+def prices_of(graph: CapacityGraph, side: Mask) -> dict[Limit, Fraction]:
     """Return the prices of a cut: a byte that crosses it pays at least one."""
     prices: dict[Limit, Fraction] = {}
     for arc in np.flatnonzero(side[graph.tails] & ~side[graph.heads]).tolist():
@@ -26,18 +26,18 @@ def prices_of(graph: Graph, side: Mask) -> dict[Limit, Fraction]:
     return prices
 
 
-def in_bytes(graph: Graph, flow: Flow, arc: int) -> Fraction:
+def in_bytes(graph: CapacityGraph, flow: MaximumFlow, arc: int) -> Fraction:
     """Return the bytes that an arc carries."""
     return Fraction(flow.amounts.get(arc, 0) * graph.unit, 2 * flow.scale)
 
 
-def flows_of(graph: Graph, flow: Flow) -> dict[LinkKey, Fraction]:
+def flows_of(graph: CapacityGraph, flow: MaximumFlow) -> dict[LinkKey, Fraction]:
     """Return the bytes over each link."""
     links = [arc for arc in sorted(flow.amounts) if arc < len(graph.links)]
     return {graph.arrays.keys[graph.links[arc]]: in_bytes(graph, flow, arc) for arc in links}
 
 
-def origins_of(graph: Graph, flow: Flow, files: Iterable[File]) -> dict[tuple[str, str], Fraction]:
+def origins_of(graph: CapacityGraph, flow: MaximumFlow, files: Iterable[File]) -> dict[tuple[str, str], Fraction]:
     """Return the bytes of each file that each of its holders sends."""
     shares: dict[frozenset[str], list[tuple[str, int]]] = {}
     for arc, (holders, name) in graph.groups.items():

@@ -7,12 +7,12 @@ from fractions import Fraction
 from coalloc.planner.network import LinkKey, Network
 from coalloc.planner.plan import Limit
 
-__all__ = ["BUDGET", "Limits"]
+__all__ = ["BUDGET", "PlanLimits"]
 
 BUDGET = Limit("budget", "")
 
 
-class Limits:
+class PlanLimits:
     """The limits of a network, and of a budget. The limit of a host's disks counts both reads and writes."""
 
     def __init__(self, network: Network, budget: float | None) -> None:

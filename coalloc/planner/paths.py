@@ -8,9 +8,9 @@ from typing import TypeVar
 import numpy as np
 
 from coalloc.planner.network import File
-from coalloc.planner.plan import Path
-from coalloc.planner.solvers.maxflow import Backend, Flow
-from coalloc.planner.static.graph import Graph
+from coalloc.planner.plan import PlannedPath
+from coalloc.planner.solvers.maxflow import Backend, MaximumFlow
+from coalloc.planner.static.graph import CapacityGraph
 
 __all__ = ["Amounts", "dealt", "leaving_arcs", "paths_of", "shortest", "take", "without_cycles"]
 
@@ -18,7 +18,7 @@ Amounts = dict[int, int]
 Key = TypeVar("Key", bound=Hashable)
 
 
-def without_cycles(graph: Graph, amounts: Mapping[int, int]) -> Amounts:
+def without_cycles(graph: CapacityGraph, amounts: Mapping[int, int]) -> Amounts:
     """Return the flow without cycles, which solvers may leave in it and which would load links in vain."""
     left = dict(amounts)
     leaving = leaving_arcs(graph, left)
@@ -28,7 +28,7 @@ def without_cycles(graph: Graph, amounts: Mapping[int, int]) -> Amounts:
     return {arc: amount for arc, amount in left.items() if amount}
 
 
-def leaving_arcs(graph: Graph, amounts: Iterable[int]) -> defaultdict[int, list[int]]:
+def leaving_arcs(graph: CapacityGraph, amounts: Iterable[int]) -> defaultdict[int, list[int]]:
     """Return the arcs by the vertex where they begin."""
     leaving: defaultdict[int, list[int]] = defaultdict(list)
     for arc in amounts:
@@ -36,7 +36,7 @@ def leaving_arcs(graph: Graph, amounts: Iterable[int]) -> defaultdict[int, list[
     return leaving
 
 
-def _search(graph: Graph, start: int, left: Amounts, leaving: Mapping[int, list[int]], done: set[int]) -> None:
+def _search(graph: CapacityGraph, start: int, left: Amounts, leaving: Mapping[int, list[int]], done: set[int]) -> None:
     """Search depth first from a vertex; subtract from each cycle its smallest amount."""
     way: list[int] = []
     at = {start: 0}
@@ -69,7 +69,7 @@ def _cancel(left: Amounts, circle: list[int]) -> None:
         left[arc] -= least
 
 
-def paths_of(graph: Graph, flow: Flow, files: Iterable[File], backend: Backend) -> Iterator[Path]:
+def paths_of(graph: CapacityGraph, flow: MaximumFlow, files: Iterable[File], backend: Backend) -> Iterator[PlannedPath]:
     """Yield paths in whole bytes that add up to a flow without cycles, within a byte on each arc."""
     left = _whole(graph, flow, backend)
     leaving = leaving_arcs(graph, left)
@@ -79,10 +79,10 @@ def paths_of(graph: Graph, flow: Flow, files: Iterable[File], backend: Backend) 
             way, amount = take(graph, arc, left, leaving)
             ways[holders].append((_hosts(graph, way), amount))
     for file, parts in dealt(files, ways):
-        yield from (Path(file.name, hosts, size) for hosts, size in parts.items())
+        yield from (PlannedPath(file.name, hosts, size) for hosts, size in parts.items())
 
 
-def take(graph: Graph, arc: int, left: Amounts, leaving: Mapping[int, list[int]]) -> tuple[list[int], int]:
+def take(graph: CapacityGraph, arc: int, left: Amounts, leaving: Mapping[int, list[int]]) -> tuple[list[int], int]:
     """Follow the arcs with the largest flow to the sink; return the path, and the amount taken from it.
 
     The amount is the most that all arcs of the path carry; 0 if the path ends before the sink.
@@ -98,7 +98,7 @@ def take(graph: Graph, arc: int, left: Amounts, leaving: Mapping[int, list[int]]
     return way, most
 
 
-def shortest(graph: Graph, starts: Iterable[int]) -> list[int]:
+def shortest(graph: CapacityGraph, starts: Iterable[int]) -> list[int]:
     """Return a path with the fewest arcs from one of these arcs to the sink, regardless of capacities."""
     leaving = leaving_arcs(graph, (arc for arc in range(len(graph.tails)) if graph.slopes[arc] or arc in graph.offsets))
     ways, seen = deque([arc] for arc in starts), set[int]()
@@ -113,7 +113,7 @@ def shortest(graph: Graph, starts: Iterable[int]) -> list[int]:
     raise ValueError("nothing leads to the sink")
 
 
-def _hosts(graph: Graph, way: list[int]) -> tuple[str, ...]:
+def _hosts(graph: CapacityGraph, way: list[int]) -> tuple[str, ...]:
     owners = graph.arrays.owners
     passed = [owners[vertex] for vertex in graph.heads[way].tolist() if vertex < len(owners)]
     return tuple(graph.arrays.hosts[host].name for host, _ in groupby(passed))
@@ -140,7 +140,7 @@ def dealt(
         yield file, +got
 
 
-def _whole(graph: Graph, flow: Flow, backend: Backend) -> Amounts:
+def _whole(graph: CapacityGraph, flow: MaximumFlow, backend: Backend) -> Amounts:
     """Return the flow with the amount of each arc rounded down or up to whole bytes.
 
     All amounts are rounded down first. The excess at each vertex then has to leave by arcs that lost a part of a byte,
@@ -163,7 +163,7 @@ def _whole(graph: Graph, flow: Flow, backend: Backend) -> Amounts:
 
 
 def _rounded_up(
-    graph: Graph, loose: list[int], over: Mapping[int, int], under: Mapping[int, int], backend: Backend
+    graph: CapacityGraph, loose: list[int], over: Mapping[int, int], under: Mapping[int, int], backend: Backend
 ) -> list[int]:
     source, sink = graph.vertices, graph.vertices + 1
     tails = [*graph.tails[loose].tolist(), *(source for _ in over), *under]

@@ -7,10 +7,10 @@ from typing import Literal, NamedTuple
 
 from coalloc.planner.network import LinkKey
 
-__all__ = ["Certificate", "Limit", "Path", "TransferPlan"]
+__all__ = ["Certificate", "Limit", "PlannedPath", "TransferPlan"]
 
 
-class Path(NamedTuple):
+class PlannedPath(NamedTuple):
     """Bytes of a file that take the same path: from a holder, over relays, to a destination.
 
     A path of one host means that the file is wanted where it is held, and nothing has to be sent.
@@ -67,7 +67,7 @@ class TransferPlan:
     makespan: Fraction
     direct: Fraction | None
     flows: Mapping[LinkKey, Fraction]
-    paths: tuple[Path, ...]
+    paths: tuple[PlannedPath, ...]
     reason: str
     certificate: Certificate = field(repr=False)
 

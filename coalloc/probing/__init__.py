@@ -4,6 +4,6 @@
 servers that take part, `measure` runs the measurements.
 """
 
-from coalloc.probing.measure import Limits, measure
+from coalloc.probing.measure import ProbeLimits, measure
 
-__all__ = ["Limits", "measure"]
+__all__ = ["ProbeLimits", "measure"]

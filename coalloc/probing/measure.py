@@ -11,23 +11,23 @@ from coalloc.engine.base import EngineOptions
 from coalloc.engine.gridftp.remote import RemoteSource, Sink
 from coalloc.engine.span import Span
 from coalloc.errors import SourceError, Stalled, UsageError
-from coalloc.history.links import EVERYBODY, Measured
+from coalloc.history.links import EVERYBODY, MeasuredLink
 from coalloc.probing.rounds import pairs, rounds
 from coalloc.probing.samples import Flowed, Sample, peak, settled
-from coalloc.probing.server import End
+from coalloc.probing.server import ProbedServer
 from coalloc.util.addresses import AddressPolicy
 from coalloc.util.dialer import DirectDialer
 
-__all__ = ["Limits", "measure"]
+__all__ = ["ProbeLimits", "measure"]
 
 GRACE = 15.0
 """Seconds beyond its time limit after which a measurement that has not ended is given up."""
 
-Told = Callable[[Measured], None]
+Told = Callable[[MeasuredLink], None]
 
 
 @dataclass(frozen=True)
-class Limits:
+class ProbeLimits:
     """The limits of one transfer; the first one reached ends it."""
 
     bytes: int = 64_000_000
@@ -38,14 +38,14 @@ class Limits:
 async def measure(
     sources: Sequence[str],
     sinks: Sequence[str] = (),
-    limits: Limits = Limits(),
+    limits: ProbeLimits = ProbeLimits(),
     peers: int | None = None,
     blast: bool = False,
     seed: int = 0,
     told: Told | None = None,
     delegate: frozenset[str] = frozenset(),
     policy: AddressPolicy | None = None,
-) -> list[Measured]:
+) -> list[MeasuredLink]:
     """Measure the rates between servers by short third-party transfers.
 
     :param sources: URLs of GridFTP servers: of a file to send from, or a directory in which one is created and removed
@@ -80,25 +80,25 @@ async def measure(
     return measuring.results
 
 
-def _ends(urls: Sequence[str], options: EngineOptions, size: int) -> dict[str, End]:
+def _ends(urls: Sequence[str], options: EngineOptions, size: int) -> dict[str, ProbedServer]:
     """Return the servers by key. :raises UsageError: when a server is named twice, with different paths"""
-    ends: dict[str, End] = {}
+    ends: dict[str, ProbedServer] = {}
     for url in urls:
-        end = End(url, options, size)
+        end = ProbedServer(url, options, size)
         if ends.setdefault(end.key, end).url != url:
             raise UsageError(f"{end.key} is named twice, with different paths", "name one of them")
     return ends
 
 
-def _key(url: str, ends: dict[str, End]) -> str:
+def _key(url: str, ends: dict[str, ProbedServer]) -> str:
     return next(key for key, end in ends.items() if end.url == url)
 
 
 class _Measuring:
     """The measurements of one call, one after the other, and their results."""
 
-    def __init__(self, ends: dict[str, End], options: EngineOptions, limits: Limits, told: Told) -> None:
-        self.results: list[Measured] = []
+    def __init__(self, ends: dict[str, ProbedServer], options: EngineOptions, limits: ProbeLimits, told: Told) -> None:
+        self.results: list[MeasuredLink] = []
         self._ends = ends
         self._options = options
         self._limits = limits
@@ -167,11 +167,11 @@ class _Measuring:
         streams = self._limits.streams
         if flowed and flowed.bytes:
             start, end = self._clock + flowed.start, self._clock + flowed.end
-            measured = Measured(source, sink, start, max(end, start + 1e-6), flowed.bytes, streams)
+            measured = MeasuredLink(source, sink, start, max(end, start + 1e-6), flowed.bytes, streams)
         else:
             now = time.time()
             why = error.message if error else "nothing came"
-            measured = Measured(source, sink, now - 1e-3, now, 0, streams, "failed", why)
+            measured = MeasuredLink(source, sink, now - 1e-3, now, 0, streams, "failed", why)
         self.results.append(measured)
         self._told(measured)
 
@@ -183,7 +183,12 @@ class _Flow:
     """
 
     def __init__(
-        self, source: End, sink: End, options: EngineOptions, limits: Limits, group: Sequence["_Flow"]
+        self,
+        source: ProbedServer,
+        sink: ProbedServer,
+        options: EngineOptions,
+        limits: ProbeLimits,
+        group: Sequence["_Flow"],
     ) -> None:
         self.source = source
         self.sink = sink

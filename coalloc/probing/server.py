@@ -13,13 +13,13 @@ from coalloc.history.values import source_key
 from coalloc.safe_text import redact
 from coalloc.util.partial_names import private
 
-__all__ = ["End"]
+__all__ = ["ProbedServer"]
 
 BRIEFLY = 10.0
 """Time limit in seconds for removing files at the end."""
 
 
-class End:
+class ProbedServer:
     """One server. Its URL names a file to send from, or a directory in which a file is created and removed.
 
     :param size: bytes of the file that is created

@@ -12,13 +12,13 @@ from typing import NamedTuple
 from coalloc.broker_client import Broker
 from coalloc.broker_client.outbox import tell
 from coalloc.config import access, some_access
-from coalloc.history.links import EVERYBODY, Measured, Pairs, forecasts, observations
+from coalloc.history.links import EVERYBODY, MeasuredLink, Pairs, forecasts, observations
 from coalloc.history.values import source_key
 from coalloc.model import Estimate
 from coalloc.planner.documents.scenario import Scenario
 from coalloc.planner.merging import joined
 from coalloc.planner.network import Host, Isp, Link, LinkKey, Network
-from coalloc.probing import Limits, measure
+from coalloc.probing import ProbeLimits, measure
 from coalloc.util.human import labels
 from predictors.observation import Forecast, Observation
 
@@ -31,18 +31,18 @@ class Survey(NamedTuple):
     Hosts are named by their names and ports; `urls` are their servers.
     """
 
-    measured: list[Measured]
+    measured: list[MeasuredLink]
     scenario: Scenario
 
 
 async def survey(
     sources: Sequence[str],
     sinks: Sequence[str],
-    limits: Limits,
+    limits: ProbeLimits,
     peers: int | None = None,
     blast: bool = False,
     broker: str | None = None,
-    told: Callable[[Measured], None] | None = None,
+    told: Callable[[MeasuredLink], None] | None = None,
     delegate: Sequence[str] = (),
 ) -> Survey:
     """Measure the links between servers, as in `coalloc.probing.measure`.
@@ -54,9 +54,9 @@ async def survey(
     :raises UsageError: when the URLs are invalid
     """
     known, past = access(broker), Pairs.open()
-    measured: list[Measured] = []
+    measured: list[MeasuredLink] = []
 
-    def note(result: Measured) -> None:
+    def note(result: MeasuredLink) -> None:
         measured.append(result)
         if told:
             told(result)

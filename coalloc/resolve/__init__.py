@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from coalloc.broker_client import Found
+from coalloc.broker_client import FoundReplicas
 from coalloc.errors import UsageError
 from coalloc.model import DATASET, Origin, ReplicaSet
 from coalloc.resolve.collisions import refuse_collisions
@@ -19,7 +19,7 @@ from coalloc.util.addresses import ANYWHERE, AddressPolicy
 
 __all__ = ["Ask", "Fetch", "bounds", "refuse_collisions", "resolve", "target"]
 
-Ask = Callable[[Sequence[str]], Awaitable[list[Found]]]
+Ask = Callable[[Sequence[str]], Awaitable[list[FoundReplicas]]]
 """`await ask(names)`: the broker's replicas of these datasets."""
 
 Fetch = Callable[[str, int], Awaitable[tuple[bytes, str | None]]]
@@ -34,7 +34,7 @@ METALINKS = (".meta4", ".metalink")
 
 async def resolve(
     sources: Sequence[str], fetch_document: Fetch, ask: Ask | None = None, policy: AddressPolicy = ANYWHERE
-) -> list[Found]:
+) -> list[FoundReplicas]:
     """Resolve `sources`: replica URLs of one file, one Metalink as a path or URL, or a broker's datasets.
 
     With a broker, a source that is neither a URL nor a file is a dataset; without, a path is always a Metalink. A URL
@@ -55,14 +55,14 @@ async def resolve(
     if ask and all(map(_may_be_dataset, sources)):
         return _checked(await ask(sources))
     files = await _files(sources, fetch_document, policy)
-    return [Found(file, {}) for file in files]
+    return [FoundReplicas(file, {}) for file in files]
 
 
 def _may_be_dataset(source: str) -> bool:
     return bool(DATASET.fullmatch(source)) and not os.path.exists(source)  # noqa: PTH110 - never raises
 
 
-def _checked(files: Sequence[Found]) -> list[Found]:
+def _checked(files: Sequence[FoundReplicas]) -> list[FoundReplicas]:
     """Return the broker's files without replicas that only the user may name, as for a Metalink.
 
     :raises UsageError: if several files have the same name

@@ -30,7 +30,7 @@ SHORT = re.compile(r"~\d")
 """Mark of a short name, as made by FAT for a long one. Such a name counts as similar to any name."""
 
 
-class Use(NamedTuple):
+class PathUse(NamedTuple):
     """The use of a path, and the file that needs it."""
 
     kind: Literal["file", "folder", "partial"]
@@ -45,7 +45,7 @@ async def refuse_collisions(names: Sequence[str], held: Held, partial: bool = Tr
     :param short: whether names may be short ones, as on file systems of this machine
     :raises UsageError: if two paths are the same, or one is in the way of another
     """
-    uses: dict[str, list[Use]] = defaultdict(list)
+    uses: dict[str, list[PathUse]] = defaultdict(list)
     for path, use in _uses(names):
         if partial or use.kind != "partial":
             uses[path].append(use)
@@ -54,11 +54,11 @@ async def refuse_collisions(names: Sequence[str], held: Held, partial: bool = Tr
             _refuse([use for path in same for use in uses[path]])
 
 
-def _uses(names: Sequence[str]) -> Iterator[tuple[str, Use]]:
+def _uses(names: Sequence[str]) -> Iterator[tuple[str, PathUse]]:
     folders = set()
     for name in names:
-        yield name, Use("file", name)
-        yield data_folder(name), Use("partial", name)
+        yield name, PathUse("file", name)
+        yield data_folder(name), PathUse("partial", name)
         folder = name.rpartition("/")[0]
         while folder and folder not in folders:
             folders.add(folder)
@@ -67,7 +67,7 @@ def _uses(names: Sequence[str]) -> Iterator[tuple[str, Use]]:
                     f"the files would be in more than {MOST_FOLDERS} folders, {name[:SHOWN]!r} and others",
                     "fetch some of them at a time",
                 )
-            yield folder, Use("folder", name)
+            yield folder, PathUse("folder", name)
             folder = folder.rpartition("/")[0]
 
 
@@ -106,7 +106,7 @@ async def _one(paths: Sequence[str], held: Held) -> list[list[str]]:
     return parts
 
 
-def _refuse(uses: Sequence[Use]) -> None:
+def _refuse(uses: Sequence[PathUse]) -> None:
     """Raise UsageError if one path cannot have these uses. Several files may use the same directory."""
     count = Counter(use.kind for use in uses)
     first = {kind: next((use.name for use in uses if use.kind == kind), "") for kind in count}

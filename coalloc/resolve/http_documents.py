@@ -6,12 +6,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import NamedTuple
 
 from coalloc.engine.base import EngineOptions
-from coalloc.engine.http.exchange import Exchange
+from coalloc.engine.http.exchange import HTTPExchange
 from coalloc.errors import SourceError, Stalled, Unreachable, Unsupported, UsageError
 from coalloc.util.addresses import ANYWHERE, AddressPolicy
 from coalloc.util.dialer import DirectDialer
 
-__all__ = ["Document", "get", "says_metalink"]
+__all__ = ["FetchedDocument", "get", "says_metalink"]
 
 METALINKS = ("application/metalink4+xml", "application/metalink+xml")
 """Content types of Metalinks."""
@@ -19,7 +19,7 @@ SECONDS = 10.0
 """Time limit in seconds for connecting, and between bytes."""
 
 
-class Document(NamedTuple):
+class FetchedDocument(NamedTuple):
     """A document and its origin.
 
     :param address: numeric address of the server; after redirects, the most public address on the way; None if unknown
@@ -48,7 +48,7 @@ async def says_metalink(url: str, policy: AddressPolicy = ANYWHERE) -> bool:
             return False
 
 
-async def get(url: str, limit: int, policy: AddressPolicy = ANYWHERE) -> Document:
+async def get(url: str, limit: int, policy: AddressPolicy = ANYWHERE) -> FetchedDocument:
     """Return the document at `url`.
 
     :param policy: the addresses that servers may have
@@ -70,7 +70,7 @@ async def get(url: str, limit: int, policy: AddressPolicy = ANYWHERE) -> Documen
                 with server.border():
                     piece = await anext(pieces, b"")
             if not piece:
-                return Document(bytes(document), server.named_by, server.secure)
+                return FetchedDocument(bytes(document), server.named_by, server.secure)
             document += piece
             if len(document) > limit:
                 raise UsageError(
@@ -79,9 +79,9 @@ async def get(url: str, limit: int, policy: AddressPolicy = ANYWHERE) -> Documen
 
 
 @asynccontextmanager
-async def _exchange(url: str, policy: AddressPolicy) -> AsyncIterator[Exchange]:
+async def _exchange(url: str, policy: AddressPolicy) -> AsyncIterator[HTTPExchange]:
     options = EngineOptions(DirectDialer(policy), connect_seconds=2 * SECONDS)  # `_timely` ends earlier
-    server = Exchange(url, options, lambda _: None)
+    server = HTTPExchange(url, options, lambda _: None)
     try:
         yield server
     except Stalled as error:
@@ -91,7 +91,7 @@ async def _exchange(url: str, policy: AddressPolicy) -> AsyncIterator[Exchange]:
 
 
 @asynccontextmanager
-async def _timely(server: Exchange) -> AsyncIterator[None]:
+async def _timely(server: HTTPExchange) -> AsyncIterator[None]:
     """Limit the time of the block. :raises Stalled: when it takes longer than `SECONDS`"""
     try:
         async with asyncio.timeout(SECONDS):

@@ -34,7 +34,7 @@ def parsed(document: bytes, where: str, shape: Shape) -> tuple[Element, Mapping[
     :param shape: elements to keep
     :raises UsageError: if the document is malformed, or expands to too much
     """
-    builder = _Builder(where, shape)
+    builder = _TreeBuilder(where, shape)
     parser = expat.ParserCreate(namespace_separator="}", intern=builder.interned)
     parser.buffer_text = parser.ordered_attributes = True
     parser.StartElementHandler, parser.EndElementHandler = builder.start, builder.end
@@ -54,7 +54,7 @@ def parsed(document: bytes, where: str, shape: Shape) -> tuple[Element, Mapping[
     return builder.root, builder.lines
 
 
-class _Builder:
+class _TreeBuilder:
     def __init__(self, where: str, shape: Shape) -> None:
         self.root = Element("")
         self.lines: dict[Element, int] = {}

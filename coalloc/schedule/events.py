@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from coalloc.model import Way
+from coalloc.model import PathState
 
 __all__ = ["Event", "Failed", "Finished", "Held", "Ready", "Received", "Rejected", "Started", "Tick", "Waiting"]
 
@@ -101,7 +101,7 @@ class Tick(NamedTuple):
     """
 
     at: float
-    ways: tuple[Way | None, ...] = ()
+    ways: tuple[PathState | None, ...] = ()
     wanted: tuple[int, ...] = ()
 
 

@@ -5,13 +5,13 @@ from collections.abc import Callable, Sequence
 from coalloc.model import Ending
 from coalloc.schedule.actions import Abandon, Action, Fetch, Shorten, Widen
 from coalloc.schedule.shares import tail
-from coalloc.schedule.state import Copy, Lane, State
+from coalloc.schedule.state import RunningCopy, SourceLane, State
 from coalloc.util.intervals import Intervals
 
-__all__ = ["Copies"]
+__all__ = ["PartialCopies"]
 
 
-class Copies:
+class PartialCopies:
     """The partial copies of one transfer.
 
     :param widens: whether distant sources may get more parallel streams
@@ -24,18 +24,18 @@ class Copies:
         self._act = act
         self._next = 1
 
-    def take(self, lane: Lane, start: int, end: int, now: float) -> None:
+    def take(self, lane: SourceLane, start: int, end: int, now: float) -> None:
         """Fetch a range that is unassigned, or in the lane's own share."""
         lane.share.remove(start, end)
         self._state.unassigned.remove(start, end)
         self._fetch(lane, start, end, now)
 
-    def take_from_zero(self, lane: Lane, now: float) -> None:
+    def take_from_zero(self, lane: SourceLane, now: float) -> None:
         """Fetch from byte 0 to the end of the missing ranges in one copy; bytes already here come once more."""
         end = max(end for _, end in [*self._state.unassigned, *lane.share])
         self.take(lane, 0, end, now)
 
-    def steal(self, victim: Lane, thief: Lane, nbytes: int, now: float) -> Copy | None:
+    def steal(self, victim: SourceLane, thief: SourceLane, nbytes: int, now: float) -> RunningCopy | None:
         """Move the last `nbytes` of the victim's backlog to the thief: from its share first, else from its copy.
 
         :returns: the copy, if nothing is left of it; to be released
@@ -59,14 +59,14 @@ class Copies:
         self._fetch(thief, *missing[0], now)
         return copy if spent else None
 
-    def race(self, copy: Copy, lane: Lane, now: float) -> None:
+    def race(self, copy: RunningCopy, lane: SourceLane, now: float) -> None:
         """Fetch all missing bytes of a copy a second time."""
         lacking = self._state.lacking(copy)
         start, end = lacking[0][0], lacking[-1][1]
         self._state.raced_bytes += sum(b - a for a, b in lacking)
         self._fetch(lane, start, end, now, skip=self._state.final.within(start, end)).racing = True
 
-    def abandon_losers(self) -> list[Copy]:
+    def abandon_losers(self) -> list[RunningCopy]:
         """Stop copies that lost a race, as another copy delivered their missing bytes; return them, to be released.
 
         A copy that delivered all of its bytes itself is not stopped: it is about to finish.
@@ -83,7 +83,7 @@ class Copies:
             self._act(Abandon(copy.id))
         return lost
 
-    def hold(self, copy: Copy, now: float, over: bool) -> None:
+    def hold(self, copy: RunningCopy, now: float, over: bool) -> None:
         """Note that a copy waits for admission, or does not any more if `over`."""
         if over:
             copy.go_on(now)
@@ -91,7 +91,7 @@ class Copies:
             copy.held_at = now
             self._state.lanes[copy.source].meter.hold(now)
 
-    def release(self, copy: Copy, ending: Ending, now: float) -> None:
+    def release(self, copy: RunningCopy, ending: Ending, now: float) -> None:
         """Free the lane and record how the copy ended; the caller takes care of its missing bytes."""
         del self._state.copies[copy.id]
         copy.go_on(now)
@@ -103,7 +103,7 @@ class Copies:
         lane.meter.pause(now)
         self._state.note(f"{now:.3f} copy {copy.id}: over at end {copy.end}")
 
-    def hand_back(self, lane: Lane, now: float) -> None:
+    def hand_back(self, lane: SourceLane, now: float) -> None:
         """Make all bytes that the lane still has to deliver unassigned."""
         copy = self._state.running(lane)
         if copy is not None:
@@ -116,20 +116,22 @@ class Copies:
             self._state.unassigned.add(start, end)
         lane.share = Intervals()
 
-    def begin_widening(self, lane: Lane, now: float) -> None:
+    def begin_widening(self, lane: SourceLane, now: float) -> None:
         """Set the initial number of streams of a source that is known to be distant."""
         if self._widens:
             self.widen(lane, lane.widening.begin(now, self._state.backlog(lane)), now)
 
-    def widen(self, lane: Lane, streams: int | None, now: float) -> None:
+    def widen(self, lane: SourceLane, streams: int | None, now: float) -> None:
         """Set the number of streams, if one is given."""
         if streams is not None:
             self._state.note(f"{now:.3f} source {lane.source}: {streams} streams")
             self._act(Widen(lane.source, streams))
 
-    def _fetch(self, lane: Lane, start: int, end: int, now: float, skip: Sequence[tuple[int, int]] = ()) -> Copy:
+    def _fetch(
+        self, lane: SourceLane, start: int, end: int, now: float, skip: Sequence[tuple[int, int]] = ()
+    ) -> RunningCopy:
         skipped = sum(b - a for a, b in skip)
-        copy = Copy(self._next, lane.source, start, end, asked_at=now, skipped=skipped)
+        copy = RunningCopy(self._next, lane.source, start, end, asked_at=now, skipped=skipped)
         self._next += 1
         self._state.copies[copy.id] = copy
         lane.copy, lane.status = copy.id, "fetching"

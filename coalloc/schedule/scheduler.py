@@ -10,11 +10,11 @@ from random import Random
 from coalloc.model import Estimate
 from coalloc.schedule.actions import Abandon, Action, Close, Connect, Done, GiveUp, Wake
 from coalloc.schedule.events import Event, Failed, Finished, Held, Ready, Received, Rejected, Started, Tick, Waiting
-from coalloc.schedule.partial_copies import Copies
+from coalloc.schedule.partial_copies import PartialCopies
 from coalloc.schedule.pauses import TRIES, pause_seconds
 from coalloc.schedule.policies.base import Choice, Policy, Race, Steal, Take
 from coalloc.schedule.stalls import SUSPICIOUS, stalled
-from coalloc.schedule.state import Copy, Lane, State
+from coalloc.schedule.state import RunningCopy, SourceLane, State
 
 __all__ = ["IllegalEventError", "Scheduler"]
 
@@ -67,7 +67,7 @@ class Scheduler:
         self._first_ready: float | None = None
         self._looked_at = 0.0
         self._actions: list[Action] = []
-        self._copies = Copies(self.state, policy.widens, self._act)
+        self._copies = PartialCopies(self.state, policy.widens, self._act)
 
     def handle(self, event: Event) -> list[Action]:
         """Process one event and return the actions to take now, in this order."""
@@ -246,22 +246,22 @@ class Scheduler:
                 case Race(copy):
                     self._copies.race(self.state.copies[copy], lane, now)
 
-    def _choose(self, lane: Lane, now: float) -> Choice | None:
+    def _choose(self, lane: SourceLane, now: float) -> Choice | None:
         own = next(iter(lane.share), None)
         return Take(*own) if own else self.policy.choose(self.state, lane, now)
 
-    def _retire(self, copy: Copy, now: float) -> None:
+    def _retire(self, copy: RunningCopy, now: float) -> None:
         """End a copy whose bytes other sources deliver; a silent source has to reconnect before it gets more."""
         if copy.silence(now) > SUSPICIOUS:
             self._fail_silent(self.state.lanes[copy.source], copy, now)
         else:
             self._copies.release(copy, "relieved", now)
 
-    def _fail_silent(self, lane: Lane, copy: Copy, now: float) -> None:
+    def _fail_silent(self, lane: SourceLane, copy: RunningCopy, now: float) -> None:
         copy.ending = "stalled"
         self._fail(lane, f"nothing came for {copy.silence(now):.0f} s", permanent=False, now=now)
 
-    def _fail(self, lane: Lane, reason: str, *, permanent: bool, now: float, asked: float | None = None) -> None:
+    def _fail(self, lane: SourceLane, reason: str, *, permanent: bool, now: float, asked: float | None = None) -> None:
         """Unassign the lane's bytes, then pause it (at least `asked` seconds, if its server said so) or stop
         using it.
         """
@@ -278,7 +278,7 @@ class Scheduler:
         self._close(lane)
         lane.resume_at = now + pause_seconds(lane.failures, asked, self._chance)
 
-    def _leave(self, lane: Lane, reason: str, now: float) -> None:
+    def _leave(self, lane: SourceLane, reason: str, now: float) -> None:
         self._copies.hand_back(lane, now)
         lane.status, lane.reason = "left", reason
         self._close(lane)
@@ -291,7 +291,7 @@ class Scheduler:
                 lane.status, lane.connected = "connecting", True
                 self._actions.append(Connect(lane.source))
 
-    def _is_wanted(self, lane: Lane, now: float) -> bool:
+    def _is_wanted(self, lane: SourceLane, now: float) -> bool:
         """Return whether an unused source should be used."""
         if lane.status != "spare" or not lane.ranged:
             return lane.status == "spare" and self.state.is_last(lane)
@@ -306,22 +306,22 @@ class Scheduler:
                 self._put_aside(lane)
         self._admit(now)  # in their places
 
-    def _can_take_part(self, lane: Lane) -> bool:
+    def _can_take_part(self, lane: SourceLane) -> bool:
         """Return whether a source can send ranges, or is the only one and can send everything."""
         return lane.ranged or self.state.is_last(lane)
 
-    def _put_aside(self, lane: Lane) -> None:
+    def _put_aside(self, lane: SourceLane) -> None:
         lane.status = "spare"
         if not lane.ranged:
             lane.reason = "it ignores ranges, so it is used only when it is the last"
         self._close(lane, well=True)
 
-    def _close(self, lane: Lane, *, well: bool = False) -> None:
+    def _close(self, lane: SourceLane, *, well: bool = False) -> None:
         if lane.connected:
             lane.connected = False
             self._actions.append(Close(lane.source, well))
 
-    def _is_spare(self, lane: Lane, now: float) -> bool:
+    def _is_spare(self, lane: SourceLane, now: float) -> bool:
         if not self._can_take_part(lane):
             return True
         role = self.policy.role(self.state, lane, now)
@@ -330,7 +330,7 @@ class Scheduler:
         limited = lane.wanted or any(self._would_be_needed(other, now) for other in self.state.lanes)
         return limited or (role == "spare" and now >= lane.idle_at + LINGER)
 
-    def _would_be_needed(self, lane: Lane, now: float) -> bool:
+    def _would_be_needed(self, lane: SourceLane, now: float) -> bool:
         """Return whether a source is unused only because too many others are in use."""
         return lane.status == "spare" and lane.ranged and self.policy.role(self.state, lane, now) == "needed"
 
@@ -367,7 +367,7 @@ class Scheduler:
         unknown = any(lane.status == "connecting" and lane.widening.rtt is None for lane in self.state.lanes)
         return self.policy.widens and unknown
 
-    def _copy(self, copy: int) -> Copy:
+    def _copy(self, copy: int) -> RunningCopy:
         if copy not in self.state.copies:
             raise self._illegal(f"copy {copy} is not running")
         return self.state.copies[copy]

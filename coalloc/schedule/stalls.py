@@ -1,6 +1,6 @@
 """The test whether a partial copy has stalled: relative to its source's own behaviour. Pure."""
 
-from coalloc.schedule.state import Copy
+from coalloc.schedule.state import RunningCopy
 
 __all__ = ["SUSPICIOUS", "stalled"]
 
@@ -12,7 +12,7 @@ SUSPICIOUS = 1.0
 """Seconds of silence after which a source that lost all its bytes to others has to reconnect."""
 
 
-def stalled(copy: Copy, setup: float, longest_gap: float, now: float) -> bool:
+def stalled(copy: RunningCopy, setup: float, longest_gap: float, now: float) -> bool:
     """Return whether its silence is longer than the source's behaviour so far explains.
 
     :param setup: seconds from requesting a range from that source to its first byte

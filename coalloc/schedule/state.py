@@ -15,7 +15,7 @@ from coalloc.schedule.rate import RateMeter
 from coalloc.schedule.stream_count import Widening
 from coalloc.util.intervals import Intervals
 
-__all__ = ["Copy", "Lane", "State", "Status", "median"]
+__all__ = ["RunningCopy", "SourceLane", "State", "Status", "median"]
 
 Status = Literal["spare", "connecting", "idle", "fetching", "waiting", "pausing", "left"]
 
@@ -39,7 +39,7 @@ USUAL_GAP = 0.05
 
 
 @dataclass(slots=True)
-class Lane:
+class SourceLane:
     """One source: its status, its rate, and the bytes that are reserved for it.
 
     `planned` are the bytes of its share at the start; None where no lane was given any. `connected`: a connection
@@ -64,7 +64,7 @@ class Lane:
     wanted: bool = False
     idle_at: float = 0.0
     bytes: int = 0
-    ended: list["Copy"] = field(default_factory=list)
+    ended: list["RunningCopy"] = field(default_factory=list)
     busy_seconds: float = 0.0
     longest_gap: float = 0.0
     widening: Widening = field(default_factory=Widening)
@@ -86,7 +86,7 @@ class Lane:
 
 
 @dataclass(slots=True)
-class Copy:
+class RunningCopy:
     """A partial copy: bytes [start, end) requested from one source. `end` may be lowered while it runs.
 
     `received` counts the bytes it delivered, `bytes` those that it delivered first. `racing`: it was begun as the
@@ -143,8 +143,10 @@ class State:
         self, size: int, estimates: Sequence[Estimate], missing: Iterable[tuple[int, int]] | None = None
     ) -> None:
         self.size = size
-        self.lanes = [Lane(i, e, RateMeter(e.rate), setup_seconds=e.setup_seconds) for i, e in enumerate(estimates)]
-        self.copies: dict[int, Copy] = {}
+        self.lanes = [
+            SourceLane(i, e, RateMeter(e.rate), setup_seconds=e.setup_seconds) for i, e in enumerate(estimates)
+        ]
+        self.copies: dict[int, RunningCopy] = {}
         self.unassigned = Intervals([(0, size)] if missing is None else missing)
         self.final = Intervals([(0, size)])
         for start, end in self.unassigned:
@@ -166,29 +168,29 @@ class State:
         """Record a decision, for messages about defects."""
         self.history.append(line)
 
-    def is_last(self, lane: Lane) -> bool:
+    def is_last(self, lane: SourceLane) -> bool:
         """Return whether no other source is in use, or will be again after a pause; a waiting one may wait for ever."""
         return not any(other.usable and other.status != "waiting" for other in self.lanes if other is not lane)
 
-    def lacking(self, copy: Copy) -> list[tuple[int, int]]:
+    def lacking(self, copy: RunningCopy) -> list[tuple[int, int]]:
         """Return the ranges of a partial copy that are not final yet."""
         return self.final.gaps(copy.start, copy.end)
 
-    def running(self, lane: Lane) -> Copy | None:
+    def running(self, lane: SourceLane) -> RunningCopy | None:
         """Return the lane's partial copy, if it has one."""
         return None if lane.copy is None else self.copies[lane.copy]
 
-    def copies_of(self, lane: Lane) -> list[Copy]:
+    def copies_of(self, lane: SourceLane) -> list[RunningCopy]:
         """Return the lane's partial copies, ended ones and the running one."""
         running = self.running(lane)
         return [*lane.ended, running] if running else lane.ended
 
-    def backlog(self, lane: Lane) -> int:
+    def backlog(self, lane: SourceLane) -> int:
         """Return the bytes that the lane still has to deliver: of its running copy and of its share."""
         copy = self.running(lane)
         return lane.share.total + (sum(b - a for a, b in self.lacking(copy)) if copy else 0)
 
-    def rate(self, lane: Lane, now: float) -> float:
+    def rate(self, lane: SourceLane, now: float) -> float:
         """Return a lane's expected bytes per second: measured, else forecast, else the median of the known rates."""
         own = lane.meter.rate(now)
         if own is not None:
@@ -196,25 +198,25 @@ class State:
         known = [r for other in self.lanes if (r := other.meter.rate(now)) is not None and r > 0]
         return median(known) if known else UNKNOWN_RATE
 
-    def setup(self, lane: Lane) -> float:
+    def setup(self, lane: SourceLane) -> float:
         """Return the expected seconds from requesting a range from a lane to its first byte."""
         if lane.setup_seconds is not None:
             return lane.setup_seconds
         known = [other.setup_seconds for other in self.lanes if other.setup_seconds is not None]
         return median(known) if known else UNKNOWN_SETUP
 
-    def fetch_seconds(self, lane: Lane, nbytes: int, now: float) -> float:
+    def fetch_seconds(self, lane: SourceLane, nbytes: int, now: float) -> float:
         """Return the expected seconds for a new range, at the lane's rate or in TCP's slow start if that is slower."""
         rate, setup = self.rate(lane, now), self.setup(lane)
         doublings = log2(1 + nbytes / FIRST_WINDOW)
         growing = doublings * setup / SETUP_TRIPS
         return setup + max(nbytes / rate if rate > 0 else inf, growing) + self.ending_seconds(lane)
 
-    def ending_seconds(self, lane: Lane) -> float:
+    def ending_seconds(self, lane: SourceLane) -> float:
         """Return the expected delay of a range's end by parallel streams, which end one by one, in seconds."""
         return self._round_trip(lane) if lane.widening.streams > 1 else 0.0
 
-    def wait_seconds(self, lane: Lane, now: float) -> float:
+    def wait_seconds(self, lane: SourceLane, now: float) -> float:
         """Return the expected seconds until a lane's bytes flow (again). One that is late is assumed to double its
         delay.
         """
@@ -226,7 +228,7 @@ class State:
             return silent if silent > USUAL_GAP + 3 * lane.longest_gap else 0.0
         return max(self.setup(lane) - silent, silent)
 
-    def finish_seconds(self, lane: Lane, now: float) -> float:
+    def finish_seconds(self, lane: SourceLane, now: float) -> float:
         """Return the seconds until the lane has delivered its backlog at its present rate; infinite if it is silent.
 
         At the beginning of a range from a distant source TCP doubles its rate with each round trip: that is assumed to
@@ -242,24 +244,24 @@ class State:
             seconds = min(seconds, self._round_trip(lane) * log2(1 + backlog / trip))
         return self.wait_seconds(lane, now) + seconds + self.ending_seconds(lane)
 
-    def on_its_way(self, lane: Lane, now: float) -> int:
+    def on_its_way(self, lane: SourceLane, now: float) -> int:
         """Return the bytes that the server has sent, or will have before it learns that another source takes over."""
         if self.wait_seconds(lane, now):
             return 0
         return int((2 if self._grows(lane, now) else 1) * self.rate(lane, now) * self._round_trip(lane))
 
     @staticmethod
-    def _round_trip(lane: Lane) -> float:
+    def _round_trip(lane: SourceLane) -> float:
         return lane.widening.rtt or 0.0
 
-    def _grows(self, lane: Lane, now: float) -> bool:
+    def _grows(self, lane: SourceLane, now: float) -> bool:
         """Return whether the lane's range has begun so recently that TCP may not have reached its rate."""
         copy = self.running(lane)
         if copy is None or copy.first_byte_at is None:
             return False
         return now < copy.first_byte_at + GROWING_TRIPS * self._round_trip(lane)
 
-    def raced(self, copy: Copy) -> bool:
+    def raced(self, copy: RunningCopy) -> bool:
         """Return whether this partial copy takes part in a race, on either side."""
         return any(
             other is not copy and other.start < copy.end and copy.start < other.end for other in self.copies.values()

@@ -12,7 +12,7 @@ rate does not grow, something else holds these streams back.
 
 from dataclasses import dataclass
 
-from coalloc.model import Way
+from coalloc.model import PathState
 
 __all__ = ["FIRST", "MOST", "Widening"]
 
@@ -80,7 +80,7 @@ class Widening:
         self._wait(now)
         return FIRST
 
-    def look(self, now: float, delivered: int, backlog: int, way: Way | None) -> int | None:
+    def look(self, now: float, delivered: int, backlog: int, way: PathState | None) -> int | None:
         """Return the new number of streams, if it changes.
 
         :param delivered: bytes that have come over all streams so far
@@ -99,7 +99,7 @@ class Widening:
         self._wait(now)
         return self.streams
 
-    def _watch(self, now: float, way: Way) -> None:
+    def _watch(self, now: float, way: PathState) -> None:
         """Record whether packets queue, and whether some were lost without a queue."""
         if way.rtt > (self.rtt or 0.0) * (1 + QUEUE_PART) + QUEUE:
             self._queued_at, self._losses = now, 0

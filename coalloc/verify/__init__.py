@@ -3,6 +3,6 @@
 from coalloc.verify.at_server import AtSink
 from coalloc.verify.blame import SUSPECTED, agreed_checksum, expectation
 from coalloc.verify.verification import Verification
-from coalloc.verify.witnesses import Jury
+from coalloc.verify.witnesses import WitnessServers
 
-__all__ = ["SUSPECTED", "AtSink", "Jury", "Verification", "agreed_checksum", "expectation"]
+__all__ = ["SUSPECTED", "AtSink", "Verification", "WitnessServers", "agreed_checksum", "expectation"]

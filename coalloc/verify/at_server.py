@@ -12,7 +12,7 @@ from coalloc.errors import VerificationError
 from coalloc.model import Basis, Checksum, Extent
 from coalloc.util.checksums import ALGORITHMS, adler32_combine
 from coalloc.verify.blame import SUSPECTED, blame
-from coalloc.verify.witnesses import Jury
+from coalloc.verify.witnesses import WitnessServers
 
 __all__ = ["AtSink"]
 
@@ -30,8 +30,8 @@ class AtSink:
     :ivar basis: basis of the comparison
     """
 
-    def __init__(self, jury: Jury, size: int, expected: Iterable[Checksum]) -> None:
-        self._jury = jury
+    def __init__(self, servers: WitnessServers, size: int, expected: Iterable[Checksum]) -> None:
+        self._servers = servers
         self._size = size
         self._expected = sorted(expected, key=lambda checksum: -ALGORITHMS.get(checksum.algorithm, 0))
         self._suspected: set[int] = set()
@@ -61,7 +61,7 @@ class AtSink:
             return {}
         self.basis = "none"
         kept = [piece._replace(adler32=await _sum(piece, ask)) for piece in pieces]
-        bad = await blame(self._jury, kept, expected, found, self._size, self._suspected)
+        bad = await blame(self._servers, kept, expected, found, self._size, self._suspected)
         self._suspected |= {source for source, why in bad.items() if why == SUSPECTED}
         return bad
 
@@ -92,8 +92,8 @@ class AtSink:
         if piece.adler32 is None:
             return "none"
         found = f"{piece.adler32:08x}"
-        for witness in self._jury.witnesses(piece.source):
-            said = await self._jury.digest(witness, KEPT, piece.start, piece.end)
+        for witness in self._servers.witnesses(piece.source):
+            said = await self._servers.digest(witness, KEPT, piece.start, piece.end)
             if said == found:
                 return "own word" if witness == piece.source else "agree"
             if said is not None:
@@ -108,8 +108,8 @@ class AtSink:
         """
         if witness == piece.source:
             return
-        if await self._jury.digest(piece.source, KEPT, piece.start, piece.end) == found:
-            one, other = self._jury.name(piece.source), self._jury.name(witness)
+        if await self._servers.digest(piece.source, KEPT, piece.start, piece.end) == found:
+            one, other = self._servers.name(piece.source), self._servers.name(witness)
             raise VerificationError(
                 f"the replicas are not of one file: {one} and {other} differ in bytes {piece.start}-{piece.end}",
                 "leave the wrong one out, or give the expected checksum",

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence, Set
 from coalloc.errors import VerificationError
 from coalloc.model import Checksum, Extent
 from coalloc.util.checksums import ALGORITHMS
-from coalloc.verify.witnesses import Jury
+from coalloc.verify.witnesses import WitnessServers
 
 __all__ = ["SUSPECTED", "agreed_checksum", "blame", "blame_by_pieces", "expectation"]
 
@@ -21,15 +21,15 @@ def expectation(candidates: Iterable[Checksum]) -> Checksum | None:
     return max(known, key=lambda c: ALGORITHMS[c.algorithm], default=None)
 
 
-async def agreed_checksum(jury: Jury, size: int) -> list[Checksum]:
+async def agreed_checksum(servers: WitnessServers, size: int) -> list[Checksum]:
     """Return the whole file's checksum on which all replicas agree that can compute it; empty when none can.
 
     :raises VerificationError: when they contradict each other
     """
     for algorithm in ("sha256", "md5", "adler32"):
-        said = await _ask_all(jury, algorithm, size)
+        said = await _ask_all(servers, algorithm, size)
         if len(set(said.values())) > 1:
-            words = ", ".join(f"{jury.name(i)} {value}" for i, value in said.items())
+            words = ", ".join(f"{servers.name(i)} {value}" for i, value in said.items())
             raise VerificationError(
                 f"the replicas are not of one file, by {algorithm}: {words}", "leave the wrong ones out"
             )
@@ -39,7 +39,12 @@ async def agreed_checksum(jury: Jury, size: int) -> list[Checksum]:
 
 
 async def blame(
-    jury: Jury, pieces: Sequence[Extent], expected: Checksum, found: str, size: int, suspected: Set[int] = frozenset()
+    servers: WitnessServers,
+    pieces: Sequence[Extent],
+    expected: Checksum,
+    found: str,
+    size: int,
+    suspected: Set[int] = frozenset(),
 ) -> dict[int, str]:
     """Find the sources of wrong bytes, when the whole file's checksum is `found` and not the expected one.
 
@@ -52,17 +57,17 @@ async def blame(
     :raises VerificationError: when the expected checksum must be wrong, or all were suspected in vain
     """
     delivered = {i: sum(p.end - p.start for p in pieces if p.source == i) for i in {p.source for p in pieces}}
-    wholes = await _ask_all(jury, expected.algorithm, size)
-    if len(wholes) == jury.size and set(wholes.values()) == {found}:  # one without an answer may have the right file
+    wholes = await _ask_all(servers, expected.algorithm, size)
+    if len(wholes) == servers.size and set(wholes.values()) == {found}:  # one without an answer may have the right file
         raise VerificationError(
             f"every replica has {expected.algorithm} {found}, not the expected {expected.value}",
             "check the expected checksum: it seems to be of another file",
         )
     other = f"its replica is of another file: {expected.algorithm} is not {expected.value}"
     others = {i for i, value in wholes.items() if value != expected.value}
-    bad = dict.fromkeys(others | {i for i in delivered if jury.holder(i) in others}, other)
+    bad = dict.fromkeys(others | {i for i in delivered if servers.holder(i) in others}, other)
     if not bad.keys() & delivered.keys():
-        bad |= await _changed_on_the_way(jury, pieces, [i for i, value in wholes.items() if value == expected.value])
+        bad |= await _changed_on_the_way(servers, pieces, [i for i, value in wholes.items() if value == expected.value])
     if not bad.keys() & delivered.keys():
         good = {i for i, value in wholes.items() if value == expected.value}
         suspects = delivered.keys() - suspected
@@ -71,26 +76,26 @@ async def blame(
                 f"the {expected.algorithm} is {found}, not the expected {expected.value}, whichever source is left out",
                 "check the expected checksum, or name a replica that is known to be good",
             )
-        bad[min((suspects - good) or suspects, key=lambda i: (jury.includes(i), delivered[i], i))] = SUSPECTED
+        bad[min((suspects - good) or suspects, key=lambda i: (servers.includes(i), delivered[i], i))] = SUSPECTED
     return bad
 
 
-async def _ask_all(jury: Jury, algorithm: str, size: int) -> dict[int, str]:
+async def _ask_all(servers: WitnessServers, algorithm: str, size: int) -> dict[int, str]:
     """Return each replica's checksum of the whole file, without those that cannot compute it."""
-    members = jury.members
-    values = await asyncio.gather(*(jury.digest(i, algorithm, 0, size) for i in members))
+    members = servers.members
+    values = await asyncio.gather(*(servers.digest(i, algorithm, 0, size) for i in members))
     return {i: value for i, value in zip(members, values, strict=True) if value is not None}
 
 
-async def _changed_on_the_way(jury: Jury, pieces: Sequence[Extent], good: Sequence[int]) -> dict[int, str]:
+async def _changed_on_the_way(servers: WitnessServers, pieces: Sequence[Extent], good: Sequence[int]) -> dict[int, str]:
     """Return the senders whose bytes differ from their replicas; for a replica not in use now, from a good one."""
 
     def witness(piece: Extent) -> int:
-        holder = jury.holder(piece.source)
-        return holder if jury.includes(holder) or not good else good[0]
+        holder = servers.holder(piece.source)
+        return holder if servers.includes(holder) or not good else good[0]
 
     kept = [p for p in pieces if p.adler32 is not None]
-    values = await asyncio.gather(*(jury.digest(witness(p), "adler32", p.start, p.end) for p in kept))
+    values = await asyncio.gather(*(servers.digest(witness(p), "adler32", p.start, p.end) for p in kept))
     return {
         p.source: "its bytes changed on the way"
         for p, value in zip(kept, values, strict=True)

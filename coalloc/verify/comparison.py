@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 from coalloc.errors import VerificationError
 from coalloc.model import Basis, Extent
-from coalloc.partial_file.pieces import Piece, Pieces
+from coalloc.partial_file.pieces import DeliveredPiece, Pieces
 from coalloc.util.intervals import Intervals
 from coalloc.verify.early_queries import PATIENCE, SLOWER, Foresight, combined
-from coalloc.verify.witnesses import Jury
+from coalloc.verify.witnesses import WitnessServers
 
 __all__ = ["Comparison", "together"]
 
@@ -32,7 +32,7 @@ LOOK = 0.25
 """Seconds between checks of which pieces have grown."""
 
 
-class Verdict(NamedTuple):
+class WitnessVerdict(NamedTuple):
     """The bad replicas, with the reason, according to `witness`; the witness is None when no replica could answer."""
 
     witness: int | None = None
@@ -45,8 +45,8 @@ class Comparison:
     :param left: bytes that will be added
     """
 
-    def __init__(self, jury: Jury, left: int) -> None:
-        self._jury = jury
+    def __init__(self, servers: WitnessServers, left: int) -> None:
+        self._servers = servers
         self._size = self._left = left
         self._waiting = Pieces()
         self._examined = Intervals()
@@ -56,8 +56,8 @@ class Comparison:
         """Senders with bytes that no other replica has confirmed."""
         self._seen: set[Extent] = set()
         """The pieces that were waiting at the last check."""
-        self._cases: dict[Extent, asyncio.Task[Verdict]] = {}
-        self._late: list[asyncio.Task[Verdict]] = []
+        self._cases: dict[Extent, asyncio.Task[WitnessVerdict]] = {}
+        self._late: list[asyncio.Task[WitnessVerdict]] = []
         """Queries that were replaced by queries of others."""
 
     def add(self, extents: Iterable[Extent]) -> None:
@@ -83,7 +83,7 @@ class Comparison:
 
         This includes queried pieces without an answer: the query may be queued at a distant witness.
         """
-        foresight = Foresight(self._jury)
+        foresight = Foresight(self._servers)
         if self._left > 0 and foresight.due(self._left, rate):
             self._foresight = foresight
             answered = Intervals(self._examined)
@@ -108,10 +108,10 @@ class Comparison:
 
     def _examine(self, neighbours: Sequence[Extent], *, soon: bool = False) -> None:
         create_task = asyncio.get_running_loop().create_task
-        asked = create_task(_confirm(self._jury, neighbours)) if len(neighbours) > 1 else None
+        asked = create_task(_confirm(self._servers, neighbours)) if len(neighbours) > 1 else None
         for piece in neighbours:
             self._examined.add(piece.start, piece.end)
-            self._cases[piece] = create_task(_examine(self._jury, piece, soon, asked))
+            self._cases[piece] = create_task(_examine(self._servers, piece, soon, asked))
 
     async def finish(self, dropped: Container[int] = ()) -> tuple[Basis, dict[int, str]]:
         """Wait for the verdicts on all present bytes. More may be added later.
@@ -122,7 +122,7 @@ class Comparison:
         """
         waiting = [_extent(piece) for piece in self._waiting]
         self._waiting.clear()
-        for neighbours in together(await self._not_foreseen(waiting), set(self._jury.members), self._jury.holder):
+        for neighbours in together(await self._not_foreseen(waiting), set(self._servers.members), self._servers.holder):
             self._examine(neighbours, soon=True)
         self._cases = {piece: task for piece, task in self._cases.items() if piece.source not in dropped}
         await self._ask_others_instead()
@@ -139,7 +139,7 @@ class Comparison:
 
     def _basis(self, judged: Sequence[tuple[int, int | None]]) -> Basis:
         """Return the basis on which all was confirmed, given the sender and the witness of each piece."""
-        self.alone = {sender for sender, witness in judged if witness in (None, self._jury.holder(sender))}
+        self.alone = {sender for sender, witness in judged if witness in (None, self._servers.holder(sender))}
         if self._foresight:
             self.alone |= self._foresight.alone
         if any(witness is None for _, witness in judged):
@@ -162,20 +162,20 @@ class Comparison:
             return
         _, pending = await asyncio.wait(self._cases.values(), timeout=self._patience)
         for piece, task in list(self._cases.items()):
-            witnesses = self._jury.witnesses(piece.source, soon=True)
-            others = [i for i in witnesses if i != self._jury.holder(piece.source) and self._jury.free(i)]
+            witnesses = self._servers.witnesses(piece.source, soon=True)
+            others = [i for i in witnesses if i != self._servers.holder(piece.source) and self._servers.free(i)]
             if task in pending and others:
                 self._late.append(task)
-                self._cases[piece] = asyncio.get_running_loop().create_task(_either(self._jury, piece, task, others))
+                self._cases[piece] = asyncio.get_running_loop().create_task(_either(self._servers, piece, task, others))
 
     @property
     def _patience(self) -> float:
         """Seconds after which another replica is queried: the fastest would have answered by then."""
-        return max(PATIENCE, SLOWER * min((self._jury.expected(i) for i in self._jury.members), default=0.0))
+        return max(PATIENCE, SLOWER * min((self._servers.expected(i) for i in self._servers.members), default=0.0))
 
-    def _can_be_told_more(self, piece: Extent, verdict: Verdict) -> bool:
+    def _can_be_told_more(self, piece: Extent, verdict: WitnessVerdict) -> bool:
         """Return whether another replica can answer now that could not when this piece was queried."""
-        return verdict.witness in (None, self._jury.holder(piece.source)) and self._jury.witnesses(piece.source)[
+        return verdict.witness in (None, self._servers.holder(piece.source)) and self._servers.witnesses(piece.source)[
             :1
         ] != [verdict.witness]
 
@@ -188,7 +188,7 @@ class Comparison:
                 task.exception()  # mark as retrieved
 
 
-def _extent(piece: Piece) -> Extent:
+def _extent(piece: DeliveredPiece) -> Extent:
     return Extent(piece.start, piece.end, piece.source, piece.adler32)
 
 
@@ -215,43 +215,47 @@ def together(
     return groups
 
 
-async def _confirm(jury: Jury, neighbours: Sequence[Extent]) -> int | None:
+async def _confirm(servers: WitnessServers, neighbours: Sequence[Extent]) -> int | None:
     """Return the replica that confirms these pieces together and delivered none of them; None if there is none."""
-    senders = {jury.holder(piece.source) for piece in neighbours}
+    senders = {servers.holder(piece.source) for piece in neighbours}
     start, end = neighbours[0].start, neighbours[-1].end
-    for witness in jury.witnesses(*senders, soon=True):
+    for witness in servers.witnesses(*senders, soon=True):
         if witness in senders:
             break
-        theirs = await jury.digest(witness, "adler32", start, end)
+        theirs = await servers.digest(witness, "adler32", start, end)
         if theirs is not None:
             return witness if theirs == combined(neighbours) else None
     return None
 
 
-async def _examine(jury: Jury, piece: Extent, soon: bool, asked: asyncio.Task[int | None] | None) -> Verdict:
+async def _examine(
+    servers: WitnessServers, piece: Extent, soon: bool, asked: asyncio.Task[int | None] | None
+) -> WitnessVerdict:
     """Compare a piece with the answer of the first replica that has one.
 
     :param asked: query for it and its neighbours together; if that confirms them, no other replica is asked
     """
     if asked is not None and (witness := await asked) is not None:
-        return Verdict(witness)
-    return await _hold(jury, piece, jury.witnesses(piece.source, soon=soon))
+        return WitnessVerdict(witness)
+    return await _hold(servers, piece, servers.witnesses(piece.source, soon=soon))
 
 
-async def _hold(jury: Jury, piece: Extent, witnesses: Iterable[int]) -> Verdict:
+async def _hold(servers: WitnessServers, piece: Extent, witnesses: Iterable[int]) -> WitnessVerdict:
     """Compare a piece with the answer of the first of these replicas that has one."""
     ours = f"{piece.adler32:08x}"
     for witness in witnesses:
-        theirs = await jury.digest(witness, "adler32", piece.start, piece.end)
+        theirs = await servers.digest(witness, "adler32", piece.start, piece.end)
         if theirs is not None:
-            bad = {} if theirs == ours else await _settle(jury, piece, ours, witness, theirs)
-            return Verdict(witness, bad)
-    return Verdict()
+            bad = {} if theirs == ours else await _settle(servers, piece, ours, witness, theirs)
+            return WitnessVerdict(witness, bad)
+    return WitnessVerdict()
 
 
-async def _either(jury: Jury, piece: Extent, late: asyncio.Task[Verdict], others: Sequence[int]) -> Verdict:
+async def _either(
+    servers: WitnessServers, piece: Extent, late: asyncio.Task[WitnessVerdict], others: Sequence[int]
+) -> WitnessVerdict:
     """Return the verdict of `late`, or of one of `others` if that is faster."""
-    other = asyncio.ensure_future(_hold(jury, piece, others))
+    other = asyncio.ensure_future(_hold(servers, piece, others))
     try:
         done, _ = await asyncio.wait({late, other}, return_when=asyncio.FIRST_COMPLETED)
         verdict = await done.pop()
@@ -260,23 +264,23 @@ async def _either(jury: Jury, piece: Extent, late: asyncio.Task[Verdict], others
         other.cancel()
 
 
-async def _settle(jury: Jury, piece: Extent, ours: str, witness: int, theirs: str) -> dict[int, str]:
+async def _settle(servers: WitnessServers, piece: Extent, ours: str, witness: int, theirs: str) -> dict[int, str]:
     """Return the replicas that are wrong when `witness` contradicts our bytes of a piece."""
-    holder = jury.holder(piece.source)
-    own = theirs if witness == holder else await jury.digest(holder, "adler32", piece.start, piece.end)
+    holder = servers.holder(piece.source)
+    own = theirs if witness == holder else await servers.digest(holder, "adler32", piece.start, piece.end)
     if own is not None and own != ours:
         changed = "its bytes changed on the way" if holder == piece.source else "it has changed since an earlier run"
         return {piece.source: changed}
-    others = [i for i in jury.members if i not in (holder, witness)]
-    votes = Counter(await asyncio.gather(*(jury.digest(i, "adler32", piece.start, piece.end) for i in others)))
+    others = [i for i in servers.members if i not in (holder, witness)]
+    votes = Counter(await asyncio.gather(*(servers.digest(i, "adler32", piece.start, piece.end) for i in others)))
     if votes[ours] > votes[theirs]:
         return {witness: "its replica differs from the others"}
     if votes[theirs] > votes[ours]:
         return {piece.source: "its replica differs from the others"}
-    if not jury.includes(holder):  # the current replicas define the file
+    if not servers.includes(holder):  # the current replicas define the file
         return {piece.source: "an earlier run took these bytes from a replica that differs from those named now"}
     raise VerificationError(
-        f"{jury.name(holder)} and {jury.name(witness)} differ in bytes {piece.start} to {piece.end - 1}, "
+        f"{servers.name(holder)} and {servers.name(witness)} differ in bytes {piece.start} to {piece.end - 1}, "
         "and no third replica can say which is right",
         "give the right checksum with --checksum ALGORITHM:HEX, or leave the wrong URL out",
     )

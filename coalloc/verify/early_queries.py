@@ -12,7 +12,7 @@ from functools import reduce
 from coalloc.model import Extent
 from coalloc.util.checksums import adler32_combine
 from coalloc.util.intervals import Intervals
-from coalloc.verify.witnesses import Jury
+from coalloc.verify.witnesses import WitnessServers
 
 __all__ = ["PATIENCE", "SLOWER", "Foresight", "combined"]
 
@@ -30,8 +30,8 @@ PATIENCE, SLOWER = 0.05, 3.0
 class Foresight:
     """Queries once everything that was not queried before; later finds which of it was right."""
 
-    def __init__(self, jury: Jury) -> None:
-        self._jury = jury
+    def __init__(self, servers: WitnessServers) -> None:
+        self._servers = servers
         self._ranges: Sequence[tuple[int, int]] = ()
         self._answers: dict[int, asyncio.Task[list[str | None]]] = {}
         self.alone: set[int] = set()
@@ -44,19 +44,19 @@ class Foresight:
         :param rate: bytes per second at which they come
         """
         witnesses = self._witnesses
-        if not all(map(self._jury.has_answered, witnesses)):
+        if not all(map(self._servers.has_answered, witnesses)):
             return left <= SHORT
-        return left <= min(MOST, rate * (MARGIN + ROUNDS * max(map(self._jury.expected, witnesses), default=0.0)))
+        return left <= min(MOST, rate * (MARGIN + ROUNDS * max(map(self._servers.expected, witnesses), default=0.0)))
 
     @property
     def _witnesses(self) -> list[int]:
-        return sorted(self._jury.members, key=lambda i: (self._jury.expected(i), i))[:WITNESSES]
+        return sorted(self._servers.members, key=lambda i: (self._servers.expected(i), i))[:WITNESSES]
 
     def ask(self, ranges: Sequence[tuple[int, int]]) -> None:
         """Query these disjoint ranges."""
         self._ranges = ranges
         for witness in self._witnesses:
-            self._answers[witness] = asyncio.create_task(self._jury.digests(witness, "adler32", ranges))
+            self._answers[witness] = asyncio.create_task(self._servers.digests(witness, "adler32", ranges))
 
     async def confirmed(self, pieces: Sequence[Extent]) -> Intervals:
         """Return the ranges of these pieces whose bytes are right, according to a replica that did not deliver them.
@@ -65,7 +65,7 @@ class Foresight:
 
         :param pieces: all pieces that were not queried otherwise, in order
         """
-        late = [self._jury.expected(witness) for witness, task in self._answers.items() if not task.done()]
+        late = [self._servers.expected(witness) for witness, task in self._answers.items() if not task.done()]
         until = asyncio.get_running_loop().time() + max(PATIENCE, SLOWER * max(late, default=0.0))
         while True:
             right = self._right(pieces)
@@ -89,10 +89,10 @@ class Foresight:
 
     def _suffice(self, witnesses: set[int], pieces: Sequence[Extent]) -> bool:
         """Return whether each sender has another replica as a witness, if there is any other replica at all."""
-        senders = {self._jury.holder(piece.source) for piece in pieces}
+        senders = {self._servers.holder(piece.source) for piece in pieces}
         if all(witnesses - {sender} for sender in senders):
             return True
-        alone = not set(self._jury.members) - senders and len(senders) == 1
+        alone = not set(self._servers.members) - senders and len(senders) == 1
         if alone and witnesses:
             self.alone |= {piece.source for piece in pieces}
         return alone and bool(witnesses)

@@ -11,7 +11,7 @@ from coalloc.partial_file import PartialFile
 from coalloc.util.disk import in_thread
 from coalloc.verify.blame import SUSPECTED, blame, blame_by_pieces
 from coalloc.verify.comparison import Comparison
-from coalloc.verify.witnesses import Jury
+from coalloc.verify.witnesses import WitnessServers
 
 __all__ = ["Verification"]
 
@@ -20,7 +20,7 @@ class Verification:
     """The verification of one file and of its sources.
 
     :param file: the fetched file; begun already
-    :param jury: the replicas as witnesses
+    :param servers: the replicas as witnesses
     :param expected: the checksum of the whole file
     :param stated_by: the replicas that state it; None where the user or a Metalink does
     :param hashes: those of a Metalink's pieces
@@ -30,7 +30,7 @@ class Verification:
     def __init__(
         self,
         file: PartialFile,
-        jury: Jury,
+        servers: WitnessServers,
         expected: Checksum | None,
         hashes: PieceHashes | None,
         *,
@@ -38,11 +38,11 @@ class Verification:
         stated_by: Set[int] | None = None,
     ) -> None:
         self._file = file
-        self._jury = jury
+        self._servers = servers
         self._expected = expected
         self._stated_by = stated_by
         self._hashes = hashes
-        self._comparison = Comparison(jury, file.size) if compare and not (expected or hashes) else None
+        self._comparison = Comparison(servers, file.size) if compare and not (expected or hashes) else None
         self._suspected: set[int] = set()
         self.checksum: Checksum | None = None
         """Checksum of the whole file, if one was computed."""
@@ -107,13 +107,13 @@ class Verification:
             if bad:
                 return bad
         pieces = await in_thread(self._file.pieces)
-        return await blame(self._jury, pieces, expected, found, self._file.size, self._suspected)
+        return await blame(self._servers, pieces, expected, found, self._file.size, self._suspected)
 
     def _stated(self) -> Basis:
         """Return the basis that the expected checksum gives: a replica cannot be the only witness of its own bytes."""
         if self._stated_by is None:
             return "given"
-        alone = len(self._stated_by) == 1 and self._stated_by & {self._jury.holder(i) for i in self._file.senders}
+        alone = len(self._stated_by) == 1 and self._stated_by & {self._servers.holder(i) for i in self._file.senders}
         return "own word" if alone else "agree"
 
     def _bad_by_pieces(self, hashes: PieceHashes) -> dict[int, str]:
@@ -140,7 +140,7 @@ class Verification:
             self._file.revoke(piece.start, piece.end)
         if self._comparison is not None:
             self._comparison.cancel()
-            self._comparison = Comparison(self._jury, self._file.size)
+            self._comparison = Comparison(self._servers, self._file.size)
             self._comparison.add(await in_thread(self._file.pieces))
         return dropped
 

@@ -8,7 +8,7 @@ from coalloc.engine.base import Source
 from coalloc.errors import SourceError
 from coalloc.safe_text import redact
 
-__all__ = ["Jury"]
+__all__ = ["WitnessServers"]
 
 GLANCE = 0.25
 """Seconds between checks whether a witness that has not answered is still available."""
@@ -20,7 +20,7 @@ SLOWEST = 50e6
 """Least bytes per second at which a server is expected to read, while another can be asked."""
 
 
-class Jury:
+class WitnessServers:
     """Asks replicas, where their servers can, for checksums of ranges; each answers one query at a time.
 
     :param sources: all replicas

@@ -37,7 +37,7 @@ ANY = -1 - BESIDE
 """Key of the class of all sizes, used when the size is unknown."""
 
 
-class Path(Experience):
+class PathKernel(Experience):
     """The log rates of one path."""
 
     def __init__(self, fast: bool) -> None:
@@ -73,12 +73,12 @@ class Kernel(Forecaster):
 
     def __init__(self, fast: bool = False) -> None:
         self._fast = fast
-        self._paths: dict[Key, Path] = {}
+        self._paths: dict[Key, PathKernel] = {}
 
     def learn(self, observation: Observation) -> None:
         key = LEVELS["path"](observation)
         if key not in self._paths:
-            self._paths[key] = Path(self._fast)
+            self._paths[key] = PathKernel(self._fast)
         path = self._paths[key]
         path.setup(observation)
         if rate := telling(observation):

@@ -45,7 +45,7 @@ class Features(NamedTuple):
     like_begun: float
 
 
-class Ended(NamedTuple):
+class EndedTransfer(NamedTuple):
     """A transfer that ended, its log rate compared `BY_SIZE`, and its log size."""
 
     end: float
@@ -58,14 +58,14 @@ class Past:
     """The transfers of one path that ended recently."""
 
     def __init__(self) -> None:
-        self._ended: list[Ended] = []
+        self._ended: list[EndedTransfer] = []
         self._levels: list[float] = []
         self._level = NAN
 
     def learn(self, observation: Observation, rate: float) -> None:
         """Learn a transfer; late ones are sorted in."""
         size = log(observation.bytes)
-        ended = Ended(observation.end, observation.start, log(rate) - BY_SIZE * size, size)
+        ended = EndedTransfer(observation.end, observation.start, log(rate) - BY_SIZE * size, size)
         place = bisect_right(self._ended, ended)
         self._ended.insert(place, ended)
         level = self._levels[place - 1] if place else self._level

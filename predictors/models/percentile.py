@@ -13,7 +13,7 @@ from predictors.observation import Forecast, Observation, Query, Rates
 __all__ = ["PercentilePrediction"]
 
 
-class Path(Experience):
+class PathRates(Experience):
     """The newest rates of one path."""
 
     def __init__(self) -> None:
@@ -27,17 +27,17 @@ class PercentilePrediction(Forecaster):
     name = "percentile"
 
     def __init__(self) -> None:
-        self._paths: dict[Key, Path] = {}
+        self._paths: dict[Key, PathRates] = {}
 
     def learn(self, observation: Observation) -> None:
-        path = self._paths.setdefault(LEVELS["path"](observation), Path())
+        path = self._paths.setdefault(LEVELS["path"](observation), PathRates())
         path.setup(observation)
         if rate := telling(observation):
             path.rates.learn(rate)
             path.rate(observation.end)
 
     def forecast(self, query: Query) -> Forecast:
-        path = self._paths.get(LEVELS["path"](query), Path())
+        path = self._paths.get(LEVELS["path"](query), PathRates())
         rates = [path.rates.at(level) for level in (0.1, 0.5, 0.9)]
         low, middle, high = rates
         if low is None or middle is None or high is None:

@@ -47,7 +47,7 @@ class Diagnostics(NamedTuple):
     normal: float
 
 
-class Path(Experience):
+class PathRegression(Experience):
     """The data and the coefficients of a path's regression."""
 
     def __init__(self) -> None:
@@ -73,10 +73,10 @@ class Regression(Forecaster):
         except ImportError:
             raise MissingLibraryError("statsmodels is not installed; pip install 'coget[forecast]' brings it") from None
         self._library: Any = statsmodels
-        self._paths: dict[Key, Path] = {}
+        self._paths: dict[Key, PathRegression] = {}
 
     def learn(self, observation: Observation) -> None:
-        path = self._paths.setdefault(LEVELS["path"](observation), Path())
+        path = self._paths.setdefault(LEVELS["path"](observation), PathRegression())
         path.setup(observation)
         rate = telling(observation)
         if rate is None:
@@ -92,7 +92,7 @@ class Regression(Forecaster):
             path.coefficients, path.deviation, path.since = tuple(fit.params), float(fit.mse_resid) ** 0.5, 0
 
     def forecast(self, query: Query) -> Forecast:
-        path = self._paths.get(LEVELS["path"](query), Path())
+        path = self._paths.get(LEVELS["path"](query), PathRegression())
         if not path.count:
             return path.nothing(self.name)
         values = [value for _, value in path.rows]
@@ -126,7 +126,7 @@ class Regression(Forecaster):
             float(tests.jarque_bera(fit.resid)[1]),
         )
 
-    def _fit(self, path: Path) -> Any:
+    def _fit(self, path: PathRegression) -> Any:
         features, values = zip(*path.rows, strict=True)
         with catch_warnings():
             simplefilter(

@@ -19,7 +19,7 @@ import numpy as np
 from coalloc.planner.network import File, Host, Isp, Link, LinkKey, Network
 from coalloc.planner.paths import paths_of, without_cycles
 from coalloc.planner.solvers.maxflow import ORTOOLS, SCIPY, Backend
-from coalloc.planner.static.graph import Arrays, Graph, graph_of
+from coalloc.planner.static.graph import Arrays, CapacityGraph, graph_of
 from coalloc.planner.static.newton import least_time
 
 TIMES = 7
@@ -60,7 +60,7 @@ def drawn(case: Case, narrow: bool, seed: int) -> tuple[Network, list[File]]:
     return Network.of(hosts, tuple(links)), [File(f"f{i}", int(sizes[i]), (f"h{i}",), ("h0",)) for i in range(1, n)]
 
 
-def bare(graph: Graph, seconds: float) -> float:
+def bare(graph: CapacityGraph, seconds: float) -> float:
     """Milliseconds of one max-flow by OR-tools."""
     from ortools.graph.python.max_flow import SimpleMaxFlow
 

@@ -23,7 +23,7 @@ import httpx
 from sqlalchemy import text
 
 from broker.jobs.sums import Rolling
-from broker.reports.catalogue import REPORTS, Kind
+from broker.reports.catalogue import REPORTS, ReportKind
 from broker.storage.database import Database, addressed
 from broker.storage.months import Months, month_of
 from tests.benchmarks.broker import show, timed
@@ -159,7 +159,7 @@ def _decision(number: int, at: float) -> dict[str, Any]:
     }
 
 
-def address(kind: Kind) -> str | None:
+def address(kind: ReportKind) -> str | None:
     """What is asked for; None where it is not known of what."""
     needed = {name for name, field in kind.wanted.model_fields.items() if field.is_required()}
     asked = ASKED.get(kind.name, {})

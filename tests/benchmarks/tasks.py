@@ -33,7 +33,7 @@ from broker.memory import collect_seldom
 from broker.models.collections import NewCollection
 from broker.models.tasks import Item
 from broker.schema.tasks import tasks
-from broker.storage.collections import Collections
+from broker.storage.collections import CollectionStore
 from broker.storage.database import addressed
 from broker.storage.migration import upgrade
 from tests.benchmarks.loopback import MEMORY, measure, spread
@@ -192,7 +192,7 @@ async def fill(world: World, count: int) -> None:
 async def hold(world: World) -> None:
     """One transfer to the sink may run, and one does, slowly."""
     async with world.factory.database.write() as connection:
-        kept = Collections(connection)
+        kept = CollectionStore(connection)
         (sink,) = [each for each in await kept.all() if each.name == "sink"]
         slow = {"concurrency": 1, "rate": 1.0}
         await kept.put(

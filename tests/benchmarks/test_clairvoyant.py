@@ -2,7 +2,7 @@
 
 import pytest
 
-from coalloc.collect.methods import Adaptive
+from coalloc.collect.methods import AdaptiveCollecting
 from coalloc.collect.simulation import Capacity, Underlay, simulate
 from tests.benchmarks.clairvoyant import Change, clairvoyant
 from tests.benchmarks.sites import SINK, Situation
@@ -34,7 +34,7 @@ def test_adaptive_recovers_what_a_clairvoyant_plan_gains_when_a_link_drops_to_ha
     assert says.change is not None
     (key,) = (key for key in network.links if key[:2] == says.change.pair)
     drops = Capacity(says.change.at, str(key), says.change.rate)
-    record = simulate(Adaptive(network, halves.demand), Underlay.of(network), [drops])
+    record = simulate(AdaptiveCollecting(network, halves.demand), Underlay.of(network), [drops])
     assert says.clairvoyant < says.kept
     assert says.kept - record.seconds >= 0.8 * (says.kept - says.clairvoyant)
 

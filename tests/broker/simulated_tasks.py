@@ -13,13 +13,13 @@ from pathlib import Path
 from random import Random
 
 from broker.models.collections import Collection
-from broker.models.lanes import Candidate
+from broker.models.lanes import LaneCandidate
 from broker.models.tasks import Work
-from broker.models.work import Result
+from broker.models.work import WorkResult
 from broker.services.auth.permissions import Reach
 from broker.services.collections.trees import LocalTree
 from broker.worker.concurrency import of_each, side_by_side
-from broker.worker.executor import Carrier, Doer, End
+from broker.worker.executor import Doer, Executor, TaskEnd
 from broker.worker.policy.faults import at_source
 from broker.worker.recorder import Recorder
 from broker.worker.temporary_names import earlier, names, temporary
@@ -148,16 +148,16 @@ class _Trees:
         return self._ends[str(collection.id)]
 
 
-class _Carrier(Carrier):
+class _Carrier(Executor):
     """As the broker's, but for how bytes go."""
 
-    async def _copier(self, task: Candidate, source: End, sink: End) -> Doer:
+    async def _copier(self, task: LaneCandidate, source: TaskEnd, sink: TaskEnd) -> Doer:
         async def copy(batch: Sequence[Work], recorder: Recorder) -> None:
             await side_by_side(partial(_copy, source.tree, sink.tree, recorder), batch, recorder, task.options, AT_ONCE)
 
         return copy
 
-    async def leave(self, task: Candidate, batch: Sequence[Work]) -> None:
+    async def leave(self, task: LaneCandidate, batch: Sequence[Work]) -> None:
         _, sink = await self._ends(task, await self._standing(task), limited=False)
         assert sink is not None
 
@@ -169,7 +169,7 @@ class _Carrier(Carrier):
         await of_each(one, batch)
 
 
-async def _copy(source: SimulatedServer, sink: SimulatedServer, recorder: Recorder, work: Work) -> Result:
+async def _copy(source: SimulatedServer, sink: SimulatedServer, recorder: Recorder, work: Work) -> WorkResult:
     """Copy one file as it is between servers: under another name, compared, and then renamed."""
     for name in earlier(work.destination, work):
         with suppress(NoSuchFile):
@@ -184,7 +184,7 @@ async def _copy(source: SimulatedServer, sink: SimulatedServer, recorder: Record
     if there and there.kind == "dir" and there.link_target is None:
         raise IsDirectory(f"{work.destination} is a folder", "name another")
     if work.details.compare and there and sink.at(work.destination).read_bytes() == content:
-        return Result(work, "succeeded", counts={"files_skipped": 1, "bytes": -work.size})
+        return WorkResult(work, "succeeded", counts={"files_skipped": 1, "bytes": -work.size})
     for piece in (content[: len(content) // 2], content):
         _write(sink, beside, piece)
         await source.stat(work.source)
@@ -193,7 +193,7 @@ async def _copy(source: SimulatedServer, sink: SimulatedServer, recorder: Record
             raise ReplicaChanged(f"{work.source} has changed", "it is copied again")
     await recorder.fence.hold(work)
     await sink.replace(beside, work.destination)
-    return Result(work, "succeeded", counts={"files_transferred": 1})
+    return WorkResult(work, "succeeded", counts={"files_transferred": 1})
 
 
 async def _there(sink: SimulatedServer, path: str) -> Entry | None:

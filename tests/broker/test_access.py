@@ -10,11 +10,11 @@ import pytest
 from fastapi.routing import APIRoute
 
 from broker.config.settings import Settings
-from broker.dependencies.access import Guarded, Policy
+from broker.dependencies.access import Guarded, RoutePolicy
 from broker.models.access import ROLES, NewToken
 from broker.models.tasks import Item, NewTask
 from broker.services.auth.access import hashed
-from broker.storage.access import Records
+from broker.storage.access import AccessStore
 from tests.broker.conftest import Broker, running
 from tests.support.waiting import until
 
@@ -44,7 +44,7 @@ async def test_every_route_declares_its_policy(broker):
     routes = list(_routes(broker.app.routes))
     assert len(routes) > 20
     for route in routes:
-        policies = [each.call for each in route.dependant.dependencies if isinstance(each.call, Policy)]
+        policies = [each.call for each in route.dependant.dependencies if isinstance(each.call, RoutePolicy)]
         assert len(policies) == 1, f"{route.path} declares {len(policies)} policies"
         assert isinstance(route, Guarded), f"{route.path} reads bodies before it asks"
 
@@ -139,7 +139,7 @@ async def test_an_expired_token_is_not_believed_a_moment_longer(broker, monkeypa
 
 async def test_a_token_that_is_revoked_while_it_is_looked_up_is_not_remembered(broker, admin, monkeypatch):
     made = (await admin.post("/broker/v1/tokens", json={"subject": "ann", "role": "reader"})).json()
-    read, go_on, reading = Records.bearer, asyncio.Event(), asyncio.Event()
+    read, go_on, reading = AccessStore.bearer, asyncio.Event(), asyncio.Event()
 
     async def slowly(self, key, now):
         found = await read(self, key, now)
@@ -148,7 +148,7 @@ async def test_a_token_that_is_revoked_while_it_is_looked_up_is_not_remembered(b
             await go_on.wait()
         return found
 
-    monkeypatch.setattr(Records, "bearer", slowly)
+    monkeypatch.setattr(AccessStore, "bearer", slowly)
     ann = broker.with_headers({"Authorization": f"Bearer {made['token']}"})
     early = asyncio.create_task(ann.get("/broker/v1/whoami"))
     await reading.wait()

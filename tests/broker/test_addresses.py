@@ -12,7 +12,7 @@ from sqlalchemy import text
 from broker.config.settings import Issuer, Settings, configured
 from broker.errors import Invalid
 from broker.factory import Factory
-from broker.models.catalogue import Dataset, Endpoint, Replica, Site
+from broker.models.catalogue import CatalogueReplica, Dataset, Endpoint, Site
 from broker.models.tasks import Item
 from broker.services.auth.issuers import Issuers, document
 from broker.services.network.addresses import issuer_policy
@@ -94,7 +94,7 @@ async def test_what_a_curator_registers_at_this_machine_is_not_read(database, tm
         where = {"scheme": "ftp", "host": "localhost", "port": world.source.port, "prefix": f"{world.source.root}/"}
         await places.put_endpoint("eve", Endpoint(name="evil", site="here", **where), "curator")
         await catalogue.put("eve", Dataset(name="eve:x", size=len(content)))
-        await catalogue.put_replica("eve", Replica(dataset="eve:x", endpoint="evil"))
+        await catalogue.put_replica("eve", CatalogueReplica(dataset="eve:x", endpoint="evil"))
         for to in ("local", "sink"):
             item = Item(source="/eve/x", destination="/stolen")
             number = await world.submit("TRANSFER", [item], to, origin="catalogue")

@@ -9,19 +9,19 @@ from pathlib import Path
 import pytest
 
 from broker.errors import TooLarge, TooManyRequests
-from broker.limits import Apart, Budget, Kind, Turns, framed
+from broker.limits import Budget, JobKind, SeparateProcess, Turns, framed
 from broker.limits import client as module
 from broker.models.history import TransferRecord
 from broker.tables import write_parquet
 from tests.support.waiting import until
 
-KIND = Kind("it", "ask for less")
+KIND = JobKind("it", "ask for less")
 BUDGET = Budget(memory=200 << 20, seconds=60, each=60, waiting=2)
 
 
 @pytest.fixture
 async def apart():
-    made = Apart(BUDGET)
+    made = SeparateProcess(BUDGET)
     yield made
     await made.close()
 
@@ -52,7 +52,7 @@ async def test_a_table_is_written_whatever_its_library_would_reserve(tmp_path, m
     record = dict.fromkeys(TransferRecord.model_fields)
     rows, table = tmp_path / "rows", tmp_path / "table"
     rows.write_bytes(framed([record] * 2000) * 10)
-    apart = Apart(BUDGET._replace(memory=megabytes << 20))
+    apart = SeparateProcess(BUDGET._replace(memory=megabytes << 20))
     try:
         await apart.run(KIND, "ann", write_parquet, str(rows), str(table))
     finally:

@@ -8,7 +8,7 @@ import zlib
 
 import pytest
 
-from broker.services.catalogue.formats import Context, Entry, parser
+from broker.services.catalogue.formats import CatalogueEntry, Context, parser
 from broker.wire import METALINK
 from coalloc.resolve import metalink
 
@@ -159,5 +159,5 @@ def test_the_length_of_a_value_tells_its_algorithm():
     read = parser("checksums", Context({}))
     for digits, algorithm in ((8, "adler32"), (32, "md5"), (40, "sha1"), (64, "sha256"), (128, "sha512")):
         entry = read(f"{'a' * digits}  x/y")
-        assert isinstance(entry, Entry)
+        assert isinstance(entry, CatalogueEntry)
         assert entry.dataset.checksums == {algorithm: "a" * digits}

@@ -11,7 +11,7 @@ import pytest
 
 from broker.handlers.globus import progress
 from broker.models.tasks import FilterRule, Item
-from broker.storage.lanes import Lanes
+from broker.storage.lanes import LaneStore
 from broker.worker.actions.copying import LARGE
 from tests.broker.worlds import ANN, World, begun, held, read, register, working, world_of, write
 from tests.support.gridftp import GridFTPServer
@@ -294,7 +294,7 @@ async def test_a_collection_has_no_more_lanes_than_it_may(world):
     async with asyncio.timeout(PATIENCE):
         while (await world.task(numbers[-1])).status == "ACTIVE":
             async with world.factory.database.read() as connection:
-                most = max(most, len(await Lanes(connection).open()))
+                most = max(most, len(await LaneStore(connection).open()))
             waits |= {(await world.task(number)).waits for number in numbers}
             await asyncio.sleep(0.02)
     assert most == 1

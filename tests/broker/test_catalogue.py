@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from broker.config.settings import Settings
-from broker.storage.places import Places as Stored
+from broker.storage.places import PlaceStore as Stored
 from tests.broker.conftest import running, stock
 
 A = "run1:2024/a.root"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from broker.models.history import INTERFACE, Pair
 from broker.services.forecasting import forecasts
 from broker.services.forecasting.ceilings import FACTOR, Ceilings, bounded
-from broker.storage.history import Kept
+from broker.storage.history import StoredObservation
 from predictors.observation import Forecast, Observation, Rates
 
 T = "/broker/v1/transfers"
@@ -17,8 +17,12 @@ MB = 1_000_000
 NOW = time.time()
 
 
-def kept(number: int, rate: float, source: str = "ftp://a", sink: str = "X", seconds: float = 10.0) -> Kept:
-    return Kept(number, Observation(source, 0.0, seconds, round(rate * seconds), busy_seconds=1e-3, sink=sink))
+def kept(
+    number: int, rate: float, source: str = "ftp://a", sink: str = "X", seconds: float = 10.0
+) -> StoredObservation:
+    return StoredObservation(
+        number, Observation(source, 0.0, seconds, round(rate * seconds), busy_seconds=1e-3, sink=sink)
+    )
 
 
 def test_the_slower_of_both_ends_counts_whoever_was_at_the_other():

@@ -13,7 +13,7 @@ from broker.models.tasks import Item
 from broker.schema.collections import collections
 from broker.storage.clock import read_clock
 from broker.storage.database import Database, addressed
-from broker.storage.workers import Workers as Enrolled
+from broker.storage.workers import WorkerStore as Enrolled
 from broker.worker.housekeeping import SILENCE
 from broker.worker.rate_limits import Promises
 from tests.broker.worlds import World, held, read, world_of, write

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from click.testing import CliRunner
 
 from broker.cli import broker as command
-from broker.config.credentials import Credential, at, place
+from broker.config.credentials import CollectionCredential, at, place
 from broker.config.settings import Settings, configured
 from broker.errors import Forbidden, Invalid
 from broker.factory import Factory
@@ -18,7 +18,7 @@ from broker.models.catalogue import Endpoint, Site
 from broker.models.collections import NewCollection
 from broker.models.tasks import Item
 from broker.storage import migration
-from broker.storage.collections import Collections
+from broker.storage.collections import CollectionStore
 from broker.storage.database import addressed
 from broker.storage.migration import differences, upgrade
 from coalloc.errors import PermissionRefused
@@ -99,7 +99,7 @@ def test_bindings_are_read_with_files_beside_the_config(tmp_path):
     file.write_text('[credentials]\nold = "a.pem"\n[credentials.new]\nproxy = "/b.pem"\nfor = ["gsiftp://h/a"]\n')
     file.chmod(0o600)
     known = configured(Settings(), file).credentials
-    assert known["old"] == Credential(tmp_path / "a.pem")
+    assert known["old"] == CollectionCredential(tmp_path / "a.pem")
     assert [str(each) for each in known["new"].places] == ["gsiftp://h:2811/a/"]
 
 
@@ -236,7 +236,7 @@ async def world(database, tmp_path, start_gridftp, grid, alice, alice_proxy, no_
     for name, server in zip(numbers, servers, strict=True):
         await factory.places.put_endpoint("root", endpoint_of(name, server.port, f"{server.root}"))
     async with factory.database.write() as connection:
-        kept = Collections(connection)
+        kept = CollectionStore(connection)
         for name in numbers:
             new = NewCollection(name=name, endpoint=name, credential="robot")
             await kept.put(numbers[name], "ann", new, time.time())
@@ -264,7 +264,7 @@ def endpoint_of(name, port, prefix, **more):
 def bind(world, proxy, *urls):
     """Say in the settings of broker and worker where the credential may be shown; nowhere said without a URL."""
     places = tuple(map(place, urls)) if urls else None
-    known = {"robot": Credential(proxy.certificate, places)}
+    known = {"robot": CollectionCredential(proxy.certificate, places)}
     world.factory.trees._settings = world.factory.settings._replace(credentials=known)
 
 

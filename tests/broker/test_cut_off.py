@@ -10,9 +10,9 @@ import pytest
 import sqlalchemy as sa
 
 from broker.errors import Unavailable
-from broker.models.lanes import Candidate
+from broker.models.lanes import LaneCandidate
 from broker.models.tasks import Event, Work
-from broker.models.work import Result
+from broker.models.work import WorkResult
 from broker.services.announcements import Announcements
 from broker.services.auth.quotas import Quotas
 from broker.services.forecasting.decisions import Decisions
@@ -20,9 +20,9 @@ from broker.services.forecasting.history import Transfers
 from broker.services.network.places import Places
 from broker.services.tasks.tasks import Tasks
 from broker.storage.database import Database, addressed
-from broker.storage.lanes import Lanes
-from broker.storage.work import Works
-from broker.storage.workers import Workers
+from broker.storage.lanes import LaneStore
+from broker.storage.work import WorkStore
+from broker.storage.workers import WorkerStore
 from broker.worker.fence import LeaseLost
 from broker.worker.recorder import Recorder
 from tests.broker.test_work import ANN, Ready, over, task, working
@@ -42,7 +42,7 @@ class Endless(Ready):
         self.stopped = asyncio.Event()
         self.said: list[BaseException | None] = []
 
-    async def perform(self, task: Candidate, batch: Sequence[Work], recorder: Recorder) -> None:
+    async def perform(self, task: LaneCandidate, batch: Sequence[Work], recorder: Recorder) -> None:
         self.begun.set()
         try:
             await asyncio.Event().wait()
@@ -67,7 +67,7 @@ class After(Ready):
         self._other = other
         self.in_time: list[bool] = []
 
-    async def perform(self, task: Candidate, batch: Sequence[Work], recorder: Recorder) -> None:
+    async def perform(self, task: LaneCandidate, batch: Sequence[Work], recorder: Recorder) -> None:
         self.in_time.append(self._other.stopped.is_set())
         await super().perform(task, batch, recorder)
 
@@ -105,7 +105,7 @@ def stalled(cut: Way) -> Iterator[None]:
 
 
 async def test_a_worker_that_is_cut_off_stops_before_another_has_its_work_and_names_nothing_then(opened, far, cut):
-    tasks, first = Tasks(opened), Endless()
+    tasks, first = Tasks(opened, Announcements()), Endless()
     number, _ = await tasks.submit(task("/a"))
     async with working(far, first) as worker:
         await first.begun.wait()
@@ -122,7 +122,7 @@ async def test_a_worker_that_is_cut_off_stops_before_another_has_its_work_and_na
 
 async def test_a_worker_that_was_cut_off_for_a_moment_goes_on(opened, far, cut):
     """What it had is still its own."""
-    tasks, first = Tasks(opened), Endless()
+    tasks, first = Tasks(opened, Announcements()), Endless()
     number, _ = await tasks.submit(task("/a"))
     async with working(far, first) as worker:
         await first.begun.wait()
@@ -145,16 +145,16 @@ def recorder_of(database: Database) -> Recorder:
 
 
 async def test_what_was_written_counts_once_when_no_answer_comes(opened, far, cut):
-    number, _ = await Tasks(opened).submit(task("/a", "/b"))
+    number, _ = await Tasks(opened, Announcements()).submit(task("/a", "/b"))
     async with far.write() as connection:
-        await Workers(connection).enrol("w", "", "here")
-        a, b = await Works(connection).lease(number, "w", ["look"], True, 10, 10, time.time())
+        await WorkerStore(connection).enrol("w", "", "here")
+        a, b = await WorkStore(connection).lease(number, "w", ["look"], True, 10, 10, time.time())
     recorder = recorder_of(far)
 
     def did(work: Work) -> None:
         recorder.moved(number, 100)
         recorder.note(number, Event(time.time(), "TOLD", False, "told", work.source))
-        recorder.report(Result(work, "succeeded", counts={"bytes_checksummed": 7}))
+        recorder.report(WorkResult(work, "succeeded", counts={"bytes_checksummed": 7}))
 
     did(a)
     cut.lose(NUMBERED)
@@ -165,15 +165,15 @@ async def test_what_was_written_counts_once_when_no_answer_comes(opened, far, cu
     with suppress(Unavailable):  # the pool finds out which of its connections are gone
         await recorder.flush("w")
     assert {a.lease, b.lease} >= await recorder.flush("w")
-    known = await Tasks(opened).one(ANN, number)
+    known = await Tasks(opened, Announcements()).one(ANN, number)
     assert (known.succeeded, known.bytes_transferred, known.bytes_checksummed) == (2, 200, 14)
-    events, _ = await Tasks(opened).events(ANN, number, None, 10, 0)
+    events, _ = await Tasks(opened, Announcements()).events(ANN, number, None, 10, 0)
     assert sorted(event.code for event in events) == ["SUCCEEDED", "TOLD", "TOLD"]
 
 
 async def test_a_lane_whose_opening_nobody_answered_is_closed(opened, far, cut):
     """Else it would count for as long as the worker lives, and nothing of its task would be cleared away."""
-    tasks, performer = Tasks(opened), Ready()
+    tasks, performer = Tasks(opened, Announcements()), Ready()
     async with working(far, performer) as worker:
         await until(lambda: worker._name)
         cut.lose(b"INSERT INTO lanes")
@@ -187,4 +187,4 @@ async def test_a_lane_whose_opening_nobody_answered_is_closed(opened, far, cut):
 
 async def no_lanes(database: Database) -> bool:
     async with database.read() as connection:
-        return not await Lanes(connection).open()
+        return not await LaneStore(connection).open()

@@ -5,52 +5,54 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.errors import Unavailable
-from broker.models.lanes import Candidate, Open, Pair
+from broker.models.lanes import CollectionPair, LaneCandidate, OpenLane
 from broker.models.tasks import Details, FilterRule, Options, Work
 from broker.worker.policy.fairness import choose
 from broker.worker.policy.faults import at_source, failed, pause, poisoned
 from broker.worker.policy.selection import included, outdated
-from broker.worker.policy.tuning import FIRST, MOST, Seen, decide
+from broker.worker.policy.tuning import FIRST, MOST, PairTraffic, decide
 from coalloc.errors import ConnectionLost, NoSpace, NoSuchFile, SourceError, UsageError, VerificationError
 from coalloc.model import Entry
 
-HERE, THERE = Pair("a", "b"), Pair("c", "d")
+HERE, THERE = CollectionPair("a", "b"), CollectionPair("c", "d")
 TUNED = {HERE: 2, THERE: 2}
 CAPS = dict.fromkeys("abcd")
 
 
-def candidate(task: str, owner: str = "ann", pair: Pair = HERE, at: float = 0.0, **more: object) -> Candidate:
+def candidate(
+    task: str, owner: str = "ann", pair: CollectionPair = HERE, at: float = 0.0, **more: object
+) -> LaneCandidate:
     fields = {"kind": "TRANSFER", "options": Options(), "priority": 0, "deadline": 100.0, "requested_at": at, **more}
-    return Candidate(task, owner, pair, **fields)
+    return LaneCandidate(task, owner, pair, **fields)
 
 
 def test_who_has_the_fewest_lanes_is_next():
-    lanes = [Open("1", "ann", THERE)]
+    lanes = [OpenLane("1", "ann", THERE)]
     choice = choose([candidate("1", "ann", at=0), candidate("2", "bob", at=5)], lanes, CAPS, TUNED)
     assert choice.candidate.task == "2"
 
 
 def test_priority_comes_before_fairness_and_a_deadline_before_age():
     urgent = candidate("2", "ann", priority=1)
-    assert choose([candidate("1", "bob"), urgent], [Open("9", "ann", THERE)], CAPS, TUNED).candidate == urgent
+    assert choose([candidate("1", "bob"), urgent], [OpenLane("9", "ann", THERE)], CAPS, TUNED).candidate == urgent
     sooner = candidate("2", at=5, deadline=50.0)
     assert choose([candidate("1"), sooner], [], CAPS, TUNED).candidate == sooner
 
 
 def test_a_full_collection_holds_up_only_its_own_tasks_and_says_so():
-    lanes = [Open("1", "ann", HERE)]
+    lanes = [OpenLane("1", "ann", HERE)]
     choice = choose([candidate("1"), candidate("2", "ann", THERE)], lanes, {**CAPS, "b": 1}, TUNED)
     assert choice.candidate.task == "2"
     assert choice.waits == {"1": "collection b has 1 transfers under way, as many as it may"}
 
 
 def test_a_pair_has_as_many_lanes_as_help_unless_the_user_says_otherwise():
-    lanes = [Open("1", "ann", HERE)] * 2
+    lanes = [OpenLane("1", "ann", HERE)] * 2
     plain, eager = candidate("2"), candidate("3", options=Options(perf_cc=4))
     assert choose([plain], lanes, CAPS, TUNED).candidate is None
     assert "as many as help" in choose([plain], lanes, CAPS, TUNED).waits["2"]
     assert choose([eager], lanes, CAPS, TUNED).candidate == eager
-    assert choose([eager], [*lanes, *[Open("3", "ann", HERE)] * 4], CAPS, TUNED).candidate is None
+    assert choose([eager], [*lanes, *[OpenLane("3", "ann", HERE)] * 4], CAPS, TUNED).candidate is None
 
 
 @given(st.lists(st.tuples(st.sampled_from("xyz"), st.sampled_from([HERE, THERE])), max_size=12))
@@ -58,21 +60,24 @@ def test_caps_always_hold(asked):
     caps, lanes = {"a": 3, "b": 2, "c": None, "d": 4}, []
     waiting = [candidate(str(i), owner, pair) for i, (owner, pair) in enumerate(asked)]
     while found := choose(waiting, lanes, caps, {HERE: 9, THERE: 9}).candidate:
-        lanes.append(Open(found.task, found.owner, found.pair))
+        lanes.append(OpenLane(found.task, found.owner, found.pair))
         waiting = [each for each in waiting if each != found]
     for end, cap in caps.items():
         assert cap is None or sum(end in lane.pair for lane in lanes) <= cap
 
 
 def test_one_more_lane_is_tried_while_it_brings_more():
-    busy = Seen(100.0, 0.0, True)
+    busy = PairTraffic(100.0, 0.0, True)
     assert decide(FIRST, None, 0, 10.0, busy)[0] == FIRST + 1
-    assert decide(3, busy, 1, 10.0, Seen(120.0, 0.0, True)) == (4, "one more lane brought +20%: another is tried")
-    assert decide(3, busy, 1, 10.0, Seen(101.0, 0.0, True)) == (2, "one more lane brought +1%: it is given up")
+    assert decide(3, busy, 1, 10.0, PairTraffic(120.0, 0.0, True)) == (
+        4,
+        "one more lane brought +20%: another is tried",
+    )
+    assert decide(3, busy, 1, 10.0, PairTraffic(101.0, 0.0, True)) == (2, "one more lane brought +1%: it is given up")
     assert decide(2, busy, -1, 10.0, busy)[0] == 2
     assert decide(2, busy, -1, 400.0, busy)[0] == 3
-    assert decide(8, busy, 1, 10.0, Seen(100.0, 0.3, True))[0] == 4
-    assert decide(2, busy, 1, 10.0, Seen(10.0, 0.0, False)) == (2, "not all lanes are in use")
+    assert decide(8, busy, 1, 10.0, PairTraffic(100.0, 0.3, True))[0] == 4
+    assert decide(2, busy, 1, 10.0, PairTraffic(10.0, 0.0, False)) == (2, "not all lanes are in use")
 
 
 @given(
@@ -85,7 +90,7 @@ def test_one_more_lane_is_tried_while_it_brings_more():
     st.booleans(),
 )
 def test_there_is_always_a_lane_and_never_too_many(now, before, tried, age, rate, failures, busy):
-    wanted, reason = decide(now, Seen(before, 0.0, True), tried, age, Seen(rate, failures, busy))
+    wanted, reason = decide(now, PairTraffic(before, 0.0, True), tried, age, PairTraffic(rate, failures, busy))
     assert 1 <= wanted <= MOST
     assert reason
 
@@ -96,7 +101,7 @@ def test_lanes_settle_where_more_do_not_help():
 
     lanes, before, tried = FIRST, None, 0
     for _ in range(40):
-        seen = Seen(rate(lanes), 0.0, True)
+        seen = PairTraffic(rate(lanes), 0.0, True)
         wanted, _ = decide(lanes, before, tried, 10.0, seen)
         if wanted != lanes or before is None:
             before, tried, lanes = seen, wanted - lanes, wanted

@@ -6,7 +6,7 @@ import pytest
 
 from broker.errors import NotFound
 from broker.models.access import Caller
-from broker.storage.decisions import WEEK, Decisions, Wanted
+from broker.storage.decisions import WEEK, DecisionFilter, DecisionStore
 
 MB = 1_000_000
 AT = time.time() - 1000
@@ -57,12 +57,12 @@ def decided(key: str = "d1", **more: object) -> dict:
 
 async def listed(broker, **wanted: object):
     async with broker.factory.database.read() as connection:
-        return (await Decisions(connection).page(Wanted(**wanted), 100)).decisions
+        return (await DecisionStore(connection).page(DecisionFilter(**wanted), 100)).decisions
 
 
 async def summed(broker, subject=None):
     async with broker.factory.database.read() as connection:
-        return await Decisions(connection).summed(subject, 0)
+        return await DecisionStore(connection).summed(subject, 0)
 
 
 async def test_a_decision_is_kept_once_and_judged(broker):
@@ -172,7 +172,7 @@ async def test_pages_go_on_where_the_one_before_ended(broker, monkeypatch):
         found, before, pages = [], None, 0
         while True:
             async with broker.factory.database.read() as connection:
-                page = await Decisions(connection).page(Wanted(before=before, **wanted), 2)
+                page = await DecisionStore(connection).page(DecisionFilter(before=before, **wanted), 2)
             found += page.decisions
             before, pages = page.next, pages + 1
             if before is None:

@@ -17,15 +17,15 @@ from hypothesis import strategies as st
 from broker.config.settings import Settings
 from broker.demo.decisions import decided, downloads
 from broker.demo.filling import fill
-from broker.demo.sharing import Server, shared
+from broker.demo.sharing import DemoServer, shared
 from broker.demo.tasks import errands
-from broker.demo.traffic import Transfer, transfers
-from broker.demo.world import DAY, PEOPLE, PROBER, Story, Way, world
+from broker.demo.traffic import DemoTransfer, transfers
+from broker.demo.world import DAY, PEOPLE, PROBER, DemoLink, Story, world
 from broker.factory import Factory
 from broker.models.access import Caller
 from broker.models.decisions import Range
 from broker.reports.catalogue import REPORTS
-from broker.storage.tasks import Wanted
+from broker.storage.tasks import TaskFilter
 from tests.support.broker import PROGRAM
 from tests.support.programs import run, start
 from tests.support.waiting import PATIENCE, wait_until
@@ -38,15 +38,15 @@ WEEK = 7 * DAY
 SECONDS = PATIENCE
 
 
-def along(way: Way) -> list[Transfer]:
+def along(way: DemoLink) -> list[DemoTransfer]:
     return [each for each in TRANSFERS if (each.observed.source, each.observed.sink) == (way.source.source, way.sink)]
 
 
-def told(story: Story) -> Way:
+def told(story: Story) -> DemoLink:
     return next(way for way in MADE.ways if way.story == story)
 
 
-def rates(way: Way, older: float, newer: float) -> list[float]:
+def rates(way: DemoLink, older: float, newer: float) -> list[float]:
     """Of large files that went well, between two ages."""
     return [
         each.observed.bytes / (each.observed.ended - each.observed.started)
@@ -137,7 +137,7 @@ def tiled(ranges: Sequence[Range]) -> int:
 
 
 SERVERS = st.builds(
-    Server,
+    DemoServer,
     setup=st.floats(0, 30),
     rate=st.floats(1e3, 1e9),
     planned=st.integers(0, 10**10),
@@ -148,7 +148,7 @@ SERVERS = st.builds(
 
 @given(st.lists(SERVERS, max_size=5), st.floats(1e3, 1e9))
 def test_servers_share_a_file_to_the_last_byte(servers, rate):
-    servers = [*servers, Server(0.1, rate, 1)]  # at least one of them lasts
+    servers = [*servers, DemoServer(0.1, rate, 1)]  # at least one of them lasts
     ranges = shared(servers)
     assert tiled(ranges) == sum(server.planned for server in servers)
     for each in ranges:
@@ -165,7 +165,7 @@ async def test_it_is_taken_in_as_real_data_are(database):
         async with factory.database.read() as connection:
             found = await connection.exec_driver_sql("SELECT count(*), max(ended) FROM observations")
             assert tuple(found.one()) == (len(TRANSFERS), TRANSFERS[-1].observed.ended)
-        page = await factory.tasks.page(Wanted(), [("request_time", True)], 100, 0)
+        page = await factory.tasks.page(TaskFilter(), [("request_time", True)], 100, 0)
         assert {task.status for task in page.tasks} == {"ACTIVE", "SUCCEEDED", "FAILED"}
         assert Counter(task.paused is not None for task in page.tasks)[True] == 1
         for task in page.tasks:

@@ -12,7 +12,7 @@ from broker.services.catalogue import doubts
 from broker.services.catalogue.doubts import changed_states
 from broker.services.forecasting import forecasts
 from broker.services.forecasting.voices import MOST, OWN, middle_of
-from broker.storage.doubts import Standing
+from broker.storage.doubts import ReplicaStanding
 from predictors.observation import Forecast, Rates
 from tests.broker.conftest import running
 
@@ -271,13 +271,13 @@ STATES = ["AVAILABLE", "SUSPICIOUS", "BAD", "UNAVAILABLE", "COPYING", "BEING_DEL
 @pytest.mark.parametrize("judged", [False, True])
 @pytest.mark.parametrize("state", STATES)
 def test_no_single_subject_takes_the_last_one_away(state, judged):
-    one = Standing(1, 1, state, judged, True, True, [("ann", "wrong")])
+    one = ReplicaStanding(1, 1, state, judged, True, True, [("ann", "wrong")])
     after = changed_states([one]).get(one.key, state)
     assert after == state or after in ("AVAILABLE", "SUSPICIOUS")
 
 
 def test_of_many_that_are_doubted_one_is_left():
-    all_of_them = [Standing(1, i, "AVAILABLE", False, True, True, [("ann", "wrong")]) for i in range(5)]
+    all_of_them = [ReplicaStanding(1, i, "AVAILABLE", False, True, True, [("ann", "wrong")]) for i in range(5)]
     assert sorted(changed_states(all_of_them).values()) == ["BAD"] * 4 + ["SUSPICIOUS"]
 
 

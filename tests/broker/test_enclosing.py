@@ -11,9 +11,9 @@ from broker.models.catalogue import Endpoint
 from broker.models.collections import AccessRule, Collection
 from broker.services.catalogue.enclosing import Enclosing, Readable
 from broker.services.catalogue.hosts import Hosts
-from broker.storage.collections import Folder
+from broker.storage.collections import CollectionFolder
 from broker.storage.places import Placed
-from broker.storage.registrations import Registration
+from broker.storage.registrations import ReplicaRegistration
 
 
 def endpoint(url, prefix="/"):
@@ -24,7 +24,7 @@ def endpoint(url, prefix="/"):
 
 def folder(url, prefix="/", base="/", owner="ann", name="c"):
     made = {"id": uuid4(), "owner": owner, "created_at": time.time(), "name": name, "base": base}
-    return Folder(Collection(**made, endpoint="e"), endpoint(url, prefix))
+    return CollectionFolder(Collection(**made, endpoint="e"), endpoint(url, prefix))
 
 
 INSIDE = [
@@ -191,7 +191,7 @@ def rule(path, principal="eve", permissions="r"):
 
 
 EVE, ANN = Caller(subject="eve", role="curator"), Caller(subject="ann", role="reader")
-NOT_SAID = Registration()
+NOT_SAID = ReplicaRegistration()
 
 
 def readable(caller, *folders, **rules):
@@ -229,17 +229,17 @@ def test_each_of_several_collections_counts():
     for name in both:
         assert not opens(readable(EVE, outer, inner, **{name: both[name]}), "/data/x")
     one = readable(EVE, outer, inner)
-    assert not opens(one, "/data/x", Registration("ann"))
-    assert not opens(one, "/data/x", Registration("bob"))
-    assert opens(one, "/x", Registration("ann"))
-    assert opens(one, "/data/x", Registration("root", admin=True))
+    assert not opens(one, "/data/x", ReplicaRegistration("ann"))
+    assert not opens(one, "/data/x", ReplicaRegistration("bob"))
+    assert opens(one, "/x", ReplicaRegistration("ann"))
+    assert opens(one, "/data/x", ReplicaRegistration("root", admin=True))
 
 
 def test_a_registration_counts_where_the_endpoint_was():
     one = readable(EVE, folder("ftp://dtn.example", "/data"))
-    for by in (Registration("ann", moves=3), Registration("root", admin=True, moves=3)):
+    for by in (ReplicaRegistration("ann", moves=3), ReplicaRegistration("root", admin=True, moves=3)):
         assert opens(one, "/data/x", by, moves=3)
         assert not opens(one, "/data/x", by, moves=4)
         assert not opens(one, "/data/x", by, moves=2)
-    assert not opens(one, "/data/x", Registration("eve", moves=3), moves=3)
-    assert not opens(one, "/data/x", Registration("Ann", moves=3), moves=3)
+    assert not opens(one, "/data/x", ReplicaRegistration("eve", moves=3), moves=3)
+    assert not opens(one, "/data/x", ReplicaRegistration("Ann", moves=3), moves=3)

@@ -8,20 +8,20 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from broker.models.work import Planned, Result
+from broker.models.work import PlannedWork, WorkResult
 from broker.schema.tasks import work
 from broker.services.announcements import Announcements
 from broker.services.tasks.tasks import Tasks
 from broker.storage.clock import read_clock
 from broker.storage.database import Database, addressed
-from broker.storage.tasks import Tasks as Stored
-from broker.storage.work import Works
-from broker.storage.workers import Workers
+from broker.storage.tasks import TaskStore as Stored
+from broker.storage.work import WorkStore
+from broker.storage.workers import WorkerStore
 from broker.worker.housekeeping import Housekeeping
 from tests.broker.test_work import ANN, task
 from tests.support.waiting import until
 
-FOUND = [Planned("copy", f"/d/{i}", f"/to/d/{i}", 10) for i in range(3)]
+FOUND = [PlannedWork("copy", f"/d/{i}", f"/to/d/{i}", 10) for i in range(3)]
 
 
 @pytest.fixture
@@ -60,14 +60,14 @@ async def submitted(database: Database, *names: str, deadline: float = 3600.0) -
     new = task(*names).model_copy(update={"deadline": time.time() + deadline})
     number, _ = await Tasks(database, Announcements()).submit(new)
     async with database.write() as connection:
-        await Workers(connection).enrol("w", "", "here")
+        await WorkerStore(connection).enrol("w", "", "here")
     return number
 
 
 async def test_what_a_walk_has_added_when_a_task_ends_is_ended_with_it(opened, other):
     number = await submitted(opened, "/d")
     async with opened.write() as connection:
-        assert await Works(connection).add(number, FOUND) == len(FOUND)
+        assert await WorkStore(connection).add(number, FOUND) == len(FOUND)
         ending = asyncio.create_task(Tasks(other).cancel(ANN, number))
         await waits(opened)
     assert await ending
@@ -82,7 +82,7 @@ async def test_a_walk_adds_nothing_to_a_task_that_ends(opened, other):
 
     async def walk() -> int:
         async with other.write() as connection:
-            return await Works(connection).add(number, FOUND)
+            return await WorkStore(connection).add(number, FOUND)
 
     async with opened.write() as connection:
         assert await Stored(connection).end(number, time.time(), "CANCELED", "canceled", "canceled")
@@ -96,13 +96,13 @@ async def test_a_walk_adds_nothing_to_a_task_that_ends(opened, other):
 async def test_what_is_leased_when_a_task_ends_is_ended_with_it(opened, other):
     number = await submitted(opened, "/a")
     async with opened.write() as connection:
-        (leased,) = await Works(connection).lease(number, "w", ["look"], True, 10, 10, time.time())
+        (leased,) = await WorkStore(connection).lease(number, "w", ["look"], True, 10, 10, time.time())
         ending = asyncio.create_task(Tasks(other).cancel(ANN, number))
         await waits(opened)
     assert await ending
     async with opened.write() as connection:
         assert await states(connection, number) == {"/a": "canceled"}
-        assert await Works(connection).complete("w", [Result(leased, "succeeded")], time.time()) == set()
+        assert await WorkStore(connection).complete("w", [WorkResult(leased, "succeeded")], time.time()) == set()
 
 
 async def test_nothing_is_leased_of_a_task_that_ends(opened, other):
@@ -110,7 +110,7 @@ async def test_nothing_is_leased_of_a_task_that_ends(opened, other):
 
     async def lease() -> list[object]:
         async with other.write() as connection:
-            return list(await Works(connection).lease(number, "w", ["look"], True, 10, 10, time.time()))
+            return list(await WorkStore(connection).lease(number, "w", ["look"], True, 10, 10, time.time()))
 
     async with opened.write() as connection:
         assert await Stored(connection).end(number, time.time(), "CANCELED", "canceled", "canceled")
@@ -123,14 +123,14 @@ async def test_results_and_an_end_that_meet_do_not_wait_in_a_circle(opened, othe
     """Who records results locks the task before its work, as who ends it."""
     number = await submitted(opened, "/a", "/b")
     async with opened.write() as connection:
-        leased = await Works(connection).lease(number, "w", ["look"], True, 10, 10, time.time())
+        leased = await WorkStore(connection).lease(number, "w", ["look"], True, 10, 10, time.time())
     async with opened.write() as connection:
-        works = Works(connection)
+        works = WorkStore(connection)
         await works.lock({number})
-        assert len(await works.complete("w", [Result(leased[0], "succeeded")], time.time())) == 1
+        assert len(await works.complete("w", [WorkResult(leased[0], "succeeded")], time.time())) == 1
         ending = asyncio.create_task(Tasks(other).cancel(ANN, number))
         await waits(opened)
-        assert len(await works.complete("w", [Result(leased[1], "succeeded")], time.time())) == 1
+        assert len(await works.complete("w", [WorkResult(leased[1], "succeeded")], time.time())) == 1
         assert await Stored(connection).finish({number}, time.time())
     assert not await ending
     assert (await Tasks(opened).one(ANN, number)).status == "SUCCEEDED"
@@ -142,10 +142,10 @@ async def test_a_worker_that_was_taken_for_dead_leases_nothing(opened, other):
 
     async def lease() -> list[object]:
         async with other.write() as connection:
-            return list(await Works(connection).lease(number, "w", ["look"], True, 10, 10, time.time()))
+            return list(await WorkStore(connection).lease(number, "w", ["look"], True, 10, 10, time.time()))
 
     async with opened.write() as connection:
-        await Workers(connection).leave(["w"], died=True)
+        await WorkerStore(connection).leave(["w"], died=True)
         leasing = asyncio.create_task(lease())
         await waits(opened)
     assert await leasing == []
@@ -156,13 +156,13 @@ async def test_a_worker_that_leases_just_now_is_not_dead(opened, other):
     async with opened.write() as connection:
         await connection.execute(sa.text("UPDATE workers SET seen_at = 0"))
     async with opened.write() as connection:
-        (leased,) = await Works(connection).lease(number, "w", ["look"], True, 10, 10, time.time())
+        (leased,) = await WorkStore(connection).lease(number, "w", ["look"], True, 10, 10, time.time())
         burying = asyncio.create_task(Housekeeping(other)._bury("other"))
         if not opened.sqlite:
             await burying
     await burying
     async with opened.read() as connection:
-        left = await Works(connection).leased("w")
+        left = await WorkStore(connection).leased("w")
         assert left == (set() if opened.sqlite else {leased.lease})
 
 

@@ -10,7 +10,7 @@ import pytest
 from broker.models.catalogue import Endpoint
 from broker.models.collections import NewCollection
 from broker.models.tasks import Item
-from broker.storage.collections import Collections
+from broker.storage.collections import CollectionStore
 from tests.broker.worlds import ANN, World, read, working, world_of, write
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)  # what is decided asks no database
@@ -97,7 +97,7 @@ async def beside(world: World, base: str, host: str = "", prefix: str | None = N
     number = world.collections["sink"] = uuid4()
     async with world.factory.database.write() as connection:
         new = NewCollection(name="again", endpoint="again", base=base)
-        await Collections(connection).put(number, "ann", new, time.time())
+        await CollectionStore(connection).put(number, "ann", new, time.time())
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from broker.models.tasks import Item
 from broker.services.collections.trees import GridFTPTree, LocalTree
-from broker.storage.workers import Workers
+from broker.storage.workers import WorkerStore
 from broker.worker.actions.linking import Linking
 from broker.worker.worker import Worker
 from tests.broker.test_lost_workers import one_worker, world
@@ -40,7 +40,7 @@ class Stopped:
 async def taken_over(world: World, first: Worker, number: str) -> None:
     """Have another worker do all of a task, as the first one is dead for all that is known."""
     async with world.factory.database.write() as connection:
-        await Workers(connection).leave([first._name], died=True)
+        await WorkerStore(connection).leave([first._name], died=True)
     async with working(world):
         assert (await world.over(number)).status == "SUCCEEDED"
 

@@ -8,7 +8,7 @@ import pytest
 from coalloc.planner.certificate import check
 from coalloc.planner.documents.scenario import scenario
 from coalloc.planner.network import LinkKey
-from coalloc.planner.plan import Certificate, Limit, Path, TransferPlan
+from coalloc.planner.plan import Certificate, Limit, PlannedPath, TransferPlan
 
 PLANS = "/broker/v1/plans"
 MB = 1_000_000
@@ -43,7 +43,7 @@ def read_back(plan, files):
         Fraction(proof["seconds"]),
         None,
         {LinkKey(*(flow[end] for end in ends)): Fraction(flow["bytes"]) for flow in plan["flows"]},
-        tuple(Path(each["file"], tuple(each["hosts"]), each["bytes"]) for each in plan["paths"]),
+        tuple(PlannedPath(each["file"], tuple(each["hosts"]), each["bytes"]) for each in plan["paths"]),
         plan["reason"],
         Certificate(
             {limit(each): Fraction(each["price"]) for each in proof["limits"]},

@@ -13,7 +13,7 @@ from broker.models.tasks import Event, Item
 from broker.server import JSON
 from broker.storage.database import addressed
 from broker.storage.migration import upgrade
-from broker.storage.tasks import Tasks
+from broker.storage.tasks import TaskStore
 from tests.broker.worlds import ANN, working, world_of
 from tests.coalloc.cli.test_foreign_text import WORDS, check
 from tests.support.terminal import at_terminal
@@ -25,7 +25,7 @@ async def test_events_and_errors_of_tasks(database, tmp_path):
     async with world_of(database, tmp_path) as world, working(world):
         task = await world.done("TRANSFER", [Item(source="/none", destination="/x")], "local")
         async with world.factory.database.write() as connection:
-            await Tasks(connection).note([(str(task.id), Event(1.0, "X", True, "x", WORDS))])
+            await TaskStore(connection).note([(str(task.id), Event(1.0, "X", True, "x", WORDS))])
         events = (await world.factory.tasks.events(ANN, str(task.id), None, 100, 0))[0]
         assert any("\\x1b" in each.details for each in events)
         assert all(each.details.isprintable() for each in events)

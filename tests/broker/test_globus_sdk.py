@@ -11,9 +11,9 @@ from uuid import UUID, uuid4
 import pytest
 
 from broker.models.tasks import Details
-from broker.models.work import Planned, Result
-from broker.storage.work import Works
-from broker.storage.workers import Workers
+from broker.models.work import PlannedWork, WorkResult
+from broker.storage.work import WorkStore
+from broker.storage.workers import WorkerStore
 from tests.support.globus import Globus
 
 DUMP = """
@@ -82,11 +82,11 @@ async def ids(stocked, broker, tmp_path):
     for name in ("active", "task"):
         known[name] = (await stocked.post("/v0.10/transfer", json=_transfer(known))).json()["task_id"]
     async with broker.factory.database.write() as connection:
-        works = Works(connection)
-        await Workers(connection).enrol("tests", "", "here")
-        await works.add(known["task"], [Planned("copy", "/x", "/y", 4, Details(), 0)])
+        works = WorkStore(connection)
+        await WorkerStore(connection).enrol("tests", "", "here")
+        await works.add(known["task"], [PlannedWork("copy", "/x", "/y", 4, Details(), 0)])
         leased = await works.lease(known["task"], "tests", ("copy",), True, 1, 1, time.time() + 1e6)
-        await works.complete("tests", [Result(each, "succeeded", "md5:00") for each in leased], time.time())
+        await works.complete("tests", [WorkResult(each, "succeeded", "md5:00") for each in leased], time.time())
     assert (await stocked.post(f"/v0.10/task/{known['task']}/cancel")).json()["code"] == "Canceled"
     return known
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 import pyarrow.parquet
 import pytest
 
-from broker.models.forecasts import Asked
+from broker.models.forecasts import ForecastRequest
 from broker.services.forecasting import forecasts
 from tests.support.waiting import PATIENCE, until
 
@@ -275,7 +275,7 @@ async def test_bulk_forecasts_come_in_the_order_of_the_questions(broker, stocked
 async def test_a_forecast_is_stored_once_and_matched_with_what_came_of_it(broker, admin):
     await admin.post(T, json=[_transfer(i) for i in range(10)])
     await broker.settled()
-    asked = Asked(source="ftp://dtn.example", sink="FNAL", size=500_000_000)
+    asked = ForecastRequest(source="ftp://dtn.example", sink="FNAL", size=500_000_000)
     for _ in range(3):
         await broker.factory.forecasting.ask([asked])
     await broker.settled()
@@ -291,7 +291,7 @@ async def test_a_forecast_is_stored_once_and_matched_with_what_came_of_it(broker
 async def test_a_forecaster_is_made_of_the_newest_and_kept_up(broker, admin, monkeypatch):
     monkeypatch.setattr(forecasts, "NEWEST", 20)
     await admin.post(T, json=[_transfer(i, bytes=10_000_000) for i in range(100)])
-    asked = Asked(source="ftp://dtn.example", sink="FNAL", size=10_000_000)
+    asked = ForecastRequest(source="ftp://dtn.example", sink="FNAL", size=10_000_000)
     await broker.factory.forecasting.ask([asked])
     await broker.settled()
     (known,) = await broker.factory.forecasting.ask([asked])
@@ -318,7 +318,7 @@ async def test_forecasters_have_bounded_memory_and_are_dropped_when_nobody_asks(
     async def asked() -> list[tuple[object, int]]:
         found = []
         for source in sources:
-            wanted = [Asked(source=source, sink="FNAL", size=10_000_000)]
+            wanted = [ForecastRequest(source=source, sink="FNAL", size=10_000_000)]
             await made.ask(wanted)
             await broker.settled()
             found += [(each.rate, each.observations) for each in await made.ask(wanted)]

@@ -13,7 +13,7 @@ from broker.config.settings import Settings
 from broker.models.history import Observed
 from broker.services.forecasting import forecasts
 from broker.services.forecasting.horizon import Horizon
-from broker.storage.history import History
+from broker.storage.history import ObservationStore
 from broker.storage.months import Months, month_of
 from tests.broker.conftest import running
 from tests.support.effort import effort
@@ -88,9 +88,9 @@ async def test_what_is_committed_after_a_greater_number_is_learnt(learnt):
     await look()
     async with contextlib.AsyncExitStack() as slow:
         first = await slow.enter_async_context(database.write())
-        await History(first).add("ann", [observed(1, "ftp://b.example")])
+        await ObservationStore(first).add("ann", [observed(1, "ftp://b.example")])
         async with database.write() as second:
-            await History(second).add("ann", [observed(2, "ftp://c.example")])
+            await ObservationStore(second).add("ann", [observed(2, "ftp://c.example")])
         await look()
         assert found == [0]  # 2 can be seen; what lies before it may still come
     await look()
@@ -111,7 +111,7 @@ async def test_who_gives_up_holds_nothing_up_and_others_of_the_server_do_not(lea
         beside.execute("INSERT INTO observations VALUES (1)")  # and does not commit
         async with contextlib.AsyncExitStack() as stack:
             connection = await stack.enter_async_context(broker.factory.database.write())
-            await History(connection).add("ann", [observed(1, "ftp://b.example")])
+            await ObservationStore(connection).add("ann", [observed(1, "ftp://b.example")])
             await connection.rollback()
         await broker.factory.transfers.take("ann", [observed(2, "ftp://c.example")])
         await broker.factory.forecasting.look()
@@ -134,7 +134,7 @@ async def test_writers_in_any_order_lose_nothing_and_nothing_is_learnt_twice(lea
         async with at_once:
             with contextlib.suppress(ZeroDivisionError):
                 async with database.write() as connection:
-                    history = History(connection)
+                    history = ObservationStore(connection)
                     for number in numbers:
                         await history.add(f"s{i}", [observed(number, f"ftp://h{i}.example")])
                         await asyncio.sleep(chance.choice([0, 0, 0.001, 0.01]))

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
-from broker.config.settings import Introspection, Issuer, Settings, configured
+from broker.config.settings import IntrospectionSettings, Issuer, Settings, configured
 from broker.errors import Invalid
 from broker.models.access import NewToken
 from broker.models.subjects import Foreign
@@ -48,9 +48,9 @@ class Server(NamedTuple):
     def endpoint(self) -> str:
         return f"{self.process.url}/v2/oauth2/token/introspect"
 
-    def settings(self, **change: object) -> Introspection:
+    def settings(self, **change: object) -> IntrospectionSettings:
         """What our broker is told of it."""
-        return Introspection(self.endpoint, self.client, self.secret, ROLES, (self.client,))._replace(**change)
+        return IntrospectionSettings(self.endpoint, self.client, self.secret, ROLES, (self.client,))._replace(**change)
 
     def token(self, scope: str = TRANSFER) -> str:
         """One that it gives."""
@@ -214,7 +214,7 @@ def test_it_is_read_from_a_file(tmp_path):
     path = tmp_path / "broker.toml"
     path.write_text(GOOD)
     path.chmod(0o600)
-    assert configured(Settings(), path).introspection == Introspection(
+    assert configured(Settings(), path).introspection == IntrospectionSettings(
         "https://a.example/i", "us", "s", {"x": "reader"}, ("us",)
     )
     path.write_text(GOOD + 'audience = ["b", "c"]\n')

@@ -12,7 +12,7 @@ import pytest
 
 from broker.models.tasks import Item
 from broker.services.collections.trees import GridFTPTree
-from broker.storage.lanes import Lanes
+from broker.storage.lanes import LaneStore
 from broker.worker import worker
 from broker.worker.actions import discovery
 from tests.broker.worlds import ANN, World, held, read, working, world_of, write
@@ -63,4 +63,4 @@ async def test_what_one_lane_finds_is_for_all_others_at_once(world):
 
 async def lanes(world: World) -> int:
     async with world.factory.database.read() as connection:
-        return len(await Lanes(connection).open())
+        return len(await LaneStore(connection).open())

@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from broker.errors import Unavailable
 from broker.models.access import Caller
 from broker.models.tasks import Item, NewTask
-from broker.models.work import Result
+from broker.models.work import WorkResult
 from broker.services.announcements import Announcements
 from broker.services.auth.quotas import Quotas
 from broker.services.forecasting.decisions import Decisions
@@ -22,8 +22,8 @@ from broker.services.forecasting.history import Transfers
 from broker.services.network.places import Places
 from broker.services.tasks.tasks import Tasks
 from broker.storage.database import Database, addressed
-from broker.storage.work import Works
-from broker.storage.workers import Workers
+from broker.storage.work import WorkStore
+from broker.storage.workers import WorkerStore
 from broker.worker.leases import Leases
 from broker.worker.recorder import Recorder
 
@@ -76,12 +76,12 @@ async def working(opened: Interrupted) -> Working:
         deadline=time.time() + 3600,
         items=items,
     )
-    number, _ = await Tasks(opened).submit(new)
+    number, _ = await Tasks(opened, Announcements()).submit(new)
     places = Places(opened)
     history = Transfers(opened, places, Quotas(10**6), Announcements())
     leases = Leases(opened, recorder := Recorder(opened, history, Decisions(opened, places), lambda *_: None))
     async with opened.write() as connection:
-        await Workers(connection).enrol("w", "", "here")
+        await WorkerStore(connection).enrol("w", "", "here")
     leases.begin("w", time.monotonic())
     return Working(number, leases, recorder)
 
@@ -101,7 +101,7 @@ async def test_no_work_is_lost_or_done_by_two_whenever_the_database_goes(opened,
                 busy.update(work.id for work in batch)
                 await asyncio.sleep(0)
                 for work in batch[:1]:
-                    recorder.report(Result(work, "succeeded"))
+                    recorder.report(WorkResult(work, "succeeded"))
                 busy.difference_update(work.id for work in batch)
                 await leases.settle(batch)
             with suppress(Unavailable):  # as a worker does every few seconds
@@ -109,7 +109,7 @@ async def test_no_work_is_lost_or_done_by_two_whenever_the_database_goes(opened,
                 await leases.reconcile()
 
     await asyncio.gather(lane(), lane())
-    task = await Tasks(opened).one(Caller(subject="ann", role="transfer"), number)
+    task = await Tasks(opened, Announcements()).one(Caller(subject="ann", role="transfer"), number)
     assert (task.status, task.succeeded) == ("SUCCEEDED", ITEMS)
 
 
@@ -117,7 +117,7 @@ async def test_what_a_crashed_database_forgot_is_done_again(opened, working):
     """As PostgreSQL does with `synchronous_commit` off: what it had acknowledged is undone."""
     number, leases, recorder = working
     first, other = await leases.lease(number, [["look"]], True, 2)
-    recorder.report(Result(first, "succeeded"))
+    recorder.report(WorkResult(first, "succeeded"))
     await leases.settle([first])
     async with opened.write() as connection:
         await connection.execute(
@@ -125,5 +125,5 @@ async def test_what_a_crashed_database_forgot_is_done_again(opened, working):
         )
     await leases.reconcile()
     async with opened.read() as connection:
-        assert await Works(connection).leased("w") == {other.lease}, "what a lane is at is left to it"
+        assert await WorkStore(connection).leased("w") == {other.lease}, "what a lane is at is left to it"
     assert first.id in [work.id for work in await leases.lease(number, [["look"]], True, ITEMS)]

@@ -9,12 +9,12 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.tasks import Item, NewTask
-from broker.models.work import Planned, Result
+from broker.models.work import PlannedWork, WorkResult
 from broker.services.announcements import Announcements
 from broker.services.tasks.tasks import Tasks
 from broker.storage.database import Database, addressed
-from broker.storage.work import Works
-from broker.storage.workers import Workers
+from broker.storage.work import WorkStore
+from broker.storage.workers import WorkerStore
 
 WAITING, LEASED, DONE = 30_000, 2000, 100
 """Of a small table PostgreSQL reads all, whatever is asked."""
@@ -33,10 +33,10 @@ async def test_results_are_written_row_by_row_however_much_is_leased(opened):
     ends = {"source": uuid4(), "destination": uuid4(), "items": (Item(source="/a", destination="/b"),)}
     new = NewTask(owner="ann", kind="TRANSFER", submission_id=uuid4(), deadline=time.time() + 3600, **ends)
     number, _ = await Tasks(opened, Announcements()).submit(new)
-    planned = [Planned("copy", f"/f{i}", f"/t{i}", 1) for i in range(WAITING)]
+    planned = [PlannedWork("copy", f"/f{i}", f"/t{i}", 1) for i in range(WAITING)]
     async with opened.write() as connection:
-        works, now = Works(connection), time.time()
-        await Workers(connection).enrol("w", "", "here")
+        works, now = WorkStore(connection), time.time()
+        await WorkerStore(connection).enrol("w", "", "here")
         await works.add(number, planned)
         await connection.exec_driver_sql("ANALYZE")
         leased = await works.lease(number, "w", ["copy"], True, LEASED, LEASED, now)
@@ -44,8 +44,8 @@ async def test_results_are_written_row_by_row_however_much_is_leased(opened):
     seen = []
     sa.event.listen(opened._engine.sync_engine, "before_cursor_execute", lambda *said: seen.append(said[2:4]))
     async with opened.write() as connection:
-        works = Works(connection)
-        await works.complete("w", [Result(each, "succeeded") for each in leased[:DONE]], now)
+        works = WorkStore(connection)
+        await works.complete("w", [WorkResult(each, "succeeded") for each in leased[:DONE]], now)
         await works.release("w", {work.lease for work in leased[-DONE:]})
         written = [each for each in seen if each[0].startswith("UPDATE work")]
         assert len(written) == 2

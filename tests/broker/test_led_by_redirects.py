@@ -11,10 +11,10 @@ from uuid import uuid4
 import pytest
 
 from broker.models.access import Caller
-from broker.models.catalogue import Dataset, Endpoint, Replica
+from broker.models.catalogue import CatalogueReplica, Dataset, Endpoint
 from broker.models.collections import NewCollection
 from broker.models.tasks import Item
-from broker.storage.collections import Collections
+from broker.storage.collections import CollectionStore
 from coalloc.errors import Unreachable
 from tests.broker.worlds import World, working, world_of
 from tests.support.scripted import raw_server
@@ -30,7 +30,7 @@ async def world(database: str, tmp_path: Path) -> AsyncIterator[World]:
         (world.source.root / "secret").write_bytes(SECRET)
         async with world.factory.database.write() as connection:
             private = NewCollection(name="private", endpoint="source")
-            await Collections(connection).put(uuid4(), "bob", private, time.time())
+            await CollectionStore(connection).put(uuid4(), "bob", private, time.time())
         yield world
 
 
@@ -82,7 +82,9 @@ async def test_no_redirect_leads_into_a_closed_collection(world, path, hops, sta
         where = Endpoint(name="evil", site="here", scheme="http", host="127.0.0.1", port=evil, prefix="/")
         await world.factory.places.put_endpoint("root", where)
         await world.factory.catalogue.put("root", Dataset(name="evil:0", size=len(SECRET)))
-        await world.factory.catalogue.put_replica("root", Replica(dataset="evil:0", endpoint="evil", path="/0"))
+        await world.factory.catalogue.put_replica(
+            "root", CatalogueReplica(dataset="evil:0", endpoint="evil", path="/0")
+        )
         items = [Item(source="/evil/0", destination="/x")]
         number = await world.submit("TRANSFER", items, "local", "catalogue", verify_checksum=False)
         task = await world.over(number)
@@ -108,7 +110,7 @@ async def test_a_replica_at_a_host_that_cannot_be_looked_up_is_not_read(world):
     lost = Endpoint(name="lost", site="here", scheme="ftp", host="lost.invalid", prefix="/")
     await world.factory.places.put_endpoint("root", lost)
     await world.factory.catalogue.put("eve", Dataset(name="lost:x", size=1))
-    inside = Replica(dataset="lost:x", endpoint="lost", path=f"{world.source.root}/secret")
+    inside = CatalogueReplica(dataset="lost:x", endpoint="lost", path=f"{world.source.root}/secret")
     await world.factory.catalogue.put_replica("eve", inside)
     with pytest.raises(Unreachable, match=r"lost\.invalid cannot be looked up"):
         await world.factory.replicas.to_read("lost:x", "here", Caller(subject="ann", role="reader"))

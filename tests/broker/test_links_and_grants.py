@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from broker.models.access import Caller
-from broker.services.collections.collections import Use
+from broker.services.collections.collections import CollectionUse
 from broker.services.collections.trees import GridFTPTree
 from coalloc.api import Storage
 from tests.broker import test_tasks
@@ -222,7 +222,9 @@ async def test_nothing_is_asked_about_links_for_whom_all_is_granted(eve, world, 
     monkeypatch.setattr(Storage, "stat", counted)
     for subject, costs in (("ann", False), ("eve", True)):
         caller = Caller(subject=subject, role="transfer")
-        (reach,) = (await world.broker.factory.collections.allow(caller, [Use(UUID(eve.number), "/u1/")])).values()
+        (reach,) = (
+            await world.broker.factory.collections.allow(caller, [CollectionUse(UUID(eve.number), "/u1/")])
+        ).values()
         tree = await world.broker.factory.trees.of(reach.collection, reach)
         assert isinstance(tree, GridFTPTree)
         asked.clear()

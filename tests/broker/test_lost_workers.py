@@ -13,8 +13,8 @@ import sqlalchemy as sa
 
 from broker.background import Queue, worker_of
 from broker.models.tasks import Item, Work
-from broker.storage.work import Works
-from broker.storage.workers import Workers as Enrolled
+from broker.storage.work import WorkStore
+from broker.storage.workers import WorkerStore as Enrolled
 from broker.worker import fence as fencing
 from broker.worker.fence import Fence, LeaseLost
 from broker.worker.housekeeping import SILENCE
@@ -221,15 +221,15 @@ async def test_nothing_long_comes_between_the_question_and_the_name(world, monke
 
 async def test_questions_that_come_together_are_one(world, monkeypatch):
     number = await world.submit("TRANSFER", [Item(source=f"/{i}", destination=f"/{i}") for i in range(100)])
-    asked, held = [], Works.held
+    asked, held = [], WorkStore.held
 
     async def counted(self, worker, leases):
         asked.append(len(leases))
         return await held(self, worker, leases)
 
-    monkeypatch.setattr(Works, "held", counted)
+    monkeypatch.setattr(WorkStore, "held", counted)
     async with world.factory.database.write() as connection:
-        works = Works(connection)
+        works = WorkStore(connection)
         await Enrolled(connection).enrol("w", "", "here")
         leased = await works.lease(number, "w", ["look"], False, 100, 0, 2e9)
         await works.release("w", {work.lease for work in leased[:10]})
@@ -244,7 +244,7 @@ async def test_work_begins_without_a_question_only_while_the_worker_is_heard(wor
     number = await world.submit("TRANSFER", [Item(source="/a", destination="/a")])
     async with world.factory.database.write() as connection:
         await Enrolled(connection).enrol("w", "", "here")
-        (work,) = await Works(connection).lease(number, "w", ["look"], False, 1, 0, 2e9)
+        (work,) = await WorkStore(connection).lease(number, "w", ["look"], False, 1, 0, 2e9)
         await Enrolled(connection).leave(["w"], died=True)
     fence = Fence(world.factory.database)
     fence.begin("w", time.monotonic())

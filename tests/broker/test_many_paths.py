@@ -17,7 +17,7 @@ import pytest
 from broker.models.catalogue import Endpoint
 from broker.models.collections import NewCollection
 from broker.models.tasks import FilterRule, Item, Task
-from broker.storage.collections import Collections
+from broker.storage.collections import CollectionStore
 from coalloc.engine.gridftp.storage import Storage
 from coalloc.model import Entry
 from tests.broker.random_trees import seen
@@ -48,7 +48,7 @@ async def collection(world: World, server: Server, prefix: str, name: str = "aga
     await world.factory.places.put_endpoint("root", Endpoint(name=name, site="here", write_priority=1, **where))
     number = world.collections[name] = uuid4()
     async with world.factory.database.write() as connection:
-        await Collections(connection).put(number, "ann", NewCollection(name=name, endpoint=name), time.time())
+        await CollectionStore(connection).put(number, "ann", NewCollection(name=name, endpoint=name), time.time())
 
 
 class Twofold:

@@ -11,9 +11,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from broker.jobs.scoring import Scoring
 from broker.reports.words import size_span
-from broker.services.forecasting.monitoring import OTHER, PAIRS, Lost, Sums, Totals
-from broker.storage.monitoring import Moved
-from broker.storage.traffic import Traffic
+from broker.services.forecasting.monitoring import OTHER, PAIRS, LostSeconds, Totals, TransferSums
+from broker.storage.monitoring import DayTotals
+from broker.storage.traffic import TrafficStore
 from tests.broker.conftest import Broker
 from tests.support.waiting import PATIENCE
 
@@ -42,7 +42,7 @@ async def counted(broker: Broker) -> None:
     async with asyncio.timeout(PATIENCE):
         while True:
             async with broker.factory.database.read() as connection:
-                if not await Traffic(connection).lacks():
+                if not await TrafficStore(connection).lacks():
                     return
             await asyncio.sleep(0.01)
 
@@ -93,7 +93,7 @@ async def test_how_good_forecasts_were_is_told_by_size(broker):
 
 
 def test_seconds_that_were_lost_only_grow_and_what_was_before_is_not_news():
-    lost = Lost(100)
+    lost = LostSeconds(100)
     assert lost.since == 99
     assert lost.add([10.0, 5.0]) == 0.0
     assert lost.add([10.0, 7.5]) == 2.5
@@ -127,15 +127,15 @@ async def test_a_database_that_does_not_answer_fails_no_scrape(broker, monkeypat
     assert not any(name == "coget_workers" for name, _ in found)
 
 
-def moved(day: int, source: str, transfers: int) -> Moved:
-    return Moved(day, source, "X", transfers, 0, 10 * transfers)
+def moved(day: int, source: str, transfers: int) -> DayTotals:
+    return DayTotals(day, source, "X", transfers, 0, 10 * transfers)
 
 
 def test_what_is_forgotten_stays_counted_and_what_was_there_before_is_not_news():
     totals = Totals(100)
     assert totals.since == 99
-    assert totals.add([moved(99, "a", 1), moved(100, "a", 2)], 100)["a", "X"] == Sums(0, 0, 0)
-    assert totals.add([moved(99, "a", 1), moved(100, "a", 3)], 100)["a", "X"] == Sums(1, 0, 10)
+    assert totals.add([moved(99, "a", 1), moved(100, "a", 2)], 100)["a", "X"] == TransferSums(0, 0, 0)
+    assert totals.add([moved(99, "a", 1), moved(100, "a", 3)], 100)["a", "X"] == TransferSums(1, 0, 10)
     assert totals.add([moved(99, "a", 1), moved(100, "a", 3), moved(102, "a", 4)], 102)["a", "X"].transfers == 5
     assert totals.since == 101
     assert totals.add([moved(102, "a", 5)], 103)["a", "X"].transfers == 6
@@ -145,8 +145,8 @@ def test_what_is_forgotten_stays_counted_and_what_was_there_before_is_not_news()
 def test_totals_only_grow_and_are_of_so_many_pairs_at_most(sources, step):
     totals, today = Totals(10), 10
     totals.add([], today)
-    history: list[Moved] = []
-    before: Mapping[tuple[str, str], Sums] = {}
+    history: list[DayTotals] = []
+    before: Mapping[tuple[str, str], TransferSums] = {}
     for source in sources:
         today += step
         history.append(moved(today, f"s{source}", 1))

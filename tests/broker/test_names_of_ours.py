@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from broker.models.tasks import Item
-from broker.models.work import Planned
-from broker.storage.work import Works
+from broker.models.work import PlannedWork
+from broker.storage.work import WorkStore
 from broker.worker.temporary_names import folder, temporary, written
 from tests.broker.worlds import World, begun, held, read, working, world_of, write
 
@@ -67,8 +67,8 @@ async def test_a_sync_deletes_nothing_of_another_task_under_way(world, to):
 async def test_the_name_of_a_piece_of_work_leads_to_it(world):
     number = await world.submit("TRANSFER", [Item(source="/none", destination="/none")])
     async with world.factory.database.write() as connection:
-        works = Works(connection)
-        await works.add(number, [Planned("copy", "/a", "/d/" + "x" * 250)])
+        works = WorkStore(connection)
+        await works.add(number, [PlannedWork("copy", "/a", "/d/" + "x" * 250)])
         (work,) = [each for each in await works.some() if each.kind == "copy"]
     for lost in (0, 3):
         beside = temporary(work.destination, work._replace(lost=lost)).rpartition("/")[2]

@@ -9,7 +9,7 @@ import pytest
 from broker.handlers.globus import progress
 from broker.models.tasks import Item
 from broker.services.collections.trees import Naming, naming
-from broker.storage.decisions import Decisions, Wanted
+from broker.storage.decisions import DecisionFilter, DecisionStore
 from coalloc.errors import CoallocError
 from tests.broker.worlds import ANN, register, working, world_of, write
 from tests.support.waiting import until
@@ -75,7 +75,7 @@ async def test_decisions_name_files_as_users_know_them(world, tmp_path):
 
     async def decided():
         async with world.factory.database.read() as connection:
-            return (await Decisions(connection).page(Wanted(), 10)).decisions
+            return (await DecisionStore(connection).page(DecisionFilter(), 10)).decisions
 
     (listed,) = await until(decided)
     kept = await world.factory.decisions.one(ANN, listed.id)

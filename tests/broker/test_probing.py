@@ -13,13 +13,13 @@ from broker.jobs.probing import STALE, Prober, due
 from broker.models.access import Caller
 from broker.models.history import Pair
 from broker.services.network.probes import Probes
-from broker.storage.lanes import Lanes
-from broker.storage.probes import Way
+from broker.storage.lanes import LaneStore
+from broker.storage.probes import EndpointLink
 from tests.broker.conftest import running
 from tests.support.waiting import PATIENCE
 
 NOW = 1_700_000_000.0
-WAYS = [Way(a, b, Pair(f"ftp://{a}", b.upper())) for a, b in ("ab", "ba", "ac", "ca")]
+WAYS = [EndpointLink(a, b, Pair(f"ftp://{a}", b.upper())) for a, b in ("ab", "ba", "ac", "ca")]
 
 
 def test_blind_ways_come_first_then_the_stalest():
@@ -148,7 +148,7 @@ async def test_nothing_is_measured_while_tasks_are_under_way(broker, admin, serv
     async def one(_):
         return ["a lane"]
 
-    monkeypatch.setattr(Lanes, "open", one)
+    monkeypatch.setattr(LaneStore, "open", one)
     assert not await prober(broker).probe()
 
 

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from broker.background import Queue, worker_of
 from broker.models.tasks import Item, Task
-from broker.storage.collections import Collections
+from broker.storage.collections import CollectionStore
 from coalloc.errors import SourceError
 from tests.broker.random_trees import Case, Seen, ours, seen
 from tests.broker.worlds import World, world_of
@@ -171,7 +171,7 @@ async def delete_some(world: World, cases: list[Case], origin: str) -> None:
 async def test_renames_move_what_is_named_and_replace_nothing(world, where):
     root = world.local if where == "local" else world.sink.root
     async with world.factory.database.read() as connection:
-        (collection,) = await Collections(connection).all({str(world.collections[where])})
+        (collection,) = await CollectionStore(connection).all({str(world.collections[where])})
     tree = await world.factory.trees.of(collection)
     for attempt in tries(ROUNDS):
         with attempt as seed:

@@ -17,16 +17,16 @@ import pytest
 from broker.config.settings import Settings
 from broker.errors import Unavailable
 from broker.factory import Factory
-from broker.models.catalogue import Dataset, Endpoint, Replica
+from broker.models.catalogue import CatalogueReplica, Dataset, Endpoint
 from broker.models.collections import NewCollection
 from broker.models.tasks import Item, Task
 from broker.schema.collections import collections
 from broker.schema.tasks import lanes
-from broker.storage.collections import Collections
+from broker.storage.collections import CollectionStore
 from broker.storage.database import addressed
 from broker.storage.migration import upgrade
 from broker.worker import worker
-from broker.worker.rate_limits import Limits, Promises
+from broker.worker.rate_limits import Promises, RateLimits
 from tests.broker.test_traces import decided
 from tests.broker.worlds import ANN, World, begun, held, read, register, working, world_of, write
 from tests.support.gridftp import GridFTPServer
@@ -107,7 +107,7 @@ async def test_replicas_at_web_servers_come_at_the_rate_of_the_folder(world, tmp
         await world.factory.places.put_endpoint("root", where)
         checksums = {"md5": hashlib.md5(content).hexdigest()}
         await world.factory.catalogue.put("root", Dataset(name="cms:a", size=SIZE, checksums=checksums))
-        await world.factory.catalogue.put_replica("root", Replica(dataset="cms:a", endpoint="web"))
+        await world.factory.catalogue.put_replica("root", CatalogueReplica(dataset="cms:a", endpoint="web"))
         await held(world, "local", rate=RATE)
         since = time.time()
         await paced(world, await world.submit("TRANSFER", DATASET, "local", "catalogue"), since=since)
@@ -171,14 +171,14 @@ async def test_a_database_that_crashes_takes_nothing_away_from_what_is_under_way
 async def test_a_rate_is_that_of_a_folder_whoever_it_is_named_by(world):
     """By its own collection, by one that it is in, or by the address of a replica; what is beside it is free."""
     async with world.factory.database.write() as connection:
-        kept = Collections(connection)
+        kept = CollectionStore(connection)
         for name, base, rate in (("inner", "/d e/", 10.0), ("deep", "/d e/f/", 5.0)):
             new = NewCollection(name=name, endpoint="source", base=base, rate=rate)
             await kept.put(uuid4(), "ann", new, time.time())
         limited = await kept.limited()
 
     def piece(url: str, *pair: str) -> int | None:
-        admission = Limits(Promises(world.factory.database), limited, pair).of(url)
+        admission = RateLimits(Promises(world.factory.database), limited, pair).of(url)
         return admission and admission.piece
 
     assert [piece(world.source.url(path)) for path in ("d e/a", "d e/f/a", "d ee/a", "a")] == [10, 5, None, None]

@@ -14,7 +14,7 @@ import broker.services
 from broker.config.settings import Settings
 from broker.models.history import Pair
 from broker.storage.database import Database, addressed, retried
-from broker.storage.history import History
+from broker.storage.history import ObservationStore
 from broker.storage.migration import upgrade
 from tests.broker.conftest import Broker, running
 from tests.support.postgres import Postgres
@@ -38,7 +38,7 @@ async def database(address: str) -> AsyncIterator[Database]:
         connection.execute(f"ALTER DATABASE {connection.info.dbname} SET deadlock_timeout = '100ms'")
     opened = Database(addressed(address))
     async with opened.write() as connection:
-        await History(connection).make_pairs([Pair("a", "x", "read"), Pair("b", "x", "read")])
+        await ObservationStore(connection).make_pairs([Pair("a", "x", "read"), Pair("b", "x", "read")])
     yield opened
     await opened.close()
 

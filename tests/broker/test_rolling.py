@@ -16,8 +16,8 @@ from broker.models.history import Observed
 from broker.schema.reports import traffic
 from broker.storage import traffic as stored
 from broker.storage.database import Database, addressed
-from broker.storage.history import History
-from broker.storage.traffic import Traffic, class_of
+from broker.storage.history import ObservationStore
+from broker.storage.traffic import TrafficStore, class_of
 from predictors.context import SIZES, size_class
 from tests.support.broker import BrokerProcess, reports
 from tests.support.days import DAY, TODAY
@@ -38,7 +38,7 @@ async def counted(database: Database) -> None:
 
 async def _lacks(database: Database) -> bool:
     async with database.read() as connection:
-        return await Traffic(connection).lacks()
+        return await TrafficStore(connection).lacks()
 
 
 async def kept(database: Database) -> dict:
@@ -51,7 +51,7 @@ async def kept(database: Database) -> dict:
 async def recomputed(database: Database) -> dict:
     """The same, from the transfers as they are kept."""
     async with database.read() as connection:
-        transfers = await History(connection).listed({}, None, 1_000_000)
+        transfers = await ObservationStore(connection).listed({}, None, 1_000_000)
         rows = await connection.execute(sa.text("SELECT source, sink, direction, id FROM pairs"))
         numbers = {tuple(row[:3]): row[3] for row in rows}
     sums: defaultdict = defaultdict(lambda: [0, 0, 0, 0.0, 0, 0.0, 0.0])
@@ -123,7 +123,7 @@ async def test_sums_and_how_far_they_are_are_kept_together(database, monkeypatch
         raise ZeroDivisionError
 
     with monkeypatch.context() as broken:
-        broken.setattr(Traffic, "_mark", end)
+        broken.setattr(TrafficStore, "_mark", end)
         with pytest.raises(ZeroDivisionError):
             await Rolling(factory.database).step()
     assert await kept(factory.database) == {}

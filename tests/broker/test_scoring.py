@@ -15,7 +15,7 @@ from broker.models.scores import IN_CHARGE, WEEK, Score, tallied
 from broker.schema.history import observations, pairs
 from broker.schema.reports import accuracy, scores
 from broker.services.forecasting import forecasts
-from broker.storage.scores import Scores, score_of, tally_of
+from broker.storage.scores import ScoreStore, score_of, tally_of
 from coalloc.history.formats import read_log
 from predictors import hindsight as module
 from predictors.hindsight import PANEL
@@ -204,7 +204,7 @@ async def test_who_is_killed_between_leaves_nothing_half_done(broker, admin, mon
         raise RuntimeError("killed")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Scores, "mark", killed)
+        patch.setattr(ScoreStore, "mark", killed)
         with pytest.raises(RuntimeError):
             await scorer(broker).all()
     assert await rows(broker, scores) == await rows(broker, accuracy) == []
@@ -273,5 +273,5 @@ async def test_failures_alone_are_looked_at_once(broker, admin):
     await admin.post(T, json=log(5, outcome="failed", error="<b>EOF</b>"))
     await scorer(broker).all()
     async with broker.factory.database.read() as connection:
-        assert await Scores(connection).behind() == []
+        assert await ScoreStore(connection).behind() == []
         assert (await connection.execute(select(func.count()).select_from(observations))).scalar() == 5

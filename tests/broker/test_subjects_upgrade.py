@@ -265,7 +265,7 @@ async def test_what_cannot_be_assigned_is_refused(tmp_path, config):
 
 
 async def test_work_of_who_is_locked_waits(tmp_path, config):
-    from broker.storage.lanes import Lanes
+    from broker.storage.lanes import LaneStore
 
     database = f"sqlite:///{tmp_path / 'old.sqlite'}"
     _upgraded(database, tmp_path, config, "alice@127.0.0.1", "ann")
@@ -276,7 +276,7 @@ async def test_work_of_who_is_locked_waits(tmp_path, config):
             old.add("work", id=None, task_id=number, key="x", kind="remove", state="pending", source="/x", details="{}")
     engine.dispose()
     async with running(configured(Settings(database), config)) as broker, broker.factory.database.read() as connection:
-        waiting = await Lanes(connection).candidates([""], time.time())
+        waiting = await LaneStore(connection).candidates([""], time.time())
         assert {each.owner for each in waiting} <= {"ann"}
 
 

@@ -10,15 +10,15 @@ import pytest
 
 from broker.models.access import Caller
 from broker.models.tasks import Item
-from broker.models.work import Planned, Result
+from broker.models.work import PlannedWork, WorkResult
 from broker.storage import leftovers
-from broker.storage.lanes import Lanes
-from broker.storage.leftovers import Leftovers
-from broker.storage.tasks import Tasks
-from broker.storage.work import Works
-from broker.storage.workers import Workers
+from broker.storage.lanes import LaneStore
+from broker.storage.leftovers import LeftoverStore
+from broker.storage.tasks import TaskStore
+from broker.storage.work import WorkStore
+from broker.storage.workers import WorkerStore
 from broker.worker import sweeping
-from broker.worker.executor import Carrier
+from broker.worker.executor import Executor
 from broker.worker.temporary_names import folder, temporary
 from tests.broker.worlds import ANN, World, begun, held, read, working, world_of, world_with, write
 from tests.support.gridftp import GridFTPServer
@@ -44,7 +44,7 @@ async def left(world: World) -> None:
 
     async def nobody() -> bool:
         async with world.factory.database.read() as connection:
-            return not await Lanes(connection).open()
+            return not await LaneStore(connection).open()
 
     await until(nobody)
 
@@ -136,7 +136,7 @@ async def test_what_a_server_cannot_name_is_not_looked_for(world):
 async def nothing_due(world: World) -> bool:
     """Whether nothing is to be cleared away at any time."""
     async with world.factory.database.read() as connection:
-        return not await Leftovers(connection).due({""}, time.time() + 1e6, 10)
+        return not await LeftoverStore(connection).due({""}, time.time() + 1e6, 10)
 
 
 async def test_folders_of_workers_are_cleared_of_what_was_fetched_in_part(world):
@@ -154,12 +154,12 @@ async def tried(world: World, destinations: list[str], to: str = "sink") -> list
     """A task that is over, and that had begun to copy to all of these; what its files were called meanwhile."""
     number, now = await world.submit("TRANSFER", FILE, to), time.time()
     async with world.factory.database.write() as connection:
-        works = Works(connection)
-        await Workers(connection).enrol("w", "", "here")
-        await works.add(number, [Planned("copy", "/a", destination) for destination in destinations])
+        works = WorkStore(connection)
+        await WorkerStore(connection).enrol("w", "", "here")
+        await works.add(number, [PlannedWork("copy", "/a", destination) for destination in destinations])
         leased = await works.lease(number, "w", ["copy"], False, 10, 100, now)
         assert len(leased) == len(destinations)
-        await Workers(connection).leave(["w"])
+        await WorkerStore(connection).leave(["w"])
     await world.factory.tasks.cancel(ANN, number)
     if to == "local":
         return [folder(temporary(work.destination, work)) for work in leased]
@@ -169,7 +169,7 @@ async def tried(world: World, destinations: list[str], to: str = "sink") -> list
 async def sweep(world: World) -> None:
     """Clear away what is due, once."""
     factory = world.factory
-    carrier = Carrier(factory.database, factory.trees, factory.places, factory.replicas)
+    carrier = Executor(factory.database, factory.trees, factory.places, factory.replicas)
     await sweeping.Sweeper(factory.database, carrier, {"", "here"}).sweep()
 
 
@@ -203,21 +203,21 @@ async def test_all_names_are_cleared_away_that_a_task_ever_used(world, to, over)
     number, now = await world.submit("TRANSFER", FILE, to), time.time()
     root, names = world.sink.root if to == "sink" else world.local, []
     async with world.factory.database.write() as connection:
-        works = Works(connection)
-        await works.add(number, [Planned("copy", "/a", "/d/a")])
+        works = WorkStore(connection)
+        await works.add(number, [PlannedWork("copy", "/a", "/d/a")])
         for worker in ("first", "second", "third"):
-            await Workers(connection).enrol(worker, "", "here")
+            await WorkerStore(connection).enrol(worker, "", "here")
             (work,) = await works.lease(number, worker, ["copy"], False, 10, 100, now)
             beside = temporary("/d/a", work)
             names.append(f"d/{folder(beside)}/data" if to == "local" else beside.lstrip("/"))
             if worker != "third":
-                await Workers(connection).leave([worker], died=True)
+                await WorkerStore(connection).leave([worker], died=True)
         assert len(set(names)) == 3
-        await works.complete("third", [Result(work, "succeeded")], now)
+        await works.complete("third", [WorkResult(work, "succeeded")], now)
         looked = await works.lease(number, "third", ["look"], False, 10, 100, now)
-        await works.complete("third", [Result(look, "succeeded") for look in looked], now)
+        await works.complete("third", [WorkResult(look, "succeeded") for look in looked], now)
         if over == "succeeded":
-            (task,) = await Tasks(connection).finish({number}, now)
+            (task,) = await TaskStore(connection).finish({number}, now)
             assert task.status == "SUCCEEDED"
     if over == "canceled":
         await world.factory.tasks.cancel(ANN, number)
@@ -229,14 +229,14 @@ async def test_all_names_are_cleared_away_that_a_task_ever_used(world, to, over)
 async def test_nobody_clears_away_while_somebody_is_at_it_or_clears_already(world):
     number, now = await world.submit("TRANSFER", FILE), time.time()
     async with world.factory.database.write() as connection:
-        await Workers(connection).enrol("w", "", "here")
-        (candidate,) = await Lanes(connection).candidates({""}, now)
-        lane = await Lanes(connection).add("w", candidate, now)
+        await WorkerStore(connection).enrol("w", "", "here")
+        (candidate,) = await LaneStore(connection).candidates({""}, now)
+        lane = await LaneStore(connection).add("w", candidate, now)
     await world.factory.tasks.cancel(ANN, number)
     async with world.factory.database.write() as connection:
-        swept, later = Leftovers(connection), time.time()
+        swept, later = LeftoverStore(connection), time.time()
         assert await swept.due({""}, later, 10) == []
-        await Lanes(connection).close([lane])
+        await LaneStore(connection).close([lane])
         assert await swept.due({"elsewhere"}, later, 10) == []
         assert await swept.due({""}, later, 10) == [number]
         taken = await swept.take(number, later)

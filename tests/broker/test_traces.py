@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from broker.background import worker_of
-from broker.models.catalogue import Dataset, Endpoint, Replica
-from broker.models.decisions import Kept
+from broker.models.catalogue import CatalogueReplica, Dataset, Endpoint
+from broker.models.decisions import StoredDecision
 from broker.models.history import Observed
 from broker.models.tasks import Item
-from broker.storage.decisions import Decisions, Wanted
+from broker.storage.decisions import DecisionFilter, DecisionStore
 from coalloc.util.intervals import Intervals
 from tests.broker.test_carrying import register
 from tests.broker.worlds import ANN, World, world_of
@@ -34,12 +34,12 @@ async def world(database: str, tmp_path: Path) -> AsyncIterator[World]:
             await running
 
 
-async def decided(world: World, task: str) -> Kept:
+async def decided(world: World, task: str) -> StoredDecision:
     """What was decided for a task of one file: it is kept in a moment, once the task is over."""
     async with asyncio.timeout(PATIENCE):
         while True:
             async with world.factory.database.read() as connection:
-                page = await Decisions(connection).page(Wanted(subject="ann", task=task), 100)
+                page = await DecisionStore(connection).page(DecisionFilter(subject="ann", task=task), 100)
             if page.decisions:
                 (only,) = page.decisions
                 return await world.factory.decisions.one(ANN, only.id)
@@ -85,7 +85,7 @@ async def place(world: World, name: str, size: int, *servers: GridFTPServer) -> 
         endpoint = f"e{server.port}"
         where = {"scheme": "ftp", "host": server.host, "port": server.port, "prefix": f"{server.root}/"}
         await world.factory.places.put_endpoint("root", Endpoint(name=endpoint, site="here", **where))
-        await world.factory.catalogue.put_replica("root", Replica(dataset=name, endpoint=endpoint))
+        await world.factory.catalogue.put_replica("root", CatalogueReplica(dataset=name, endpoint=endpoint))
 
 
 def begun(world: World) -> bool:

@@ -8,11 +8,11 @@ import sqlalchemy as sa
 
 from broker.errors import Invalid
 from broker.models.catalogue import Dataset
-from broker.services.catalogue.formats import Entry as Said
+from broker.services.catalogue.formats import CatalogueEntry as Said
 from broker.services.collections.paths import normal
 from broker.services.collections.trees import CatalogueTree, GridFTPTree, LocalTree
 from broker.services.collections.trees import catalogue as catalogue_trees
-from broker.services.collections.trees.gridftp import MOST, Server, Sessions
+from broker.services.collections.trees.gridftp import MOST, ServerLogin, ServerSessions
 from coalloc.errors import AlreadyThere, NoSuchFile, NotDirectory, PermissionRefused
 from coalloc.util.addresses import ANYWHERE
 from tests.support.gridftp import GridFTPServer
@@ -205,8 +205,10 @@ def remote(tmp_path):
 
 @pytest.fixture
 async def far(remote):
-    sessions = Sessions()
-    yield GridFTPTree(sessions, Server(f"ftp://127.0.0.1:{remote.port}", None, ANYWHERE), f"{remote.root}/base/", "far")
+    sessions = ServerSessions()
+    yield GridFTPTree(
+        sessions, ServerLogin(f"ftp://127.0.0.1:{remote.port}", None, ANYWHERE), f"{remote.root}/base/", "far"
+    )
     sessions.close()
 
 
@@ -290,9 +292,9 @@ async def test_links_that_lead_out_are_the_servers_to_refuse(tmp_path):
     (tmp_path / "server" / "secret").write_text("secret")
     (base / "leak").symlink_to("../secret")
     (base / "inside").symlink_to(".")
-    sessions = Sessions()
+    sessions = ServerSessions()
     with GridFTPServer(tmp_path / "server", options=("-rp", str(base))) as running:
-        tree = GridFTPTree(sessions, Server(f"ftp://127.0.0.1:{running.port}", None, ANYWHERE), f"{base}/", "far")
+        tree = GridFTPTree(sessions, ServerLogin(f"ftp://127.0.0.1:{running.port}", None, ANYWHERE), f"{base}/", "far")
         assert (await tree.stat("/inside")).kind == "dir"
         with pytest.raises(PermissionRefused):
             await tree.stat("/leak")

@@ -12,10 +12,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.handlers.globus import progress
 from broker.models.access import Caller
-from broker.models.lanes import Candidate
+from broker.models.lanes import LaneCandidate
 from broker.models.tasks import Details, Item, NewTask, Options, Work
 from broker.models.usernames import Usernames
-from broker.models.work import Planned, Result
+from broker.models.work import PlannedWork, WorkResult
 from broker.schema.tasks import workers
 from broker.services.announcements import Announcements
 from broker.services.auth.identities import Identities
@@ -25,10 +25,10 @@ from broker.services.forecasting.history import Transfers
 from broker.services.network.places import Places
 from broker.services.tasks.tasks import Tasks
 from broker.storage.database import Database, addressed
-from broker.storage.lanes import Lanes
-from broker.storage.tasks import Tasks as Stored
-from broker.storage.work import Works
-from broker.storage.workers import Workers
+from broker.storage.lanes import LaneStore
+from broker.storage.tasks import TaskStore as Stored
+from broker.storage.work import WorkStore
+from broker.storage.workers import WorkerStore
 from broker.worker.leases import Leases
 from broker.worker.recorder import Recorder
 from broker.worker.worker import Worker
@@ -45,19 +45,19 @@ class Ready:
         self.done: list[str] = []
         self.begun = asyncio.Event()
 
-    async def perform(self, task: Candidate, batch: Sequence[Work], recorder: Recorder) -> None:
+    async def perform(self, task: LaneCandidate, batch: Sequence[Work], recorder: Recorder) -> None:
         self.begun.set()
         for work in batch:
             if "endless" in work.source:
                 await asyncio.Event().wait()
             if "poison" in work.source:
-                recorder.report(Result(work, "failed", error_code="UNKNOWN", error="poison"))
+                recorder.report(WorkResult(work, "failed", error_code="UNKNOWN", error="poison"))
                 continue
             self.done.append(work.source)
-            children = tuple(Planned("copy", f"{work.source}/{i}", f"/to/{i}", 10) for i in range(3))
-            recorder.report(Result(work, "succeeded", children=children if work.source == "/folder" else ()))
+            children = tuple(PlannedWork("copy", f"{work.source}/{i}", f"/to/{i}", 10) for i in range(3))
+            recorder.report(WorkResult(work, "succeeded", children=children if work.source == "/folder" else ()))
 
-    async def leave(self, task: Candidate, batch: Sequence[Work]) -> None:
+    async def leave(self, task: LaneCandidate, batch: Sequence[Work]) -> None:
         pass
 
     async def close(self) -> None:
@@ -105,7 +105,7 @@ async def working(database: Database, performer: Ready) -> AsyncIterator[Worker]
 
 
 async def test_a_task_is_done_with_all_that_is_found_on_the_way(opened):
-    tasks, performer = Tasks(opened), Ready()
+    tasks, performer = Tasks(opened, Announcements()), Ready()
     number, new = await tasks.submit(task("/a", "/folder", "/b"))
     assert new
     async with working(opened, performer):
@@ -122,7 +122,7 @@ async def over(tasks: Tasks, number: str) -> bool:
 
 
 async def test_the_same_submission_is_one_task(opened):
-    tasks, submission = Tasks(opened), uuid4()
+    tasks, submission = Tasks(opened, Announcements()), uuid4()
     first, again, others = [
         await tasks.submit(task("/a", owner=owner, submission=submission)) for owner in ("ann", "ann", "bob")
     ]
@@ -132,7 +132,7 @@ async def test_the_same_submission_is_one_task(opened):
 
 
 async def test_a_poisoned_file_stops_only_itself(opened):
-    tasks, performer = Tasks(opened), Ready()
+    tasks, performer = Tasks(opened, Announcements()), Ready()
     number, _ = await tasks.submit(task("/a", "/poison", "/b"))
     async with working(opened, performer):
         await until(lambda: over(tasks, number))
@@ -141,43 +141,43 @@ async def test_a_poisoned_file_stops_only_itself(opened):
 
 
 async def test_what_a_worker_records_late_does_not_count(opened):
-    tasks = Tasks(opened)
+    tasks = Tasks(opened, Announcements())
     number, _ = await tasks.submit(task("/a"))
     async with opened.write() as connection:
-        works = Works(connection)
-        await Workers(connection).enrol("slow", "", "here")
+        works = WorkStore(connection)
+        await WorkerStore(connection).enrol("slow", "", "here")
         await silent(connection, "slow")
         (first,) = await works.lease(number, "slow", ["look"], True, 10, 10, time.time())
-        assert await Workers(connection).dead(50.0) == ["slow"]
-        await Workers(connection).leave(["slow"], died=True)
-        await Workers(connection).enrol("quick", "", "here")
+        assert await WorkerStore(connection).dead(50.0) == ["slow"]
+        await WorkerStore(connection).leave(["slow"], died=True)
+        await WorkerStore(connection).enrol("quick", "", "here")
         (second,) = await works.lease(number, "quick", ["look"], True, 10, 10, time.time())
         assert (second.attempt, second.lost) == (2, 1)
-        assert await works.complete("slow", [Result(first, "succeeded")], time.time()) == set()
-        assert await works.complete("quick", [Result(second, "succeeded")], time.time()) == {second.lease}
+        assert await works.complete("slow", [WorkResult(first, "succeeded")], time.time()) == set()
+        assert await works.complete("quick", [WorkResult(second, "succeeded")], time.time()) == {second.lease}
 
 
 async def test_what_was_lost_with_a_worker_is_done_alone(opened):
-    tasks = Tasks(opened)
+    tasks = Tasks(opened, Announcements())
     number, _ = await tasks.submit(task("/a", "/b", "/c"))
     async with opened.write() as connection:
-        works, now = Works(connection), time.time()
-        await Workers(connection).enrol("w", "", "here")
+        works, now = WorkStore(connection), time.time()
+        await WorkerStore(connection).enrol("w", "", "here")
         assert len(await works.lease(number, "w", ["look"], True, 2, 10, now)) == 2
-        await Workers(connection).leave(["w"], died=True)
-        await Workers(connection).enrol("v", "", "here")
+        await WorkerStore(connection).leave(["w"], died=True)
+        await WorkerStore(connection).enrol("v", "", "here")
         alone = [await works.lease(number, "v", ["look"], True, 10, 10, now) for _ in range(3)]
         assert [len(batch) for batch in alone] == [1, 1, 1]
 
 
 async def test_a_lease_that_others_have_by_now_is_not_given_back(opened):
-    tasks = Tasks(opened)
+    tasks = Tasks(opened, Announcements())
     number, _ = await tasks.submit(task("/a"))
     async with opened.write() as connection:
-        works, now = Works(connection), time.time()
-        await Workers(connection).enrol("w", "", "here")
+        works, now = WorkStore(connection), time.time()
+        await WorkerStore(connection).enrol("w", "", "here")
         (first,) = await works.lease(number, "w", ["look"], True, 10, 10, now)
-        await works.complete("w", [Result(first, "pending", error_code="TIMEOUT")], now)
+        await works.complete("w", [WorkResult(first, "pending", error_code="TIMEOUT")], now)
         (second,) = await works.lease(number, "w", ["look"], True, 10, 10, now)
         await works.release("w", [first.lease])
         assert not await works.lease(number, "w", ["look"], True, 10, 10, now)
@@ -189,27 +189,27 @@ async def test_a_lease_that_others_have_by_now_is_not_given_back(opened):
 
 
 async def test_two_results_for_one_lease_count_once(opened):
-    tasks = Tasks(opened)
+    tasks = Tasks(opened, Announcements())
     number, _ = await tasks.submit(task("/a", "/b"))
     async with opened.write() as connection:
-        works, now = Works(connection), time.time()
-        await Workers(connection).enrol("w", "", "here")
+        works, now = WorkStore(connection), time.time()
+        await WorkerStore(connection).enrol("w", "", "here")
         first, _ = await works.lease(number, "w", ["look"], True, 10, 10, now)
-        await works.complete("w", [Result(first, "succeeded"), Result(first, "failed")], now)
+        await works.complete("w", [WorkResult(first, "succeeded"), WorkResult(first, "failed")], now)
         assert not await Stored(connection).finish([number], now)
         known = await Stored(connection).one(number)
         assert (known.succeeded, known.failed) == (1, 0)
 
 
 async def test_of_many_results_those_count_whose_leases_are_held(opened):
-    tasks = Tasks(opened)
+    tasks = Tasks(opened, Announcements())
     number, _ = await tasks.submit(task("/a", "/b", "/c"))
     async with opened.write() as connection:
-        works, now = Works(connection), time.time()
-        await Workers(connection).enrol("w", "", "here")
+        works, now = WorkStore(connection), time.time()
+        await WorkerStore(connection).enrol("w", "", "here")
         lost, *kept = await works.lease(number, "w", ["look"], True, 10, 10, now)
         await works.release("w", [lost.lease])
-        results = [Result(each, "succeeded") for each in (lost, *kept)]
+        results = [WorkResult(each, "succeeded") for each in (lost, *kept)]
         assert await works.complete("w", results, now, {number: 7}) == {each.lease for each in kept}
         known = await Stored(connection).one(number)
         assert (known.succeeded, known.pending, known.bytes_transferred) == (2, 1, 7)
@@ -218,53 +218,53 @@ async def test_of_many_results_those_count_whose_leases_are_held(opened):
 
 
 async def test_a_task_says_what_gives_trouble_until_something_succeeds(opened):
-    tasks = Tasks(opened)
+    tasks = Tasks(opened, Announcements())
     number, _ = await tasks.submit(task("/a", "/b", "/c"))
 
-    async def told(*results: Result) -> tuple[object, ...]:
+    async def told(*results: WorkResult) -> tuple[object, ...]:
         async with opened.write() as connection:
-            await Works(connection).complete("w", results, time.time())
+            await WorkStore(connection).complete("w", results, time.time())
             await Stored(connection).finish([number], time.time())
         people = await Identities(opened, Usernames("", {})).people([ANN.subject])
         document = progress.task(await tasks.one(ANN, number), people, {}, time.time())
         return tuple(document[name] for name in ("is_ok", "nice_status", "nice_status_details"))
 
     async with opened.write() as connection:
-        await Workers(connection).enrol("w", "", "here")
-        a, b, c = await Works(connection).lease(number, "w", ["look"], True, 10, 10, time.time())
+        await WorkerStore(connection).enrol("w", "", "here")
+        a, b, c = await WorkStore(connection).lease(number, "w", ["look"], True, 10, 10, time.time())
     assert await told() == (True, "OK", None)
     trouble = (False, "CONNECT_FAILED", "no answer")
-    assert await told(Result(a, "pending", error_code="CONNECT_FAILED", error="no answer")) == trouble
-    assert await told(Result(b, "succeeded")) == (True, "OK", None)
-    assert await told(Result(c, "pending", error_code="CONNECT_FAILED", error="no answer")) == trouble
+    assert await told(WorkResult(a, "pending", error_code="CONNECT_FAILED", error="no answer")) == trouble
+    assert await told(WorkResult(b, "succeeded")) == (True, "OK", None)
+    assert await told(WorkResult(c, "pending", error_code="CONNECT_FAILED", error="no answer")) == trouble
     async with opened.write() as connection:
-        a, c = await Works(connection).lease(number, "w", ["look"], True, 10, 10, time.time())
-    assert await told(Result(a, "succeeded"), Result(c, "pending", error_code="TIMEOUT", error="slow")) == (
+        a, c = await WorkStore(connection).lease(number, "w", ["look"], True, 10, 10, time.time())
+    assert await told(WorkResult(a, "succeeded"), WorkResult(c, "pending", error_code="TIMEOUT", error="slow")) == (
         False,
         "TIMEOUT",
         "slow",
     )
     async with opened.write() as connection:
-        (c,) = await Works(connection).lease(number, "w", ["look"], True, 10, 10, time.time())
-    assert await told(Result(c, "skipped", error_code="TIMEOUT", error="slow")) == (None, None, None)
+        (c,) = await WorkStore(connection).lease(number, "w", ["look"], True, 10, 10, time.time())
+    assert await told(WorkResult(c, "skipped", error_code="TIMEOUT", error="slow")) == (None, None, None)
     over = await tasks.one(ANN, number)
     assert (over.status, over.error_code, over.error) == ("SUCCEEDED", None, None)
 
 
 async def test_no_lease_is_given_back_before_its_results_are_written(opened):
-    tasks = Tasks(opened)
+    tasks = Tasks(opened, Announcements())
     numbers = [(await tasks.submit(task(f"/{i}")))[0] for i in range(20)]
     places = Places(opened)
     history = Transfers(opened, places, Quotas(10**6), Announcements())
     recorder = Recorder(opened, history, Decisions(opened, Places(opened)), lambda *_: None)
     async with opened.write() as connection:
-        await Workers(connection).enrol("w", "", "here")
+        await WorkerStore(connection).enrol("w", "", "here")
     leases = Leases(opened, recorder)
     leases.begin("w", time.monotonic())
 
     async def work(number: str) -> None:
         while batch := await leases.lease(number, [["look"]], True, 10):
-            recorder.report(Result(batch[0], "succeeded"))
+            recorder.report(WorkResult(batch[0], "succeeded"))
             await leases.settle(batch)
             done.append(number)
 
@@ -275,14 +275,16 @@ async def test_no_lease_is_given_back_before_its_results_are_written(opened):
 
 async def test_a_result_that_cannot_be_written_stops_only_itself(opened):
     class Strange(Ready):
-        async def perform(self, task: Candidate, batch: Sequence[Work], recorder: Recorder) -> None:
+        async def perform(self, task: LaneCandidate, batch: Sequence[Work], recorder: Recorder) -> None:
             for work in batch:
                 size = 10**30 if "strange" in work.source else 1
                 details = Details(modified=object()) if "strange" in work.source else Details()
-                children = (Planned("copy", f"{work.source}/x", "/x", size, details),) if work.kind == "look" else ()
-                recorder.report(Result(work, "succeeded", children=children))
+                children = (
+                    (PlannedWork("copy", f"{work.source}/x", "/x", size, details),) if work.kind == "look" else ()
+                )
+                recorder.report(WorkResult(work, "succeeded", children=children))
 
-    tasks = Tasks(opened)
+    tasks = Tasks(opened, Announcements())
     number, _ = await tasks.submit(task("/strange", "/b"))
     async with working(opened, Strange()):
         await until(lambda: over(tasks, number))
@@ -292,11 +294,11 @@ async def test_a_result_that_cannot_be_written_stops_only_itself(opened):
 
 
 async def test_a_dead_workers_lease_passes_on(opened):
-    tasks, performer = Tasks(opened), Ready()
+    tasks, performer = Tasks(opened, Announcements()), Ready()
     number, _ = await tasks.submit(task("/a", "/b"))
     async with opened.write() as connection:
-        works = Works(connection)
-        await Workers(connection).enrol("dead", "", "here")
+        works = WorkStore(connection)
+        await WorkerStore(connection).enrol("dead", "", "here")
         await silent(connection, "dead")
         assert len(await works.lease(number, "dead", ["look"], True, 10, 10, time.time())) == 2
     async with working(opened, performer):
@@ -305,7 +307,7 @@ async def test_a_dead_workers_lease_passes_on(opened):
 
 
 async def test_a_canceled_task_is_left_at_once(opened):
-    tasks, performer = Tasks(opened), Ready()
+    tasks, performer = Tasks(opened, Announcements()), Ready()
     number, _ = await tasks.submit(task("/endless", "/a"))
     async with working(opened, performer):
         await performer.begun.wait()
@@ -318,11 +320,11 @@ async def test_a_canceled_task_is_left_at_once(opened):
 
 async def no_lanes(database: Database) -> bool:
     async with database.read() as connection:
-        return not await Lanes(connection).open()
+        return not await LaneStore(connection).open()
 
 
 async def test_a_paused_task_waits_and_goes_on(opened):
-    tasks, performer = Tasks(opened), Ready()
+    tasks, performer = Tasks(opened, Announcements()), Ready()
     admin = Caller(subject="root", role="admin")
     number, _ = await tasks.submit(task("/a"))
     await tasks.pause(admin, number, "maintenance")
@@ -336,7 +338,7 @@ async def test_a_paused_task_waits_and_goes_on(opened):
 
 
 async def test_a_task_ends_at_its_deadline(opened):
-    tasks, performer = Tasks(opened), Ready()
+    tasks, performer = Tasks(opened, Announcements()), Ready()
     late = task("/endless").model_copy(update={"deadline": time.time() + 1})
     number, _ = await tasks.submit(late)
     async with working(opened, performer):
@@ -346,45 +348,45 @@ async def test_a_task_ends_at_its_deadline(opened):
 
 
 async def test_later_phases_wait_for_earlier_ones(opened):
-    tasks = Tasks(opened)
+    tasks = Tasks(opened, Announcements())
     number, _ = await tasks.submit(task("/a"))
     async with opened.write() as connection:
-        works, now = Works(connection), time.time()
-        await Workers(connection).enrol("w", "", "here")
-        await works.add(number, [Planned("remove", "/x", phase=5), Planned("remove", "/x/y", phase=4)])
+        works, now = WorkStore(connection), time.time()
+        await WorkerStore(connection).enrol("w", "", "here")
+        await works.add(number, [PlannedWork("remove", "/x", phase=5), PlannedWork("remove", "/x/y", phase=4)])
         (look,) = await works.lease(number, "w", ["look", "remove"], True, 10, 10, now)
         assert look.kind == "look"
         assert not await works.lease(number, "w", ["remove"], True, 10, 10, now)
-        await works.complete("w", [Result(look, "succeeded")], now)
+        await works.complete("w", [WorkResult(look, "succeeded")], now)
         (deep,) = await works.lease(number, "w", ["remove"], True, 10, 10, now)
         assert deep.source == "/x/y"
         assert not await Stored(connection).finish([number], now)
 
 
 async def test_a_task_may_begin_a_phase_that_others_have_not_come_to(opened):
-    tasks = Tasks(opened)
+    tasks = Tasks(opened, Announcements())
     ahead, _ = await tasks.submit(task("/a"))
     await tasks.submit(task("/b", owner="bob"))
     async with opened.write() as connection:
-        works, now = Works(connection), time.time()
-        await Workers(connection).enrol("w", "", "here")
-        await works.add(ahead, [Planned("remove", "/x", phase=5)])
+        works, now = WorkStore(connection), time.time()
+        await WorkerStore(connection).enrol("w", "", "here")
+        await works.add(ahead, [PlannedWork("remove", "/x", phase=5)])
         (look,) = await works.lease(ahead, "w", ["look"], True, 10, 10, now)
-        assert [each.owner for each in await Lanes(connection).candidates({""}, now)] == ["bob"]
-        await works.complete("w", [Result(look, "succeeded")], now)
-        assert {each.owner for each in await Lanes(connection).candidates({""}, now)} == {"ann", "bob"}
+        assert [each.owner for each in await LaneStore(connection).candidates({""}, now)] == ["bob"]
+        await works.complete("w", [WorkResult(look, "succeeded")], now)
+        assert {each.owner for each in await LaneStore(connection).candidates({""}, now)} == {"ann", "bob"}
         assert [each.kind for each in await works.lease(ahead, "w", ["remove"], True, 10, 10, now)] == ["remove"]
 
 
 async def test_work_that_is_found_twice_is_done_once(opened):
-    tasks = Tasks(opened)
+    tasks = Tasks(opened, Announcements())
     number, _ = await tasks.submit(task("/a"))
     async with opened.write() as connection:
-        works = Works(connection)
-        planned = [Planned("copy", f"/f{i}", f"/t{i}", i) for i in range(5)]
+        works = WorkStore(connection)
+        planned = [PlannedWork("copy", f"/f{i}", f"/t{i}", i) for i in range(5)]
         assert [await works.add(number, planned), await works.add(number, planned)] == [5, 0]
         assert (await Stored(connection).one(number)).total == 6
-        await Workers(connection).enrol("w", "", "here")
+        await WorkerStore(connection).enrol("w", "", "here")
         large = await works.lease(number, "w", ["copy"], True, 10, 7, time.time())
         assert [work.size for work in large] == [4, 3]
         small = await works.lease(number, "w", ["copy"], False, 10, 100, time.time())
@@ -392,7 +394,10 @@ async def test_work_that_is_found_twice_is_done_once(opened):
 
 
 async def test_of_work_that_is_planned_twice_at_once_the_first_counts(opened):
-    number, _ = await Tasks(opened).submit(task("/a"))
+    number, _ = await Tasks(opened, Announcements()).submit(task("/a"))
     async with opened.write() as connection:
-        assert await Works(connection).add(number, [Planned("copy", "/x", "/to/x", size) for size in (10, 20)]) == 1
+        assert (
+            await WorkStore(connection).add(number, [PlannedWork("copy", "/x", "/to/x", size) for size in (10, 20)])
+            == 1
+        )
         assert (await Stored(connection).one(number)).bytes == 10

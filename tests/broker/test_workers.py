@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from broker.background import Queue
 from broker.errors import Unavailable
-from broker.models.catalogue import Dataset, Replica
+from broker.models.catalogue import CatalogueReplica, Dataset
 from broker.models.tasks import Item
 from broker.storage.database import addressed
 from broker.storage.migration import upgrade
@@ -55,7 +55,7 @@ async def half_copied(world: World) -> str:
     (world.source.root / "a").touch()
     os.truncate(world.source.root / "a", LARGE)
     await world.factory.catalogue.put("root", Dataset(name="cms:a", size=LARGE))
-    await world.factory.catalogue.put_replica("root", Replica(dataset="cms:a", endpoint="source"))
+    await world.factory.catalogue.put_replica("root", CatalogueReplica(dataset="cms:a", endpoint="source"))
     number = await world.submit("TRANSFER", [Item(source="/cms/a", destination="/a")], origin="catalogue")
     await until(lambda: any(world.sink.root.iterdir()))
     return number

@@ -16,10 +16,10 @@ from broker.background import worker_of
 from broker.config.settings import Settings
 from broker.factory import Factory
 from broker.models.access import Caller
-from broker.models.catalogue import Dataset, Endpoint, Replica, Site
+from broker.models.catalogue import CatalogueReplica, Dataset, Endpoint, Site
 from broker.models.collections import NewCollection
 from broker.models.tasks import Item, NewTask, Options, Task
-from broker.storage.collections import Collections
+from broker.storage.collections import CollectionStore
 from coalloc.util.addresses import Network, parse_networks
 from tests.support.gridftp import GridFTPServer
 from tests.support.waiting import PATIENCE, until
@@ -122,7 +122,7 @@ async def world_with(
         where = {"scheme": "ftp", "host": server.host, "port": server.port, "prefix": f"{server.root}/"}
         await factory.places.put_endpoint("root", Endpoint(name=name, site="here", write_priority=1, **where))
     async with factory.database.write() as connection:
-        kept = Collections(connection)
+        kept = CollectionStore(connection)
         for name in ("source", "sink"):
             await kept.put(numbers[name], "ann", NewCollection(name=name, endpoint=name), time.time())
         folder = NewCollection(name="local", kind="local", base=f"{tmp_path / 'local'}/", site="here")
@@ -148,7 +148,7 @@ async def working(world: World) -> AsyncIterator[None]:
 async def held(world: World, name: str = "sink", **values: object) -> None:
     """Change a collection."""
     async with world.factory.database.write() as connection:
-        kept = Collections(connection)
+        kept = CollectionStore(connection)
         (found,) = await kept.all({str(world.collections[name])})
         said = {field: getattr(found, field) for field in NewCollection.model_fields}
         await kept.put(found.id, "ann", NewCollection(**{**said, **values}), time.time())
@@ -174,7 +174,7 @@ async def register(world: World, name: str, content: bytes, *servers: Server, to
         endpoint = f"e{server.port}"
         where = {"scheme": "ftp", "host": server.host, "port": server.port, "prefix": f"{server.root}/"}
         await world.factory.places.put_endpoint("root", Endpoint(name=endpoint, site="here", **where))
-        await world.factory.catalogue.put_replica("root", Replica(dataset=name, endpoint=endpoint))
+        await world.factory.catalogue.put_replica("root", CatalogueReplica(dataset=name, endpoint=endpoint))
 
 
 def write(root: Path, files: dict[str, int]) -> dict[str, bytes]:

@@ -9,7 +9,7 @@ from zlib import adler32
 
 import pytest
 
-from coalloc.download.to_disk import Download, Wishes
+from coalloc.download.to_disk import Download, DownloadSettings
 from coalloc.engine import open_source
 from coalloc.engine.base import Admission
 from coalloc.engine.sessions.slots import Slots
@@ -53,7 +53,7 @@ class Case:
         self.gate = Gate()
         self.target = root.parent / "here"
         self._gated, self._held = gated, held
-        self._wishes = Wishes(make(strategy))
+        self._wishes = DownloadSettings(make(strategy))
 
     def fetch(self, *urls: str, checksum: Checksum | None = None) -> "asyncio.Task":
         self.ports = [urlsplit(url).port for url in urls]

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from coalloc.download.to_disk import Download, Wishes
+from coalloc.download.to_disk import Download, DownloadSettings
 from coalloc.errors import NothingToFetchFrom, ServerBusy
 from coalloc.model import Estimate, Replica, ReplicaSet
 from coalloc.schedule.pauses import TRIES
@@ -33,7 +33,7 @@ def fetch(tmp_path):
         async def main():
             file = ReplicaSet(target.name, tuple(Replica(source.url) for source in sources))
             estimates = [Estimate()] * len(sources)
-            wishes = Wishes(make(strategy), most=most)
+            wishes = DownloadSettings(make(strategy), most=most)
             async with asyncio.timeout(NEVER / 2):
                 return await Download(file, sources, estimates, target, wishes, shown.append, seed=1).run()
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coalloc.download.to_disk import Download, Wishes
+from coalloc.download.to_disk import Download, DownloadSettings
 from coalloc.errors import CoallocError, NoSuchFile, NothingToFetchFrom, TransferFailed, Unreachable, VerificationError
 from coalloc.model import Checksum, Estimate, PieceHashes, Replica, ReplicaSet
 from coalloc.schedule.policies import NAMES, make
@@ -50,7 +50,7 @@ class Case:
     async def _download(self, strategy, checksum, keep, seconds, known):
         checksums = (checksum,) if checksum else ()
         file = ReplicaSet(self.target.name, tuple(Replica(s.url) for s in self.sources), checksums=checksums, **known)
-        wishes = Wishes(make(strategy), keep_checksums=keep)
+        wishes = DownloadSettings(make(strategy), keep_checksums=keep)
         download = Download(file, self.sources, [Estimate()] * len(self.sources), self.target, wishes, lambda _: None)
         async with asyncio.timeout(seconds):
             return await download.run()

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coalloc.download.to_disk import Download, Wishes
+from coalloc.download.to_disk import Download, DownloadSettings
 from coalloc.engine.base import EngineOptions
 from coalloc.engine.sessions.capped import capped
 from coalloc.engine.sessions.slots import Slots
@@ -65,7 +65,7 @@ def download(folder: Path, servers: list[tuple[str, Behaviour]], strategy: str, 
         for source in sources:
             source.options = options
         file = ReplicaSet("file", tuple(Replica(f"{source.url}{i}") for i, source in enumerate(sources)))
-        wishes = Wishes(make(strategy), most=most)
+        wishes = DownloadSettings(make(strategy), most=most)
         each = [capped(source, on_loan=False) for source in sources]
         async with asyncio.timeout(LONGEST):
             return await Download(file, each, [Estimate()] * len(each), target, wishes).run(), sources

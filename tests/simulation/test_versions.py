@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coalloc.download.to_disk import Download, Wishes
+from coalloc.download.to_disk import Download, DownloadSettings
 from coalloc.errors import CoallocError, ReplicaChanged, TransferFailed
 from coalloc.model import Estimate, Replica, ReplicaSet, TransferReport
 from coalloc.schedule.policies import NAMES, make
@@ -32,7 +32,7 @@ async def fetch(target: Path, replicas: dict[str, Behaviour], seconds: float = F
     """One run of coget, which is killed after so many seconds."""
     sources = [SimulatedSource(name, VERSIONS[0], behaviour) for name, behaviour in replicas.items()]
     file = ReplicaSet(target.name, tuple(Replica(source.url) for source in sources))
-    download = Download(file, sources, [Estimate()] * len(sources), target, Wishes(make(strategy)))
+    download = Download(file, sources, [Estimate()] * len(sources), target, DownloadSettings(make(strategy)))
     with suppress(TimeoutError):
         async with asyncio.timeout(None if seconds == FOREVER else seconds):
             return await download.run()

@@ -5,8 +5,8 @@ from itertools import cycle
 from typing import ClassVar
 
 from coalloc.collect.methods import Method
-from coalloc.collect.methods.actions import Action, GiveUp, Piece, Send
-from coalloc.collect.methods.events import Arrived, Event, Gone, Started
+from coalloc.collect.methods.actions import Action, CollectGiveUp, Piece, Send
+from coalloc.collect.methods.events import Arrived, CollectStarted, Event, Gone
 
 __all__ = ["Relay"]
 
@@ -24,7 +24,7 @@ class Relay(Method):
 
     def _decide(self, event: Event, ended: Sequence[Send]) -> Iterator[Action]:
         type(self).happened(event, ended)
-        if isinstance(event, Started):
+        if isinstance(event, CollectStarted):
             self.rationale = "every block goes over a host in between"
             yield from self._begin()
         for send in ended:
@@ -34,7 +34,7 @@ class Relay(Method):
             elif send.sink != to:
                 yield self._send(send.sink, to, send.piece)
         if isinstance(event, Gone) and not self.ledger.running:
-            yield GiveUp(event.reason)
+            yield CollectGiveUp(event.reason)
 
     def _begin(self) -> Iterator[Send]:
         ends = {name for file in self.demand.files for name in (*file.holders, *file.destinations)}

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from coalloc.download.runner import Runner
+from coalloc.download.runner import TransferRunner
 from coalloc.engine.base import Admission
 from coalloc.errors import CoallocError, ReplicaChanged
 from coalloc.model import Estimate, Stat
@@ -66,7 +66,7 @@ async def _download(content, behaviours, strategy, blocks, estimates, most, miss
     scheduler = CheckedScheduler(
         len(content), estimates or [Estimate()] * len(sources), make(strategy, blocks), missing=missing, most=most
     )
-    runner = Runner(sources, agree, write)
+    runner = TransferRunner(sources, agree, write)
     error = None
     try:
         async with asyncio.timeout(limit):

@@ -12,7 +12,7 @@ from broker.errors import Invalid
 from broker.handlers.globus import documents, named
 from broker.handlers.globus.parameters import Answer, CollectionId
 from broker.handlers.globus.routers import globus_router
-from broker.handlers.globus.submissions import Document
+from broker.handlers.globus.submissions import ClientDocument
 from broker.models.collections import NewRule, Permissions, PrincipalType
 from broker.models.faults import why
 
@@ -21,7 +21,7 @@ __all__ = ["router"]
 router = globus_router("/endpoint/{endpoint_id}")
 
 
-class Rule(Document):
+class GlobusAccessRule(ClientDocument):
     """A grant to a principal."""
 
     principal_type: PrincipalType
@@ -30,7 +30,7 @@ class Rule(Document):
     permissions: Permissions
 
 
-class Permission(Document):
+class Permission(ClientDocument):
     """The part of a rule that may be changed."""
 
     permissions: Permissions
@@ -46,7 +46,7 @@ async def access_list(endpoint_id: CollectionId, caller: Reader, services: Servi
 @router.post("/access", status_code=status.HTTP_201_CREATED)
 async def grant(
     endpoint_id: CollectionId,
-    document: Annotated[Rule, Body()],
+    document: Annotated[GlobusAccessRule, Body()],
     caller: Transferrer,
     services: Services,
     request: Request,
@@ -57,7 +57,7 @@ async def grant(
     return documents.result("access_create_result", "Created", said, request.url.path, access_id=str(rule.id))
 
 
-def _rule(document: Rule) -> NewRule:
+def _rule(document: GlobusAccessRule) -> NewRule:
     """Return the rule in the broker's form, without the principal that Globus sends even where it has no meaning.
 
     :raises Invalid: when the rule is not valid

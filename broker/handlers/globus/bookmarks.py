@@ -11,7 +11,7 @@ from broker.dependencies.context import Services
 from broker.handlers.globus import documents
 from broker.handlers.globus.parameters import Answer
 from broker.handlers.globus.routers import globus_router
-from broker.handlers.globus.submissions import Document, Text
+from broker.handlers.globus.submissions import ClientDocument, Text
 from broker.services.collections.paths import normal
 
 __all__ = ["router"]
@@ -30,7 +30,7 @@ Name = Annotated[
 ]
 
 
-class NewBookmark(Document):
+class NewBookmark(ClientDocument):
     """A name for a path of a collection."""
 
     name: Name
@@ -38,7 +38,7 @@ class NewBookmark(Document):
     path: Text
 
 
-class Change(Document):
+class BookmarkChange(ClientDocument):
     """The parts of a bookmark that may be changed."""
 
     name: Name | None = None
@@ -69,7 +69,7 @@ async def bookmark(bookmark_id: UUID, caller: Reader, services: Services) -> Ans
 
 @router.put("/bookmark/{bookmark_id}")
 async def change(
-    bookmark_id: UUID, document: Annotated[Change, Body()], caller: Transferrer, services: Services
+    bookmark_id: UUID, document: Annotated[BookmarkChange, Body()], caller: Transferrer, services: Services
 ) -> Answer:
     """Change the name of a bookmark, or whether it is pinned."""
     values = document.model_dump(exclude_none=True)

@@ -17,12 +17,12 @@ from broker.handlers.globus.filters import chosen
 from broker.handlers.globus.named import pause_rules
 from broker.handlers.globus.parameters import Answer, CollectionId, Fields, Offset, Said
 from broker.handlers.globus.routers import globus_router
-from broker.handlers.globus.submissions import Document
+from broker.handlers.globus.submissions import ClientDocument
 from broker.models.access import Caller
 from broker.models.names import Remark
 from broker.services.auth.identities import People
-from broker.services.collections.collections import Seen
-from broker.storage.tasks import Wanted
+from broker.services.collections.collections import VisibleCollection
+from broker.storage.tasks import TaskFilter
 
 __all__ = ["router"]
 
@@ -41,7 +41,7 @@ RECENT = 100
 """Number of the newest tasks whose collections count as recently used."""
 
 
-class Description(Document):
+class Description(ClientDocument):
     """The part of a collection that may be changed; it also accepts other fields, to name them in the error."""
 
     model_config = ConfigDict(extra="allow")
@@ -81,12 +81,12 @@ async def search(
     }
 
 
-async def _scope(scope: Scope, caller: Caller, services: Factory) -> Callable[[Seen], bool]:
+async def _scope(scope: Scope, caller: Caller, services: Factory) -> Callable[[VisibleCollection], bool]:
     """Return the test for collections in a search scope."""
     if scope in ("recently-used", "in-use"):
         used = await _used(caller, services, active=scope == "in-use")
         return lambda seen: str(seen.collection.id) in used
-    fits: dict[str, Callable[[Seen], bool]] = {
+    fits: dict[str, Callable[[VisibleCollection], bool]] = {
         "all": lambda _: True,
         "my-endpoints": lambda seen: seen.collection.owner == caller.subject,
         "administered-by-me": lambda seen: seen.kept_by(caller),
@@ -98,23 +98,25 @@ async def _scope(scope: Scope, caller: Caller, services: Factory) -> Callable[[S
 
 
 async def _used(caller: Caller, services: Factory, active: bool) -> set[str | None]:
-    wanted = Wanted(owner=caller.subject)
+    wanted = TaskFilter(owner=caller.subject)
     page = await services.tasks.page(
         wanted._replace(statuses=["ACTIVE"]) if active else wanted, [("request_time", True)], RECENT, 0
     )
     return {number for task in page.tasks for number in (task.source, task.destination)}
 
 
-def _text(seen: Seen) -> str:
+def _text(seen: VisibleCollection) -> str:
     known = seen.collection
     return f"{known.name} {known.description} {known.owner} {known.site} {known.id}".lower()
 
 
-def _document(seen: Seen, people: People, caller: Caller, servers: tuple[dict[str, Any], ...] = ()) -> Answer:
+def _document(
+    seen: VisibleCollection, people: People, caller: Caller, servers: tuple[dict[str, Any], ...] = ()
+) -> Answer:
     return documents.endpoint(seen.collection, people, seen.kept_by(caller), seen.public, servers)
 
 
-async def _owners(services: Factory, seen: Iterable[Seen]) -> People:
+async def _owners(services: Factory, seen: Iterable[VisibleCollection]) -> People:
     return await services.identities.people(each.collection.owner for each in seen)
 
 
@@ -131,7 +133,7 @@ async def endpoint(endpoint_id: CollectionId, caller: Reader, services: Services
     return chosen(_document(seen, await _owners(services, [seen]), caller, await _servers(seen, services)), fields)
 
 
-async def _servers(seen: Seen, services: Factory) -> tuple[Answer, ...]:
+async def _servers(seen: VisibleCollection, services: Factory) -> tuple[Answer, ...]:
     name = seen.collection.endpoint
     return (documents.server(await services.places.endpoint(name)),) if name else ()
 

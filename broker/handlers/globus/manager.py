@@ -14,9 +14,9 @@ from broker.handlers.globus import documents, tasks
 from broker.handlers.globus.filters import between
 from broker.handlers.globus.parameters import Answer, Fields, Limit, Marker, Offset, Said, TaskId
 from broker.handlers.globus.routers import globus_router
-from broker.handlers.globus.submissions import Document, Message
+from broker.handlers.globus.submissions import ClientDocument, Message
 from broker.models.tasks import Status
-from broker.storage.tasks import Wanted
+from broker.storage.tasks import TaskFilter
 
 __all__ = ["router", "subject"]
 
@@ -24,13 +24,13 @@ router = globus_router("/endpoint_manager")
 PAGE = 100
 
 
-class Chosen(Document):
+class TaskSelection(ClientDocument):
     """A selection of tasks."""
 
     task_id_list: Annotated[list[UUID], Field(max_length=1000)]
 
 
-class Told(Chosen):
+class TaskMessage(TaskSelection):
     """A selection of tasks, with a message to their owners."""
 
     message: Message
@@ -63,7 +63,7 @@ async def task_list(
     fields: Fields = "",
 ) -> Answer:
     """List the tasks of all users, the newest first."""
-    wanted = Wanted(
+    wanted = TaskFilter(
         owner=await subject(services, filter_owner_id) if filter_owner_id else None,
         statuses=cast("list[Status]", filter_status.split(",")) if filter_status else None,
         ids=filter_task_id.split(",") if filter_task_id else None,
@@ -135,7 +135,7 @@ async def pause_info(task_id: TaskId, caller: Admin, services: Services) -> Answ
 
 
 @router.post("/admin_cancel")
-async def cancel(document: Annotated[Told, Body()], caller: Admin, services: Services) -> Answer:
+async def cancel(document: Annotated[TaskMessage, Body()], caller: Admin, services: Services) -> Answer:
     """Cancel tasks, with a message to their owners."""
     await _known(services, document)
     for number in document.task_id_list:
@@ -150,7 +150,9 @@ async def canceled(admin_cancel_id: UUID, caller: Admin) -> Answer:
 
 
 @router.post("/admin_pause")
-async def pause(document: Annotated[Told, Body()], caller: Admin, services: Services, request: Request) -> Answer:
+async def pause(
+    document: Annotated[TaskMessage, Body()], caller: Admin, services: Services, request: Request
+) -> Answer:
     """Pause tasks, with a message to their owners."""
     await _known(services, document)
     for number in document.task_id_list:
@@ -159,7 +161,9 @@ async def pause(document: Annotated[Told, Body()], caller: Admin, services: Serv
 
 
 @router.post("/admin_resume")
-async def resume(document: Annotated[Chosen, Body()], caller: Admin, services: Services, request: Request) -> Answer:
+async def resume(
+    document: Annotated[TaskSelection, Body()], caller: Admin, services: Services, request: Request
+) -> Answer:
     """Resume tasks."""
     await _known(services, document)
     for number in document.task_id_list:
@@ -167,9 +171,9 @@ async def resume(document: Annotated[Chosen, Body()], caller: Admin, services: S
     return documents.result("result", "ResumeAccepted", "The tasks go on", request.url.path)
 
 
-async def _known(services: Factory, chosen: Chosen) -> None:
+async def _known(services: Factory, chosen: TaskSelection) -> None:
     """Check that all these tasks exist, before anything is done. :raises NoTask: when one does not"""
     numbers = {str(number) for number in chosen.task_id_list}
-    page = await services.tasks.page(Wanted(ids=numbers), [], len(numbers), 0)
+    page = await services.tasks.page(TaskFilter(ids=numbers), [], len(numbers), 0)
     if missing := numbers - {task.id for task in page.tasks}:
         raise NoTask(f"there is no task {min(missing)}", "see the list of tasks")

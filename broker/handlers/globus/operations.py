@@ -17,10 +17,10 @@ from broker.handlers.globus.errors import refusals
 from broker.handlers.globus.filters import fitting, ordered
 from broker.handlers.globus.parameters import Answer, CollectionId, Offset, Order, Said, quick
 from broker.handlers.globus.routers import globus_router
-from broker.handlers.globus.submissions import Document, Text
+from broker.handlers.globus.submissions import ClientDocument, Text
 from broker.models.access import Caller
 from broker.services.auth.permissions import Reach
-from broker.services.collections.collections import Use
+from broker.services.collections.collections import CollectionUse
 from broker.services.collections.paths import normal
 
 __all__ = ["router"]
@@ -32,13 +32,13 @@ HELD = 1_000_000
 """The greatest number of a folder's entries that are held to be sorted."""
 
 
-class NewFolder(Document):
+class NewFolder(ClientDocument):
     """A folder to be created."""
 
     path: Text
 
 
-class Renaming(Document):
+class Renaming(ClientDocument):
     """A file or folder to be renamed."""
 
     old_path: Text
@@ -59,7 +59,7 @@ async def ls(
 ) -> Response:
     """List a folder."""
     inside = normal(path)
-    reach = await _allowed(services, caller, "ls", Use(endpoint_id, inside))
+    reach = await _allowed(services, caller, "ls", CollectionUse(endpoint_id, inside))
     fits, order = fitting(filter, FIELDS), ordered(orderby, FIELDS) or [("name", False)]
     found: list[dict[str, Any]] = []
     with refusals("DirListing"):
@@ -86,7 +86,7 @@ async def stat(
 ) -> Answer:
     """Return the file or folder at a path."""
     where = normal(path)
-    reach = await _allowed(services, caller, "ls", Use(endpoint_id, where))
+    reach = await _allowed(services, caller, "ls", CollectionUse(endpoint_id, where))
     with refusals("Stat"):
         tree = await services.trees.of(reach.collection, reach)
         return documents.file(await tree.stat(where))
@@ -102,7 +102,7 @@ async def mkdir(
 ) -> Answer:
     """Create a folder inside an existing one."""
     path = normal(document.path)
-    reach = await _allowed(services, caller, "mkdir", Use(endpoint_id, path, writes=True))
+    reach = await _allowed(services, caller, "mkdir", CollectionUse(endpoint_id, path, writes=True))
     with refusals("Mkdir"):
         tree = await services.trees.of(reach.collection, reach)
         await tree.make(path.rstrip("/") or "/")
@@ -120,7 +120,7 @@ async def rename(
 ) -> Answer:
     """Give a file or folder another path in its collection."""
     old, new = normal(document.old_path).rstrip("/") or "/", normal(document.new_path).rstrip("/") or "/"
-    uses = (Use(endpoint_id, path, writes=True) for path in (old, new))
+    uses = (CollectionUse(endpoint_id, path, writes=True) for path in (old, new))
     reach = await _allowed(services, caller, "rename", *uses)
     with refusals("Rename"):
         tree = await services.trees.of(reach.collection, reach)
@@ -129,7 +129,7 @@ async def rename(
     return documents.result("result", "FileRenamed", said, request.url.path)
 
 
-async def _allowed(services: Factory, caller: Caller, operation: str, *uses: Use) -> Reach:
+async def _allowed(services: Factory, caller: Caller, operation: str, *uses: CollectionUse) -> Reach:
     """Return the caller's reach in the collection, after a check of access rules and pause rules."""
     number: UUID = uses[0].collection
     reach = (await services.collections.allow(caller, uses))[number]

@@ -13,7 +13,7 @@ from broker.handlers.globus import documents, named
 from broker.handlers.globus.manager import subject
 from broker.handlers.globus.parameters import Answer, CollectionId
 from broker.handlers.globus.routers import globus_router
-from broker.handlers.globus.submissions import Document, Message
+from broker.handlers.globus.submissions import ClientDocument, Message
 from broker.models.collections import PAUSABLE, Collection, PauseRule
 
 __all__ = ["router"]
@@ -21,7 +21,7 @@ __all__ = ["router"]
 router = globus_router("/endpoint_manager")
 
 
-class Change(Document):
+class PauseChange(ClientDocument):
     """The operations that are paused, and the message to users."""
 
     message: Message | None = None
@@ -39,7 +39,7 @@ class Change(Document):
         return tuple(each for each in PAUSABLE if (each in known if said[each] is None else said[each]))
 
 
-class NewPauseRule(Change):
+class NewPauseRule(PauseChange):
     """A new pause rule of a collection, for one user or for all; it pauses everything unless it names operations."""
 
     message: Message
@@ -106,7 +106,9 @@ async def pause_rule(pause_rule_id: UUID, caller: Admin, services: Services) -> 
 
 
 @router.put("/pause_rule/{pause_rule_id}")
-async def change(pause_rule_id: UUID, document: Annotated[Change, Body()], caller: Admin, services: Services) -> Answer:
+async def change(
+    pause_rule_id: UUID, document: Annotated[PauseChange, Body()], caller: Admin, services: Services
+) -> Answer:
     """Change the operations or the message of a pause rule."""
     every = await _every(services)
     known = await services.pauses.one(list(every), pause_rule_id)

@@ -8,7 +8,7 @@ from broker.handlers.globus.filters import stamp
 from broker.models.collections import Collection
 from broker.models.tasks import Event, Task
 from broker.services.auth.identities import People
-from broker.storage.tasks import Done
+from broker.storage.tasks import FinishedWork
 
 __all__ = ["event", "skipped", "submitted", "task", "transferred"]
 
@@ -156,7 +156,7 @@ def event(known: Event) -> dict[str, Any]:
     }
 
 
-def transferred(done: Done) -> dict[str, Any]:
+def transferred(done: FinishedWork) -> dict[str, Any]:
     """Return the document of a transferred file."""
     algorithm, _, value = (done.checksum or "").partition(":")
     return {
@@ -170,7 +170,7 @@ def transferred(done: Done) -> dict[str, Any]:
     }
 
 
-def skipped(done: Done) -> dict[str, Any]:
+def skipped(done: FinishedWork) -> dict[str, Any]:
     """Return the document of a file that was skipped because of its error."""
     return {
         "DATA_TYPE": "skipped_error",

@@ -23,13 +23,13 @@ Message = Annotated[str, Field(max_length=1000, pattern=KEPT)]
 Priority = Annotated[int, Field(ge=-100, le=100)]
 
 
-class Document(Exact):
+class ClientDocument(Exact):
     """A document that a client sends; unknown fields are ignored."""
 
     model_config = ConfigDict(extra="ignore")
 
 
-class TransferItem(Document):
+class TransferItem(ClientDocument):
     """A file, a folder, or a symbolic link (`transfer_symlink_item`)."""
 
     DATA_TYPE: Literal["transfer_item", "transfer_symlink_item"] = "transfer_item"
@@ -52,14 +52,14 @@ class TransferItem(Document):
         )
 
 
-class DeleteItem(Document):
+class DeleteItem(ClientDocument):
     """A file or a folder."""
 
     DATA_TYPE: Literal["delete_item"] = "delete_item"
     path: Text
 
 
-class Rule(Document):
+class GlobusFilterRule(ClientDocument):
     """A rule that includes or excludes names."""
 
     method: Literal["include", "exclude"] = "exclude"
@@ -67,7 +67,7 @@ class Rule(Document):
     type: Literal["file", "dir"] | None = None
 
 
-class Submission(Document):
+class GlobusSubmission(ClientDocument):
     """The fields that transfers and deletions share."""
 
     submission_id: UUID
@@ -95,7 +95,7 @@ class Submission(Document):
         }
 
 
-class TransferDocument(Submission):
+class TransferDocument(GlobusSubmission):
     """A transfer, with all options of the clients; `perf_*` tune GridFTP."""
 
     DATA_TYPE: Literal["transfer"] = "transfer"
@@ -109,7 +109,7 @@ class TransferDocument(Submission):
     fail_on_quota_errors: bool = False
     delete_destination_extra: bool = False
     recursive_symlinks: Literal["ignore", "keep", "copy"] = "ignore"
-    filter_rules: Annotated[list[Rule], Field(max_length=1000)] | None = None
+    filter_rules: Annotated[list[GlobusFilterRule], Field(max_length=1000)] | None = None
     perf_cc: Annotated[int, Field(ge=1, le=64)] | None = None
     perf_p: Annotated[int, Field(ge=1, le=64)] | None = None
     perf_pp: Annotated[int, Field(ge=1, le=1000)] | None = None
@@ -132,7 +132,7 @@ class TransferDocument(Submission):
         )
 
 
-class DeleteDocument(Submission):
+class DeleteDocument(GlobusSubmission):
     """A request to delete files and folders."""
 
     DATA_TYPE: Literal["delete"] = "delete"

@@ -14,10 +14,10 @@ from broker.handlers.globus.filters import between, chosen, clauses, ordered
 from broker.handlers.globus.named import pause_rules
 from broker.handlers.globus.parameters import Answer, Fields, Limit, Marker, Offset, Order, Said, TaskId
 from broker.handlers.globus.routers import globus_router
-from broker.handlers.globus.submissions import Document, label, later
+from broker.handlers.globus.submissions import ClientDocument, label, later
 from broker.models.access import Caller
 from broker.models.tasks import Status, Task, TaskKind
-from broker.storage.tasks import ORDERED, Wanted
+from broker.storage.tasks import ORDERED, TaskFilter
 
 __all__ = ["router", "shown"]
 
@@ -26,18 +26,18 @@ FILTERS = ("type", "status", "label", "request_time", "completion_time", "task_i
 PAGE = 1000
 
 
-class Change(Document):
+class TaskChange(ClientDocument):
     """The parts of a task that may be changed; null leaves them as they are."""
 
     label: str | None = None
     deadline: Annotated[str, Query(max_length=100)] | None = None
 
 
-def wanted(said: str, owner: str) -> Wanted:
+def wanted(said: str, owner: str) -> TaskFilter:
     """Return the filter of tasks that the text describes. :raises Invalid: when it is not a filter"""
     asked = clauses(said, FILTERS)
     labels = [(value.removeprefix("!"), not value.startswith("!")) for value in asked.get("label", ())]
-    return Wanted(
+    return TaskFilter(
         owner=owner,
         kinds=cast("list[TaskKind] | None", asked.get("type")),
         statuses=cast("list[Status] | None", asked.get("status")),
@@ -82,7 +82,7 @@ async def task(task_id: TaskId, caller: Reader, services: Services, fields: Fiel
 
 @router.put("/task/{task_id}")
 async def change(
-    task_id: TaskId, document: Annotated[Change, Body()], caller: Transferrer, services: Services, request: Request
+    task_id: TaskId, document: Annotated[TaskChange, Body()], caller: Transferrer, services: Services, request: Request
 ) -> Answer:
     """Change the label or the deadline of an active task."""
     deadline = None if document.deadline is None else later(document.deadline, time.time())

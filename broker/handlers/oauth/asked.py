@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple, Self
 from urllib.parse import unquote, urlencode, urlsplit
 
-from broker.errors import Refused
+from broker.errors import OAuthRefused
 from broker.models.oauth import PAGES, Client, Code, granted
 
-__all__ = ["PAGES_AT", "SHOWN_AT", "Asked", "origin"]
+__all__ = ["PAGES_AT", "SHOWN_AT", "AuthorizationRequest", "origin"]
 
 SHOWN_AT = "/v2/web/auth-code"
 """The page that shows a code to be copied, for programs that cannot listen."""
@@ -23,7 +23,7 @@ PARAMETERS = re.compile(r";[^/]*")
 MOST = 1000
 
 
-class Asked(NamedTuple):
+class AuthorizationRequest(NamedTuple):
     """An authorization request (RFC 6749, 4.1.1) whose client and redirect URI have been checked."""
 
     client: Client
@@ -39,30 +39,30 @@ class Asked(NamedTuple):
         :raises Refused: when the browser must not be redirected
         """
         if client is None:
-            raise Refused("unauthorized_client", "the program that sent you here is not known to this broker")
+            raise OAuthRefused("unauthorized_client", "the program that sent you here is not known to this broker")
         uri = said.get("redirect_uri", "")
         ours = _our_page(client, uri, home, homes)
         if not ours and (client.id == PAGES or not _this_machine(uri) or _path(uri).startswith(PAGES_AT)):
-            raise Refused("invalid_request", "the program wants the answer sent to where none may go")
+            raise OAuthRefused("invalid_request", "the program wants the answer sent to where none may go")
         return cls(client, uri, said, ours)
 
     def code(self) -> Code:
         """Return the data that a code for this request is bound to. :raises Refused: when no user could grant it"""
         said = self.said
         if said.get("response_type") != "code":
-            raise Refused("unsupported_response_type", "response_type has to be code")
+            raise OAuthRefused("unsupported_response_type", "response_type has to be code")
         challenge = said.get("code_challenge")
         if challenge is not None and said.get("code_challenge_method") != "S256":
-            raise Refused("invalid_request", "code_challenge_method has to be S256")
+            raise OAuthRefused("invalid_request", "code_challenge_method has to be S256")
         if challenge is not None and not CHALLENGE.fullmatch(challenge):
-            raise Refused("invalid_request", "code_challenge is no SHA-256")
+            raise OAuthRefused("invalid_request", "code_challenge is no SHA-256")
         if challenge is None and self.client.public:
-            raise Refused("invalid_request", "a client without secret has to send a code_challenge")
+            raise OAuthRefused("invalid_request", "a client without secret has to send a code_challenge")
         if max(len(said.get(name, "")) for name in ("state", "nonce")) > MOST:
-            raise Refused("invalid_request", f"state and nonce have at most {MOST} characters")
+            raise OAuthRefused("invalid_request", f"state and nonce have at most {MOST} characters")
         scopes = tuple(scope for each in granted(said.get("scope", "")).values() for scope in each)
         if "none" in said.get("prompt", "").split():
-            raise Refused("login_required", "somebody has to be asked")
+            raise OAuthRefused("login_required", "somebody has to be asked")
         offline = said.get("access_type") == "offline"
         return Code(self.client.id, self.redirect_uri, scopes, challenge, said.get("nonce"), offline)
 

@@ -15,12 +15,12 @@ from fastapi.responses import RedirectResponse, Response
 from broker.dependencies.access import Open
 from broker.dependencies.context import Home, Services
 from broker.dependencies.cookies import cookie, keep
-from broker.errors import Forbidden, NoRole, NotFound, Refused, Unauthenticated
+from broker.errors import Forbidden, NoRole, NotFound, OAuthRefused, Unauthenticated
 from broker.factory import Factory
-from broker.handlers.oauth.asked import SHOWN_AT, Asked, origin
+from broker.handlers.oauth.asked import SHOWN_AT, AuthorizationRequest, origin
 from broker.handlers.oauth.forms import address, form, pairs
 from broker.handlers.routers import page_router
-from broker.models.oauth import PAGES, Login
+from broker.models.oauth import PAGES, UserLogin
 from broker.pages import page
 from broker.services.auth.logins import LASTS
 from broker.services.auth.provider import PATIENCE, Provider
@@ -40,7 +40,7 @@ async def ask(request: Request, caller: Open, services: Services, home: Home) ->
     asked = await _asked(request, services, home)
     try:
         asked.code()
-    except Refused as refusal:
+    except OAuthRefused as refusal:
         return _refused(asked, home, refusal)
     login = await _login(request, services, home)
     return _form(request, services, home, asked, login)
@@ -55,14 +55,14 @@ async def decide(request: Request, caller: Open, services: Services, home: Home)
         raise Forbidden("the form is too old, or of another page", "go back to the program, and begin again")
     try:
         code = asked.code()
-    except Refused as refusal:
+    except OAuthRefused as refusal:
         return _refused(asked, home, refusal)
     secret = request.cookies.get(cookie("login", home), "")
     if said.get("decision") == "leave":
         await services.logins.end(secret)
         return _form(request, services, home, asked, None)
     if said.get("decision") != "allow":
-        return _refused(asked, home, Refused("access_denied", "you have said no"))
+        return _refused(asked, home, OAuthRefused("access_denied", "you have said no"))
     try:
         if token := said.get("token"):
             secret = await services.logins.by_token(token.strip(), address(request))
@@ -107,13 +107,13 @@ async def shown(request: Request, caller: Open) -> Response:
     return page("code", 400, code="", fault=said.get("error_description", "there is no code")[:200])
 
 
-async def _asked(request: Request, services: Factory, home: str) -> Asked:
+async def _asked(request: Request, services: Factory, home: str) -> AuthorizationRequest:
     said = pairs(request.url.query)
     client = await services.clients.known(said.get("client_id", ""))
-    return Asked.of(client, said, home, {home, str(request.base_url).rstrip("/")})
+    return AuthorizationRequest.of(client, said, home, {home, str(request.base_url).rstrip("/")})
 
 
-async def _login(request: Request, services: Factory, home: str) -> Login | None:
+async def _login(request: Request, services: Factory, home: str) -> UserLogin | None:
     secret = request.cookies.get(cookie("login", home))
     return await services.logins.current(secret) if secret else None
 
@@ -125,7 +125,12 @@ def _provider(services: Factory) -> Provider:
 
 
 def _form(
-    request: Request, services: Factory, home: str, asked: Asked, login: Login | None, fault: str = ""
+    request: Request,
+    services: Factory,
+    home: str,
+    asked: AuthorizationRequest,
+    login: UserLogin | None,
+    fault: str = "",
 ) -> Response:
     secret = request.cookies.get(cookie("form", home)) or secrets.token_urlsafe(32)
     configured = services.settings.provider
@@ -148,14 +153,14 @@ def _form(
     return keep(answer, "form", home, secret, LASTS)
 
 
-def _target(asked: Asked) -> str:
+def _target(asked: AuthorizationRequest) -> str:
     if asked.client.id == PAGES:
         return "this broker's own pages"
     here = origin(asked.redirect_uri)
     return f"your own machine ({here})" if here else "you, to be copied"
 
 
-def _refused(asked: Asked, home: str, refusal: Refused) -> Response:
+def _refused(asked: AuthorizationRequest, home: str, refusal: OAuthRefused) -> Response:
     return _sent(asked.back(home, error=refusal.code, error_description=refusal.message))
 
 

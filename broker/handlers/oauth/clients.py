@@ -25,23 +25,23 @@ MOST = 500
 """The greatest number of identities in one request."""
 
 
-class Wanted(BaseModel):
+class NewClientName(BaseModel):
     """The name of a new client; other fields of Globus have no meaning here."""
 
     name: Annotated[Called, Field(min_length=1, max_length=100)]
 
 
-class Registration(BaseModel):
+class ClientRegistration(BaseModel):
     """A client that registers itself."""
 
-    client: Wanted
+    client: NewClientName
 
 
 @router.post("/clients", status_code=status.HTTP_201_CREATED)
 async def register(request: Request, caller: Open, services: Services) -> dict[str, Any]:
     """Register a client for logins; its secret is shown only now. The globus CLI makes one for each home directory."""
     try:
-        wanted = Registration.model_validate(document(await body(request)))
+        wanted = ClientRegistration.model_validate(document(await body(request)))
     except ValueError:
         raise Invalid("a client has a name of at most 100 characters", 'send {"client": {"name": "..."}}') from None
     client, secret = await services.clients.register(wanted.client.name, address(request))

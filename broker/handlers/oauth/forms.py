@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl, unquote_plus
 
 from fastapi import Request
 
-from broker.errors import Refused, TooLarge
+from broker.errors import OAuthRefused, TooLarge
 from broker.factory import Factory
 from broker.models.oauth import Client
 
@@ -24,27 +24,27 @@ def pairs(text: str) -> dict[str, str]:
     :raises Refused: when the text cannot be read
     """
     if len(text) > LONGEST:
-        raise Refused("invalid_request", f"the request is longer than {LONGEST} characters")
+        raise OAuthRefused("invalid_request", f"the request is longer than {LONGEST} characters")
     try:
         found = parse_qsl(text, max_num_fields=MOST, errors="strict")
     except ValueError:
-        raise Refused("invalid_request", "the request cannot be read") from None
+        raise OAuthRefused("invalid_request", "the request cannot be read") from None
     names = [name for name, _ in found]
     if len(set(names)) < len(names):
-        raise Refused("invalid_request", "something is said twice in the request")
+        raise OAuthRefused("invalid_request", "something is said twice in the request")
     if any("\0" in value for _, value in found):
-        raise Refused("invalid_request", "the request has a character that means nothing")
+        raise OAuthRefused("invalid_request", "the request has a character that means nothing")
     return dict(found)
 
 
 async def form(request: Request) -> dict[str, str]:
     """Return the form in the request. :raises Refused: when the body is not a form"""
     if request.headers.get("Content-Type", "").partition(";")[0].strip().lower() != FORM:
-        raise Refused("invalid_request", f"the request has to be {FORM}")
+        raise OAuthRefused("invalid_request", f"the request has to be {FORM}")
     try:
         return pairs((await body(request)).decode("ascii"))
     except UnicodeDecodeError:
-        raise Refused("invalid_request", "the request cannot be read") from None
+        raise OAuthRefused("invalid_request", "the request cannot be read") from None
 
 
 async def body(request: Request) -> bytes:
@@ -71,7 +71,7 @@ async def authenticated(request: Request, said: Mapping[str, str], services: Fac
     if header is None:
         number, secret = said.get("client_id", ""), said.get("client_secret")
     elif "client_secret" in said:
-        raise Refused("invalid_request", "the client says in two ways who it is")
+        raise OAuthRefused("invalid_request", "the client says in two ways who it is")
     else:
         number, secret = _basic(header)
     return await services.clients.authenticated(number, secret, address(request))
@@ -85,5 +85,5 @@ def _basic(header: str) -> tuple[str, str]:
     except (binascii.Error, ValueError):
         number, colon, secret = "", "", ""
     if kind.lower() != "basic" or not colon:
-        raise Refused("invalid_client", "a client says who it is by HTTP Basic", 401)
+        raise OAuthRefused("invalid_client", "a client says who it is by HTTP Basic", 401)
     return unquote_plus(number), unquote_plus(secret)

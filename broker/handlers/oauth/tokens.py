@@ -9,13 +9,13 @@ from fastapi.responses import JSONResponse
 
 from broker.dependencies.access import Open
 from broker.dependencies.context import Home, Services
-from broker.errors import Refused
+from broker.errors import OAuthRefused
 from broker.factory import Factory
 from broker.handlers.oauth.documents import about, identity_set
 from broker.handlers.oauth.forms import authenticated, form
 from broker.handlers.routers import page_router
 from broker.models.oauth import Client, Grant
-from broker.services.auth.grants import Given
+from broker.services.auth.grants import IssuedTokens
 
 __all__ = ["router"]
 
@@ -30,7 +30,7 @@ async def token(request: Request, caller: Open, services: Services, home: Home) 
     said = await form(request)
     kind = said.get("grant_type")
     if kind is None:
-        raise Refused("invalid_request", "grant_type is missing")
+        raise OAuthRefused("invalid_request", "grant_type is missing")
     client = await authenticated(request, said, services)
     if kind == "authorization_code":
         words = (said.get(name, "") for name in ("code", "redirect_uri", "code_verifier"))
@@ -40,7 +40,7 @@ async def token(request: Request, caller: Open, services: Services, home: Home) 
     elif kind == "client_credentials":
         given = await services.grants.own(client, said.get("scope", ""))
     else:
-        raise Refused("unsupported_grant_type", f"{kind[:100]!a} is no way to get a token here")
+        raise OAuthRefused("unsupported_grant_type", f"{kind[:100]!a} is no way to get a token here")
     return _unstored(await _answer(given, client, services, home))
 
 
@@ -51,7 +51,7 @@ async def revoke(request: Request, caller: Open, services: Services) -> JSONResp
     if "Authorization" in request.headers:
         await authenticated(request, said, services)
     if "token" not in said:
-        raise Refused("invalid_request", "token is missing")
+        raise OAuthRefused("invalid_request", "token is missing")
     await services.grants.revoke(said["token"])
     return _unstored({"active": False})
 
@@ -90,7 +90,7 @@ async def _own(request: Request, services: Factory) -> Grant | None:
     said = await form(request)
     client = await authenticated(request, said, services)
     if "token" not in said:
-        raise Refused("invalid_request", "token is missing")
+        raise OAuthRefused("invalid_request", "token is missing")
     grant = await services.grants.given(said["token"])
     return grant if grant and grant.client == client.id else None
 
@@ -101,7 +101,7 @@ def _session(grant: Grant, who: str, home: str) -> dict[str, Any]:
     return {"authentications": {who: {"auth_time": int(grant.login_at), "idp": home, "acr": None, "amr": None}}}
 
 
-async def _answer(given: Given, client: Client, services: Factory, home: str) -> dict[str, Any]:
+async def _answer(given: IssuedTokens, client: Client, services: Factory, home: str) -> dict[str, Any]:
     first, *others = [answer.document() for answer in given.answers]
     answer: dict[str, Any] = {**first, "other_tokens": others}
     if given.code and "openid" in given.code.scopes:

@@ -7,7 +7,7 @@ from fastapi.responses import Response
 from broker.dependencies.access import Admin, Reader
 from broker.handlers.reports.routes import csv, part_of, whole
 from broker.handlers.routers import own_router
-from broker.models.reports import Document
+from broker.models.reports import ReportDocument
 from broker.reports.catalogue import REPORTS
 from broker.reports.data import table_of
 
@@ -23,7 +23,7 @@ for kind in REPORTS.values():
     router.add_api_route(
         f"/{kind.name}",
         whole(kind, caller),
-        response_model=Document,
+        response_model=ReportDocument,
         name=f"report {kind.name}",
         summary=kind.title,
         description=f"The report {kind.title}, all of it.",

@@ -16,7 +16,7 @@ from broker.handlers.routers import page_router
 from broker.handlers.sse import RETRY, UNHINDERED
 from broker.pages import parts
 from broker.reports.archive import Archive, Scope
-from broker.reports.catalogue import REPORTS, Kind
+from broker.reports.catalogue import REPORTS, ReportKind
 from broker.reports.document import Report
 
 __all__ = ["router"]
@@ -30,7 +30,7 @@ QUIET = 5
 Live = Callable[[Archive, Scope], Awaitable[Report]]
 
 
-def _stream(kind: Kind, live: Live) -> Callable[..., Any]:
+def _stream(kind: ReportKind, live: Live) -> Callable[..., Any]:
     async def stream(request: Request, caller: Any, form: Form, services: Services, home: Home) -> Response:
         secret = request.cookies.get(cookie("session", home), "")
         buttons = acts(caller, form, f"/reports/{kind.name}")

@@ -7,12 +7,12 @@ from pydantic import BaseModel
 
 from broker.reports.asking import day_of
 
-__all__ = ["Asked", "fields"]
+__all__ = ["FormField", "fields"]
 
 NUMBERS = ("integer", "number")
 
 
-class Asked(NamedTuple):
+class FormField(NamedTuple):
     """A field of a form.
 
     :param value: current value; empty if none
@@ -28,7 +28,7 @@ class Asked(NamedTuple):
     kind: Literal["text", "number", "date"] = "text"
 
 
-def fields(wanted: BaseModel) -> list[Asked]:
+def fields(wanted: BaseModel) -> list[FormField]:
     """Return the fields of this query with its values, except those that its schema marks as `hidden`."""
     schema = type(wanted).model_json_schema()
     said = wanted.model_dump(mode="json")
@@ -36,7 +36,7 @@ def fields(wanted: BaseModel) -> list[Asked]:
     return [_field(name, each, said[name], schema.get("$defs", {})) for name, each in shown.items()]
 
 
-def _field(name: str, schema: Mapping[str, Any], value: Any, named: Mapping[str, Any]) -> Asked:
+def _field(name: str, schema: Mapping[str, Any], value: Any, named: Mapping[str, Any]) -> FormField:
     kinds = [_resolved(each, named) for each in schema.get("anyOf", [schema])]
     kind = next(each for each in kinds if each.get("type") != "null")
     options = _options(kind)
@@ -45,8 +45,8 @@ def _field(name: str, schema: Mapping[str, Any], value: Any, named: Mapping[str,
     hint = str(schema.get("description", kind.get("description", "")))
     label = _label(name, str(schema["title"]))
     if kind.get("day"):
-        return Asked(name, label, "" if value is None else day_of(value), hint, kind="date")
-    return Asked(name, label, _said(value), hint, options, "number" if kind.get("type") in NUMBERS else "text")
+        return FormField(name, label, "" if value is None else day_of(value), hint, kind="date")
+    return FormField(name, label, _said(value), hint, options, "number" if kind.get("type") in NUMBERS else "text")
 
 
 def _options(kind: Mapping[str, Any]) -> dict[str, str]:

@@ -14,7 +14,7 @@ from broker.handlers.reports.routes import Tidy, asking, made
 from broker.handlers.routers import page_router
 from broker.models.access import Caller
 from broker.pages import shown
-from broker.reports.catalogue import REPORTS, Kind
+from broker.reports.catalogue import REPORTS, ReportKind
 from broker.reports.drawing import DRAWING, drawn
 
 __all__ = ["router"]
@@ -22,7 +22,7 @@ __all__ = ["router"]
 router = page_router("/reports", Tidy)
 
 
-def _menu(caller: Caller) -> list[Kind]:
+def _menu(caller: Caller) -> list[ReportKind]:
     """Return the reports for the menu: those that the caller may see and that need no arguments."""
     return [kind for kind in REPORTS.values() if kind.listed and (caller.may("admin") or not kind.admin)]
 
@@ -33,7 +33,7 @@ async def first(caller: Browsing) -> Response:
     return RedirectResponse(f"/reports/{_menu(caller)[0].name}", 303, {"Cache-Control": "no-store"})
 
 
-def _page(kind: Kind) -> Callable[..., Any]:
+def _page(kind: ReportKind) -> Callable[..., Any]:
     async def show(request: Request, caller: Any, form: Form, services: Services, wanted: Any) -> Response:
         report = await made(kind, services, caller, wanted)
         query = f"?{request.url.query}" if request.url.query else ""

@@ -15,7 +15,7 @@ from broker.errors import Invalid, NotFound
 from broker.factory import Factory
 from broker.models.access import Caller
 from broker.reports.archive import Scope
-from broker.reports.catalogue import Kind
+from broker.reports.catalogue import ReportKind
 from broker.reports.data import csv_of, document
 from broker.reports.document import Report, Table
 
@@ -45,7 +45,7 @@ class Tidy(Guarded):
         return tidy
 
 
-def asking(kind: Kind, handler: Callable[..., Any], caller: object) -> Callable[..., Any]:
+def asking(kind: ReportKind, handler: Callable[..., Any], caller: object) -> Callable[..., Any]:
     """Annotate the handler's parameters `caller` and `wanted` with the types for this report, and return it.
 
     Each report has its own query type, which no annotation in the source can state.
@@ -54,7 +54,7 @@ def asking(kind: Kind, handler: Callable[..., Any], caller: object) -> Callable[
     return handler
 
 
-async def made(kind: Kind, services: Factory, caller: Caller, wanted: BaseModel) -> Report:
+async def made(kind: ReportKind, services: Factory, caller: Caller, wanted: BaseModel) -> Report:
     """Return the report, with the data that this caller may see.
 
     :raises Invalid: when a parameter contains NUL, which PostgreSQL does not accept in text
@@ -66,7 +66,7 @@ async def made(kind: Kind, services: Factory, caller: Caller, wanted: BaseModel)
         return await kind.make(services.archive, Scope.of(caller), wanted)
 
 
-def whole(kind: Kind, caller: object) -> Callable[..., Any]:
+def whole(kind: ReportKind, caller: object) -> Callable[..., Any]:
     """Return a handler that sends the whole report as JSON, for this type of caller."""
 
     async def give(caller: Any, services: Services, wanted: Any) -> Response:
@@ -76,7 +76,7 @@ def whole(kind: Kind, caller: object) -> Callable[..., Any]:
 
 
 def part_of(
-    kind: Kind,
+    kind: ReportKind,
     caller: object,
     find: Callable[[Report, str], Any],
     give: Callable[[Any, Caller, Factory], Awaitable[Response]],

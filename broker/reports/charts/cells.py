@@ -22,7 +22,7 @@ READABLE = 44
 STALE = "stale"
 
 
-class Cell(NamedTuple):
+class GridCell(NamedTuple):
     """A cell of the grid."""
 
     source: str
@@ -87,11 +87,11 @@ def steps(values: Sequence[float]) -> list[float]:
     return [each for each in bounds if each > order[0]]
 
 
-def _cells(table: Table, source: str, sink: str, value: str) -> list[Cell]:
+def _cells(table: Table, source: str, sink: str, value: str) -> list[GridCell]:
     places = [[each.name for each in table.columns].index(name) for name in (source, sink, value)]
     stale = table.stale or [False] * len(table.rows)
     known = [(row, old) for row, old in zip(table.rows, stale, strict=True) if row[places[2]] is not None]
-    return [Cell(str(row[places[0]]), str(row[places[1]]), float(row[places[2]]), old) for row, old in known]  # type: ignore[arg-type]
+    return [GridCell(str(row[places[0]]), str(row[places[1]]), float(row[places[2]]), old) for row, old in known]  # type: ignore[arg-type]
 
 
 def _like(sources: Sequence[str], sinks: Iterable[str]) -> list[str]:
@@ -100,7 +100,7 @@ def _like(sources: Sequence[str], sinks: Iterable[str]) -> list[str]:
     return sorted(sinks, key=lambda name: order.get(name, len(order)))
 
 
-def _value(cell: Cell, names: Mapping[str, str], bounds: Sequence[float], divisor: float) -> dict[str, Any]:
+def _value(cell: GridCell, names: Mapping[str, str], bounds: Sequence[float], divisor: float) -> dict[str, Any]:
     value = cell.value / divisor
     step = bisect_right(bounds, value)
     return {
@@ -124,7 +124,7 @@ def _place(step: int, bounds: Sequence[float]) -> int:
     return round(step * (len(STEPS) - 1) / len(bounds)) if bounds else 2
 
 
-def _coloured(bounds: Sequence[float], title: str, cells: Sequence[Cell]) -> dict[str, Any]:
+def _coloured(bounds: Sequence[float], title: str, cells: Sequence[GridCell]) -> dict[str, Any]:
     labels = _labels(bounds)
     colours = [STEPS[_place(step, bounds)] for step in range(len(labels))]
     if any(cell.stale for cell in cells):
@@ -168,7 +168,7 @@ def _axes(source: str, sink: str, rows: Sequence[str], columns: Sequence[str], w
     }
 
 
-def _said(title: str, cells: Sequence[Cell], unit: Unit) -> str:
+def _said(title: str, cells: Sequence[GridCell], unit: Unit) -> str:
     values = [cell.value for cell in cells]
     least, most = min(cells, key=lambda cell: cell.value), max(cells, key=lambda cell: cell.value)
     stale = sum(cell.stale for cell in cells)

@@ -10,7 +10,7 @@ from broker.reports.charts.palette import CATEGORIES, HABITS
 from broker.reports.document import Figure, Table, Unit, Value
 from broker.reports.words import short, written
 
-__all__ = ["Lane", "gantt", "lanes"]
+__all__ = ["BarLane", "gantt", "lanes"]
 
 MOST = 40
 """The most rows that remain readable."""
@@ -20,7 +20,7 @@ BUSIEST = 8
 """The most lanes of one row: further bars at the same time are drawn over the last lane."""
 
 
-class Lane(NamedTuple):
+class BarLane(NamedTuple):
     """A bar on one lane of its row.
 
     :param row: name of the row
@@ -92,13 +92,13 @@ def gantt(name: str, title: str, table: Table, row: str, begin: str, end: str, o
     )
 
 
-def _spans(table: Table, row: str, begin: str, end: str, of: str) -> list[Lane]:
+def _spans(table: Table, row: str, begin: str, end: str, of: str) -> list[BarLane]:
     places = {each.name: place for place, each in enumerate(table.columns)}
     known = [each for each in table.rows if isinstance(each[places[begin]], int | float)]
     moments = [float(each[places[name]]) for each in known for name in (begin, end) if each[places[name]] is not None]  # type: ignore[arg-type]
     latest = max(moments, default=0.0)
     return [
-        Lane(
+        BarLane(
             str(each[places[row]]),
             float(each[places[begin]]),  # type: ignore[arg-type]
             latest if each[places[end]] is None else float(each[places[end]]),  # type: ignore[arg-type]
@@ -109,7 +109,7 @@ def _spans(table: Table, row: str, begin: str, end: str, of: str) -> list[Lane]:
     ]
 
 
-def lanes(spans: Sequence[Lane]) -> list[Lane]:
+def lanes(spans: Sequence[BarLane]) -> list[BarLane]:
     """Return each bar on the first free lane of its row, in the order of the rows.
 
     >>> [each.lane for each in lanes([Lane("a", 0, 2, "ok", 0), Lane("a", 1, 3, "ok", 0), Lane("a", 2, 4, "ok", 0)])]
@@ -153,7 +153,7 @@ def _layers(kinds: Categories | None, time: Callable[[str], dict[str, Any]]) -> 
     return layers
 
 
-def _said(title: str, spans: Sequence[Lane], unit: Unit, told: bool) -> str:
+def _said(title: str, spans: Sequence[BarLane], unit: Unit, told: bool) -> str:
     rows = dict.fromkeys(each.row for each in spans)
     begin, end = min(each.begin for each in spans), max(each.end for each in spans)
     said = f"{title}: {len(spans)} in {len(rows)} rows, {written(end - begin, 'seconds')} in all"

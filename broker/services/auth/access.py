@@ -12,9 +12,9 @@ from broker.models.oauth import TRANSFER, Bearer
 from broker.models.subjects import refusal
 from broker.services.auth.introspection import Introspection
 from broker.services.auth.issuers import Issuers
-from broker.storage.access import Records
+from broker.storage.access import AccessStore
 from broker.storage.database import Database, retried
-from broker.storage.identities import Identities
+from broker.storage.identities import IdentityStore
 
 __all__ = ["PREFIX", "Access", "hashed", "new_secret"]
 
@@ -93,7 +93,7 @@ class Access:
             return believed.bearer
         before = self._doubts
         async with self._database.read() as connection:
-            records = Records(connection)
+            records = AccessStore(connection)
             bearer = await records.bearer(key, now)
             known = bearer is not None or await records.known(key)
         if bearer is None:
@@ -117,7 +117,7 @@ class Access:
     @retried
     async def _meet(self, subject: str) -> None:
         async with self._database.write() as connection:
-            await Identities(connection).seen(subject, time.time())
+            await IdentityStore(connection).seen(subject, time.time())
 
     def doubt(self) -> None:
         """Forget all cached tokens: some were revoked."""
@@ -137,9 +137,9 @@ class Access:
         token, now = new_secret(), time.time()
         expires_at = None if new.days is None else now + new.days * DAY
         async with self._database.write() as connection:
-            records = Records(connection)
+            records = AccessStore(connection)
             record = await records.add(new, hashed(token), now, expires_at, issuer)
-            await Identities(connection).seen(new.subject, now)
+            await IdentityStore(connection).seen(new.subject, now)
             await records.note(now, by, "issue token", f"{record.id} for {new.subject}, {new.role}")
         return IssuedToken.model_construct(**record.model_dump(), token=token)
 
@@ -152,7 +152,7 @@ class Access:
         """
         now = time.time()
         async with self._database.write() as connection:
-            records = Records(connection)
+            records = AccessStore(connection)
             if not await records.revoke(number, now):
                 raise NotFound(f"there is no token {number} to revoke", "see GET /broker/v1/tokens")
             await records.note(now, by, "revoke token", str(number))
@@ -166,7 +166,7 @@ class Access:
     async def tokens(self) -> list[TokenRecord]:
         """Return the issued tokens and the browser logins, the newest first."""
         async with self._database.read() as connection:
-            return await Records(connection).tokens()
+            return await AccessStore(connection).tokens()
 
     async def audit(self, before: int | None, limit: int) -> list[AuditEntry]:
         """Return the audit log, the newest entry first.
@@ -175,4 +175,4 @@ class Access:
         :param limit: most entries to return
         """
         async with self._database.read() as connection:
-            return await Records(connection).changes(limit, before=before)
+            return await AccessStore(connection).changes(limit, before=before)

@@ -4,17 +4,17 @@ import hmac
 import time
 from uuid import UUID, uuid4
 
-from broker.errors import Conflict, Invalid, NotFound, Refused
+from broker.errors import Conflict, Invalid, NotFound, OAuthRefused
 from broker.models.access import Role
 from broker.models.oauth import PAGES, Client
 from broker.models.subjects import refusal
 from broker.services.auth.access import Access, hashed, new_secret
 from broker.services.auth.attempts import Attempts
-from broker.storage.access import Records
-from broker.storage.clients import Clients as Stored
+from broker.storage.access import AccessStore
+from broker.storage.clients import ClientStore as Stored
 from broker.storage.database import Database, retried
-from broker.storage.grants import Grants
-from broker.storage.identities import Identities
+from broker.storage.grants import GrantStore
+from broker.storage.identities import IdentityStore
 
 __all__ = ["Clients"]
 
@@ -48,9 +48,9 @@ class Clients:
         client = Client(str(uuid4()), name, secret is None, role, by, now)
         async with self._database.write() as connection:
             await Stored(connection).add(client, secret and hashed(secret))
-            await Records(connection).note(now, by, "make client", f"{client.id} {name}, {role or 'public'}")
+            await AccessStore(connection).note(now, by, "make client", f"{client.id} {name}, {role or 'public'}")
             if role is not None:
-                await Identities(connection).seen(name, now)
+                await IdentityStore(connection).seen(name, now)
         return client, secret
 
     @retried
@@ -87,7 +87,7 @@ class Clients:
         right = secret is None if kept is None else hmac.compare_digest(kept, hashed(secret or ""))
         if client is None or not right or client.id == PAGES:  # the broker's own pages never authenticate here
             self._guesses.failed(address, client.id if client else "")
-            raise Refused("invalid_client", "the client is unknown, or its secret is wrong", 401)
+            raise OAuthRefused("invalid_client", "the client is unknown, or its secret is wrong", 401)
         return client
 
     async def made(self) -> list[Client]:
@@ -108,8 +108,8 @@ class Clients:
         async with self._database.write() as connection:
             if not await Stored(connection).revoke(_canonical(number), now):
                 raise NotFound(f"there is no client {number[:100]}", "run: coget-broker client list")
-            await Grants(connection).revoke_client(_canonical(number), now)
-            await Records(connection).note(now, by, "revoke client", number)
+            await GrantStore(connection).revoke_client(_canonical(number), now)
+            await AccessStore(connection).note(now, by, "revoke client", number)
         self._access.doubt()
 
 

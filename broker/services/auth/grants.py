@@ -13,16 +13,16 @@ from typing import NamedTuple
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from broker.errors import Refused, Unauthenticated
+from broker.errors import OAuthRefused, Unauthenticated
 from broker.models.access import Caller
-from broker.models.oauth import Answer, Client, Code, Consent, Grant, Source, granted
+from broker.models.oauth import Answer, Client, Code, Consent, Grant, TokenSource, granted
 from broker.services.auth.access import Access, hashed, new_secret
-from broker.storage.clients import Clients
+from broker.storage.clients import ClientStore
 from broker.storage.database import Database, retried
-from broker.storage.grants import Grants as Stored
-from broker.storage.identities import Identities
+from broker.storage.grants import GrantStore as Stored
+from broker.storage.identities import IdentityStore
 
-__all__ = ["ACCESS", "Given", "Grants", "exchanged", "used_by"]
+__all__ = ["ACCESS", "Grants", "IssuedTokens", "exchanged", "used_by"]
 
 CODE = 300.0
 """Seconds that a code is valid. Globus's clients exchange it at once; users may have to paste it."""
@@ -33,7 +33,7 @@ KEPT = 86_400.0
 """Seconds for which expired tokens remain in the database."""
 
 
-class Given(NamedTuple):
+class IssuedTokens(NamedTuple):
     """New tokens, one for each resource server, and their owner.
 
     :param code: code for which they were exchanged, if any
@@ -62,13 +62,13 @@ class Grants:
             who = await stored.login("login", hashed(login), now)
             if who is None:
                 raise Unauthenticated("the login has ended", "log in again")
-            source = Source(who.caller, code.client, who.id, who.login_at, who.limit_at)
+            source = TokenSource(who.caller, code.client, who.id, who.login_at, who.limit_at)
             number = await stored.add("code", hashed(secret), source, now, source.until(CODE, now), None, code.scopes)
             await stored.bind(number, code)
         return secret
 
     @retried
-    async def redeem(self, client: Client, secret: str, redirect_uri: str, verifier: str) -> Given:
+    async def redeem(self, client: Client, secret: str, redirect_uri: str, verifier: str) -> IssuedTokens:
         """Exchange a code for tokens. :raises Refused: invalid_grant; the code is no longer valid"""
         now = time.time()
         await self._forget(now)
@@ -78,11 +78,11 @@ class Grants:
             )
         if given is None:
             self._access.doubt()
-            raise Refused("invalid_grant", "the code is unknown, expired or used, or was given for something else")
+            raise OAuthRefused("invalid_grant", "the code is unknown, expired or used, or was given for something else")
         return given
 
     @retried
-    async def refresh(self, client: Client, secret: str, scope: str) -> Given:
+    async def refresh(self, client: Client, secret: str, scope: str) -> IssuedTokens:
         """Exchange a refresh token for a new access token.
 
         :param scope: some of its scopes; if empty, all of them
@@ -94,23 +94,23 @@ class Grants:
             given = await _refreshed(await used_by(client.id, connection, now), client, secret, scope, now)
         if given is None:
             self._access.doubt()
-            raise Refused("invalid_grant", "the refresh token is unknown, expired or revoked, or another client's")
+            raise OAuthRefused("invalid_grant", "the refresh token is unknown, expired or revoked, or another client's")
         return given
 
     @retried
-    async def own(self, client: Client, scope: str) -> Given:
+    async def own(self, client: Client, scope: str) -> IssuedTokens:
         """Grant tokens to the client itself. :raises Refused: unauthorized_client, invalid_scope"""
         if client.role is None:
-            raise Refused("unauthorized_client", f"{client.name} is for people to log in with")
+            raise OAuthRefused("unauthorized_client", f"{client.name} is for people to log in with")
         now = time.time()
-        source = Source(Caller(subject=client.name, role=client.role), client.id)
+        source = TokenSource(Caller(subject=client.name, role=client.role), client.id)
         await self._forget(now)
         async with self._database.write() as connection:
             stored = await used_by(client.id, connection, now)
-            await Identities(connection).seen(client.name, now)
+            await IdentityStore(connection).seen(client.name, now)
             wanted = granted(scope).items()
             answers = [await _answer(stored, source, server, scopes, now) for server, scopes in wanted]
-        return Given(source.caller, tuple(answers))
+        return IssuedTokens(source.caller, tuple(answers))
 
     async def given(self, secret: str) -> Grant | None:
         """Return a token that a client was granted; None if it is not valid."""
@@ -161,8 +161,8 @@ async def used_by(client: str, connection: AsyncConnection, now: float) -> Store
 
     :raises Refused: invalid_client, when it was revoked
     """
-    if not await Clients(connection).used(client, now):
-        raise Refused("invalid_client", "the client was revoked", 401)
+    if not await ClientStore(connection).used(client, now):
+        raise OAuthRefused("invalid_client", "the client was revoked", 401)
     return Stored(connection)
 
 
@@ -182,20 +182,20 @@ async def exchanged(
 
 async def _redeemed(
     stored: Stored, client: Client, secret: str, redirect_uri: str, verifier: str, now: float
-) -> Given | None:
+) -> IssuedTokens | None:
     found = await exchanged(stored, client.id, secret, redirect_uri, verifier, now)
     if found is None:
         return None
     grant, code = found
-    source = Source(grant.caller, client.id, grant.id, grant.login_at, grant.limit_at)
+    source = TokenSource(grant.caller, client.id, grant.id, grant.login_at, grant.limit_at)
     answers = [
         await _answer(stored, source, server, scopes, now, offline=code.offline)
         for server, scopes in granted(" ".join(code.scopes)).items()
     ]
-    return Given(grant.caller, tuple(answers), grant.login_at, code)
+    return IssuedTokens(grant.caller, tuple(answers), grant.login_at, code)
 
 
-async def _refreshed(stored: Stored, client: Client, secret: str, scope: str, now: float) -> Given | None:
+async def _refreshed(stored: Stored, client: Client, secret: str, scope: str, now: float) -> IssuedTokens | None:
     grant, revoked = await stored.given(hashed(secret)) or (None, True)
     if grant is None or grant.kind != "refresh" or grant.client != client.id:
         return None
@@ -203,17 +203,17 @@ async def _refreshed(stored: Stored, client: Client, secret: str, scope: str, no
         await stored.revoke(await _first(stored, grant), now)
         return None
     scopes = _fewer(grant.scopes, scope)
-    source = Source(grant.caller, client.id, grant.id, grant.login_at, grant.limit_at)
+    source = TokenSource(grant.caller, client.id, grant.id, grant.login_at, grant.limit_at)
     if client.public:  # it cannot prove that the token was granted to it
         await stored.spend(grant.id, now)
     else:
         await stored.prolong(grant.id, source.until(REFRESH, now))
     answer = await _answer(stored, source, str(grant.server), scopes, now, offline=client.public)
-    return Given(grant.caller, (answer._replace(refresh_token=answer.refresh_token or secret),), grant.login_at)
+    return IssuedTokens(grant.caller, (answer._replace(refresh_token=answer.refresh_token or secret),), grant.login_at)
 
 
 async def _answer(
-    stored: Stored, source: Source, server: str, scopes: tuple[str, ...], now: float, offline: bool = False
+    stored: Stored, source: TokenSource, server: str, scopes: tuple[str, ...], now: float, offline: bool = False
 ) -> Answer:
     """Grant a new access token for a resource server; if `offline`, derived from a new refresh token."""
     access, refresh = new_secret(), new_secret() if offline else None
@@ -238,7 +238,7 @@ def _over(grant: Grant, now: float) -> bool:
 def _fewer(known: tuple[str, ...], scope: str) -> tuple[str, ...]:
     wanted = tuple(word for words in granted(scope).values() for word in words) if scope.strip() else known
     if not set(wanted) <= set(known):
-        raise Refused("invalid_scope", "these are more scopes than the refresh token has")
+        raise OAuthRefused("invalid_scope", "these are more scopes than the refresh token has")
     return wanted
 
 

@@ -9,9 +9,9 @@ from broker.errors import Conflict, Invalid, NotFound
 from broker.models.identities import Identity
 from broker.models.subjects import Foreign, refusal
 from broker.models.usernames import Usernames
-from broker.storage.access import Records
+from broker.storage.access import AccessStore
 from broker.storage.database import Database, retried
-from broker.storage.identities import Identities as Stored
+from broker.storage.identities import IdentityStore as Stored
 from broker.storage.subjects import Lock, Subjects
 
 __all__ = ["Identities", "People"]
@@ -102,5 +102,5 @@ class Identities:
                 await subjects.keep_locked(lock, f"{left} rows of it stay: {new} has the same")
             else:
                 await subjects.unlock(lock)
-            await Records(connection).note(time.time(), by, "assign subject", f"{lock.was} to {new}")
+            await AccessStore(connection).note(time.time(), by, "assign subject", f"{lock.was} to {new}")
         return left, here

@@ -13,7 +13,7 @@ from urllib.parse import quote_plus
 
 import httpx
 
-from broker.config.settings import Introspection as Configured
+from broker.config.settings import IntrospectionSettings as Configured
 from broker.errors import Unauthenticated, Unavailable
 from broker.models.access import Caller
 from broker.services.auth.issuers import admitted, document, words
@@ -28,7 +28,7 @@ AT_ONCE = 16
 """Most requests to the server at a time: strangers can send any number of tokens."""
 
 
-class Known(NamedTuple):
+class CachedClaims(NamedTuple):
     """The claims of a token, None if it is not valid, and the time at which this cache entry expires."""
 
     claims: Mapping[str, Any] | None
@@ -40,7 +40,7 @@ class Introspection:
 
     def __init__(self, configured: Configured) -> None:
         self._configured = configured
-        self._known: dict[bytes, Known] = {}
+        self._known: dict[bytes, CachedClaims] = {}
         self._asking = asyncio.Semaphore(AT_ONCE)
 
     async def caller(self, token: str) -> Caller:
@@ -69,17 +69,17 @@ class Introspection:
             return self._configured.issuer or self._configured.url
         return f"{self._configured.url}#{said}"
 
-    def _believed(self, key: bytes) -> Known | None:
+    def _believed(self, key: bytes) -> CachedClaims | None:
         known = self._known.get(key)
         return known if known and time.time() < known.until else None
 
-    async def _learn(self, key: bytes, token: str) -> Known:
+    async def _learn(self, key: bytes, token: str) -> CachedClaims:
         said, now = await self._ask(token), time.time()
         claims = said if good(said, self._configured.audience, now, self._configured.issuer) else None
         until = now + REMEMBERED if claims is None else float(min(now + REMEMBERED, claims["exp"]))
         if len(self._known) >= MOST_REMEMBERED:
             self._known.clear()
-        self._known[key] = Known(claims, until)
+        self._known[key] = CachedClaims(claims, until)
         return self._known[key]
 
     async def _ask(self, token: str) -> dict[str, Any]:

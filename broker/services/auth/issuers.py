@@ -43,7 +43,7 @@ CLAIMS = ("scope", "scp", "wlcg.groups", "groups", "roles", "entitlements")
 """Claims in which profiles state permissions."""
 
 
-class Keys(NamedTuple):
+class IssuerKeys(NamedTuple):
     """An issuer's keys by their ids, and the times of the last request for them and of the last answer."""
 
     by_id: Mapping[str, jwt.PyJWK]
@@ -64,7 +64,7 @@ class Issuers:
     def __init__(self, issuers: Sequence[Issuer], networks: tuple[Network, ...] = ()) -> None:
         self._networks = networks
         self._issuers = {issuer.url: issuer for issuer in issuers}
-        self._keys = {url: Keys({}) for url in self._issuers}
+        self._keys = {url: IssuerKeys({}) for url in self._issuers}
         self._asking = {url: asyncio.Lock() for url in self._issuers}
 
     async def caller(self, token: str) -> Caller:
@@ -133,7 +133,7 @@ class Issuers:
             if old and now > known.asked_at + PAUSE:
                 known = self._keys[issuer.url] = known._replace(asked_at=now)
                 try:
-                    known = self._keys[issuer.url] = Keys(await self._fetched(issuer), now, now)
+                    known = self._keys[issuer.url] = IssuerKeys(await self._fetched(issuer), now, now)
                 except Unavailable as error:
                     log.warning("%s", error)
         if key := known.of(number):

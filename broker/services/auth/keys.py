@@ -15,10 +15,10 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from broker.storage.database import Database, retried
-from broker.storage.keys import Key
-from broker.storage.keys import Keys as Stored
+from broker.storage.keys import KeyStore as Stored
+from broker.storage.keys import SigningKey
 
-__all__ = ["ALGORITHM", "Keys"]
+__all__ = ["ALGORITHM", "SigningKeys"]
 
 ALGORITHM = "RS256"
 """The only algorithm whose keys globus-sdk can read."""
@@ -27,7 +27,7 @@ SHOWN = 7 * 86_400.0
 """Seconds for which a key is published after it was replaced; nothing that it signed is valid for as long."""
 
 
-class Keys:
+class SigningKeys:
     """The broker's keys."""
 
     def __init__(self, database: Database) -> None:
@@ -55,7 +55,7 @@ class Keys:
         return {"keys": [_shown(key) for key in await self._all()]}
 
     @retried
-    async def rotate(self) -> Key:
+    async def rotate(self) -> SigningKey:
         """Create a new key, and sign with it from now on."""
         now, key = time.time(), _made()
         async with self._database.write() as connection:
@@ -66,29 +66,29 @@ class Keys:
             await stored.add(key)
         return key
 
-    async def _newest(self) -> Key:
+    async def _newest(self) -> SigningKey:
         known = await self._all()
         return known[0] if known else await self.rotate()
 
-    async def _all(self) -> list[Key]:
+    async def _all(self) -> list[SigningKey]:
         async with self._database.read() as connection:
             return await Stored(connection).all()
 
 
-def _made() -> Key:
+def _made() -> SigningKey:
     private = rsa.generate_private_key(65537, BITS)
     text = private.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    return Key(secrets.token_hex(8), text.decode(), time.time())
+    return SigningKey(secrets.token_hex(8), text.decode(), time.time())
 
 
-def _public(key: Key) -> rsa.RSAPublicKey:
+def _public(key: SigningKey) -> rsa.RSAPublicKey:
     private = serialization.load_pem_private_key(key.private.encode(), None)
     assert isinstance(private, rsa.RSAPrivateKey)
     return private.public_key()
 
 
-def _shown(key: Key) -> dict[str, Any]:
+def _shown(key: SigningKey) -> dict[str, Any]:
     shown = json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(_public(key)))
     return {**shown, "kid": key.id, "use": "sig", "alg": ALGORITHM}

@@ -6,13 +6,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.errors import Unauthenticated
 from broker.models.access import Caller, Role
-from broker.models.oauth import Login, Source
+from broker.models.oauth import TokenSource, UserLogin
 from broker.services.auth.access import Access, hashed, new_secret
 from broker.services.auth.attempts import Attempts
-from broker.storage.access import Records
+from broker.storage.access import AccessStore
 from broker.storage.database import Database, retried
-from broker.storage.grants import Grants
-from broker.storage.identities import Identities
+from broker.storage.grants import GrantStore
+from broker.storage.identities import IdentityStore
 
 __all__ = ["LASTS", "Logins"]
 
@@ -41,10 +41,10 @@ class Logins:
         """
         now = time.time()
         async with self._database.write() as connection:
-            issued = await Grants(connection).login("token", hashed(token), now)
+            issued = await GrantStore(connection).login("token", hashed(token), now)
             if issued:
-                return await _begun(connection, Source(issued.caller, None, issued.id, now, issued.limit_at), now)
-            known = await Records(connection).known(hashed(token))
+                return await _begun(connection, TokenSource(issued.caller, None, issued.id, now, issued.limit_at), now)
+            known = await AccessStore(connection).known(hashed(token))
         self._guesses.failed(address, hashed(token) if known else "")
         raise Unauthenticated("the token is unknown, expired or revoked", "ask an admin for one")
 
@@ -56,9 +56,9 @@ class Logins:
         """
         now = time.time()
         async with self._database.write() as connection:
-            await Identities(connection).seen(caller.subject, now, name, email)
+            await IdentityStore(connection).seen(caller.subject, now, name, email)
             await _end(connection, caller.subject, now, but=caller.role)
-            source = Source(caller, login_at=now, limit_at=now + WORD)
+            source = TokenSource(caller, login_at=now, limit_at=now + WORD)
             secret = await _begun(connection, source, now)
         self._access.doubt()
         return secret
@@ -70,17 +70,17 @@ class Logins:
             await _end(connection, subject, time.time())
         self._access.doubt()
 
-    async def current(self, secret: str) -> Login | None:
+    async def current(self, secret: str) -> UserLogin | None:
         """Return the login with this secret; None if it is not valid."""
         async with self._database.read() as connection:
-            return await Grants(connection).login("login", hashed(secret), time.time())
+            return await GrantStore(connection).login("login", hashed(secret), time.time())
 
     @retried
     async def end(self, secret: str) -> None:
         """Revoke a login and all that it granted: sessions on the broker's own pages, and tokens of clients."""
         now = time.time()
         async with self._database.write() as connection:
-            stored = Grants(connection)
+            stored = GrantStore(connection)
             if login := await stored.login("login", hashed(secret), now):
                 await stored.revoke(login.id, now)
         self._access.doubt()
@@ -88,13 +88,13 @@ class Logins:
 
 async def _end(connection: AsyncConnection, subject: str, now: float, but: Role | None = None) -> None:
     """Revoke the logins of a user through an identity provider, except those with the role `but`."""
-    stored = Grants(connection)
+    stored = GrantStore(connection)
     for number in await stored.provided(subject, but):
         await stored.revoke(number, now)
 
 
-async def _begun(connection: AsyncConnection, source: Source, now: float) -> str:
+async def _begun(connection: AsyncConnection, source: TokenSource, now: float) -> str:
     secret = new_secret()
-    await Grants(connection).add("login", hashed(secret), source, now, source.until(LASTS, now))
-    await Records(connection).note(now, source.caller.subject, "log in", f"as {source.caller.role}")
+    await GrantStore(connection).add("login", hashed(secret), source, now, source.until(LASTS, now))
+    await AccessStore(connection).note(now, source.caller.subject, "log in", f"as {source.caller.role}")
     return secret

@@ -16,11 +16,11 @@ from urllib.parse import quote_plus, urlencode
 import httpx
 import jwt
 
-from broker.config.settings import Provider as Configured
+from broker.config.settings import ProviderSettings as Configured
 from broker.errors import Invalid, Unauthenticated, Unavailable
 from broker.models.access import Caller
 from broker.services.auth.issuers import Issuers, document
-from broker.services.auth.keys import Keys
+from broker.services.auth.keys import SigningKeys
 from broker.services.network.addresses import issuer_policy
 from coalloc.util.addresses import Network
 
@@ -52,7 +52,7 @@ class Provider:
     """
 
     def __init__(
-        self, configured: Configured, issuers: Issuers, keys: Keys, networks: tuple[Network, ...] = ()
+        self, configured: Configured, issuers: Issuers, keys: SigningKeys, networks: tuple[Network, ...] = ()
     ) -> None:
         self._configured = configured
         self._policy = issuer_policy(networks, configured.issuer)

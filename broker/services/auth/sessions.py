@@ -4,17 +4,17 @@ import time
 
 from broker.errors import Unauthenticated
 from broker.models.access import Caller
-from broker.models.oauth import PAGES, Source
+from broker.models.oauth import PAGES, TokenSource
 from broker.services.auth.access import hashed, new_secret
 from broker.services.auth.grants import exchanged, used_by
 from broker.services.auth.logins import LASTS
 from broker.storage.database import Database, retried
-from broker.storage.grants import Grants
+from broker.storage.grants import GrantStore
 
-__all__ = ["Sessions"]
+__all__ = ["BrowserSessions"]
 
 
-class Sessions:
+class BrowserSessions:
     """Sessions of browsers."""
 
     def __init__(self, database: Database) -> None:
@@ -31,7 +31,7 @@ class Sessions:
             stored = await used_by(PAGES, connection, now)
             if found := await exchanged(stored, PAGES, code, redirect_uri, verifier, now):
                 grant, _ = found
-                source = Source(grant.caller, PAGES, grant.id, grant.login_at, grant.limit_at)
+                source = TokenSource(grant.caller, PAGES, grant.id, grant.login_at, grant.limit_at)
                 until = source.until(LASTS, grant.login_at or now)
                 await stored.add("session", hashed(secret), source, now, until)
                 return secret, until - now
@@ -40,10 +40,10 @@ class Sessions:
     async def current(self, secret: str) -> Caller | None:
         """Return the user of a session; None if it is not valid."""
         async with self._database.read() as connection:
-            return await Grants(connection).session(hashed(secret), time.time())
+            return await GrantStore(connection).session(hashed(secret), time.time())
 
     @retried
     async def end(self, secret: str) -> None:
         """End a session."""
         async with self._database.write() as connection:
-            await Grants(connection).end_session(hashed(secret), time.time())
+            await GrantStore(connection).end_session(hashed(secret), time.time())

@@ -12,12 +12,12 @@ from typing import IO
 import orjson
 
 from broker.errors import BrokerError, Invalid, TooLarge
-from broker.limits import Apart, Kind, Turns
+from broker.limits import JobKind, SeparateProcess, Turns
 from broker.models.access import Caller, Role
-from broker.models.catalogue import Dataset, Replica
+from broker.models.catalogue import CatalogueReplica, Dataset
 from broker.services.auth.quotas import Quotas
 from broker.services.catalogue.datasets import Catalogue
-from broker.services.catalogue.formats import LONGEST_LINE, Context, Entry, Format, entries_of_files, parser
+from broker.services.catalogue.formats import LONGEST_LINE, CatalogueEntry, Context, Format, entries_of_files, parser
 from broker.services.catalogue.unpacking import files_of
 from broker.services.network.places import Places
 
@@ -29,8 +29,8 @@ EXPORTED = re.compile(r'\{"end": ?true, ?"count": ?\d+\}\s*$')
 """The last line of an export."""
 REPORT_IN_MEMORY = 1 << 20
 LARGEST_METALINK = 16 << 20
-READING = Kind("the document", "send it in parts")
-Chunk = list[tuple[int, Entry | BrokerError]]
+READING = JobKind("the document", "send it in parts")
+Chunk = list[tuple[int, CatalogueEntry | BrokerError]]
 """Entries, or their errors, each with the number of its line."""
 
 
@@ -41,7 +41,9 @@ class Bulk:
     :param large: turns in which parts of an import or export are processed
     """
 
-    def __init__(self, catalogue: Catalogue, places: Places, apart: Apart, large: Turns, quotas: Quotas) -> None:
+    def __init__(
+        self, catalogue: Catalogue, places: Places, apart: SeparateProcess, large: Turns, quotas: Quotas
+    ) -> None:
         self._catalogue = catalogue
         self._places = places
         self._apart = apart
@@ -108,7 +110,7 @@ class Bulk:
         counts: dict[str, int],
         report: IO[bytes],
     ) -> None:
-        entries = [(number, entry) for number, entry in chunk if isinstance(entry, Entry)]
+        entries = [(number, entry) for number, entry in chunk if isinstance(entry, CatalogueEntry)]
         kept = await self._catalogue.keep(by[0], [entry for _, entry in entries], "import", by[1])
         refused = [(number, error) for number, error in chunk if isinstance(error, BrokerError)]
         refused += [(entries[i][0], error) for i, error in kept.refused.items()]
@@ -134,7 +136,7 @@ class Bulk:
         yield orjson.dumps({"end": True, "count": count}, option=orjson.OPT_APPEND_NEWLINE)
 
 
-def _line(dataset: Dataset, replicas: Iterable[Replica]) -> bytes:
+def _line(dataset: Dataset, replicas: Iterable[CatalogueReplica]) -> bytes:
     places = [
         {name: value for name, value in replica.__dict__.items() if name != "dataset" and value not in (None, "")}
         for replica in replicas
@@ -153,13 +155,13 @@ async def _in_parts(lines: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
         yield part
 
 
-def _entries(read: Callable[[str], Entry | None], lines: Iterable[bytes], before: int) -> Chunk:
+def _entries(read: Callable[[str], CatalogueEntry | None], lines: Iterable[bytes], before: int) -> Chunk:
     """Return the entries of lines, with the numbers of the lines; lines without an entry are left out."""
     found = ((number, _read(read, line)) for number, line in enumerate(lines, before + 1))
     return [(number, entry) for number, entry in found if entry is not None]
 
 
-def _read(read: Callable[[str], Entry | None], line: bytes) -> Entry | BrokerError | None:
+def _read(read: Callable[[str], CatalogueEntry | None], line: bytes) -> CatalogueEntry | BrokerError | None:
     try:
         text = line.decode()
     except UnicodeDecodeError:

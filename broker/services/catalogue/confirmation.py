@@ -11,11 +11,11 @@ from broker.models.access import Caller
 from broker.models.catalogue import ConfirmedReplica, UnconfirmedReplica
 from broker.models.names import split
 from broker.services.catalogue.enclosing import Enclosing, Enclosure, Readable, confirmed
-from broker.storage.access import Records
-from broker.storage.collections import Collections
+from broker.storage.access import AccessStore
+from broker.storage.collections import CollectionStore
 from broker.storage.database import Database, retried
-from broker.storage.places import Placed, Places
-from broker.storage.registrations import Registration, Registrations, Stated
+from broker.storage.places import Placed, PlaceStore
+from broker.storage.registrations import Registrations, ReplicaRegistration, Stated
 
 __all__ = ["Confirming"]
 
@@ -39,8 +39,8 @@ class Confirming:
         """
         found: list[UnconfirmedReplica] = []
         async with self._database.read() as connection:
-            enclosing = Enclosing(await Collections(connection).folders())
-            placed = {each.id: each for each in await Places(connection).endpoints()}
+            enclosing = Enclosing(await CollectionStore(connection).folders())
+            placed = {each.id: each for each in await PlaceStore(connection).endpoints()}
             near = [number for number, each in placed.items() if enclosing.near(each.endpoint)]
             while near and len(found) < limit:
                 page = await Registrations(connection).unopened(near, after, endpoint, PART)
@@ -59,16 +59,16 @@ class Confirming:
         """
         now = time.time()
         async with self._database.write() as connection:
-            enclosing = Enclosing(await Collections(connection).folders())
+            enclosing = Enclosing(await CollectionStore(connection).folders())
             readable = await Readable.of(connection, caller)
-            placed = {each.id: each for each in await Places(connection).endpoints()}
+            placed = {each.id: each for each in await PlaceStore(connection).endpoints()}
             known: dict[str, list[Stated]] = {}
             for each in await Registrations(connection).of(list(dict.fromkeys(one.dataset for one in named))):
                 known.setdefault(each.dataset, []).append(each)
             for one in named:
                 for stated in _meant(one, known.get(one.dataset, ()), placed, enclosing, readable, caller):
                     await _confirm(connection, stated, placed[stated.endpoint], caller)
-                await Records(connection).note(
+                await AccessStore(connection).note(
                     now, caller.subject, "confirm replica", f"{one.dataset} at {one.url}"[:500]
                 )
 
@@ -106,7 +106,7 @@ async def _confirm(connection: AsyncConnection, stated: Stated, at: Placed, call
     before = stated.registration
     if before.admin and before.moves == at.moves:  # an admin's confirmation holds for all collections
         return
-    registration = Registration(caller.subject, caller.may("admin"), at.moves)
+    registration = ReplicaRegistration(caller.subject, caller.may("admin"), at.moves)
     await Registrations(connection).register(stated._replace(registration=registration))
 
 

@@ -12,21 +12,21 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.errors import BrokerError, Conflict, NotFound
 from broker.models.access import Caller, Role
-from broker.models.catalogue import Dataset, Replica
+from broker.models.catalogue import CatalogueReplica, Dataset
 from broker.services.catalogue.enclosing import told
-from broker.services.catalogue.formats import Entry
+from broker.services.catalogue.formats import CatalogueEntry
 from broker.services.network.places import Places
-from broker.storage.access import Records
-from broker.storage.catalogue import Catalogue as Stored
-from broker.storage.catalogue import Known, Registrar
-from broker.storage.collections import Collections
+from broker.storage.access import AccessStore
+from broker.storage.catalogue import CatalogueStore as Stored
+from broker.storage.catalogue import Registrar, StoredDataset
+from broker.storage.collections import CollectionStore
 from broker.storage.database import Database, retried
-from broker.storage.doubts import Doubts
+from broker.storage.doubts import DoubtStore
 
-__all__ = ["Catalogue", "Kept"]
+__all__ = ["Catalogue", "StoredEntries"]
 
 
-class Kept(NamedTuple):
+class StoredEntries(NamedTuple):
     """The result of storing entries: the number of changed replicas, and the errors of refused entries by index."""
 
     changed: int
@@ -41,7 +41,9 @@ class Catalogue:
         self._places = places
 
     @retried
-    async def keep(self, by: str, entries: Sequence[Entry], note: str, role: Role = "curator") -> Kept:
+    async def keep(
+        self, by: str, entries: Sequence[CatalogueEntry], note: str, role: Role = "curator"
+    ) -> StoredEntries:
         """Store all valid entries in one transaction; storing them again changes nothing.
 
         :param by: subject that states them
@@ -71,24 +73,24 @@ class Catalogue:
             registrar = await _registrar(connection, by, role)
             changed = await stored.put_replicas(stated, now, registrar)
             if stated:
-                doubts = Doubts(connection)
+                doubts = DoubtStore(connection)
                 await doubts.answer(stated)
                 await doubts.judge(by, [each for each in stated if each.state != "AVAILABLE"], now)
             mentioned = [each for entry in kept for each in entry.mentioned]
             changed += await stored.put_replicas(mentioned, now, registrar, True)
             if said:
-                await Records(connection).note(now, by, note, _counted(said))
-        return Kept(changed, refused)
+                await AccessStore(connection).note(now, by, note, _counted(said))
+        return StoredEntries(changed, refused)
 
     async def put(self, by: str, dataset: Dataset) -> Dataset:
         """Create a dataset, or add to it. :raises Conflict: when it is stored with another size or checksum"""
-        kept = await self.keep(by, [Entry(dataset)], "put dataset")
+        kept = await self.keep(by, [CatalogueEntry(dataset)], "put dataset")
         for error in kept.refused.values():
             raise error
         return (await self.dataset(dataset.name))[0]
 
     @retried
-    async def put_replica(self, by: str, replica: Replica, role: Role = "curator") -> Replica:
+    async def put_replica(self, by: str, replica: CatalogueReplica, role: Role = "curator") -> CatalogueReplica:
         """Create or change a replica. :raises NotFound: when its dataset or its endpoint does not exist"""
         now = time.time()
         async with self._database.write() as connection:
@@ -97,14 +99,14 @@ class Catalogue:
                 raise NotFound(f"there is no endpoint {replica.endpoint}", "see GET /broker/v1/endpoints")
             if not await stored.known([replica.dataset]):
                 raise _no_dataset(replica.dataset)
-            judged = replica.state != "AVAILABLE" or await Doubts(connection).numbers(replica)
+            judged = replica.state != "AVAILABLE" or await DoubtStore(connection).numbers(replica)
             await stored.put_replicas([replica], now, await _registrar(connection, by, role))
             if judged:  # a new available replica is only registered, not judged
-                await Doubts(connection).judge(by, [replica], now)
-            await Records(connection).note(now, by, f"put replica {replica.state}", _named(replica))
+                await DoubtStore(connection).judge(by, [replica], now)
+            await AccessStore(connection).note(now, by, f"put replica {replica.state}", _named(replica))
         return replica
 
-    async def dataset(self, name: str, caller: Caller | None = None) -> tuple[Dataset, list[Replica]]:
+    async def dataset(self, name: str, caller: Caller | None = None) -> tuple[Dataset, list[CatalogueReplica]]:
         """Return a dataset, and its replicas that the caller may see. :raises NotFound:"""
         places = await self._places.map()
         async with self._database.read() as connection:
@@ -135,7 +137,7 @@ class Catalogue:
 
     async def pages(
         self, beginning: str, after: str, limit: int, caller: Caller | None = None
-    ) -> list[tuple[Dataset, list[Replica]]]:
+    ) -> list[tuple[Dataset, list[CatalogueReplica]]]:
         """Return datasets as `listed` does, each with its replicas that the caller may see."""
         places = await self._places.map()
         async with self._database.read() as connection:
@@ -143,14 +145,14 @@ class Catalogue:
             page = await stored.listed(beginning, after, limit)
             every = await stored.all_replicas([dataset.name for dataset in page]) if page else {}
             there = await told(connection, places, [each for some in every.values() for each in some], caller)
-        found: dict[str, list[Replica]] = {}
+        found: dict[str, list[CatalogueReplica]] = {}
         for each in there:
             found.setdefault(each.dataset, []).append(each)
         return [(dataset, found.get(dataset.name, [])) for dataset in page]
 
     async def wanting(
         self, states: Sequence[str], after: str, endpoint: str, limit: int, caller: Caller | None = None
-    ) -> tuple[list[Replica], Replica | None]:
+    ) -> tuple[list[CatalogueReplica], CatalogueReplica | None]:
         """Return replicas in these states, but none AVAILABLE, that the caller may see, by dataset and endpoint.
 
         Also return the last replica that was examined, if there may be more; None otherwise.
@@ -170,7 +172,7 @@ class Catalogue:
         async with self._database.write() as connection:
             if not await Stored(connection).remove(name):
                 raise _no_dataset(name)
-            await Records(connection).note(time.time(), by, "remove dataset", name)
+            await AccessStore(connection).note(time.time(), by, "remove dataset", name)
 
     @retried
     async def remove_replica(self, by: str, name: str, endpoint: str) -> None:
@@ -178,14 +180,14 @@ class Catalogue:
         async with self._database.write() as connection:
             if not await Stored(connection).remove_replica(name, endpoint):
                 raise NotFound(f"there is no replica of {name} at {endpoint}", f"see GET /broker/v1/datasets/{name}")
-            await Records(connection).note(time.time(), by, "remove replica", f"{name} at {endpoint}")
+            await AccessStore(connection).note(time.time(), by, "remove replica", f"{name} at {endpoint}")
 
 
 async def _registrar(connection: AsyncConnection, by: str, role: Role) -> Registrar:
-    return Registrar(by, role == "admin", await Collections(connection).owns(by))
+    return Registrar(by, role == "admin", await CollectionStore(connection).owns(by))
 
 
-def _agreed(dataset: Dataset, known: Known, said: Dataset | None) -> Dataset:
+def _agreed(dataset: Dataset, known: StoredDataset, said: Dataset | None) -> Dataset:
     """Return a dataset merged with what is stored of it and stated earlier in this request.
 
     :param said: the same dataset as stated by earlier entries
@@ -209,7 +211,7 @@ def _agreed(dataset: Dataset, known: Known, said: Dataset | None) -> Dataset:
     return Dataset.model_construct(name=dataset.name, size=size, checksums={**before, **dataset.checksums})
 
 
-def _unplaced(entry: Entry, endpoints: Collection[str]) -> NotFound | None:
+def _unplaced(entry: CatalogueEntry, endpoints: Collection[str]) -> NotFound | None:
     """Return the error of an entry that has a replica at an unknown endpoint; None if it has none."""
     for replica in _all(entry):
         if replica.endpoint not in endpoints:
@@ -217,11 +219,11 @@ def _unplaced(entry: Entry, endpoints: Collection[str]) -> NotFound | None:
     return None
 
 
-def _all(entry: Entry) -> tuple[Replica, ...]:
+def _all(entry: CatalogueEntry) -> tuple[CatalogueReplica, ...]:
     return entry.replicas + entry.mentioned
 
 
-async def _store(stored: Stored, said: Mapping[str, Dataset], known: Mapping[str, Known]) -> None:
+async def _store(stored: Stored, said: Mapping[str, Dataset], known: Mapping[str, StoredDataset]) -> None:
     sizes = {
         known[name].id: dataset.size
         for name, dataset in said.items()
@@ -243,7 +245,7 @@ def _counted(said: Iterable[str]) -> str:
     return names[0] if len(names) == 1 else f"{len(names)} datasets, {names[0]} to {names[-1]}"
 
 
-def _named(replica: Replica) -> str:
+def _named(replica: CatalogueReplica) -> str:
     return f"{replica.dataset} at {replica.endpoint}"
 
 

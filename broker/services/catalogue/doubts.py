@@ -11,15 +11,15 @@ from urllib.parse import unquote
 
 from broker.errors import NotFound
 from broker.models.access import Aside, Caller, Role
-from broker.models.catalogue import BadReplica, Replica
+from broker.models.catalogue import BadReplica, CatalogueReplica
 from broker.services.catalogue.enclosing import told
 from broker.services.forecasting.forecasts import Forecasting
 from broker.services.network.places import Places
-from broker.storage.access import Records
-from broker.storage.catalogue import Catalogue as Stored
+from broker.storage.access import AccessStore
+from broker.storage.catalogue import CatalogueStore as Stored
 from broker.storage.database import Database, retried
-from broker.storage.doubts import Doubts as Kept
-from broker.storage.doubts import Standing
+from broker.storage.doubts import DoubtStore as Kept
+from broker.storage.doubts import ReplicaStanding
 
 __all__ = ["Doubts", "changed_states"]
 
@@ -29,7 +29,7 @@ ENOUGH = 2
 """Subjects that have to report a replica before it becomes suspicious, if a curator has declared it available."""
 
 
-def changed_states(standings: Sequence[Standing]) -> dict[tuple[int, int], str]:
+def changed_states(standings: Sequence[ReplicaStanding]) -> dict[tuple[int, int], str]:
     """Return the new states of those replicas of one dataset that have to change, by dataset and endpoint number.
 
     >>> one = Standing(1, 1, "AVAILABLE", False, True, True, [("ann", "broken")])
@@ -46,7 +46,7 @@ def changed_states(standings: Sequence[Standing]) -> dict[tuple[int, int], str]:
     return changed
 
 
-def _state(each: Standing, others: bool) -> str:
+def _state(each: ReplicaStanding, others: bool) -> str:
     """Return the state that a replica should have.
 
     :param others: whether the dataset has another replica that is available
@@ -70,7 +70,7 @@ class Doubts:
         self._forecasting = forecasting
 
     @retried
-    async def report(self, by: str, bad: BadReplica, role: Role = "curator") -> Replica:
+    async def report(self, by: str, bad: BadReplica, role: Role = "curator") -> CatalogueReplica:
         """Store a report, and return the replica in its new state.
 
         :raises NotFound: when there is no such replica that the reporter may see
@@ -87,10 +87,10 @@ class Doubts:
             await self._settle(kept, [known[bad.dataset].id], now)
             found = [each for each in await stored.replicas(bad.dataset) if each.endpoint == replica.endpoint]
             thing = f"{replica.dataset} at {replica.endpoint}: {bad.reason}"
-            await Records(connection).note(now, by, "mark bad", thing)
+            await AccessStore(connection).note(now, by, "mark bad", thing)
         return found[0]
 
-    async def _meant(self, replicas: Sequence[Replica], bad: BadReplica) -> Replica:
+    async def _meant(self, replicas: Sequence[CatalogueReplica], bad: BadReplica) -> CatalogueReplica:
         endpoints = (await self._places.map()).by_name
         for replica in replicas:
             placed = endpoints.get(replica.endpoint)  # None: made by another process a moment ago
@@ -103,7 +103,7 @@ class Doubts:
     @staticmethod
     async def _settle(kept: Kept, datasets: Sequence[int], now: float) -> None:
         """Set the states of replicas that follow from the stored reports."""
-        together: dict[int, list[Standing]] = {}
+        together: dict[int, list[ReplicaStanding]] = {}
         for each in await kept.standings(datasets):
             together.setdefault(each.dataset_id, []).append(each)
         for standings in together.values():
@@ -124,7 +124,7 @@ class Doubts:
         now = time.time()
         async with self._database.write() as connection:
             if await Kept(connection).set_aside(subject, now, by):
-                await Records(connection).note(now, by, "set reports aside", subject)
+                await AccessStore(connection).note(now, by, "set reports aside", subject)
         await self._settle_all(subject)
         self._forecasting.news()
 
@@ -148,6 +148,6 @@ class Doubts:
             kept = Kept(connection)
             if not await kept.take_back(subject):
                 raise NotFound(f"no reports of {subject} are set aside", "see GET /broker/v1/asides")
-            await Records(connection).note(now, by, "take reports back", subject)
+            await AccessStore(connection).note(now, by, "take reports back", subject)
         await self._settle_all(subject)
         self._forecasting.news()

@@ -17,15 +17,15 @@ from urllib.parse import urlsplit
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.access import Caller
-from broker.models.catalogue import Endpoint, Replica
+from broker.models.catalogue import CatalogueReplica, Endpoint
 from broker.models.collections import AccessRule, Collection
 from broker.models.names import split
 from broker.services.auth.permissions import Reach, granted
 from broker.services.catalogue.path_readings import folded, readings
 from broker.services.network.places import Map
-from broker.storage.collections import Collections, Folder
+from broker.storage.collections import CollectionFolder, CollectionStore
 from broker.storage.places import Placed
-from broker.storage.registrations import Registration, Registrations
+from broker.storage.registrations import Registrations, ReplicaRegistration
 from broker.storage.suspects import Suspect
 from coalloc.util.addresses import AddressClass, carried, class_of
 
@@ -33,7 +33,7 @@ __all__ = ["Enclosing", "Enclosure", "Readable", "confirmed", "is_address", "num
 
 Addresses = Mapping[str, Several[str]]
 """Numeric addresses of hosts, by host name."""
-Told = TypeVar("Told", Replica, Suspect)
+Told = TypeVar("Told", CatalogueReplica, Suspect)
 THIS_MACHINE = "127.0.0.1"
 WEB = ("http", "https")
 
@@ -51,7 +51,7 @@ class Enclosing:
     :param addresses: addresses of all hosts that have any; a host without may be any host; None: compare names only
     """
 
-    def __init__(self, folders: Sequence[Folder], addresses: Addresses | None = None) -> None:
+    def __init__(self, folders: Sequence[CollectionFolder], addresses: Addresses | None = None) -> None:
         self._said = folders
         self._addresses = addresses
         self._folders = [
@@ -132,7 +132,7 @@ class Readable:
     @classmethod
     async def of(cls, connection: AsyncConnection, caller: Caller) -> "Readable":
         """Read the folders and the access rules from the database."""
-        stored = Collections(connection)
+        stored = CollectionStore(connection)
         enclosing = Enclosing(await stored.folders())
         return cls(caller, enclosing, await stored.rules() if enclosing else {})
 
@@ -154,7 +154,7 @@ class Readable:
         """Return a copy that knows these addresses of hosts."""
         return Readable(self._caller, self._enclosing.with_addresses(addresses), self._rules)
 
-    def opens(self, placed: Placed, did: str, path: str | None, registration: Registration) -> bool:
+    def opens(self, placed: Placed, did: str, path: str | None, registration: ReplicaRegistration) -> bool:
         """Return whether the caller may see a replica of a dataset.
 
         :param path: path below the endpoint's folder; None: the dataset's name
@@ -163,7 +163,7 @@ class Readable:
         return all(confirmed(registration, placed, each.collection) or self._reads(each) for each in around)
 
     def by_grant(
-        self, placed: Placed, did: str, path: str | None, registration: Registration
+        self, placed: Placed, did: str, path: str | None, registration: ReplicaRegistration
     ) -> list[tuple[Reach, str]]:
         """Return the collections in which only a grant lets the caller read a replica, and its path in each.
 
@@ -202,7 +202,7 @@ async def told(connection: AsyncConnection, places: Map, replicas: list[Told], c
     return [each for each in replicas if (each.dataset, each.endpoint) in opened]
 
 
-def confirmed(registration: Registration, placed: Placed, collection: Collection) -> bool:
+def confirmed(registration: ReplicaRegistration, placed: Placed, collection: Collection) -> bool:
     """Return whether a replica is still where an admin, or the collection's owner, registered or confirmed it."""
     there = registration.moves == placed.moves
     return there and (registration.admin or registration.by == collection.owner)

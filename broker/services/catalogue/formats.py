@@ -18,13 +18,13 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from broker.errors import BrokerError, Invalid, NotFound
 from broker.models.base import Size, Wire
-from broker.models.catalogue import PORTS, Dataset, Endpoint, Replica, ReplicaState
+from broker.models.catalogue import PORTS, CatalogueReplica, Dataset, Endpoint, ReplicaState
 from broker.models.faults import why
 from broker.models.names import Did, Named, ReplicaPath
 from broker.models.strict_json import document
 from coalloc.model import ReplicaSet
 
-__all__ = ["LONGEST_LINE", "Context", "Entry", "Format", "entries_of_files", "parser"]
+__all__ = ["LONGEST_LINE", "CatalogueEntry", "Context", "Format", "entries_of_files", "parser"]
 
 Format = Literal["ndjson", "csv", "rucio", "metalink", "checksums"]
 LONGEST_LINE = 1 << 20
@@ -33,12 +33,12 @@ ALGORITHMS = {8: "adler32", 32: "md5", 40: "sha1", 64: "sha256", 128: "sha512"}
 LISTED = re.compile(r"^\\?([0-9A-Fa-f]{8,128})\s+\*?(\S.*)$")
 
 
-class Entry(NamedTuple):
+class CatalogueEntry(NamedTuple):
     """A dataset and its replicas: those with a stated state, and those that are only mentioned."""
 
     dataset: Dataset
-    replicas: tuple[Replica, ...] = ()
-    mentioned: tuple[Replica, ...] = ()
+    replicas: tuple[CatalogueReplica, ...] = ()
+    mentioned: tuple[CatalogueReplica, ...] = ()
 
 
 class Context(NamedTuple):
@@ -53,7 +53,7 @@ class Context(NamedTuple):
     scope: str = ""
 
 
-class _Place(Wire):
+class _EntryReplica(Wire):
     """A replica in an entry."""
 
     endpoint: Named | None = None
@@ -70,18 +70,18 @@ class _Line(Wire):
     name: Did
     size: Size | None = None
     checksums: dict[str, str] = Field(default_factory=dict)
-    replicas: list[_Place] = Field(default_factory=list)
+    replicas: list[_EntryReplica] = Field(default_factory=list)
 
 
 LINE = TypeAdapter(_Line)
 
 
-def parser(form: Format, context: Context) -> Callable[[str], Entry | None]:
+def parser(form: Format, context: Context) -> Callable[[str], CatalogueEntry | None]:
     """Return a function that reads one line after the other; it returns None for a line without an entry.
 
     The function raises a BrokerError that says what is wrong with a line.
     """
-    reading: Mapping[str, Callable[[Context], Callable[[str], Entry | None]]] = {
+    reading: Mapping[str, Callable[[Context], Callable[[str], CatalogueEntry | None]]] = {
         "ndjson": lambda context: lambda line: _entry(_json(line), context),
         "csv": _csv,
         "rucio": lambda context: lambda line: _rucio(_json(line), context),
@@ -89,7 +89,7 @@ def parser(form: Format, context: Context) -> Callable[[str], Entry | None]:
     }
     read = reading[form](context)
 
-    def reader(line: str) -> Entry | None:
+    def reader(line: str) -> CatalogueEntry | None:
         try:
             return read(line) if line.strip() else None
         except ValidationError as error:
@@ -100,7 +100,9 @@ def parser(form: Format, context: Context) -> Callable[[str], Entry | None]:
     return reader
 
 
-def entries_of_files(files: Iterable[ReplicaSet], context: Context) -> Iterator[tuple[int, Entry | BrokerError]]:
+def entries_of_files(
+    files: Iterable[ReplicaSet], context: Context
+) -> Iterator[tuple[int, CatalogueEntry | BrokerError]]:
     """Yield the entries of a Metalink's files, or their errors, numbered from 1."""
     for number, file in enumerate(files, 1):
         try:
@@ -124,23 +126,23 @@ def _json(line: str) -> Mapping[str, Any]:
     return value
 
 
-def _entry(said: Mapping[str, Any], context: Context) -> Entry:
+def _entry(said: Mapping[str, Any], context: Context) -> CatalogueEntry:
     read = LINE.validate_python(said)
     name = read.name if ":" in read.name or not context.scope else f"{context.scope}:{read.name}"
     dataset = Dataset.model_validate({"name": name, "size": read.size, "checksums": read.checksums})
     stated = tuple(_replica(name, place, context) for place in read.replicas if place.state)
     mentioned = tuple(_replica(name, place, context) for place in read.replicas if not place.state)
-    return Entry(dataset, stated, mentioned)
+    return CatalogueEntry(dataset, stated, mentioned)
 
 
-def _replica(name: str, place: _Place, context: Context) -> Replica:
+def _replica(name: str, place: _EntryReplica, context: Context) -> CatalogueReplica:
     endpoint, path = place.endpoint or context.endpoint, place.path
     if place.url is not None:
         endpoint, path = _placed(place.url, context.endpoints)
     if endpoint is None:
         raise Invalid("a replica has neither endpoint nor url", "say where it is")
     said = place.model_dump(include={"state", "reason", "verified_at"}, exclude_none=True)
-    return Replica.model_validate({"dataset": name, "endpoint": endpoint, "path": path, **said})
+    return CatalogueReplica.model_validate({"dataset": name, "endpoint": endpoint, "path": path, **said})
 
 
 def _placed(url: str, endpoints: Mapping[str, Endpoint]) -> tuple[str, str]:
@@ -167,10 +169,10 @@ def _placed(url: str, endpoints: Mapping[str, Endpoint]) -> tuple[str, str]:
     return name, rest
 
 
-def _csv(context: Context) -> Callable[[str], Entry | None]:
+def _csv(context: Context) -> Callable[[str], CatalogueEntry | None]:
     columns: list[str] = []
 
-    def read(line: str) -> Entry | None:
+    def read(line: str) -> CatalogueEntry | None:
         cells = [cell.strip() for cell in next(csv.reader([line]))]
         if not columns:
             if "name" not in cells:
@@ -188,7 +190,7 @@ def _csv(context: Context) -> Callable[[str], Entry | None]:
     return read
 
 
-def _rucio(said: Mapping[str, Any], context: Context) -> Entry:
+def _rucio(said: Mapping[str, Any], context: Context) -> CatalogueEntry:
     name = f"{said.get('scope') or context.scope}:{said.get('name')}"
     digests = {name: said[name] for name in ("adler32", "md5") if said.get(name)}
     states, rses = said.get("states") or {}, said.get("rses") or {}
@@ -210,7 +212,7 @@ def _path_at(urls: object, endpoint: Endpoint | None) -> dict[str, str]:
     return {}
 
 
-def _listed(line: str, context: Context) -> Entry:
+def _listed(line: str, context: Context) -> CatalogueEntry:
     match = LISTED.match(line.strip())
     algorithm = match and ALGORITHMS.get(len(match[1]))
     if not match or not algorithm:

@@ -17,13 +17,13 @@ from broker.config.settings import Strategy
 from broker.models.catalogue import Endpoint
 from predictors.observation import Forecast
 
-__all__ = ["Choice", "kilometres", "rank", "rationale"]
+__all__ = ["ReplicaChoice", "kilometres", "rank", "rationale"]
 
 EARTH = 6371.0
 MB = 1e6
 
 
-class Choice(NamedTuple):
+class ReplicaChoice(NamedTuple):
     """A replica's endpoint, its forecast, and its distance in km, None if that is not known."""
 
     endpoint: Endpoint
@@ -32,7 +32,7 @@ class Choice(NamedTuple):
 
 
 def rank(
-    choices: Sequence[Choice],
+    choices: Sequence[ReplicaChoice],
     size: int | None,
     strategies: Sequence[Strategy],
     chance: Random,
@@ -52,7 +52,7 @@ def rank(
     return sorted(range(len(choices)), key=worth)
 
 
-def _worth(strategy: Strategy, choice: Choice, size: int | None, chance: Random) -> float:
+def _worth(strategy: Strategy, choice: ReplicaChoice, size: int | None, chance: Random) -> float:
     match strategy:
         case "priority":
             return choice.endpoint.read_priority
@@ -73,7 +73,7 @@ def _expected(forecast: Forecast, size: int | None) -> float:
     return forecast.seconds(size) or inf
 
 
-def rationale(choice: Choice, tried: bool) -> str:
+def rationale(choice: ReplicaChoice, tried: bool) -> str:
     """Return the reason for a replica's rank, in one sentence for users; it is the same for all files of a size class.
 
     :param tried: whether the replica was put first so that its rate becomes known

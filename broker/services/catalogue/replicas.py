@@ -12,16 +12,16 @@ from broker.errors import NotFound
 from broker.models.access import Caller
 from broker.models.base import Fault
 from broker.models.catalogue import address
-from broker.models.forecasts import Candidate, Quantiles, Resolved
+from broker.models.forecasts import Quantiles, RankedReplica, Resolved
 from broker.models.history import Pair
 from broker.models.names import split
 from broker.services.auth.permissions import NOBODY, Reach
 from broker.services.catalogue.enclosing import Readable, numeric
 from broker.services.catalogue.hosts import Hosts
-from broker.services.catalogue.ranking import Choice, kilometres, rank, rationale
+from broker.services.catalogue.ranking import ReplicaChoice, kilometres, rank, rationale
 from broker.services.forecasting.forecasts import Forecasting, quantiles
 from broker.services.network.places import Map, Places
-from broker.storage.catalogue import Catalogue, Located
+from broker.storage.catalogue import CatalogueStore, LocatedDataset
 from broker.storage.database import Database
 from coalloc.errors import PermissionRefused, Unreachable
 from predictors.context import size_class
@@ -38,7 +38,7 @@ EXPLORED = 300.0
 class Option(NamedTuple):
     """An endpoint as a choice for files of one size class, with all that its replicas have in common."""
 
-    choice: Choice
+    choice: ReplicaChoice
     root: str
     rate: Quantiles | None
     measured: bool
@@ -80,7 +80,7 @@ class Replicas:
         names = list(dict.fromkeys(names))
         places = await self._places.map()
         async with self._database.read() as connection:
-            found = await Catalogue(connection).located(names)
+            found = await CatalogueStore(connection).located(names)
             readable = await Readable.of(connection, caller)
         found = {name: _readable(each, places, readable) for name, each in found.items()}
         options = await self._options(found, sink, places, caller.subject)
@@ -104,7 +104,7 @@ class Replicas:
         """
         places = await self._places.map()
         async with self._database.read() as connection:
-            found = await Catalogue(connection).located([name])
+            found = await CatalogueStore(connection).located([name])
             readable = await Readable.of(connection, caller)
         hosts = {
             places.by_id[i].endpoint.host for each in found.values() for i, _ in each.replicas if i in places.by_id
@@ -155,7 +155,7 @@ class Replicas:
         return readable.with_addresses(known), {name: known[name] for name in named if name in known}
 
     async def _options(
-        self, found: Mapping[str, Located], sink: str, places: Map, subject: str
+        self, found: Mapping[str, LocatedDataset], sink: str, places: Map, subject: str
     ) -> dict[tuple[int, int], Option]:
         """Return each endpoint as an option for each size class, by number and class."""
         classes = {size_class(each.size or 0) for each in found.values()}
@@ -169,13 +169,13 @@ class Replicas:
             away = kilometres(here, placed.coordinates)
             root = placed.endpoint.source + quote(placed.endpoint.prefix)
             for size in classes:
-                choice = Choice(placed.endpoint, forecasts[pairs[i], size], away)
+                choice = ReplicaChoice(placed.endpoint, forecasts[pairs[i], size], away)
                 measured = self._forecasting.knows(pairs[i])
                 options[i, size] = Option(choice, root, quantiles(choice.forecast), measured, rationale(choice, False))
         return options
 
     def _resolved(
-        self, name: str, located: Located | None, sink: str, options: Mapping[tuple[int, int], Option]
+        self, name: str, located: LocatedDataset | None, sink: str, options: Mapping[tuple[int, int], Option]
     ) -> Resolved:
         if located is None:
             fault = Fault(code="not_found", message=f"there is no dataset {name}", remedy="see GET /broker/v1/datasets")
@@ -213,7 +213,7 @@ class Replicas:
         return None
 
 
-def _readable(located: Located, places: Map, readable: Readable) -> Located:
+def _readable(located: LocatedDataset, places: Map, readable: Readable) -> LocatedDataset:
     """Return a dataset with only the replicas that the caller may see."""
     if not readable.asks:
         return located
@@ -244,10 +244,10 @@ def _known(resolved: Resolved) -> Resolved:
 
 def _candidate(
     option: Option, path: str | None, name: str, place: int, size: int | None, first: str | None, doubted: bool
-) -> Candidate:
+) -> RankedReplica:
     forecast, endpoint = option.choice.forecast, option.choice.endpoint
     tried = first == endpoint.name
-    return Candidate(
+    return RankedReplica(
         url=address(option.root, path or name),
         endpoint=endpoint.name,
         site=endpoint.site,

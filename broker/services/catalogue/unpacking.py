@@ -21,7 +21,7 @@ from coalloc.safe_text import one_line
 from predictors.observation import Observation
 
 if TYPE_CHECKING:
-    from coalloc.api import Log
+    from coalloc.api import TransferLog
 
 __all__ = ["SHOWN", "Notes", "Row", "Unpacked", "files_of", "unpack"]
 
@@ -33,7 +33,7 @@ LONGEST = 200
 """Most characters of a value in a note."""
 
 
-class Told(NamedTuple):
+class LineNote(NamedTuple):
     """A note about a refused line or a changed value; notes sort by lines."""
 
     line: int
@@ -48,17 +48,17 @@ class Notes:
     def __init__(self) -> None:
         self.lines = 0
         self._last = 0
-        self._first: list[Told] = []
+        self._first: list[LineNote] = []
 
     def add(self, line: int, field: str, was: object, now: object = "") -> None:
         """Add a note about a line; the notes about one line have to follow each other."""
         self.lines += line != self._last
         self._last = line
-        self._first.append(Told(line, field, one_line(str(was), LONGEST), one_line(str(now), LONGEST)))
+        self._first.append(LineNote(line, field, one_line(str(was), LONGEST), one_line(str(now), LONGEST)))
         if len(self._first) > 2 * SHOWN:
             self._first = nsmallest(SHOWN, self._first)
 
-    def first(self) -> list[Told]:
+    def first(self) -> list[LineNote]:
         """Return the notes about the first lines, in their order."""
         return nsmallest(SHOWN, self._first)
 
@@ -140,7 +140,7 @@ def files_of(document: bytes) -> list[ReplicaSet]:
         raise Invalid(error.message, error.remedy) from None
 
 
-def _chunks(log: "Log", latest: float, refused: Notes) -> Iterator[list[Row]]:
+def _chunks(log: "TransferLog", latest: float, refused: Notes) -> Iterator[list[Row]]:
     """Yield the transfers of a log, in parts; note in `refused` the lines that are not valid as reports."""
     seen = Counter[tuple[object, ...]]()
     written = {line: was for line, field, was, _ in log.changed if field == "source"}

@@ -5,7 +5,7 @@ from uuid import UUID, uuid4
 
 from broker.errors import Conflict, NoBookmark
 from broker.models.collections import Bookmark
-from broker.storage.collections import Collections as Stored
+from broker.storage.collections import CollectionStore as Stored
 from broker.storage.database import Database, retried
 
 __all__ = ["Bookmarks"]

@@ -14,15 +14,15 @@ from broker.models.identities import named
 from broker.models.identities import number as numbered
 from broker.services.auth.permissions import Reach, granted
 from broker.services.collections.paths import normal
-from broker.storage.access import Records
-from broker.storage.collections import Collections as Stored
+from broker.storage.access import AccessStore
+from broker.storage.collections import CollectionStore as Stored
 from broker.storage.database import Database, retried
-from broker.storage.identities import Identities
+from broker.storage.identities import IdentityStore
 
-__all__ = ["Collections", "Seen", "Use"]
+__all__ = ["CollectionUse", "Collections", "VisibleCollection"]
 
 
-class Use(NamedTuple):
+class CollectionUse(NamedTuple):
     """An intended use of a collection: to read a path, or to write there."""
 
     collection: UUID
@@ -30,7 +30,7 @@ class Use(NamedTuple):
     writes: bool = False
 
 
-class Seen(NamedTuple):
+class VisibleCollection(NamedTuple):
     """A collection that a caller may see, with its access rules."""
 
     collection: Collection
@@ -57,12 +57,12 @@ class Collections:
         async with self._database.read() as connection:
             return await Stored(connection).all()
 
-    async def visible(self, caller: Caller) -> list[Seen]:
+    async def visible(self, caller: Caller) -> list[VisibleCollection]:
         """Return the collections in which anything is granted to the caller, by name."""
         async with self._database.read() as connection:
             stored = Stored(connection)
             rules = await stored.rules()
-            every = [Seen(each, rules.get(str(each.id), ())) for each in await stored.all()]
+            every = [VisibleCollection(each, rules.get(str(each.id), ())) for each in await stored.all()]
         return [each for each in every if granted(caller, *each)]
 
     async def named(self, numbers: Iterable[str]) -> dict[str, Collection]:
@@ -70,12 +70,12 @@ class Collections:
         async with self._database.read() as connection:
             return {str(each.id): each for each in await Stored(connection).all(set(numbers))}
 
-    async def one(self, caller: Caller, number: UUID) -> Seen:
+    async def one(self, caller: Caller, number: UUID) -> VisibleCollection:
         """Return a collection. :raises NoCollection: when there is none that the caller may see"""
         async with self._database.read() as connection:
             return await self._seen(connection, caller, number)
 
-    async def allow(self, caller: Caller, uses: Sequence[Use]) -> dict[UUID, Reach]:
+    async def allow(self, caller: Caller, uses: Sequence[CollectionUse]) -> dict[UUID, Reach]:
         """Check that all these uses are granted, and return what the caller may reach of each collection.
 
         :raises NoCollection: when the caller may not see one of the collections
@@ -92,10 +92,10 @@ class Collections:
         return found
 
     @staticmethod
-    async def _seen(connection: AsyncConnection, caller: Caller, number: UUID) -> Seen:
+    async def _seen(connection: AsyncConnection, caller: Caller, number: UUID) -> VisibleCollection:
         stored, key = Stored(connection), str(number)
         for found in await stored.all([key]):
-            seen = Seen(found, (await stored.rules([key])).get(key, ()))
+            seen = VisibleCollection(found, (await stored.rules([key])).get(key, ()))
             if granted(caller, *seen):
                 return seen
         raise NoCollection(f"there is no collection {number}", "search for those that you may use")
@@ -107,7 +107,7 @@ class Collections:
         async with self._database.write() as connection:
             stored = Stored(connection)
             number = await stored.put(uuid4(), by, new, now)
-            await Records(connection).note(now, by, "put collection", new.name)
+            await AccessStore(connection).note(now, by, "put collection", new.name)
             return (await stored.all([str(number)]))[0]
 
     @retried
@@ -115,7 +115,7 @@ class Collections:
         """Remove a collection and its rules; no file is touched. :raises NotFound:"""
         async with self._database.write() as connection:
             await Stored(connection).remove((await self._called(connection, name)).id)
-            await Records(connection).note(time.time(), by, "remove collection", name)
+            await AccessStore(connection).note(time.time(), by, "remove collection", name)
 
     async def called(self, name: str) -> Collection:
         """Return the collection with this name. :raises NotFound:"""
@@ -152,7 +152,7 @@ class Collections:
             said = {name: getattr(collection, name) for name in NewCollection.model_fields}
             new = NewCollection(**{**said, "description": description})
             await Stored(connection).put(number, collection.owner, new, time.time())
-            await Records(connection).note(time.time(), caller.subject, "describe collection", collection.name)
+            await AccessStore(connection).note(time.time(), caller.subject, "describe collection", collection.name)
 
     @retried
     async def add_rule(self, caller: Caller, number: UUID, new: NewRule) -> AccessRule:
@@ -169,7 +169,7 @@ class Collections:
                     await stored.rename_rule(each.id, principal)
             await stored.add_rule(number, rule, now)
             said = f"{collection.name}: {rule.permissions} {path} to {rule.principal_type} {rule.principal}".rstrip()
-            await Records(connection).note(now, caller.subject, "grant", said)
+            await AccessStore(connection).note(now, caller.subject, "grant", said)
             kept = (await stored.rules([str(number)]))[str(number)]
         same = (rule.principal_type, rule.principal, path)
         return next(each for each in kept if (each.principal_type, each.principal, each.path) == same)
@@ -181,9 +181,11 @@ class Collections:
             collection, _ = await self._kept(connection, caller, number)
             if not await Stored(connection).remove_rule(number, str(rule)):
                 raise _no_rule(rule)
-            await Records(connection).note(time.time(), caller.subject, "take back", f"{collection.name}: rule {rule}")
+            await AccessStore(connection).note(
+                time.time(), caller.subject, "take back", f"{collection.name}: rule {rule}"
+            )
 
-    async def _kept(self, connection: AsyncConnection, caller: Caller, number: UUID) -> Seen:
+    async def _kept(self, connection: AsyncConnection, caller: Caller, number: UUID) -> VisibleCollection:
         seen = await self._seen(connection, caller, number)
         if not seen.kept_by(caller):
             raise Forbidden(f"{caller.subject} does not own {seen.collection.name}", "ask its owner, or an admin")
@@ -197,7 +199,7 @@ async def _normal(connection: AsyncConnection, new: NewRule) -> str:
     told = numbered(new.principal)
     if told is None:
         return new.principal
-    for each in await Identities(connection).by_id([told]):
+    for each in await IdentityStore(connection).by_id([told]):
         return each.subject
     return str(told)
 

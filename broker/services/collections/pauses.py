@@ -7,8 +7,8 @@ from uuid import UUID
 from broker.errors import NotFound, Paused
 from broker.models.access import Caller
 from broker.models.collections import Collection, PauseRule
-from broker.storage.access import Records
-from broker.storage.collections import Collections as Stored
+from broker.storage.access import AccessStore
+from broker.storage.collections import CollectionStore as Stored
 from broker.storage.database import Database, retried
 
 __all__ = ["Pauses"]
@@ -44,7 +44,7 @@ class Pauses:
         async with self._database.write() as connection:
             await Stored(connection).put_pause(rule)
             note = f"{rule.collection_id}: {' '.join(rule.operations)}"
-            await Records(connection).note(time.time(), by, "put pause rule", note)
+            await AccessStore(connection).note(time.time(), by, "put pause rule", note)
         return rule
 
     @retried
@@ -53,7 +53,7 @@ class Pauses:
         async with self._database.write() as connection:
             if not await Stored(connection).remove_pause(str(number)):
                 raise _none(number)
-            await Records(connection).note(time.time(), by, "remove pause rule", str(number))
+            await AccessStore(connection).note(time.time(), by, "remove pause rule", str(number))
 
 
 def _none(number: UUID) -> NotFound:

@@ -11,7 +11,7 @@ from heapq import nlargest
 from typing import NamedTuple
 
 from broker.models.history import INTERFACE, Pair
-from broker.storage.history import Kept
+from broker.storage.history import StoredObservation
 from broker.storage.places import Placed
 from predictors.experience import SMALLEST
 from predictors.observation import Forecast, Rates
@@ -33,7 +33,7 @@ VOICES = 7
 TOP = len(OUTLIERS) + 1
 
 
-class Carried(NamedTuple):
+class FastestTransfers(NamedTuple):
     """The fastest transfers of a server or a site by one reporter, as rates and numbers, and the count of all."""
 
     top: tuple[tuple[float, int], ...]
@@ -53,9 +53,9 @@ class Ceilings:
     """
 
     def __init__(self) -> None:
-        self._carried: OrderedDict[tuple[str, str], dict[str, Carried]] = OrderedDict()
+        self._carried: OrderedDict[tuple[str, str], dict[str, FastestTransfers]] = OrderedDict()
 
-    def learn(self, kept: Kept, counted: bool = True) -> None:
+    def learn(self, kept: StoredObservation, counted: bool = True) -> None:
         """Take in a transfer that succeeded.
 
         :param counted: whether it adds to the number of transfers; False if it may be taken in again
@@ -67,9 +67,9 @@ class Ceilings:
         for key in (("source", each.source), ("sink", each.sink)):
             if key[1]:
                 voices = self._carried[key] = self._carried.pop(key, {})
-                known = voices.get(kept.subject, Carried((), 0))
+                known = voices.get(kept.subject, FastestTransfers((), 0))
                 top = tuple(nlargest(TOP, {*known.top, (rate, kept.id)}))
-                voices[kept.subject] = Carried(top, known.transfers + counted)
+                voices[kept.subject] = FastestTransfers(top, known.transfers + counted)
                 if len(voices) > VOICES:
                     del voices[min(voices, key=lambda voice: voices[voice].rate)]
         while len(self._carried) > HOSTS:

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from broker.errors import Invalid, NotFound
 from broker.models.access import Caller, Role
-from broker.models.decisions import Decided, Kept, Made, Part, Regret, Taken
+from broker.models.decisions import Decided, Made, Regret, SourcePart, StoredDecision, Taken
 from broker.models.history import Pair
 from broker.services.forecasting.history import AHEAD
 from broker.services.forecasting.regret import Able, hindsight
 from broker.services.network.places import Places
 from broker.storage.database import Database, retried
-from broker.storage.decisions import Decisions as Stored
-from broker.storage.history import History
+from broker.storage.decisions import DecisionStore as Stored
+from broker.storage.history import ObservationStore
 from predictors.observation import Observation
 
 __all__ = ["NEAR", "Decisions"]
@@ -58,10 +58,10 @@ class Decisions:
             stored = Stored(connection)
             known = await stored.known(subject, [each.decided.id for each in made])
             news = [each for each in made if each.decided.id not in known]
-            history = History(connection)
+            history = ObservationStore(connection)
             return await stored.add(subject, [(each, await _judged(each.decided, history)) for each in news])
 
-    async def one(self, caller: Caller, number: int) -> Kept:
+    async def one(self, caller: Caller, number: int) -> StoredDecision:
         """Return a decision. :raises NotFound: when there is none that the caller may see"""
         async with self._database.read() as connection:
             kept = await Stored(connection).one(number, None if caller.may("admin") else caller.subject)
@@ -70,7 +70,7 @@ class Decisions:
         return kept
 
 
-async def _judged(decided: Decided, history: History) -> Regret:
+async def _judged(decided: Decided, history: ObservationStore) -> Regret:
     """Return the hindsight of a decision; empty if it failed, moved nothing, or is a collect job."""
     if decided.outcome != "ok" or decided.kind == "collect" or not decided.moved:
         return Regret()
@@ -87,7 +87,7 @@ async def _judged(decided: Decided, history: History) -> Regret:
     return Regret(best, known.planned, known.single, known.shares, known.waits, able.count(None))
 
 
-def _able(part: Part) -> Able | None:
+def _able(part: SourcePart) -> Able | None:
     """Return what a used candidate could deliver; None if that is not known.
 
     A candidate that failed could deliver as much as it did; one that was corrupt, nothing.
@@ -99,7 +99,7 @@ def _able(part: Part) -> Able | None:
     return Able(part.start_seconds, part.bytes / part.flow_seconds, most, part.planned_bytes)
 
 
-def _as_then(part: Part, seen: Observation, ready: float) -> Able | None:
+def _as_then(part: SourcePart, seen: Observation, ready: float) -> Able | None:
     """Return what an unused candidate could have delivered; None if that is not known.
 
     :param seen: another transfer over the same link at about that time

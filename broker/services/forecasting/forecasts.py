@@ -16,7 +16,7 @@ from contextlib import suppress
 
 from broker.errors import BrokerError
 from broker.models.access import Caller
-from broker.models.forecasts import Asked, Expected, Quantiles
+from broker.models.forecasts import Expected, ForecastRequest, Quantiles
 from broker.models.history import Pair
 from broker.services.auth.permissions import NOBODY
 from broker.services.forecasting.ceilings import Ceilings, bounded, capacities
@@ -24,8 +24,8 @@ from broker.services.forecasting.horizon import Horizon
 from broker.services.forecasting.voices import MOST, Voices
 from broker.services.network.places import Places
 from broker.storage.database import Database, retried
-from broker.storage.forecasts import Given, Ledger
-from broker.storage.history import History, Kept, Stand
+from broker.storage.forecasts import ForecastStore, GivenForecast
+from broker.storage.history import ObservationStore, Stand, StoredObservation
 from predictors.compiled import available
 from predictors.context import SIZES, size_class
 from predictors.models.hierarchy import Hierarchy
@@ -60,14 +60,14 @@ MAKING = 4
 class Book:
     """The forecaster of one link, if the link has a history, and the newest observation that it has seen."""
 
-    def __init__(self, stand: Stand | None, forecaster: Voices | None, kept: Sequence[Kept] = ()) -> None:
+    def __init__(self, stand: Stand | None, forecaster: Voices | None, kept: Sequence[StoredObservation] = ()) -> None:
         self.forecaster = forecaster
         self.asked = time.monotonic()
         self.seen = 0
         self.saw(stand, kept)
         self.by_class: dict[tuple[int, str], tuple[float, Forecast]] = {}
 
-    def saw(self, stand: Stand | None, kept: Sequence[Kept]) -> None:
+    def saw(self, stand: Stand | None, kept: Sequence[StoredObservation]) -> None:
         """Set the number up to which all is seen; some of `kept` may be newer than `stand`, which was read before."""
         self.seen = max([self.seen, stand.newest_id if stand else 0, *(each.id for each in kept)])
 
@@ -90,7 +90,7 @@ class Forecasting:
         self._horizon = Horizon()
         self._seen_everywhere = 0
         self._asides: frozenset[str] = frozenset()
-        self._given: dict[tuple[Pair, int, str, int], Given] = {}
+        self._given: dict[tuple[Pair, int, str, int], GivenForecast] = {}
         self._remembered: set[int] = set()
         self._news = asyncio.Event()
         self._looking = asyncio.Lock()
@@ -105,7 +105,7 @@ class Forecasting:
         book = self._books.get(pair)
         return pair in self._making or (book is not None and bool(book.forecaster))
 
-    async def ask(self, asked: Sequence[Asked], caller: Caller = NOBODY) -> list[Expected]:
+    async def ask(self, asked: Sequence[ForecastRequest], caller: Caller = NOBODY) -> list[Expected]:
         """Return a forecast for each question, in this order.
 
         :param caller: caller; their own transfers count more for them, and collections that they may not see are
@@ -136,7 +136,7 @@ class Forecasting:
         await self._open(pairs)
         return {(pair, size): self._of_class(pair, size, now, subject) for pair in pairs for size in wanted}
 
-    def _answer(self, asked: Asked, now: float, subject: str) -> Expected:
+    def _answer(self, asked: ForecastRequest, now: float, subject: str) -> Expected:
         pair = _pair(asked)
         forecast = self._forecast(pair, asked.size, asked.file_class, now, subject)
         return Expected.model_construct(
@@ -191,7 +191,7 @@ class Forecasting:
         if len(self._remembered) > REMEMBERED:
             self._remembered.clear()
         self._remembered.add(hash(key))  # the keys themselves would take 40 MB
-        self._given[key] = Given(
+        self._given[key] = GivenForecast(
             0, key[1], key[2], seen, now, nbytes, *forecast.rates, forecast.setup_seconds, forecast.observations,
             forecast.reason, forecast.leader,
         )  # fmt: skip
@@ -207,7 +207,7 @@ class Forecasting:
         unknown = pairs - self._books.keys() - self._making.keys()
         if unknown:
             async with self._database.read() as connection:
-                stands = await History(connection).stands(unknown)
+                stands = await ObservationStore(connection).stands(unknown)
             for pair in unknown:
                 stand = stands.get(pair)
                 if stand is None or not stand.newest_id:
@@ -232,7 +232,7 @@ class Forecasting:
         try:
             async with self._turns:
                 async with self._database.read() as connection:
-                    history = History(connection)
+                    history = ObservationStore(connection)
                     subjects = await history.voices(stand.id, MOST)
                     each = max(min(LEAST, NEWEST), NEWEST // max(1, len(subjects)))
                     kept = [one for subject in subjects for one in await history.newest(stand.id, subject, each)]
@@ -246,7 +246,7 @@ class Forecasting:
         finally:
             del self._making[pair]
 
-    def _made(self, subjects: Iterable[str], kept: Iterable[Kept]) -> Voices:
+    def _made(self, subjects: Iterable[str], kept: Iterable[StoredObservation]) -> Voices:
         forecaster = Voices(subjects, self.compiled)
         for each in kept:
             forecaster.learn(each)
@@ -283,7 +283,7 @@ class Forecasting:
     async def _heed_asides(self) -> None:
         """Start from nothing if an admin has set the reports of a subject aside, or taken them back."""
         async with self._database.read() as connection:
-            asides = await History(connection).asides()
+            asides = await ObservationStore(connection).asides()
         if asides == self._asides:
             return
         if self._making:  # their history may have been read before the change
@@ -296,10 +296,10 @@ class Forecasting:
         if not self._books:
             return
         async with self._database.read() as connection:
-            history = History(connection)
+            history = ObservationStore(connection)
             stands = await history.stands(list(self._books))
             behind = {pair: stand for pair, stand in stands.items() if self._seen(pair) < stand.newest_id}
-            new: dict[Pair, list[Kept]] = {}
+            new: dict[Pair, list[StoredObservation]] = {}
             for pair, stand in behind.items():
                 if (book := self._books.get(pair)) and book.forecaster:
                     new[pair] = await history.since(stand.id, book.seen, NEWEST + 1)
@@ -321,21 +321,21 @@ class Forecasting:
         return book.seen if book else math.inf
 
     @staticmethod
-    async def _learn(forecaster: Voices, new: Iterable[Kept]) -> None:
+    async def _learn(forecaster: Voices, new: Iterable[StoredObservation]) -> None:
         for each in new:
             forecaster.learn(each)
             await asyncio.sleep(0)
 
     async def _learn_everywhere(self) -> None:
         async with self._database.read() as connection:
-            history = History(connection)
+            history = ObservationStore(connection)
             last = await history.last_id()  # before the writers are read
             until = self._horizon.look(last, await history.writers())
         seen = self._seen_everywhere
         if until <= seen:
             return
         async with self._database.read() as connection:  # this sees all writers that have ended by now
-            history = History(connection)
+            history = ObservationStore(connection)
             if seen and until - seen <= LATELY:
                 new = await history.following(seen, until, EVERYWHERE)
                 if len(new) == EVERYWHERE:  # the rest with the next look, at once
@@ -357,16 +357,16 @@ class Forecasting:
             return
         try:
             async with self._database.write() as connection:
-                stands = await History(connection).stands({key[0] for key in given})
+                stands = await ObservationStore(connection).stands({key[0] for key in given})
                 # Forecasts of links without any report cannot be matched with a transfer.
                 known = sorted((key, each) for key, each in given.items() if key[0] in stands)
-                await Ledger(connection).add([each._replace(pair_id=stands[key[0]].id) for key, each in known])
+                await ForecastStore(connection).add([each._replace(pair_id=stands[key[0]].id) for key, each in known])
         except BaseException:
             self._given = given | self._given
             raise
 
 
-def _pair(asked: Asked) -> Pair:
+def _pair(asked: ForecastRequest) -> Pair:
     return Pair(asked.source, asked.sink, asked.direction)
 
 

@@ -15,7 +15,7 @@ from broker.services.auth.permissions import NOBODY
 from broker.services.auth.quotas import Quotas
 from broker.services.network.places import Places
 from broker.storage.database import Database, retried
-from broker.storage.history import History
+from broker.storage.history import ObservationStore
 from broker.storage.months import Months, begin_of_month
 from broker.storage.traffic import forget
 
@@ -95,7 +95,7 @@ class Transfers:
     async def _add(self, subject: str, observed: Sequence[Observed]) -> int:
         await self._have_months(observed)
         async with self._database.write() as connection:
-            return await History(connection).add(subject, observed)
+            return await ObservationStore(connection).add(subject, observed)
 
     @retried
     async def forget(self, before: float) -> int:
@@ -106,7 +106,7 @@ class Transfers:
         """
         before = before // DAY * DAY if self._database.sqlite else begin_of_month(before)
         async with self._database.write() as connection:
-            history = History(connection)
+            history = ObservationStore(connection)
             if self._database.sqlite:
                 count = await history.forget(before)
             else:
@@ -167,7 +167,7 @@ class Transfers:
         if wanted.get("sink") is not None:
             wanted = {**wanted, "sink": (await self._places.sinks({wanted["sink"]}, caller))[wanted["sink"]]}
         async with self._database.read() as connection:
-            found = await History(connection).listed(wanted, before, limit)
+            found = await ObservationStore(connection).listed(wanted, before, limit)
         return [each.shown_to(caller.scope) for each in found]
 
 

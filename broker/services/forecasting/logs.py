@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator, Sequence
 from typing import IO
 
 from broker.errors import TooLarge, TooManyRequests
-from broker.limits import Apart, Kind, Turns, frames
+from broker.limits import JobKind, SeparateProcess, Turns, frames
 from broker.models.access import Role
-from broker.models.history import Change, LogTaken, Observed, Refusal
+from broker.models.history import LineRefusal, LogChange, LogTaken, Observed
 from broker.services.catalogue.unpacking import Notes, Row, unpack
 from broker.services.forecasting.history import AHEAD, Transfers
 
@@ -21,7 +21,7 @@ __all__ = ["LARGEST_LOG", "Logs"]
 
 LARGEST_LOG = 64 << 20
 """Most bytes of a log after decompression; each line counts as at least 256: a quarter of a million transfers."""
-READING = Kind("the log", "give it in parts")
+READING = JobKind("the log", "give it in parts")
 
 
 class Logs:
@@ -31,7 +31,7 @@ class Logs:
     :param large: turns in which transfers are stored
     """
 
-    def __init__(self, transfers: Transfers, apart: Apart, large: Turns) -> None:
+    def __init__(self, transfers: Transfers, apart: SeparateProcess, large: Turns) -> None:
         self._transfers = transfers
         self._apart = apart
         self._large = large
@@ -74,8 +74,8 @@ class Logs:
             accepted=accepted,
             known=known,
             kind=log.kind,
-            refused=[Refusal(line=each.line, why=each.was) for each in log.refused.first()],
-            changed=[Change(**each._asdict()) for each in log.changed.first()],
+            refused=[LineRefusal(line=each.line, why=each.was) for each in log.refused.first()],
+            changed=[LogChange(**each._asdict()) for each in log.changed.first()],
             lines_refused=log.refused.lines,
             lines_changed=log.changed.lines,
             lines_left_out=log.left_out,

@@ -7,15 +7,15 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from broker.models.scores import IN_CHARGE, WEEK, Key
-from broker.storage.accuracy import Accuracy, Chosen
+from broker.models.scores import IN_CHARGE, WEEK, ScoreKey
+from broker.storage.accuracy import Accuracy, ScoreSelection
 from broker.storage.database import Database
-from broker.storage.decisions import Decisions
-from broker.storage.monitoring import Monitoring as Stored
-from broker.storage.monitoring import Moved, Waiting
+from broker.storage.decisions import DecisionStore
+from broker.storage.monitoring import Backlog, DayTotals
+from broker.storage.monitoring import MonitoringQueries as Stored
 from predictors.tally import Tally
 
-__all__ = ["OTHER", "Measured", "Monitoring", "Sums", "Totals"]
+__all__ = ["OTHER", "Monitoring", "MonitoringNumbers", "Totals", "TransferSums"]
 
 log = logging.getLogger(__name__)
 
@@ -33,16 +33,16 @@ Way = tuple[str, str]
 """A source and a sink."""
 
 
-class Sums(NamedTuple):
+class TransferSums(NamedTuple):
     """Sums over transfers: their number, the number of failed ones, and their bytes."""
 
     transfers: int = 0
     failures: int = 0
     bytes: int = 0
 
-    def plus(self, more: "Sums") -> "Sums":
+    def plus(self, more: "TransferSums") -> "TransferSums":
         """Return the sum of both."""
-        return Sums(*(a + b for a, b in zip(self, more, strict=True)))
+        return TransferSums(*(a + b for a, b in zip(self, more, strict=True)))
 
 
 class Totals:
@@ -54,22 +54,24 @@ class Totals:
 
     def __init__(self, today: int) -> None:
         self.since = today - 1
-        self._over: dict[Way, Sums] | None = None
+        self._over: dict[Way, TransferSums] | None = None
         self._names: set[Way] = set()
 
-    def add(self, moved: Iterable[Moved], today: int) -> Mapping[Way, Sums]:
+    def add(self, moved: Iterable[DayTotals], today: int) -> Mapping[Way, TransferSums]:
         """Return the totals.
 
         :param moved: all transfers of the days since `since`
         :param today: number of the current day
         """
-        ended, lasting = dict[Way, Sums](), dict[Way, Sums]()
+        ended, lasting = dict[Way, TransferSums](), dict[Way, TransferSums]()
         for each in moved:
             days, name = ended if each.day < today - 1 else lasting, self._named(each.source, each.sink)
-            days[name] = days.get(name, Sums()).plus(Sums(*each[3:]))
+            days[name] = days.get(name, TransferSums()).plus(TransferSums(*each[3:]))
         self.since = max(self.since, today - 1)
         if self._over is None:  # what was there before the first look
-            self._over = {name: Sums(*(-count for count in sums)) for name, sums in _sum(ended, lasting).items()}
+            self._over = {
+                name: TransferSums(*(-count for count in sums)) for name, sums in _sum(ended, lasting).items()
+            }
         self._over = _sum(self._over, ended)
         return _sum(self._over, lasting)
 
@@ -82,11 +84,11 @@ class Totals:
         return name
 
 
-def _sum(some: Mapping[Way, Sums], more: Mapping[Way, Sums]) -> dict[Way, Sums]:
-    return {name: some.get(name, Sums()).plus(more.get(name, Sums())) for name in (*some, *more)}
+def _sum(some: Mapping[Way, TransferSums], more: Mapping[Way, TransferSums]) -> dict[Way, TransferSums]:
+    return {name: some.get(name, TransferSums()).plus(more.get(name, TransferSums())) for name in (*some, *more)}
 
 
-class Lost:
+class LostSeconds:
     """A counter of lost seconds that starts at the first look and only grows; decisions since the week before count."""
 
     def __init__(self, week: int) -> None:
@@ -105,7 +107,7 @@ class Lost:
         return self._most
 
 
-class Measured(NamedTuple):
+class MonitoringNumbers(NamedTuple):
     """The numbers for monitoring.
 
     :param tasks: numbers of active, queued and paused tasks
@@ -113,10 +115,10 @@ class Measured(NamedTuple):
     :param lost: seconds by which downloads took longer than with the best shares
     """
 
-    totals: Mapping[Way, Sums]
+    totals: Mapping[Way, TransferSums]
     tasks: Mapping[str, int]
     workers: int
-    waiting: Waiting
+    waiting: Backlog
     errors: Mapping[int, Tally]
     lost: float
 
@@ -127,12 +129,12 @@ class Monitoring:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._totals = Totals(int(time.time() // DAY))
-        self._lost = Lost(int(time.time() // WEEK))
-        self._measured: Measured | None = None
+        self._lost = LostSeconds(int(time.time() // WEEK))
+        self._measured: MonitoringNumbers | None = None
         self._until = 0.0
         self._looking = asyncio.Lock()
 
-    async def measured(self) -> Measured | None:
+    async def measured(self) -> MonitoringNumbers | None:
         """Return the numbers, at most some seconds old.
 
         Return None while they cannot be read: the caller can still show other metrics.
@@ -147,19 +149,21 @@ class Monitoring:
                 self._until = time.monotonic() + REMEMBERED
         return self._measured
 
-    async def _look(self, now: float) -> Measured:
+    async def _look(self, now: float) -> MonitoringNumbers:
         async with self._database.read() as connection:
             stored = Stored(connection)
             moved = await stored.moved(self._totals.since)
             tasks = {"active": 0, "queued": 0, "paused": 0, **await stored.tasks()}
             workers, waiting = await stored.workers(SEEN), await stored.waiting()
-            errors = await Accuracy(connection).sums(Chosen(since=(now // WEEK - 1) * WEEK))
-            decided = await Decisions(connection).summed(None, self._lost.since)
+            errors = await Accuracy(connection).sums(ScoreSelection(since=(now // WEEK - 1) * WEEK))
+            decided = await DecisionStore(connection).summed(None, self._lost.since)
         lost = self._lost.add(each.seconds - each.best_seconds for each in decided if not each.source)
-        return Measured(self._totals.add(moved, int(now // DAY)), tasks, workers, waiting, _erring(errors), lost)
+        return MonitoringNumbers(
+            self._totals.add(moved, int(now // DAY)), tasks, workers, waiting, _erring(errors), lost
+        )
 
 
-def _erring(sums: Iterable[tuple[Key, Tally]]) -> dict[int, Tally]:
+def _erring(sums: Iterable[tuple[ScoreKey, Tally]]) -> dict[int, Tally]:
     """Return the errors of the forecasters in charge, by size class."""
     found: dict[int, list[Tally]] = {}
     for key, tally in sums:

@@ -6,7 +6,7 @@ an even number of voices, the newest one is left out: of two, the older one coun
 
 from collections.abc import Iterable, Sequence
 
-from broker.storage.history import Kept
+from broker.storage.history import StoredObservation
 from predictors.hedge import Hedge
 from predictors.observation import Forecast, Query
 
@@ -42,7 +42,7 @@ class Voices:
         """The approximate memory of the forecasters, in bytes."""
         return sum(BARE + EACH * min(count, GROWING) for count in self._counts.values())
 
-    def learn(self, kept: Kept) -> None:
+    def learn(self, kept: StoredObservation) -> None:
         """Take in a transfer; ignore it if its subject has no voice, and there are `MOST` already."""
         if kept.subject not in self._of:
             if len(self._of) >= MOST:

@@ -7,25 +7,25 @@ from typing import NamedTuple
 from pydantic import ValidationError
 
 from broker.errors import Invalid, TooLarge
-from broker.limits import Apart, Kind
+from broker.limits import JobKind, SeparateProcess
 from broker.models.access import Caller
 from broker.models.catalogue import Endpoint
-from broker.models.forecasts import Asked, Expected
+from broker.models.forecasts import Expected, ForecastRequest
 from broker.models.plans import FlowsWanted
 from broker.services.auth.permissions import NOBODY
 from broker.services.forecasting.forecasts import Forecasting
 from broker.services.network.places import Places
-from broker.services.network.planning import Ends, ends_of, planned
+from broker.services.network.planning import HostNames, ends_of, planned
 from coalloc.planner.network import Host, Isp, Link, LinkKey, Network
 
 __all__ = ["Flows"]
 
-PLANNING = Kind("the plan", "leave hosts, links or files out, or plan in parts")
+PLANNING = JobKind("the plan", "leave hosts, links or files out, or plan in parts")
 FILLED = 100
 """Most hosts between which links are filled in from forecasts."""
 
 
-class Place(NamedTuple):
+class HostServer(NamedTuple):
     """The server of a host: its address as transfers are stored, and its endpoint, if it is one."""
 
     address: str
@@ -38,7 +38,7 @@ class Flows:
     :param apart: processes in which plans are made
     """
 
-    def __init__(self, places: Places, forecasting: Forecasting, apart: Apart) -> None:
+    def __init__(self, places: Places, forecasting: Forecasting, apart: SeparateProcess) -> None:
         self._places = places
         self._forecasting = forecasting
         self._apart = apart
@@ -55,7 +55,7 @@ class Flows:
         ends = await self._apart.run(PLANNING, caller.subject, ends_of, wanted)
         return await self._apart.run(PLANNING, caller.subject, planned, wanted, await self._known(ends, caller))
 
-    async def _known(self, said: Ends, caller: Caller) -> Network:
+    async def _known(self, said: HostNames, caller: Caller) -> Network:
         """Return what the broker knows about hosts that are servers.
 
         That is the capacities of endpoints, and forecasts between any two hosts for which the caller gave no link.
@@ -72,17 +72,17 @@ class Flows:
         links = [_link(LinkKey(*pair), each) for pair, each in zip(pairs, expected, strict=True)]
         return Network.of(tuple(hosts), tuple(filter(None, links)))
 
-    async def _located(self, said: Ends, caller: Caller) -> dict[str, Place]:
+    async def _located(self, said: HostNames, caller: Caller) -> dict[str, HostServer]:
         known = await self._places.map()
         named = {name: said.urls.get(name, name) for name in said.hosts if name in said.urls or name in known.by_name}
         addresses = await self._places.sources(named.values(), caller)
         endpoints = {placed.endpoint.source: placed.endpoint for placed in known.by_id.values()}
-        return {name: Place(addresses[url], endpoints.get(addresses[url])) for name, url in named.items()}
+        return {name: HostServer(addresses[url], endpoints.get(addresses[url])) for name, url in named.items()}
 
 
-def _asked(source: str, sink: str) -> Asked:
+def _asked(source: str, sink: str) -> ForecastRequest:
     try:
-        return Asked(source=source, sink=sink)
+        return ForecastRequest(source=source, sink=sink)
     except ValidationError:
         raise Invalid(f"{source} or {sink} is no address of a server", "write it as SCHEME://HOST[:PORT]") from None
 

@@ -14,11 +14,11 @@ from broker.models.collections import Collection
 from broker.services.auth.permissions import NOBODY, granted
 from broker.services.collections.paths import below
 from broker.services.network.addresses import policy_for
-from broker.storage.access import Records
-from broker.storage.collections import Collections
+from broker.storage.access import AccessStore
+from broker.storage.collections import CollectionStore
 from broker.storage.database import Database, retried
 from broker.storage.places import Placed
-from broker.storage.places import Places as Stored
+from broker.storage.places import PlaceStore as Stored
 from coalloc.util.addresses import AddressClass, AddressPolicy, Network
 
 __all__ = ["Allowed", "Map", "Places"]
@@ -83,7 +83,7 @@ class Places:
             async with self._database.read() as connection:
                 stored = Stored(connection)
                 placed, sites = await stored.endpoints(), await stored.sites()
-                ends = await Collections(connection).ends()
+                ends = await CollectionStore(connection).ends()
             by_name = {each.endpoint.name: each for each in placed}
             opened = (each.endpoint for each in placed if each.opened)
             policy = policy_for(self._networks, opened, (each.endpoint for each in placed))
@@ -131,7 +131,7 @@ class Places:
         if not numbers:
             return known._replace(collections={})
         async with self._database.read() as connection:
-            stored = Collections(connection)
+            stored = CollectionStore(connection)
             every, rules = await stored.all(numbers), await stored.rules(numbers)
         seen = [str(each.id) for each in every if granted(caller, each, rules.get(str(each.id), ()))]
         return known._replace(collections={number: known.collections[number] for number in seen})
@@ -141,7 +141,7 @@ class Places:
         """Create or change a site."""
         async with self._database.write() as connection:
             await Stored(connection).put_site(site)
-            await Records(connection).note(time.time(), by, "put site", site.name)
+            await AccessStore(connection).note(time.time(), by, "put site", site.name)
         self.look_again()
         return site
 
@@ -150,7 +150,7 @@ class Places:
         """Remove a site. :raises NotFound: :raises Conflict: when it has endpoints"""
         async with self._database.write() as connection:
             await Stored(connection).remove_site(name)
-            await Records(connection).note(time.time(), by, "remove site", name)
+            await AccessStore(connection).note(time.time(), by, "remove site", name)
         self.look_again()
 
     @retried
@@ -166,18 +166,20 @@ class Places:
             before = next(
                 (each.endpoint for each in await stored.endpoints() if each.endpoint.name == endpoint.name), None
             )
-            there = await Collections(connection).at(endpoint.name)
+            there = await CollectionStore(connection).at(endpoint.name)
             if role != "admin":
                 endpoint = _permitted(by, endpoint, before, there)
             if before and _where(before) != _where(endpoint):
                 if role == "admin":
-                    await Collections(connection).forget_folders(endpoint.name)
+                    await CollectionStore(connection).forget_folders(endpoint.name)
                 else:
                     for each in there:
-                        await Collections(connection).keep_folder(each.id, before.host, below(before.prefix, each.base))
+                        await CollectionStore(connection).keep_folder(
+                            each.id, before.host, below(before.prefix, each.base)
+                        )
             await stored.put_endpoint(endpoint, opened=role == "admin")
             said = f"{endpoint.name}: may be given a proxy" if endpoint.delegate else endpoint.name
-            await Records(connection).note(time.time(), by, "put endpoint", said)
+            await AccessStore(connection).note(time.time(), by, "put endpoint", said)
         self.look_again()
         return endpoint
 
@@ -186,7 +188,7 @@ class Places:
         """Remove an endpoint. :raises NotFound: :raises Conflict: when it has replicas"""
         async with self._database.write() as connection:
             await Stored(connection).remove_endpoint(name)
-            await Records(connection).note(time.time(), by, "remove endpoint", name)
+            await AccessStore(connection).note(time.time(), by, "remove endpoint", name)
         self.look_again()
 
     async def tell_opened(self) -> None:

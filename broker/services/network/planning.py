@@ -11,13 +11,13 @@ from coalloc.planner.documents.scenario import Scenario, document, scenario
 from coalloc.planner.merging import joined
 from coalloc.planner.network import Network
 
-__all__ = ["Ends", "ends_of", "planned"]
+__all__ = ["HostNames", "ends_of", "planned"]
 
 ENDS = 50_000
 """Most ISPs of all hosts, holders of all files, and destinations of all files, together."""
 
 
-class Ends(NamedTuple):
+class HostNames(NamedTuple):
     """The names of hosts, the URLs of those that have a server, and the pairs that have a link."""
 
     hosts: frozenset[str]
@@ -25,7 +25,7 @@ class Ends(NamedTuple):
     linked: frozenset[tuple[str, str]]
 
 
-def ends_of(wanted: FlowsWanted) -> Ends:
+def ends_of(wanted: FlowsWanted) -> HostNames:
     """Return the hosts and links of a request, for which the broker looks up what it knows.
 
     :raises Invalid: when the network or the demand makes no sense
@@ -33,7 +33,7 @@ def ends_of(wanted: FlowsWanted) -> Ends:
     """
     said = _read(wanted)
     linked = frozenset((key.source, key.sink) for key in said.network.links)
-    return Ends(frozenset(said.network.hosts), dict(said.urls), linked)
+    return HostNames(frozenset(said.network.hosts), dict(said.urls), linked)
 
 
 def planned(wanted: FlowsWanted, known: Network) -> bytes:

@@ -3,7 +3,7 @@
 from broker.errors import Conflict, NotFound
 from broker.models.access import Caller
 from broker.models.forecasts import Resolved
-from broker.models.plans import Planned, PlanWanted, Share
+from broker.models.plans import DatasetPlan, PlanWanted, ReplicaShare
 from broker.services.auth.permissions import NOBODY
 from broker.services.catalogue.replicas import Replicas
 from coalloc.api import planned
@@ -18,7 +18,7 @@ class Plans:
     def __init__(self, replicas: Replicas) -> None:
         self._replicas = replicas
 
-    async def make(self, wanted: PlanWanted, sink: str, caller: Caller = NOBODY) -> Planned:
+    async def make(self, wanted: PlanWanted, sink: str, caller: Caller = NOBODY) -> DatasetPlan:
         """Plan what each source should deliver.
 
         :raises NotFound: when there is no such dataset, or no available replica of it
@@ -28,7 +28,7 @@ class Plans:
         size = _usable(resolved)
         file = ReplicaSet(resolved.name, tuple(Replica(each.url) for each in resolved.replicas), size)
         made = planned(file, [candidate.estimate for candidate in resolved.replicas], wanted.strategy)
-        return Planned.model_construct(
+        return DatasetPlan.model_construct(
             name=resolved.name,
             size=size,
             sink=sink,
@@ -37,7 +37,7 @@ class Plans:
             seconds_p10_p90=made.bounds,
             rationale=made.rationale,
             shares=[
-                Share.model_construct(
+                ReplicaShare.model_construct(
                     url=candidate.url,
                     endpoint=candidate.endpoint,
                     site=candidate.site,

@@ -10,10 +10,10 @@ from broker.models.access import Caller
 from broker.models.catalogue import Endpoint
 from broker.models.history import Pair
 from broker.services.network.places import Places
-from broker.storage.access import Records
+from broker.storage.access import AccessStore
 from broker.storage.database import Database, retried
-from broker.storage.probes import Probes as Stored
-from broker.storage.probes import Way
+from broker.storage.probes import EndpointLink
+from broker.storage.probes import ProbeStore as Stored
 
 __all__ = ["Probes", "ways"]
 
@@ -53,10 +53,12 @@ class Probes:
         now = time.time()
         async with self._database.write() as connection:
             if await Stored(connection).want(source, sink, subject, now):
-                await Records(connection).note(now, subject, "want probe", f"{source} to {sink}")
+                await AccessStore(connection).note(now, subject, "want probe", f"{source} to {sink}")
 
 
-def ways(endpoints: Iterable[Endpoint]) -> list[Way]:
+def ways(endpoints: Iterable[Endpoint]) -> list[EndpointLink]:
     """Return the links between these endpoints that can be measured: those where a file may be stored at either end."""
     able = [each for each in endpoints if each.write_priority and each.scheme in ("ftp", "gsiftp")]
-    return [Way(a.name, b.name, Pair(a.source, b.site)) for a, b in permutations(able, 2) if a.source != b.source]
+    return [
+        EndpointLink(a.name, b.name, Pair(a.source, b.site)) for a, b in permutations(able, 2) if a.source != b.source
+    ]

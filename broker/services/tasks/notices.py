@@ -23,9 +23,9 @@ from broker.models.collections import Collection
 from broker.models.submissions import TaskRecord
 from broker.models.tasks import Task
 from broker.storage.clock import read_clock
-from broker.storage.collections import Collections
+from broker.storage.collections import CollectionStore
 from broker.storage.database import Database, retried
-from broker.storage.notices import Notices as Stored
+from broker.storage.notices import NoticeStore as Stored
 
 __all__ = ["Notices"]
 
@@ -77,7 +77,7 @@ class Notices:
             now = await read_clock(connection)
             tasks = await Stored(connection).take(due, now, now + TAKEN)
             numbers = {number for task in tasks for number in (task.source, task.destination) if number}
-            return now, tasks, {str(each.id): each for each in await Collections(connection).all(numbers)}
+            return now, tasks, {str(each.id): each for each in await CollectionStore(connection).all(numbers)}
 
     async def _tell(
         self, client: httpx.AsyncClient, task: Task, collections: Mapping[str, Collection], now: float

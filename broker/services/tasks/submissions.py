@@ -9,9 +9,9 @@ from broker.models.access import Caller
 from broker.models.collections import Collection
 from broker.models.submissions import Submission
 from broker.models.tasks import Item, NewTask, Options
-from broker.services.collections.collections import Collections, Use
+from broker.services.collections.collections import Collections, CollectionUse
 from broker.services.collections.paths import normal
-from broker.services.tasks.tasks import Submitted, Tasks
+from broker.services.tasks.tasks import TaskReceipt, Tasks
 
 __all__ = ["DAY", "LONGEST", "Submissions", "due"]
 
@@ -28,7 +28,7 @@ class Submissions:
         self._collections = collections
         self._tasks = tasks
 
-    async def take(self, caller: Caller, task: NewTask, token: int | None = None) -> Submitted:
+    async def take(self, caller: Caller, task: NewTask, token: int | None = None) -> TaskReceipt:
         """Submit a task if all that it does is granted; if it was submitted before, return that one.
 
         :param token: number of the token that the caller has sent
@@ -51,7 +51,7 @@ class Submissions:
             task.model_copy(update={"queue": queue, "role": caller.role, "token_id": token})
         )
 
-    async def submit(self, caller: Caller, said: Submission, token: int | None = None) -> Submitted:
+    async def submit(self, caller: Caller, said: Submission, token: int | None = None) -> TaskReceipt:
         """Submit a task of the broker's own interface.
 
         :raises Invalid: for a deadline that has passed, or is too far away
@@ -107,12 +107,12 @@ def _refuse_circles(items: Iterable[Item]) -> None:
             raise Invalid(f"{item.source} would be copied into itself", "name another destination")
 
 
-def _uses(task: NewTask) -> list[Use]:
+def _uses(task: NewTask) -> list[CollectionUse]:
     """Return the uses of collections by a task; each has to be granted."""
     if task.destination is None:
-        return [Use(task.source, item.source, writes=True) for item in task.items]
-    reads = [Use(task.source, item.source) for item in task.items]
-    return reads + [Use(task.destination, item.destination, writes=True) for item in task.items]
+        return [CollectionUse(task.source, item.source, writes=True) for item in task.items]
+    reads = [CollectionUse(task.source, item.source) for item in task.items]
+    return reads + [CollectionUse(task.destination, item.destination, writes=True) for item in task.items]
 
 
 def _queue(collections: Iterable[Collection]) -> str:

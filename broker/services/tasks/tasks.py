@@ -6,20 +6,20 @@ from typing import Any, NamedTuple
 from broker.errors import Conflict, Invalid, NoTask
 from broker.models.access import Caller
 from broker.models.tasks import Event, NewTask, Task, WorkKind
-from broker.models.work import Planned
-from broker.storage.access import Records
+from broker.models.work import PlannedWork
+from broker.storage.access import AccessStore
 from broker.storage.clock import read_clock
 from broker.storage.database import Database, retried
-from broker.storage.tasks import Done, Page, Wanted
-from broker.storage.tasks import Tasks as Stored
+from broker.storage.tasks import CountedTasks, FinishedWork, TaskFilter
+from broker.storage.tasks import TaskStore as Stored
 
-__all__ = ["Submitted", "Tasks"]
+__all__ = ["TaskReceipt", "Tasks"]
 
 Order = Sequence[tuple[str, bool]]
 TRANSFERRED: tuple[WorkKind, ...] = ("copy", "link")
 
 
-class Submitted(NamedTuple):
+class TaskReceipt(NamedTuple):
     """A task's id, and whether it is new; otherwise the same task was submitted before."""
 
     task: str
@@ -37,15 +37,15 @@ class Tasks:
         self._new_work = new_work
 
     @retried
-    async def submit(self, new: NewTask) -> Submitted:
+    async def submit(self, new: NewTask) -> TaskReceipt:
         """Store a task, or return the same one if its owner submitted it before.
 
         :raises Conflict: when the task submitted before is of another kind
         """
         kind: WorkKind = "look" if new.kind == "TRANSFER" else "delete"
-        planned = [Planned.of(kind, item) for item in new.items]
+        planned = [PlannedWork.of(kind, item) for item in new.items]
         async with self._database.write() as connection:
-            submitted = Submitted(*await Stored(connection).add(new, planned, await read_clock(connection)))
+            submitted = TaskReceipt(*await Stored(connection).add(new, planned, await read_clock(connection)))
         self._new_work(new.queue)
         return submitted
 
@@ -61,7 +61,7 @@ class Tasks:
             raise NoTask(f"there is no task {number}", "see the list of your tasks")
         return task
 
-    async def page(self, wanted: Wanted, order: Order, limit: int, offset: int) -> Page:
+    async def page(self, wanted: TaskFilter, order: Order, limit: int, offset: int) -> CountedTasks:
         """Return the wanted tasks, without a check of permissions.
 
         :param wanted: filter; its `owner` has to be the caller, unless the caller is an admin
@@ -90,7 +90,7 @@ class Tasks:
                     f"{name} {value}" for name, value in (("label", label), ("deadline", deadline)) if value
                 )
                 await stored.note([(number, Event(now, "CHANGED", False, "changed by an admin", said))])
-                await Records(connection).note(now, caller.subject, "change task", number)
+                await AccessStore(connection).note(now, caller.subject, "change task", number)
             return task
 
     @retried
@@ -110,7 +110,7 @@ class Tasks:
                 return False
             await stored.note([(number, Event(now, "CANCELED", False, "canceled", said))])
             if admin:
-                await Records(connection).note(now, caller.subject, "cancel task", number)
+                await AccessStore(connection).note(now, caller.subject, "cancel task", number)
         return True
 
     @retried
@@ -126,7 +126,7 @@ class Tasks:
                 now, "PAUSED" if stops else "UNPAUSED", False, "paused" if stops else "resumed", message or ""
             )
             await stored.note([(number, event)])
-            await Records(connection).note(now, caller.subject, "pause task" if stops else "resume task", number)
+            await AccessStore(connection).note(now, caller.subject, "pause task" if stops else "resume task", number)
         if not stops:
             self._new_work("")
         return True
@@ -140,7 +140,7 @@ class Tasks:
             await self._owned(stored, caller, number)
             return await stored.events(number, errors, limit, offset)
 
-    async def done(self, caller: Caller, number: str, state: str, after: int, limit: int) -> list[Done]:
+    async def done(self, caller: Caller, number: str, state: str, after: int, limit: int) -> list[FinishedWork]:
         """Return the files of a task that were transferred (`succeeded`), or left out for an error (`skipped`).
 
         :param after: id of a file: only later ones are returned
@@ -154,7 +154,7 @@ class Tasks:
                 return await stored.done(number, state, after, limit)
             return [] if task.options.dry_run else await stored.done(number, state, after, limit, TRANSFERRED)
 
-    async def planned(self, caller: Caller, number: str, after: int, limit: int) -> list[Done]:
+    async def planned(self, caller: Caller, number: str, after: int, limit: int) -> list[FinishedWork]:
         """Return what a dry run would copy, link and delete, in the order of ids.
 
         :param after: id of an item: only later ones are returned

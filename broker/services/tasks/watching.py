@@ -15,7 +15,7 @@ from broker.models.collections import Collection
 from broker.models.submissions import TaskRecord
 from broker.models.tasks import Task
 from broker.storage.database import Database
-from broker.storage.tasks import Tasks as Stored
+from broker.storage.tasks import TaskStore as Stored
 
 __all__ = ["Watching", "version"]
 

@@ -11,15 +11,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from broker.models.tasks import Options, Work
-from broker.models.work import Result
+from broker.models.work import WorkResult
 from broker.services.collections.trees import GridFTPTree, called
 from broker.worker.concurrency import of_each
-from broker.worker.copy_sessions import Ends, Route, Routes
+from broker.worker.copy_sessions import CopyEnds, Route, Routes
 from broker.worker.fence import LeaseLost
 from broker.worker.observations import Move, of_batch
 from broker.worker.policy.faults import at_source, failed
-from broker.worker.policy.unverified import Demand
-from broker.worker.rate_limits import Limits
+from broker.worker.policy.unverified import VerificationDemand
+from broker.worker.rate_limits import RateLimits
 from broker.worker.recorder import Recorder
 from broker.worker.temporary_names import earlier, names, temporary
 from coalloc.api import Storage
@@ -51,16 +51,16 @@ class Copying:
         source: GridFTPTree,
         sink: GridFTPTree,
         options: Options,
-        limits: Limits,
+        limits: RateLimits,
         whose: tuple[str, str],
         lenient: bool = False,
     ) -> None:
-        self._demand = Demand(options, (source.naming.name, sink.naming.name), lenient)
+        self._demand = VerificationDemand(options, (source.naming.name, sink.naming.name), lenient)
         self._routes = routes
         self._source = source
         self._sink = sink
         self._options = options
-        self._ends = Ends(source.server, sink.server, options.perf_p or 1)
+        self._ends = CopyEnds(source.server, sink.server, options.perf_p or 1)
         self._limits = limits
         self._owner, self._site = whose
         self._at_once = options.perf_pp or AT_ONCE
@@ -123,7 +123,7 @@ class Copying:
         await asyncio.gather(*(some() for _ in range(min(self._at_once, len(group)))))
         return outcomes
 
-    async def _copy(self, route: Route, work: Work, recorder: Recorder) -> Result:
+    async def _copy(self, route: Route, work: Work, recorder: Recorder) -> WorkResult:
         with at_source():
             await self._source.readable(work.source)
         await self._sink.writable(work.destination)
@@ -137,7 +137,7 @@ class Copying:
             size, received = await self._look(route, work, source)
         algorithm = work.details.checksum.partition(":")[0] if work.details.checksum else None
         if work.details.compare and await self._same(route, work, size, algorithm):
-            return Result(work, "succeeded", counts={"files_skipped": 1, "bytes": -work.size})
+            return WorkResult(work, "succeeded", counts={"files_skipped": 1, "bytes": -work.size})
         if not (algorithm or _can_verify(route)):
             self._demand.check(work, verified=not size)
         await self._move(route, work, (source, beside, size), received, recorder)
@@ -146,7 +146,7 @@ class Copying:
             await route.sink.touch(beside, work.details.modified)
         await self._name(route, work, (beside, sink), recorder)
         checksummed = {"bytes_checksummed": size} if checksum else {}
-        done = Result(work, "succeeded", checksum, counts={"files_transferred": 1, **checksummed})
+        done = WorkResult(work, "succeeded", checksum, counts={"files_transferred": 1, **checksummed})
         return self._demand.marked(done, checksum is not None or not size, time.time())
 
     async def _name(self, route: Route, work: Work, names: tuple[str, str], recorder: Recorder) -> None:

@@ -11,11 +11,11 @@ from contextlib import aclosing
 from typing import NamedTuple
 
 from broker.models.tasks import Details, Event, Options, Work
-from broker.models.work import Planned, Result
+from broker.models.work import PlannedWork, WorkResult
 from broker.services.collections.trees import Tree
 from broker.storage.database import Database
 from broker.storage.folders_of_tasks import Touched
-from broker.storage.work import Works
+from broker.storage.work import WorkStore
 from broker.worker.fence import Fence
 from broker.worker.policy.bounds import refuse_deep, refuse_endless
 from broker.worker.policy.extra_entries import Reason, untouched
@@ -63,7 +63,7 @@ class Clearing:
         self._kept = options.filter_rules
         self._seen: dict[str, _Seen] = {}
 
-    async def delete(self, work: Work) -> Result:
+    async def delete(self, work: Work) -> WorkResult:
         """Delete a file, or plan to delete the entries of a folder.
 
         :raises NoSuchFile: unless the file may be missing
@@ -81,10 +81,10 @@ class Clearing:
             interrupted = work.attempt > 1 and work.error_code != MISSING  # the earlier attempt may have deleted it
             may_be_missing = self._options.ignore_missing or work.details.found or interrupted
             if may_be_missing and (error.certain or await self._is_gone(work.source)):
-                return Result(work, "succeeded")
+                return WorkResult(work, "succeeded")
             raise
 
-    async def _delete(self, work: Work) -> Result:
+    async def _delete(self, work: Work) -> WorkResult:
         if self._options.interpret_globs and not work.details.found:
             folder, _, name = work.source.rstrip("/").rpartition("/")
             if fits := globbed(name):
@@ -95,7 +95,7 @@ class Clearing:
             if not self._options.dry_run:
                 await self._fence.hold(work)
                 await self._tree.delete(work.source)
-            return Result(work, "succeeded")
+            return WorkResult(work, "succeeded")
         if not self._recursive:
             raise IsDirectory(f"{work.source} is a folder", "delete it recursively")
         refuse_deep(work)
@@ -104,8 +104,8 @@ class Clearing:
         events: list[Event] = []
         await self._plan(work._replace(details=work.details._replace(unique=token)), folder, lambda _: True, events)
         details = Details(unique=token, within=work.details.within)
-        children = (Planned("remove", folder, details=details, phase=EMPTIED - folder.count("/")),)
-        return Result(work, "succeeded", counts=NO_FILE, children=children, events=tuple(events))
+        children = (PlannedWork("remove", folder, details=details, phase=EMPTIED - folder.count("/")),)
+        return WorkResult(work, "succeeded", counts=NO_FILE, children=children, events=tuple(events))
 
     async def _found(self, path: str) -> str:
         """Return the kind of entry at a path; a link to nowhere, unknown to servers but deletable, counts as a file."""
@@ -154,10 +154,10 @@ class Clearing:
             )
         return now.unique
 
-    async def _globbed(self, work: Work, folder: str, fits: Callable[[str], bool]) -> Result:
+    async def _globbed(self, work: Work, folder: str, fits: Callable[[str], bool]) -> WorkResult:
         if not await self._plan(work, folder, fits, []):
             raise NoSuchFile(f"nothing fits {work.source}", "list the folder to see what there is")
-        return Result(work, "succeeded", counts=NO_FILE)
+        return WorkResult(work, "succeeded", counts=NO_FILE)
 
     async def _plan(
         self,
@@ -179,13 +179,13 @@ class Clearing:
                 if kept and not events:
                     events.append(untouched(f"{folder}/", Reason("source", len(kept), min(kept)), time.time()))
                 children = [
-                    Planned("delete", f"{folder}/{entry.name}", details=_deeper(work, entry), phase=work.phase)
+                    PlannedWork("delete", f"{folder}/{entry.name}", details=_deeper(work, entry), phase=work.phase)
                     for entry in chosen
                     if entry.name not in kept
                 ]
                 found += len(children)
                 async with self._database.write() as connection:
-                    works = Works(connection)
+                    works = WorkStore(connection)
                     refuse_endless(work, await works.total(work.task_id))
                     await works.add(work.task_id, children)
         return found
@@ -199,10 +199,10 @@ class Clearing:
             known = await Touched(connection).of(work.task_id, tokens, "source", "above", "destination")
         return {entry.name for entry in chosen if entry.unique in known}
 
-    async def remove(self, work: Work) -> Result:
+    async def remove(self, work: Work) -> WorkResult:
         """Remove a folder that should be empty by now."""
         if self._options.dry_run:
-            return Result(work, "succeeded")
+            return WorkResult(work, "succeeded")
         try:
             await self._check_parent(work)
             await self._fence.hold(work)
@@ -218,13 +218,13 @@ class Clearing:
                 if not self._extra:
                     raise
                 return _left(work, Reason("left"))
-        return Result(work, "succeeded")
+        return WorkResult(work, "succeeded")
 
 
-def _left(work: Work, reason: Reason) -> Result:
+def _left(work: Work, reason: Reason) -> WorkResult:
     """Return the result for an entry that a sync leaves in place for this reason."""
     counts = {"folders_not_cleared": 1}
-    return Result(work, "succeeded", counts=counts, events=(untouched(work.source, reason, time.time()),))
+    return WorkResult(work, "succeeded", counts=counts, events=(untouched(work.source, reason, time.time()),))
 
 
 def _deeper(work: Work, entry: Entry) -> Details:

@@ -8,11 +8,11 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import aclosing
 
 from broker.models.tasks import Details, Event, Options, Work, WorkKind
-from broker.models.work import LINKED, Planned, Result
+from broker.models.work import LINKED, PlannedWork, WorkResult
 from broker.services.collections.trees import Tree
 from broker.storage.database import Database
 from broker.storage.folders_of_tasks import Touch, Touched
-from broker.storage.work import Works
+from broker.storage.work import WorkStore
 from broker.worker.actions.equal_names import Twins
 from broker.worker.actions.folders import Making
 from broker.worker.actions.overlap import Overlap
@@ -32,25 +32,25 @@ MUCH = 500
 """Work items from which on more than one lane is useful."""
 
 
-class Plan:
+class LookResult:
     """The result of a look: work items, files that are at the destination already, and the count of the latter."""
 
     def __init__(self) -> None:
-        self.children: list[Planned] = []
-        self.there: list[Planned] = []
+        self.children: list[PlannedWork] = []
+        self.there: list[PlannedWork] = []
         self.skipped = 0
         self.events: list[Event] = []
 
-    def taken(self) -> tuple[list[Planned], list[Planned]]:
+    def taken(self) -> tuple[list[PlannedWork], list[PlannedWork]]:
         """Return and clear the work items and the files already there: the caller stores and counts them."""
         taken = self.children, self.there
         self.children, self.there = [], []
         return taken
 
-    def result(self, work: Work) -> Result:
+    def result(self, work: Work) -> WorkResult:
         """Return the result of the look."""
         counts = {"files_skipped": self.skipped, "files": self.skipped} if self.skipped else {}
-        return Result(work, "succeeded", counts=counts, children=tuple(self.children), events=tuple(self.events))
+        return WorkResult(work, "succeeded", counts=counts, children=tuple(self.children), events=tuple(self.events))
 
 
 class Looking:
@@ -72,7 +72,7 @@ class Looking:
         self._items = Items(database)
         self._lineages: dict[str, Sequence[str | None]] = {}
 
-    async def look(self, work: Work) -> Result:
+    async def look(self, work: Work) -> WorkResult:
         """Find out whether an item is a file or a folder, and plan its work.
 
         :raises IsDirectory: when it is a folder and was not submitted as recursive
@@ -86,9 +86,9 @@ class Looking:
             if work.details.recursive is False:
                 raise IsDirectory(f"{work.source} is a folder", "transfer it recursively")
             details = Details(above=self._above(work, entry), unique=entry.unique)
-            folder = Planned("expand", _folder(work.source), _folder(work.destination), details=details)
+            folder = PlannedWork("expand", _folder(work.source), _folder(work.destination), details=details)
             await self._meet(work, entry, folder)
-            return Result(work, "succeeded", children=(folder,))
+            return WorkResult(work, "succeeded", children=(folder,))
         if entry.kind == "link":
             with at_source():
                 why = f"{work.source} leads to where the task's owner may not read, or its server does not say where"
@@ -104,12 +104,12 @@ class Looking:
         await self._making.make(destination.rpartition("/")[0] or "/")
         await self._remember(work, await self._sources(work, entry))
         there = None if self._options.sync_level is None else await self._stat(destination)
-        plan = Plan()
+        plan = LookResult()
         self._file(plan, entry, work.source, destination, there, work.details.checksum)
         plan.skipped = len(plan.there)
         return plan.result(work)
 
-    async def _meet(self, work: Work, entry: Entry, folder: Planned) -> None:
+    async def _meet(self, work: Work, entry: Entry, folder: PlannedWork) -> None:
         """Remember the folders at both ends of an item, so that they are recognized by whatever path they are reached.
 
         :raises AlreadyThere: when they are one folder
@@ -142,7 +142,7 @@ class Looking:
             async with self._database.write() as connection:
                 await Touched(connection).add(work.task_id, found)
 
-    async def expand(self, work: Work) -> Result:
+    async def expand(self, work: Work) -> WorkResult:
         """Plan work for all entries of a folder, some at a time."""
         _bounded(work)
         await self._making.make(work.destination)
@@ -150,7 +150,7 @@ class Looking:
         there = await self._listed(work.destination) if level is not None or extra else {}
         inner = await self._inner(work)
         names: set[str] = set()
-        plan, found, told = Plan(), 0, False
+        plan, found, told = LookResult(), 0, False
         sink = None if self._options.dry_run else (self._destination, work.destination)
         alike = Twins((self._source, work.source), sink)
         if extra:
@@ -172,7 +172,7 @@ class Looking:
             children, same = plan.taken()
             led = [entry for entry in some if extra and is_link(entry) and entry.unique]
             async with self._database.write() as connection:
-                works = Works(connection)
+                works = WorkStore(connection)
                 await Touched(connection).add(
                     work.task_id, [Touch("source", str(entry.unique), work.source + entry.name) for entry in led]
                 )
@@ -186,7 +186,7 @@ class Looking:
         plan.events += [_not_listed(work, each) for each in omitted]
         if extra and there.keys() - names:
             details = Details(depth=work.details.depth, linked=work.details.linked)
-            plan.children.append(Planned("prune", work.source, work.destination, details=details, phase=PRUNE))
+            plan.children.append(PlannedWork("prune", work.source, work.destination, details=details, phase=PRUNE))
         return plan.result(work)
 
     async def _remember_folder(self, work: Work) -> None:
@@ -219,7 +219,7 @@ class Looking:
             if await self._overlap.is_one(work.source + tokens[token], path)
         }
 
-    def _plan(self, plan: Plan, work: Work, entry: Entry, there: Entry | None, twin: str | None) -> None:
+    def _plan(self, plan: LookResult, work: Work, entry: Entry, there: Entry | None, twin: str | None) -> None:
         """Plan work for an entry of a folder."""
         folder = entry.kind == "dir"
         if not included(entry.name, folder, self._options.filter_rules):
@@ -228,22 +228,22 @@ class Looking:
         if is_link(entry):
             if self._options.recursive_symlinks == "keep":
                 link = Details(link=entry.link_target or "")
-                plan.children.append(Planned("link", source, destination, details=link, phase=LINKED))
+                plan.children.append(PlannedWork("link", source, destination, details=link, phase=LINKED))
             if self._options.recursive_symlinks != "copy":
                 return
         if twin and entry.kind in ("dir", "file"):
             kind: WorkKind = "expand" if folder else "copy"
-            plan.children.append(Planned(kind, source, destination, details=Details(twin=twin)))
+            plan.children.append(PlannedWork(kind, source, destination, details=Details(twin=twin)))
         elif folder:
             linked = work.details.linked or (there is not None and is_link(there))
             deeper = Details(
                 depth=work.details.depth + 1, above=self._above(work, entry), linked=linked, unique=entry.unique
             )
-            plan.children.append(Planned("expand", f"{source}/", f"{destination}/", details=deeper))
+            plan.children.append(PlannedWork("expand", f"{source}/", f"{destination}/", details=deeper))
         elif entry.kind == "file":
             self._file(plan, entry, source, destination, there, None)
         elif entry.kind == "link":  # a link whose target may not be read, or is not known
-            plan.children.append(Planned("copy", source, destination))
+            plan.children.append(PlannedWork("copy", source, destination))
 
     def _above(self, work: Work, entry: Entry) -> tuple[str, ...]:
         """Return the identities of a folder and those above it, where links are followed: they reveal a cycle."""
@@ -251,11 +251,11 @@ class Looking:
         return (*work.details.above, str(entry.unique)) if followed else ()
 
     def _file(
-        self, plan: "Plan", entry: Entry, source: str, destination: str, there: Entry | None, checksum: str | None
+        self, plan: "LookResult", entry: Entry, source: str, destination: str, there: Entry | None, checksum: str | None
     ) -> None:
         needed = outdated(entry, there, self._options)
         details = Details(modified=entry.modified, checksum=checksum, compare=needed is None)
-        copy = Planned("copy", source, destination, entry.size or 0, details)
+        copy = PlannedWork("copy", source, destination, entry.size or 0, details)
         (plan.there if needed is False else plan.children).append(copy)
 
     async def _listed(self, path: str) -> dict[str, Entry]:

@@ -8,27 +8,27 @@ from pathlib import Path
 from typing import NamedTuple
 
 from broker.models.tasks import Options, Work
-from broker.models.work import Result
+from broker.models.work import WorkResult
 from broker.services.collections.trees import LocalTree, Naming
 from broker.services.network.places import Allowed
 from broker.worker.concurrency import of_each, side_by_side
-from broker.worker.decisions import Deciding
+from broker.worker.decisions import TransferDecision
 from broker.worker.fence import LeaseLost
-from broker.worker.policy.unverified import Demand, Unverifiable
-from broker.worker.progress import Arriving
-from broker.worker.rate_limits import Limits
+from broker.worker.policy.unverified import Unverifiable, VerificationDemand
+from broker.worker.progress import ArrivingBytes
+from broker.worker.rate_limits import RateLimits
 from broker.worker.recorder import Recorder
 from broker.worker.temporary_names import earlier, folder, folders, temporary
 from coalloc.api import Leads, Request, discard, download
 from coalloc.errors import IsDirectory, NoSuchFile, SinkError
 from coalloc.model import Estimate, Replica, ReplicaSet, TransferReport
 
-__all__ = ["Downloading", "Located", "Sources", "discarded"]
+__all__ = ["Downloading", "LocatedReplicas", "Sources", "discarded"]
 
 AT_ONCE = 4
 
 
-class Located(NamedTuple):
+class LocatedReplicas(NamedTuple):
     """All replicas of a file by URL, with a forecast for each, and the means allowed to reach them.
 
     :param proxy: the file of the proxy certificate to use; None for this process's default
@@ -43,7 +43,7 @@ class Located(NamedTuple):
     leads: Leads | None = None
 
 
-Sources = Callable[[str], Awaitable[Located]]
+Sources = Callable[[str], Awaitable[LocatedReplicas]]
 """A function that finds the sources of a path of the source collection."""
 
 
@@ -60,13 +60,13 @@ class Downloading:
         sources: Sources,
         sink: LocalTree,
         options: Options,
-        limits: Limits,
+        limits: RateLimits,
         whose: tuple[str, str],
         namings: Sequence[Naming],
         lenient: bool = False,
     ) -> None:
         source = namings[0].name if len(namings) > 1 else "the replicas"
-        self._demand = Demand(options, (source, sink.naming.name), lenient)
+        self._demand = VerificationDemand(options, (source, sink.naming.name), lenient)
         self._sources = sources
         self._sink = sink
         self._namings = namings
@@ -79,11 +79,11 @@ class Downloading:
         at_once = self._options.perf_pp or AT_ONCE
         await side_by_side(lambda work: self._fetch(work, recorder), batch, recorder, self._options, at_once)
 
-    async def _fetch(self, work: Work, recorder: Recorder) -> Result:
+    async def _fetch(self, work: Work, recorder: Recorder) -> WorkResult:
         await _reached(self._sink, work)
         await _refuse_folder(self._sink, work)
         await _emptied(self._sink, work, map(folder, earlier(work.destination, work)))
-        arriving, beside = Arriving(work.task_id, recorder), folder(temporary(work.destination, work))
+        arriving, beside = ArrivingBytes(work.task_id, recorder), folder(temporary(work.destination, work))
         sources, allowed, proxy, recorded, leads = await self._sources(work.source)
         checked = self._demand.of(work) or work.details.compare
         wanted = Request(
@@ -105,7 +105,7 @@ class Downloading:
                 await self._sink.touch(f"{_parent(work.destination)}/{beside}/data", work.details.modified)
             await recorder.fence.hold(work)
 
-        with Deciding.of(recorder, work, "download", work.source, self._whose, self._namings) as deciding:
+        with TransferDecision.of(recorder, work, "download", work.source, self._whose, self._namings) as deciding:
             try:
                 (report,) = await download(wanted, arriving.watch, sources, self._limits.by_url(sources), confirm)
             except (LeaseLost, Unverifiable):
@@ -113,9 +113,9 @@ class Downloading:
                 raise
             deciding.came(report)
         if work.details.compare and report.there:
-            return Result(work, "succeeded", counts={"files_skipped": 1, "bytes": -work.size})
+            return WorkResult(work, "succeeded", counts={"files_skipped": 1, "bytes": -work.size})
         arriving.whole(report.size)
-        done = Result(work, "succeeded", _checksum(report), counts={"files_transferred": 1})
+        done = WorkResult(work, "succeeded", _checksum(report), counts={"files_transferred": 1})
         return self._demand.marked(done, report.compared or not report.size, time.time())
 
 

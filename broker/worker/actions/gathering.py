@@ -4,23 +4,23 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 
 from broker.models.tasks import Options, Work
-from broker.models.work import Result
+from broker.models.work import WorkResult
 from broker.services.catalogue.replicas import ToRead
 from broker.services.collections.trees import GridFTPTree
 from broker.worker.actions.comparing import same
 from broker.worker.actions.copying import leave
 from broker.worker.concurrency import side_by_side
-from broker.worker.decisions import Deciding
+from broker.worker.decisions import TransferDecision
 from broker.worker.observations import of_sources
-from broker.worker.policy.unverified import Demand
-from broker.worker.progress import Arriving
-from broker.worker.rate_limits import Limits
+from broker.worker.policy.unverified import VerificationDemand
+from broker.worker.progress import ArrivingBytes
+from broker.worker.rate_limits import RateLimits
 from broker.worker.recorder import Recorder
 from broker.worker.temporary_names import temporary
 from coalloc.api import copy
 from coalloc.errors import NothingToFetchFrom
 
-__all__ = ["Gathering"]
+__all__ = ["DatasetCopying"]
 
 AT_ONCE = 4
 SCHEMES = ("ftp://", "gsiftp://")
@@ -28,7 +28,7 @@ Where = Callable[[str], Awaitable[ToRead]]
 """A function that returns a dataset's replicas for a path of the catalogue, the best replica first."""
 
 
-class Gathering:
+class DatasetCopying:
     """Copies from replicas to one collection.
 
     :param whose: the task's owner, and the destination's site
@@ -40,11 +40,11 @@ class Gathering:
         where: Where,
         sink: GridFTPTree,
         options: Options,
-        limits: Limits,
+        limits: RateLimits,
         whose: tuple[str, str],
         lenient: bool = False,
     ) -> None:
-        self._demand = Demand(options, ("the replicas", sink.naming.name), lenient)
+        self._demand = VerificationDemand(options, ("the replicas", sink.naming.name), lenient)
         self._where = where
         self._sink = sink
         self._options = options
@@ -56,7 +56,7 @@ class Gathering:
         at_once = self._options.perf_pp or AT_ONCE
         await side_by_side(lambda work: self._copy(work, recorder), batch, recorder, self._options, at_once)
 
-    async def _copy(self, work: Work, recorder: Recorder) -> Result:
+    async def _copy(self, work: Work, recorder: Recorder) -> WorkResult:
         found, addresses, _ = await self._where(work.source)
         policy = self._sink.server.policy.pin(addresses)
         speak = [replica for replica in found.replicas if replica.url.startswith(SCHEMES)]
@@ -67,9 +67,9 @@ class Gathering:
         recorded = [f"{name}:{value}" for name, value in found.checksums.items()]
         known = [work.details.told] if work.details.told else recorded
         if work.details.compare and await same(self._sink, work, found.checksums, urls, policy):
-            return Result(work, "succeeded", counts={"files_skipped": 1, "bytes": -work.size})
+            return WorkResult(work, "succeeded", counts={"files_skipped": 1, "bytes": -work.size})
         await leave(self._sink, [work])  # partial data of a worker that died
-        arriving = Arriving(work.task_id, recorder)
+        arriving = ArrivingBytes(work.task_id, recorder)
 
         async def confirm(verified: bool) -> None:
             self._demand.check(work, verified)
@@ -77,7 +77,7 @@ class Gathering:
             await recorder.fence.hold(work)
 
         whose, namings = (self._owner, self._site), (self._sink.naming,)
-        with Deciding.of(recorder, work, "copy", found.name, whose, namings) as deciding:
+        with TransferDecision.of(recorder, work, "copy", found.name, whose, namings) as deciding:
             report = await copy(
                 urls,
                 sink,
@@ -99,5 +99,5 @@ class Gathering:
         sure = report.checksum if report.compared else None
         checksum = sure and f"{sure.algorithm}:{sure.value}"
         counts = {"files_transferred": 1, **({"bytes_checksummed": report.size} if checksum else {})}
-        done = Result(work, "succeeded", checksum, counts=counts)
+        done = WorkResult(work, "succeeded", checksum, counts=counts)
         return self._demand.marked(done, report.compared or not report.size, time.time())

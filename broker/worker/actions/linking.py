@@ -3,14 +3,14 @@
 from contextlib import suppress
 
 from broker.models.tasks import Options, Work, WorkState
-from broker.models.work import Result
+from broker.models.work import WorkResult
 from broker.services.collections.paths import led
 from broker.services.collections.trees import Tree
 from broker.worker.actions.folders import Making
 from broker.worker.fence import Fence
 from broker.worker.policy.faults import at_source
 from broker.worker.policy.selection import outdated
-from broker.worker.standing import DENIED, Standing
+from broker.worker.standing import DENIED, OwnerRights
 from broker.worker.temporary_names import names, temporary
 from coalloc.errors import IsDirectory, NoSuchFile, PermissionRefused, Unsupported
 from coalloc.model import Entry
@@ -24,7 +24,7 @@ class Linking:
     :param standing: what the task's owner may do now
     """
 
-    def __init__(self, source: Tree, sink: Tree, standing: Standing, options: Options, fence: Fence) -> None:
+    def __init__(self, source: Tree, sink: Tree, standing: OwnerRights, options: Options, fence: Fence) -> None:
         self._fence = fence
         self._making = Making(sink, options.dry_run)
         self._source = source
@@ -32,7 +32,7 @@ class Linking:
         self._standing = standing
         self._options = options
 
-    async def link(self, work: Work) -> Result:
+    async def link(self, work: Work) -> WorkResult:
         """Make a link with the target of the source's link, atomically, in place of a file or a link.
 
         A link to a path that is not allowed, or not at the destination, counts as the source's error.
@@ -43,10 +43,10 @@ class Linking:
             target = _target(work, found := await self._found(work))
             if said := self._standing.no_link(work, target):
                 state: WorkState = "skipped" if self._options.skip_source_errors else "failed"
-                return Result(work, state, error_code=DENIED, error=said)
+                return WorkResult(work, state, error_code=DENIED, error=said)
         if await self._wanted(work, target, found, await self._there(work)):
             await self._make(work, target)
-        return Result(work, "succeeded")
+        return WorkResult(work, "succeeded")
 
     async def _found(self, work: Work) -> Entry:
         """Return the entry at the source.

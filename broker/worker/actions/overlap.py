@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.services.collections.trees import CatalogueTree, GridFTPTree, LocalTree, Tree
 from broker.storage.database import Database
-from broker.storage.places import Placed, Places
+from broker.storage.places import Placed, PlaceStore
 from broker.storage.registrations import lies_below
 from broker.worker.policy.extra_entries import related
 from coalloc.api import private_name
@@ -113,7 +113,7 @@ async def with_replicas(
     if not isinstance(source, CatalogueTree):
         return set()
     async with database.read() as connection:
-        endpoints = [each for each in await Places(connection).endpoints() if await _is_there(each, destination)]
+        endpoints = [each for each in await PlaceStore(connection).endpoints() if await _is_there(each, destination)]
         return {
             entry.name
             for entry in entries

@@ -10,11 +10,11 @@ from contextlib import aclosing
 from typing import NamedTuple
 
 from broker.models.tasks import Options, Work
-from broker.models.work import Result
+from broker.models.work import WorkResult
 from broker.services.collections.trees import Tree
 from broker.storage.database import Database
 from broker.storage.folders_of_tasks import Touched
-from broker.storage.work import Works
+from broker.storage.work import WorkStore
 from broker.worker.actions.overlap import Overlap, with_replicas
 from broker.worker.policy.extra_entries import Reason, deletion, extras, untouched
 from broker.worker.policy.faults import at_source
@@ -41,7 +41,7 @@ class Items:
         """Return the paths of each item at the source and at the destination."""
         if task not in self._known:
             async with self._database.read() as connection:
-                self._known[task] = await Works(connection).items(task)
+                self._known[task] = await WorkStore(connection).items(task)
         return self._known[task]
 
 
@@ -64,7 +64,7 @@ class Pruning:
         self._overlap = Overlap(source, destination)
         self._items = Items(database)
 
-    async def prune(self, work: Work) -> Result:
+    async def prune(self, work: Work) -> WorkResult:
         """Plan to delete entries of a folder that only the destination has, unless there is a reason to keep them."""
         here, there = await self._listed(work), await self._there(work.destination)
         items = await self._items.of(work.task_id)
@@ -72,7 +72,7 @@ class Pruning:
         aims = [aim for _, aim in items]
         spare = extras(there.values(), here.names, self._options.filter_rules, work.destination, aims, held)
         if not spare:
-            return Result(work, "succeeded")
+            return WorkResult(work, "succeeded")
         missing = set() if self._options.dry_run else here.brought - there.keys()
         reasons = [*here.reasons, *([Reason("names", len(missing), min(missing))] if missing else [])]
         lineage = await self._destination.lineage(work.destination)
@@ -84,9 +84,9 @@ class Pruning:
             children = [deletion(work, entry, within) for entry in spare if entry.name not in kept]
             reasons += [Reason("source", len(kept), min(kept))] if kept else []
         if not reasons:
-            return Result(work, "succeeded", children=tuple(children))
+            return WorkResult(work, "succeeded", children=tuple(children))
         told = (untouched(work.destination, reasons[0], time.time()),)
-        return Result(work, "succeeded", counts={"folders_not_cleared": 1}, children=tuple(children), events=told)
+        return WorkResult(work, "succeeded", counts={"folders_not_cleared": 1}, children=tuple(children), events=told)
 
     async def _listed(self, work: Work) -> _Listed:
         found, omitted, odd = _Listed(set(), set(), []), list[Omission](), list[str]()
@@ -184,7 +184,7 @@ async def ours(database: Database, names: Collection[str]) -> Collection[str]:
     if not numbers:
         return ()
     async with database.read() as connection:
-        return on_record(await Works(connection).writing(numbers))
+        return on_record(await WorkStore(connection).writing(numbers))
 
 
 def is_link(entry: Entry) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from broker.models.tasks import Details, Event, FilterRule, Work
-from broker.models.work import Planned
+from broker.models.work import PlannedWork
 from broker.worker.policy.selection import included
 from coalloc.model import Entry, Omission
 from coalloc.safe_text import one_line
@@ -80,7 +80,7 @@ def extras(
     ]
 
 
-def deletion(work: Work, entry: Entry, within: str | None) -> Planned:
+def deletion(work: Work, entry: Entry, within: str | None) -> PlannedWork:
     """Return the work item that deletes an extra entry; for a link, it deletes only the link.
 
     :param within: identity of the entry's folder
@@ -88,7 +88,7 @@ def deletion(work: Work, entry: Entry, within: str | None) -> Planned:
     found = "dir" if entry.kind == "dir" and entry.link_target is None else "file"
     depth = work.details.depth + 1
     details = Details(recursive=True, depth=depth, found=found, unique=entry.unique, within=within)
-    return Planned("delete", work.destination + entry.name, details=details, phase=EXTRA)
+    return PlannedWork("delete", work.destination + entry.name, details=details, phase=EXTRA)
 
 
 def meant(path: str, destinations: Sequence[str]) -> bool:

@@ -8,25 +8,25 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from broker.models.lanes import Candidate, Open, Pair
+from broker.models.lanes import CollectionPair, LaneCandidate, OpenLane
 
-__all__ = ["Choice", "choose"]
+__all__ = ["LaneChoice", "choose"]
 
 
-class Choice(NamedTuple):
+class LaneChoice(NamedTuple):
     """The task to open a lane for, if any; the reasons why tasks wait; and the tasks that have all their lanes."""
 
-    candidate: Candidate | None
+    candidate: LaneCandidate | None
     waits: Mapping[str, str]
     content: frozenset[str] = frozenset()
 
 
 def choose(
-    candidates: Sequence[Candidate],
-    lanes: Sequence[Open],
+    candidates: Sequence[LaneCandidate],
+    lanes: Sequence[OpenLane],
     caps: Mapping[str, int | None],
-    tuned: Mapping[Pair, int],
-) -> Choice:
+    tuned: Mapping[CollectionPair, int],
+) -> LaneChoice:
     """Choose the task to open a lane for.
 
     :param caps: lanes that each collection may have; a collection that is not in it no longer exists
@@ -38,7 +38,7 @@ def choose(
     waits: dict[str, str] = {}
     content: set[str] = set()
 
-    def order(each: Candidate) -> tuple[float, ...]:
+    def order(each: LaneCandidate) -> tuple[float, ...]:
         return (-each.priority, by_owner[each.owner], each.deadline, each.requested_at)
 
     for each in sorted(candidates, key=order):
@@ -54,11 +54,11 @@ def choose(
                     f"{tuned[each.pair]} transfers between these collections are under way: as many as help"
                 )
         else:
-            return Choice(each, waits, frozenset(content))
-    return Choice(None, waits, frozenset(content))
+            return LaneChoice(each, waits, frozenset(content))
+    return LaneChoice(None, waits, frozenset(content))
 
 
-def _full(each: Candidate, lanes: Mapping[str, int], caps: Mapping[str, int | None]) -> str:
+def _full(each: LaneCandidate, lanes: Mapping[str, int], caps: Mapping[str, int | None]) -> str:
     """Return the reason why a task's collections allow no further lane; empty if they do."""
     for end in filter(None, each.pair):
         cap = caps.get(end)

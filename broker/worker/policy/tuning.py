@@ -7,7 +7,7 @@ halved when attempts fail. Each step is kept with its reason. It follows the opt
 
 from typing import NamedTuple
 
-__all__ = ["FIRST", "MOST", "Seen", "decide"]
+__all__ = ["FIRST", "MOST", "PairTraffic", "decide"]
 
 FIRST, MOST = 4, 16
 GAIN = 1.05
@@ -18,7 +18,7 @@ AGAIN = 300.0
 """Seconds after which one more lane is tried again, since networks change."""
 
 
-class Seen(NamedTuple):
+class PairTraffic(NamedTuple):
     """The traffic of a pair since the last decision.
 
     :param rate: bytes per second, with a megabyte added for each file, since small files cost time, too
@@ -31,7 +31,7 @@ class Seen(NamedTuple):
     busy: bool
 
 
-def decide(concurrency: int, before: Seen | None, tried: int, age: float, now: Seen) -> tuple[int, str]:
+def decide(concurrency: int, before: PairTraffic | None, tried: int, age: float, now: PairTraffic) -> tuple[int, str]:
     """Return the next number of lanes, and the reason.
 
     :param before: traffic when the number was last changed

@@ -3,17 +3,17 @@
 from typing import NamedTuple
 
 from broker.models.tasks import Event, Options, Work
-from broker.models.work import Result
+from broker.models.work import WorkResult
 from coalloc.errors import VerificationError
 
-__all__ = ["Demand", "Unverifiable"]
+__all__ = ["Unverifiable", "VerificationDemand"]
 
 
 class Unverifiable(VerificationError):
     """A file whose copy cannot be compared with the original."""
 
 
-class Demand(NamedTuple):
+class VerificationDemand(NamedTuple):
     """The verification that a task requires.
 
     :param ends: names of the two collections
@@ -41,7 +41,7 @@ class Demand(NamedTuple):
                 "of the workers' TOML",
             )
 
-    def marked(self, result: Result, verified: bool, now: float) -> Result:
+    def marked(self, result: WorkResult, verified: bool, now: float) -> WorkResult:
         """Return the result, marked as unverified if the file should have been verified and was not."""
         if verified or not self.of(result.work):
             return result

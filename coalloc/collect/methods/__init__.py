@@ -3,7 +3,7 @@
 from inspect import signature
 from typing import Any
 
-from coalloc.collect.methods.adaptive.method import Adaptive
+from coalloc.collect.methods.adaptive.method import AdaptiveCollecting
 from coalloc.collect.methods.all_at_once import AllAtOnce
 from coalloc.collect.methods.base import Method
 from coalloc.collect.methods.best_path import BestPath
@@ -17,7 +17,7 @@ from coalloc.planner.network import Demand, Network
 
 __all__ = [
     "METHODS",
-    "Adaptive",
+    "AdaptiveCollecting",
     "AllAtOnce",
     "BestPath",
     "Concurrent",
@@ -30,7 +30,8 @@ __all__ = [
 ]
 
 METHODS: dict[str, type[Method]] = {
-    each.name: each for each in (Adaptive, AllAtOnce, OneByOne, SpreadInTime, Concurrent, BestPath, PathSync, PathDelay)
+    each.name: each
+    for each in (AdaptiveCollecting, AllAtOnce, OneByOne, SpreadInTime, Concurrent, BestPath, PathSync, PathDelay)
 }
 
 

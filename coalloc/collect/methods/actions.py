@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-__all__ = ["Action", "Cancel", "Done", "Drop", "GiveUp", "Piece", "Send", "Wake"]
+__all__ = ["Action", "Cancel", "CollectDone", "CollectGiveUp", "CollectWake", "Drop", "Piece", "Send"]
 
 
 class Piece(NamedTuple):
@@ -44,20 +44,20 @@ class Drop(NamedTuple):
     piece: Piece
 
 
-class Wake(NamedTuple):
-    """A request for a `Tick` at time `at`, unless a later `Wake` sets another time."""
+class CollectWake(NamedTuple):
+    """A request for a `CollectTick` at time `at`, unless a later `CollectWake` sets another time."""
 
     at: float
 
 
-class Done(NamedTuple):
+class CollectDone(NamedTuple):
     """The success of the collect job: every piece is at its destination."""
 
 
-class GiveUp(NamedTuple):
+class CollectGiveUp(NamedTuple):
     """The failure of the collect job: no host holds some missing pieces any more, or none can send them."""
 
     reason: str
 
 
-Action = Send | Cancel | Drop | Wake | Done | GiveUp
+Action = Send | Cancel | Drop | CollectWake | CollectDone | CollectGiveUp

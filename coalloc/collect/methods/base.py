@@ -6,8 +6,8 @@ from itertools import count
 from random import Random
 from typing import ClassVar
 
-from coalloc.collect.methods.actions import Action, Cancel, Done, Drop, Piece, Send
-from coalloc.collect.methods.events import Arrived, Event, Failed, Gone
+from coalloc.collect.methods.actions import Action, Cancel, CollectDone, Drop, Piece, Send
+from coalloc.collect.methods.events import Arrived, Event, Gone, HopFailed
 from coalloc.collect.methods.ledger import Ledger
 from coalloc.planner.network import Demand, Network
 
@@ -39,12 +39,12 @@ class Method(ABC):
         if isinstance(event, Arrived):
             ended = [self.ledger.arrived(event.hop)]
             actions.extend(self._purge(ended[0]))
-        elif isinstance(event, Failed):
+        elif isinstance(event, HopFailed):
             ended = [self.ledger.ended(event.hop)]
         elif isinstance(event, Gone):
             ended = self.ledger.gone(event.host)
         if self.ledger.done:
-            return [*actions, Done()]
+            return [*actions, CollectDone()]
         for action in self._decide(event, ended):
             actions.append(action)
             self._note(action)

@@ -2,16 +2,16 @@
 
 from typing import NamedTuple
 
-__all__ = ["Arrived", "Event", "Failed", "Gone", "Moved", "Started", "Tick"]
+__all__ = ["Arrived", "CollectStarted", "CollectTick", "Event", "Gone", "HopFailed", "HopMoved"]
 
 
-class Started(NamedTuple):
+class CollectStarted(NamedTuple):
     """The beginning of the collect job; all hosts are reachable, as far as is known."""
 
     at: float
 
 
-class Moved(NamedTuple):
+class HopMoved(NamedTuple):
     """The progress of hop `hop`: this many bytes have arrived so far."""
 
     at: float
@@ -26,7 +26,7 @@ class Arrived(NamedTuple):
     hop: int
 
 
-class Failed(NamedTuple):
+class HopFailed(NamedTuple):
     """The failure of hop `hop`: its partial data are deleted. The hops behind it in the queue of its pair continue.
 
     `full` means that the sink had no space.
@@ -46,10 +46,10 @@ class Gone(NamedTuple):
     reason: str
 
 
-class Tick(NamedTuple):
+class CollectTick(NamedTuple):
     """The alarm set by the last `Wake`."""
 
     at: float
 
 
-Event = Started | Moved | Arrived | Failed | Gone | Tick
+Event = CollectStarted | HopMoved | Arrived | HopFailed | Gone | CollectTick

@@ -9,7 +9,7 @@ from collections import Counter, deque
 from collections.abc import Collection
 
 from coalloc.collect.methods.actions import Piece, Send
-from coalloc.collect.methods.events import Failed, Gone
+from coalloc.collect.methods.events import Gone, HopFailed
 from coalloc.collect.methods.ledger import Ledger
 from coalloc.planner.network import Network
 
@@ -40,7 +40,7 @@ class Recovery:
         """Reset the failures of a pair that works."""
         self._failures.pop((send.source, send.sink), None)
 
-    def failed(self, send: Send, event: Failed) -> None:
+    def failed(self, send: Send, event: HopFailed) -> None:
         """Record a failed hop; a full intermediate host is not used any more."""
         pair = (send.source, send.sink)
         self._reasons[pair] = event.reason

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
 
-from coalloc.collect.methods.actions import Action, Drop, GiveUp, Piece, Send, Wake
+from coalloc.collect.methods.actions import Action, CollectGiveUp, CollectWake, Drop, Piece, Send
 from coalloc.collect.methods.base import Method
-from coalloc.collect.methods.events import Arrived, Event, Failed, Gone, Started, Tick
+from coalloc.collect.methods.events import Arrived, CollectStarted, CollectTick, Event, Gone, HopFailed
 from coalloc.collect.methods.recovery import Recovery
 from coalloc.planner.network import Demand, File, Network
 
@@ -87,16 +87,16 @@ class Travelling(Method):
 
     def _decide(self, event: Event, ended: Sequence[Send]) -> Iterator[Action]:
         now = event.at
-        if isinstance(event, Started):
+        if isinstance(event, CollectStarted):
             self._began = now
             yield from self._begin(now)
         elif isinstance(event, Gone):
             self._recovery.gone(event)
-        elif isinstance(event, Failed):
+        elif isinstance(event, HopFailed):
             self._recovery.failed(ended[0], event)
         elif isinstance(event, Arrived):
             self._recovery.arrived(ended[0])
-        elif isinstance(event, Tick):
+        elif isinstance(event, CollectTick):
             self._wakes_at = None
         for send in ended:
             for trip in self._under_way.pop(send.hop):
@@ -115,7 +115,7 @@ class Travelling(Method):
                 self._finish(trip)
             else:
                 yield from self._onward(trip, event.at)
-        elif isinstance(event, Failed | Gone):
+        elif isinstance(event, HopFailed | Gone):
             yield from self._reroute(trip, event.at, event.reason)
 
     def _finish(self, trip: Trip) -> None:
@@ -126,9 +126,9 @@ class Travelling(Method):
         """Schedule the next alarm, or give up if nothing is under way."""
         if self._alarms and self._alarms[0][0] != self._wakes_at:
             self._wakes_at = self._alarms[0][0]
-            yield Wake(self._wakes_at)
+            yield CollectWake(self._wakes_at)
         if not self.ledger.running and not self._alarms:
-            yield GiveUp(self._missing or "nothing is on its way any more")
+            yield CollectGiveUp(self._missing or "nothing is on its way any more")
 
     def _alarm(self, at: float, trip: Trip | None = None) -> None:
         """Set an alarm; the trip, if any, continues then."""

@@ -12,14 +12,14 @@ from random import Random
 from typing import Protocol
 
 from coalloc.collect.methods.actions import Drop, Piece, Send
-from coalloc.collect.runtime.channels import Channel, Inward, Pair
+from coalloc.collect.runtime.channels import Channel, Inward, ServerPair
 from coalloc.collect.runtime.destination import Landing
 from coalloc.collect.runtime.hop import Hop
-from coalloc.collect.runtime.item import Item
-from coalloc.collect.runtime.lane import Lane
+from coalloc.collect.runtime.item import CollectItem
+from coalloc.collect.runtime.lane import HopLane
 from coalloc.collect.runtime.local_destination import Here
-from coalloc.collect.runtime.meter import Meter
-from coalloc.collect.runtime.server import Area, Server
+from coalloc.collect.runtime.meter import ByteMeter
+from coalloc.collect.runtime.server import Area, CollectServer
 from coalloc.collect.values import LeftBehind, PairReport, PairView, Stretch
 from coalloc.errors import NoSpace, ServerBusy, SourceError, TransferFailed, Unreachable
 
@@ -43,9 +43,9 @@ class Listener(Protocol):
 class _Traffic:
     """The bytes transferred from one host to another."""
 
-    def __init__(self, lane: Lane) -> None:
+    def __init__(self, lane: HopLane) -> None:
         self.lane = lane
-        self.meter = Meter()
+        self.meter = ByteMeter()
         self.pieces = 0
         self.under_way = 0
         self.seconds = 0.0
@@ -74,7 +74,7 @@ class Carrier:
 
     def __init__(
         self,
-        servers: Mapping[str, Server],
+        servers: Mapping[str, CollectServer],
         areas: Mapping[str, Area],
         landing: Landing,
         listener: Listener,
@@ -96,17 +96,17 @@ class Carrier:
 
     # Hops
 
-    def begin(self, send: Send, item: Item, heard: Callable[[Hop], None]) -> Hop:
+    def begin(self, send: Send, item: CollectItem, heard: Callable[[Hop], None]) -> Hop:
         """Begin a hop."""
         if self._staged.get((send.source, send.piece)):
             self._landing.relayed.add(item.name)
         return self._begin((send.source, send.sink), item, send.piece, self._source(send, item), heard)
 
-    def _source(self, send: Send, item: Item) -> str:
+    def _source(self, send: Send, item: CollectItem) -> str:
         staged = self._staged.get((send.source, send.piece))
         return staged[-1] if staged else item.paths[send.source]
 
-    def _begin(self, key: Key, item: Item, piece: Piece, source: str, heard: Callable[[Hop], None]) -> Hop:
+    def _begin(self, key: Key, item: CollectItem, piece: Piece, source: str, heard: Callable[[Hop], None]) -> Hop:
         lands = key[1] == self._landing.label
         if lands:
             where: Callable[[], str] = partial(self._landing.sink, item)
@@ -172,7 +172,7 @@ class Carrier:
         for path in self._staged.pop((drop.host, drop.piece), ()):
             self._spawn(self._areas[drop.host].delete(path))
 
-    async def fetch(self, host: str, item: Item, piece: Piece) -> None:
+    async def fetch(self, host: str, item: CollectItem, piece: Piece) -> None:
         """Fetch a piece directly from a server that holds the file.
 
         :raises SourceError: when that fails
@@ -192,13 +192,13 @@ class Carrier:
     # Lanes
 
     def _open(self, key: Key) -> _Traffic:
-        lane = Lane(partial(self._connect, *key), partial(self._broken, key), self._listener.failed, self._chance)
+        lane = HopLane(partial(self._connect, *key), partial(self._broken, key), self._listener.failed, self._chance)
         self._traffic[key] = _Traffic(lane)
         return self._traffic[key]
 
     async def _connect(self, source: str, sink: str) -> Channel:
         if sink in self._servers:
-            return await Pair.open(self._servers[source], self._servers[sink])
+            return await ServerPair.open(self._servers[source], self._servers[sink])
         assert isinstance(self._landing, Here)
         return Inward(self._servers[source], self._landing)
 

@@ -1,7 +1,7 @@
 """Channels that copy bytes from one host to another, kept from piece to piece.
 
-Between two servers a channel is a pair of sessions (`Pair`); from a server to this machine it has sessions of its own
-(`Inward`). `lane` decides when to open one, and what to copy next.
+Between two servers a channel is a pair of sessions (`ServerPair`); from a server to this machine it has sessions of its
+own (`Inward`). `lane` decides when to open one, and what to copy next.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from functools import partial
 from typing import ClassVar
 
 from coalloc.collect.runtime.local_destination import Here
-from coalloc.collect.runtime.server import Server
+from coalloc.collect.runtime.server import CollectServer
 from coalloc.engine.gridftp import stream
 from coalloc.engine.gridftp.address import parse_server
 from coalloc.engine.gridftp.login import security_for
@@ -25,7 +25,7 @@ from coalloc.engine.gridftp.transfer import KeptRange
 from coalloc.engine.span import Deliver, Span
 from coalloc.errors import ConnectionLost, ReplicaChanged, SourceError, Stalled
 
-__all__ = ["Channel", "Inward", "Pair"]
+__all__ = ["Channel", "Inward", "ServerPair"]
 
 STALL_SECONDS = 30.0
 """Seconds after which a server that sends nothing is reconnected."""
@@ -64,7 +64,7 @@ class Channel(ABC):
         """Close all connections; may be called twice."""
 
 
-class Pair(Channel):
+class ServerPair(Channel):
     """A channel between two servers."""
 
     sliced = True
@@ -73,7 +73,7 @@ class Pair(Channel):
         self._sessions = sessions
 
     @classmethod
-    async def open(cls, source: Server, sink: Server) -> "Pair":
+    async def open(cls, source: CollectServer, sink: CollectServer) -> "ServerPair":
         """Open a channel. :raises SourceError: when a server refuses the login, or the two cannot be connected"""
         return cls(await open_third_party(source.url, sink.url, source.options, sink_options=sink.options))
 
@@ -102,7 +102,7 @@ class Inward(Channel):
 
     sliced = False
 
-    def __init__(self, source: Server, here: Here) -> None:
+    def __init__(self, source: CollectServer, here: Here) -> None:
         self._source = source
         self._here = here
         self._idle: list[Session] = []

@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
-from coalloc.collect.runtime.item import Item
+from coalloc.collect.runtime.item import CollectItem
 from coalloc.errors import VerificationError
 from coalloc.model import Checksum
 
-__all__ = ["Ask", "Verdict", "check"]
+__all__ = ["Ask", "ChecksumVerdict", "check"]
 
 KEPT = "adler32"
 STRONG = ("sha256", "sha512", "sha1", "md5")
@@ -18,7 +18,7 @@ Ask = Callable[[str, int, int], Awaitable[str | None]]
 Range = tuple[int, int]
 
 
-class Verdict(NamedTuple):
+class ChecksumVerdict(NamedTuple):
     """The checksum at the destination, whether it is confirmed independently, and the byte ranges that are wrong."""
 
     checksum: Checksum | None
@@ -26,7 +26,9 @@ class Verdict(NamedTuple):
     wrong: tuple[Range, ...] = ()
 
 
-async def check(item: Item, pieces: Sequence[Range], origin: Ask, sink: Ask, relayed: bool = False) -> Verdict:
+async def check(
+    item: CollectItem, pieces: Sequence[Range], origin: Ask, sink: Ask, relayed: bool = False
+) -> ChecksumVerdict:
     """Compare a whole file with its origin, and with the expected checksum.
 
     :param pieces: byte ranges as they arrived
@@ -34,11 +36,11 @@ async def check(item: Item, pieces: Sequence[Range], origin: Ask, sink: Ask, rel
     :raises VerificationError: when the origin holds another file than the expected one
     """
     if not item.size and not item.expected:
-        return Verdict(Checksum(KEPT, "00000001"), True)
+        return ChecksumVerdict(Checksum(KEPT, "00000001"), True)
     refuted = unknown = False
     if item.expected and (found := await sink(item.expected.algorithm, 0, item.size)):
         if found == item.expected.value and not (relayed and item.expected.algorithm not in STRONG):
-            return Verdict(item.expected, True)
+            return ChecksumVerdict(item.expected, True)
         refuted = found != item.expected.value
     elif item.expected:
         stated = await origin(item.expected.algorithm, 0, item.size)
@@ -46,9 +48,9 @@ async def check(item: Item, pieces: Sequence[Range], origin: Ask, sink: Ask, rel
     said, found = await _asked(KEPT, item, origin, sink)
     kept = Checksum(KEPT, found) if found else None
     if None not in (said, found) and said != found:
-        return Verdict(kept, False, await _wrong(item, pieces, origin, sink))
+        return ChecksumVerdict(kept, False, await _wrong(item, pieces, origin, sink))
     alike = said is not None and said == found and not relayed
-    verdict = Verdict(kept, True) if alike else await _strongly(item, kept, origin, sink)
+    verdict = ChecksumVerdict(kept, True) if alike else await _strongly(item, kept, origin, sink)
     if refuted and item.expected and verdict.verified:
         raise VerificationError(
             f"{item.name} has not the {item.expected.algorithm} {item.expected.value}, neither here nor at its origin",
@@ -59,22 +61,22 @@ async def check(item: Item, pieces: Sequence[Range], origin: Ask, sink: Ask, rel
     return verdict._replace(verified=verdict.verified and not unknown)  # the same wrong file may be at both ends
 
 
-async def _strongly(item: Item, kept: Checksum | None, origin: Ask, sink: Ask) -> Verdict:
+async def _strongly(item: CollectItem, kept: Checksum | None, origin: Ask, sink: Ask) -> ChecksumVerdict:
     """Compare by a checksum that relays cannot forge; if none is available, the file is not verified."""
     for name in STRONG:
         said, found = await _asked(name, item, origin, sink)
         if said is not None and found is not None:
             wrong = () if said == found else ((0, item.size),)
-            return Verdict(Checksum(name, found), not wrong, wrong)
-    return Verdict(kept, False)
+            return ChecksumVerdict(Checksum(name, found), not wrong, wrong)
+    return ChecksumVerdict(kept, False)
 
 
-async def _asked(name: str, item: Item, origin: Ask, sink: Ask) -> tuple[str | None, str | None]:
+async def _asked(name: str, item: CollectItem, origin: Ask, sink: Ask) -> tuple[str | None, str | None]:
     """Return the checksums of the whole file at origin and sink."""
     return await asyncio.gather(origin(name, 0, item.size), sink(name, 0, item.size))
 
 
-async def _wrong(item: Item, pieces: Sequence[Range], origin: Ask, sink: Ask) -> tuple[Range, ...]:
+async def _wrong(item: CollectItem, pieces: Sequence[Range], origin: Ask, sink: Ask) -> tuple[Range, ...]:
     """Return the pieces that differ; the whole file, if none does."""
     same = await asyncio.gather(*(_same(piece, origin, sink) for piece in pieces))
     return tuple(piece for piece, good in zip(pieces, same, strict=True) if not good) or ((0, item.size),)

@@ -16,17 +16,17 @@ from coalloc.collect.runtime.carrier import Carrier
 from coalloc.collect.runtime.checking import KEPT
 from coalloc.collect.runtime.destination import Landing
 from coalloc.collect.runtime.finishing import Finisher
-from coalloc.collect.runtime.item import Item
-from coalloc.collect.runtime.meter import Meter
-from coalloc.collect.runtime.runner import Runner
-from coalloc.collect.runtime.server import Area, Server
+from coalloc.collect.runtime.item import CollectItem
+from coalloc.collect.runtime.meter import ByteMeter
+from coalloc.collect.runtime.runner import CollectRunner
+from coalloc.collect.runtime.server import Area, CollectServer
 from coalloc.collect.values import Collected, CollectionPhase, CollectionReport, CollectionView, LeftBehind
 from coalloc.errors import CoallocError, SourceError, TargetExists
 from coalloc.model import Checksum
 from coalloc.planner.network import Demand, File
 from coalloc.util.concurrency import answers
 
-__all__ = ["Choice", "Choose", "Collection", "Field"]
+__all__ = ["Choose", "CollectJob", "Field", "MethodChoice"]
 
 LOOK = 0.125
 """Seconds between two views for the display."""
@@ -34,7 +34,7 @@ SHOWN = 5
 """Most names of files in one message."""
 
 
-class Choice(NamedTuple):
+class MethodChoice(NamedTuple):
     """A method, and the planned seconds with relays and without; None if unknown."""
 
     method: Method
@@ -42,19 +42,19 @@ class Choice(NamedTuple):
     direct_seconds: float | None = None
 
 
-Choose = Callable[[Demand], Choice]
+Choose = Callable[[Demand], MethodChoice]
 
 
 @dataclass(frozen=True)
 class Field:
     """The participants: servers by label, their staging areas, and the destination."""
 
-    servers: Mapping[str, Server]
+    servers: Mapping[str, CollectServer]
     areas: Mapping[str, Area]
     landing: Landing
 
 
-class Collection:
+class CollectJob:
     """A collect job.
 
     :param output: name of the destination, for users
@@ -64,7 +64,7 @@ class Collection:
 
     def __init__(
         self,
-        items: Sequence[Item],
+        items: Sequence[CollectItem],
         field: Field,
         output: str,
         choose: Choose,
@@ -79,10 +79,10 @@ class Collection:
         self._chance = Random(seed)
         self._loop = asyncio.get_running_loop()
         self._began = self._loop.time()
-        self._meter = Meter()
+        self._meter = ByteMeter()
         self._there: dict[str, Collected] = {}
-        self._choice: Choice | None = None
-        self._runner: Runner | None = None
+        self._choice: MethodChoice | None = None
+        self._runner: CollectRunner | None = None
         self._carrier: Carrier | None = None
         self._finisher: Finisher | None = None
         self._done = False
@@ -124,7 +124,7 @@ class Collection:
         beside = [missing.pop(item.name) for item in list(missing.values()) if label in item.paths]
         demand = Demand(tuple(_file(item, label) for item in missing.values()))
         self._choice = self._choose(demand)
-        self._runner = Runner(self._choice.method, missing, label)
+        self._runner = CollectRunner(self._choice.method, missing, label)
         servers, landing = self._field.servers, self._field.landing
         self._carrier = Carrier(servers, self._field.areas, landing, self._runner, self._chance)
         self._finisher = finisher = Finisher(servers, landing, self._carrier)
@@ -146,7 +146,7 @@ class Collection:
                 "use --overwrite to replace them, or choose another directory with --to",
             )
 
-    async def _look(self, item: Item) -> Collected | None:
+    async def _look(self, item: CollectItem) -> Collected | None:
         """Return the file, if it is at its destination already with the expected checksum."""
         landing = self._field.landing
         if not await landing.resembles(item):
@@ -156,7 +156,7 @@ class Collection:
             return None
         return Collected(item.name, landing.place(item), item.size, "there", checksum=checksum, verified=True)
 
-    async def _checksum(self, item: Item) -> Checksum | None:
+    async def _checksum(self, item: CollectItem) -> Checksum | None:
         """Return the checksum of a file from a server that holds it."""
         if not item.size:
             return Checksum(KEPT, "00000001")
@@ -237,7 +237,7 @@ class Collection:
             left=tuple(self._left),
         )
 
-    def _outcome(self, item: Item) -> Collected:
+    def _outcome(self, item: CollectItem) -> Collected:
         found = self._there.get(item.name) or (self._runner and self._runner.collected.get(item.name))
         if found:
             return found
@@ -245,5 +245,5 @@ class Collection:
         return Collected(item.name, self._field.landing.place(item), item.size, error=str(error) if error else None)
 
 
-def _file(item: Item, destination: str) -> File:
+def _file(item: CollectItem, destination: str) -> File:
     return File(item.name, item.size, tuple(item.paths), (destination,))

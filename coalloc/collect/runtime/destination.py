@@ -7,9 +7,9 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 
-from coalloc.collect.runtime.item import Item
+from coalloc.collect.runtime.item import CollectItem
 from coalloc.collect.runtime.name_equality import held
-from coalloc.collect.runtime.server import SWEEP_SECONDS, SWEEPS, Server
+from coalloc.collect.runtime.server import SWEEP_SECONDS, SWEEPS, CollectServer
 from coalloc.engine.gridftp.storage import Storage
 from coalloc.errors import AlreadyThere, NoSuchFile, SourceError, TargetExists
 from coalloc.model import Checksum
@@ -39,39 +39,39 @@ class Landing(ABC):
         """Prepare for these files, before any of them is begun. :raises UsageError: if two would have the same path"""
 
     @abstractmethod
-    def place(self, item: Item) -> str:
+    def place(self, item: CollectItem) -> str:
         """Return the final path of a file, for users."""
 
     @abstractmethod
-    def sink(self, item: Item) -> str:
+    def sink(self, item: CollectItem) -> str:
         """Return the name that channels use for the file while it is written; it must be begun."""
 
     @abstractmethod
-    async def resembles(self, item: Item) -> bool:
+    async def resembles(self, item: CollectItem) -> bool:
         """Return whether there is a file of that name and size already."""
 
     @abstractmethod
-    async def has(self, item: Item, checksum: Checksum) -> bool:
+    async def has(self, item: CollectItem, checksum: Checksum) -> bool:
         """Return whether that file has this checksum; False if its checksum is not available."""
 
     @abstractmethod
-    async def exists(self, item: Item) -> bool:
+    async def exists(self, item: CollectItem) -> bool:
         """Return whether anything of that name exists."""
 
     @abstractmethod
-    async def begin(self, item: Item) -> None:
+    async def begin(self, item: CollectItem) -> None:
         """Prepare the target of a file. Cheap if that was done before."""
 
     @abstractmethod
-    async def digest(self, item: Item, algorithm: str, start: int, end: int) -> str | None:
+    async def digest(self, item: CollectItem, algorithm: str, start: int, end: int) -> str | None:
         """Return the digest of bytes [start, end) of a file that was begun; None if it is not available."""
 
     @abstractmethod
-    def revoke(self, item: Item, start: int, end: int) -> None:
+    def revoke(self, item: CollectItem, start: int, end: int) -> None:
         """Mark bytes as wrong; they will be sent again."""
 
     @abstractmethod
-    async def publish(self, item: Item) -> None:
+    async def publish(self, item: CollectItem) -> None:
         """Give a file its name.
 
         :raises TargetExists: if it must not replace anything, and something exists there by now
@@ -90,7 +90,7 @@ class There(Landing):
     :param folder: directory, which is made if it does not exist
     """
 
-    def __init__(self, server: Server, folder: str, overwrite: bool) -> None:
+    def __init__(self, server: CollectServer, folder: str, overwrite: bool) -> None:
         super().__init__()
         self.label = server.label
         self.overwrite = overwrite
@@ -100,7 +100,7 @@ class There(Landing):
         self._made: set[str] = set()
         self._making = asyncio.Lock()
 
-    def _path(self, item: Item) -> str:
+    def _path(self, item: CollectItem) -> str:
         return f"{self._folder}/{item.name}"
 
     async def prepare(self, names: Sequence[str]) -> None:
@@ -110,30 +110,30 @@ class There(Landing):
         below = f"{self._folder}/{folder}".rstrip("/")
         return await self._server.ask(lambda store: held(store, below, names))
 
-    def place(self, item: Item) -> str:
+    def place(self, item: CollectItem) -> str:
         return f"{self.label}{self._path(item)}"
 
-    def sink(self, item: Item) -> str:
+    def sink(self, item: CollectItem) -> str:
         return self._beside[item.name]
 
-    async def resembles(self, item: Item) -> bool:
+    async def resembles(self, item: CollectItem) -> bool:
         try:
             entry = await self._server.ask(lambda store: store.stat(self._path(item)))
         except NoSuchFile:
             return False
         return entry.kind == "file" and entry.size == item.size
 
-    async def exists(self, item: Item) -> bool:
+    async def exists(self, item: CollectItem) -> bool:
         try:
             await self._server.ask(lambda store: store.stat(self._path(item)))
         except NoSuchFile:
             return False
         return True
 
-    async def has(self, item: Item, checksum: Checksum) -> bool:
+    async def has(self, item: CollectItem, checksum: Checksum) -> bool:
         return await self._server.checksum(self._path(item), checksum.algorithm, 0, item.size) == checksum.value
 
-    async def begin(self, item: Item) -> None:
+    async def begin(self, item: CollectItem) -> None:
         if item.name in self._beside:
             return
         path = self._path(item)
@@ -144,13 +144,13 @@ class There(Landing):
                 self._made.add(folder)
         self._beside.setdefault(item.name, at_random(path))
 
-    async def digest(self, item: Item, algorithm: str, start: int, end: int) -> str | None:
+    async def digest(self, item: CollectItem, algorithm: str, start: int, end: int) -> str | None:
         return await self._server.checksum(self._beside[item.name], algorithm, start, end)
 
-    def revoke(self, item: Item, start: int, end: int) -> None:
+    def revoke(self, item: CollectItem, start: int, end: int) -> None:
         pass  # they are overwritten
 
-    async def publish(self, item: Item) -> None:
+    async def publish(self, item: CollectItem) -> None:
         if item.foreign and not self.overwrite and await self.exists(item):
             raise TargetExists(f"{self.place(item)} has come to exist meanwhile", "use --overwrite to replace it")
         await self._server.ask(lambda store: store.rename(self._beside[item.name], self._path(item)))

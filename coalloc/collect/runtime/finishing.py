@@ -7,10 +7,10 @@ from functools import partial
 
 from coalloc.collect.methods.actions import Piece
 from coalloc.collect.runtime.carrier import Carrier
-from coalloc.collect.runtime.checking import Verdict, check
+from coalloc.collect.runtime.checking import ChecksumVerdict, check
 from coalloc.collect.runtime.destination import Landing
-from coalloc.collect.runtime.item import Item
-from coalloc.collect.runtime.server import Server
+from coalloc.collect.runtime.item import CollectItem
+from coalloc.collect.runtime.server import CollectServer
 from coalloc.collect.values import Collected
 from coalloc.engine.gridftp.storage import Storage
 from coalloc.errors import ReplicaChanged, SourceError, VerificationError
@@ -24,14 +24,14 @@ MENDS = 2
 class Finisher:
     """A finisher of files whose bytes have all arrived."""
 
-    def __init__(self, servers: Mapping[str, Server], landing: Landing, carrier: Carrier) -> None:
+    def __init__(self, servers: Mapping[str, CollectServer], landing: Landing, carrier: Carrier) -> None:
         self._servers = servers
         self._landing = landing
         self._carrier = carrier
         self._loop = asyncio.get_running_loop()
         self.mended_bytes = 0
 
-    async def finish(self, item: Item, pieces: Sequence[tuple[int, int]], began: float) -> Collected:
+    async def finish(self, item: CollectItem, pieces: Sequence[tuple[int, int]], began: float) -> Collected:
         """Verify a file and give it its name.
 
         :param pieces: byte ranges [start, end), as they arrived
@@ -47,7 +47,7 @@ class Finisher:
         where = self._landing.place(item)
         return Collected(item.name, where, item.size, "collected", seconds, verdict.checksum, verdict.verified)
 
-    async def _see_size(self, item: Item) -> None:
+    async def _see_size(self, item: CollectItem) -> None:
         """Check the size at the origin, since the collected bytes may be the beginning of a longer, newer file.
 
         :raises ReplicaChanged: when the size differs
@@ -63,7 +63,7 @@ class Finisher:
                 f"{item.name} has {size} bytes at its origin, and had {item.size}", "run the same command again"
             )
 
-    async def _mended(self, item: Item, pieces: Sequence[tuple[int, int]]) -> Verdict:
+    async def _mended(self, item: CollectItem, pieces: Sequence[tuple[int, int]]) -> ChecksumVerdict:
         for _ in range(MENDS):
             verdict = await self._check(item, pieces)
             if not verdict.wrong:
@@ -80,7 +80,7 @@ class Finisher:
             )
         return verdict
 
-    async def _check(self, item: Item, pieces: Sequence[tuple[int, int]]) -> Verdict:
+    async def _check(self, item: CollectItem, pieces: Sequence[tuple[int, int]]) -> ChecksumVerdict:
         async def origin(algorithm: str, start: int, end: int) -> str | None:
             return await self._say(item, algorithm, start, end)
 
@@ -89,7 +89,7 @@ class Finisher:
 
         return await check(item, pieces, origin, sink, relayed=item.name in self._landing.relayed)
 
-    async def _say(self, item: Item, algorithm: str, start: int, end: int) -> str | None:
+    async def _say(self, item: CollectItem, algorithm: str, start: int, end: int) -> str | None:
         """Return a digest from a server that holds the file; None when no server offers it.
 
         :raises SourceError: when no server can be asked
@@ -105,12 +105,12 @@ class Finisher:
             raise trouble
         return None
 
-    def _holders(self, item: Item) -> list[tuple[str, str]]:
+    def _holders(self, item: CollectItem) -> list[tuple[str, str]]:
         """Return the servers that have the file, with its path; lost servers only if there are no others."""
         left = [(host, path) for host, path in item.paths.items() if host not in self._carrier.lost]
         return left or list(item.paths.items())
 
-    async def _fetch(self, item: Item, piece: Piece) -> None:
+    async def _fetch(self, item: CollectItem, piece: Piece) -> None:
         """Fetch a piece from a server that holds the file.
 
         :raises SourceError: when that fails

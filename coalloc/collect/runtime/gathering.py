@@ -8,9 +8,9 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from coalloc.broker_client import Found
-from coalloc.collect.runtime.item import Item
-from coalloc.collect.runtime.server import Server
+from coalloc.broker_client import FoundReplicas
+from coalloc.collect.runtime.item import CollectItem
+from coalloc.collect.runtime.server import CollectServer
 from coalloc.engine.base import EngineOptions
 from coalloc.engine.gridftp.address import parse, parse_server
 from coalloc.engine.gridftp.storage import Storage
@@ -23,7 +23,7 @@ from coalloc.safe_text import redact
 from coalloc.util.concurrency import answers
 from coalloc.verify import expectation
 
-__all__ = ["Gathering", "speaks"]
+__all__ = ["CollectServers", "speaks"]
 
 SCHEMES = ("ftp", "gsiftp")
 
@@ -34,14 +34,14 @@ def speaks(url: str) -> bool:
 
 
 @dataclass
-class Gathering:
+class CollectServers:
     """Servers by label, and their directories for staging."""
 
     options: EngineOptions
-    servers: dict[str, Server] = field(default_factory=dict)
+    servers: dict[str, CollectServer] = field(default_factory=dict)
     folders: dict[str, str] = field(default_factory=dict)
 
-    def add(self, url: str, folder: str | None = None, origin: Origin | None = None) -> Server:
+    def add(self, url: str, folder: str | None = None, origin: Origin | None = None) -> CollectServer:
         """Add and return the server of a URL; `folder` is its directory for staging, unless it has one already.
 
         The first mention of a server decides which addresses it may have, so the user's own URLs must be added first.
@@ -55,14 +55,14 @@ class Gathering:
             )
         parse_server(url)
         label, login = source_key(url), _server(url)
-        known = self.servers.setdefault(label, Server(label, login, self.options.named(origin or Origin())))
+        known = self.servers.setdefault(label, CollectServer(label, login, self.options.named(origin or Origin())))
         if known.url != login:
             raise UsageError(f"{label} is named with two logins", "use one of them for all that is there")
         if folder is not None:
             self.folders.setdefault(label, folder)
         return known
 
-    async def items(self, urls: Sequence[str], found: Sequence[Found]) -> list[Item]:
+    async def items(self, urls: Sequence[str], found: Sequence[FoundReplicas]) -> list[CollectItem]:
         """Return the files that URLs name, and those with known replicas, in that order.
 
         :raises UsageError: when two files would have the same name
@@ -80,7 +80,7 @@ class Gathering:
         """End all sessions."""
         await asyncio.gather(*(server.close() for server in self.servers.values()))
 
-    async def _of_url(self, url: str) -> list[Item]:
+    async def _of_url(self, url: str) -> list[CollectItem]:
         address = parse(url)
         path = address.named
         server = self.add(url, path.rstrip("/").rpartition("/")[0] or "/")
@@ -92,7 +92,7 @@ class Gathering:
             raise UsageError(f"{address.shown} is a directory", "end it with / to collect all that is in it")
         return [_item(path.rpartition("/")[2], entry, {server.label: path}, foreign=False)]
 
-    async def replicas(self, file: ReplicaSet) -> Item:
+    async def replicas(self, file: ReplicaSet) -> CollectItem:
         """Return a file with its usable replicas: those of the known size, or else of the first replica's size."""
         replicas = [replica for replica in file.replicas if speaks(replica.url)]
         urls = [replica.url for replica in replicas]
@@ -128,15 +128,15 @@ async def _listed(store: Storage, top: str) -> list[tuple[str, Entry]]:
 
 def _item(
     name: str, entry: Entry, paths: Mapping[str, str], expected: Checksum | None = None, foreign: bool = True
-) -> Item:
+) -> CollectItem:
     if reason := why_unsafe(name):
         raise UsageError(f"the file name {name[:200]!r} {reason}", "collect it by itself, with coget get -o")
-    return Item(name, entry.size or 0, paths, expected, entry.modified, foreign)
+    return CollectItem(name, entry.size or 0, paths, expected, entry.modified, foreign)
 
 
-def _refuse_conflicts(items: Sequence[Item]) -> None:
+def _refuse_conflicts(items: Sequence[CollectItem]) -> None:
     """Check that names are unique. :raises UsageError: when two files have one name"""
-    seen: dict[str, Item] = {}
+    seen: dict[str, CollectItem] = {}
     for item in items:
         if other := seen.get(item.name):
             places = " and ".join(f"{host}{path}" for each in (other, item) for host, path in each.paths.items())

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from coalloc.model import Checksum
 
-__all__ = ["Item"]
+__all__ = ["CollectItem"]
 
 
 @dataclass(frozen=True)
-class Item:
+class CollectItem:
     """One file.
 
     :param name: path relative to the destination; also its name in methods

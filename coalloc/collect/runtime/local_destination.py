@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from coalloc.collect.runtime.destination import Landing
-from coalloc.collect.runtime.item import Item
+from coalloc.collect.runtime.item import CollectItem
 from coalloc.collect.runtime.partial_names import PartialNames
 from coalloc.collect.values import HERE
 from coalloc.model import Checksum, Stat
@@ -27,7 +27,7 @@ __all__ = ["Here"]
 class _Open:
     """A file that is being written."""
 
-    def __init__(self, item: Item, path: Path, within: Path | None, beside: str | None) -> None:
+    def __init__(self, item: CollectItem, path: Path, within: Path | None, beside: str | None) -> None:
         """Open the partial copy. :raises SinkError: :raises TargetInUse: as `PartialFile`"""
         self.partial = PartialFile(path, within=within, beside=beside)
         try:
@@ -36,7 +36,7 @@ class _Open:
             self.partial.close()
             raise
 
-    def _begin(self, item: Item) -> None:
+    def _begin(self, item: CollectItem) -> None:
         urls = [f"{label}{path}" for label, path in item.paths.items()]
         urls.append(staged(urls[0]))
         self.relay = len(item.paths)
@@ -85,34 +85,34 @@ class Here(Landing):
         if self._names:
             self._number = await in_thread(self._names.number, self._folder, names)
 
-    def place(self, item: Item) -> str:
+    def place(self, item: CollectItem) -> str:
         return str(self._folder / item.name)
 
-    def sink(self, item: Item) -> str:
+    def sink(self, item: CollectItem) -> str:
         return item.name
 
     @property
     def _bounds(self) -> Path | None:
         return bounds(self._folder, many=True)
 
-    def _target(self, item: Item) -> Path:
+    def _target(self, item: CollectItem) -> Path:
         return target(item.name, self._folder, many=True, foreign=item.foreign)
 
-    async def resembles(self, item: Item) -> bool:
+    async def resembles(self, item: CollectItem) -> bool:
         return await in_thread(resembles, self._target(item), item.size, self._bounds)
 
-    async def exists(self, item: Item) -> bool:
+    async def exists(self, item: CollectItem) -> bool:
         return await in_thread(os.path.lexists, self._target(item))
 
-    async def has(self, item: Item, checksum: Checksum) -> bool:
+    async def has(self, item: CollectItem, checksum: Checksum) -> bool:
         return await in_thread(matching_bytes, self._target(item), checksum, item.size, self._bounds) is not None
 
-    async def begin(self, item: Item) -> None:
+    async def begin(self, item: CollectItem) -> None:
         async with self._opening:
             if item.name not in self._open:
                 await in_thread(self._begin, item)
 
-    def _begin(self, item: Item) -> None:
+    def _begin(self, item: CollectItem) -> None:
         beside = derived(self._number, item.name) if self._number else None
         opened = _Open(item, self._target(item), self._bounds, beside)
         self._open[item.name] = opened
@@ -133,15 +133,15 @@ class Here(Landing):
         source = file.relay if name in self.relayed else 0
         file.journal.append(file.partial.write(source, offset, view))
 
-    async def digest(self, item: Item, algorithm: str, start: int, end: int) -> str | None:
+    async def digest(self, item: CollectItem, algorithm: str, start: int, end: int) -> str | None:
         return await in_thread(self._open[item.name].partial.digest, algorithm, start, end)
 
-    def revoke(self, item: Item, start: int, end: int) -> None:
+    def revoke(self, item: CollectItem, start: int, end: int) -> None:
         file = self._open[item.name]
         file.journal.revoke(start, end)
         file.partial.revoke(start, end)
 
-    async def publish(self, item: Item) -> None:
+    async def publish(self, item: CollectItem) -> None:
         file = self._open[item.name]
         file.journal.close()
         await in_thread(partial(file.partial.publish, replace=self.overwrite or not item.foreign))

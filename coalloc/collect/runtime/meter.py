@@ -2,7 +2,7 @@
 
 from collections import deque
 
-__all__ = ["Meter"]
+__all__ = ["ByteMeter"]
 
 WINDOW = 5.0
 """Seconds over which a rate is measured."""
@@ -10,7 +10,7 @@ STEADY = 2.0
 """Least seconds of measurement before a rate counts as the best."""
 
 
-class Meter:
+class ByteMeter:
     """A counter of bytes. Times are seconds on any steady clock.
 
     >>> meter = Meter()

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coalloc.history.database import Records, transaction
+from coalloc.history.database import RecordsFile, transaction
 from coalloc.util.partial_names import MARK, derived
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ WRITE = "INSERT INTO collections VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET n
 PRUNE = "DELETE FROM collections WHERE folder NOT IN (SELECT folder FROM collections ORDER BY used DESC LIMIT ?)"
 
 
-class PartialNames(Records):
+class PartialNames(RecordsFile):
     """The random number of each directory to which this user collects; without records, a new one in each run."""
 
     def number(self, folder: Path, names: Sequence[str]) -> bytes:

@@ -8,27 +8,27 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 
 from coalloc.collect.methods import Method
-from coalloc.collect.methods.actions import Action, Cancel, Done, Drop, GiveUp, Send, Wake
-from coalloc.collect.methods.events import Arrived, Event, Failed, Gone, Moved, Started, Tick
+from coalloc.collect.methods.actions import Action, Cancel, CollectDone, CollectGiveUp, CollectWake, Drop, Send
+from coalloc.collect.methods.events import Arrived, CollectStarted, CollectTick, Event, Gone, HopFailed, HopMoved
 from coalloc.collect.runtime.carrier import Carrier
 from coalloc.collect.runtime.hop import Hop
-from coalloc.collect.runtime.item import Item
+from coalloc.collect.runtime.item import CollectItem
 from coalloc.collect.values import Collected
 from coalloc.errors import NoSpace, SourceError, TransferFailed
 from coalloc.util.intervals import Intervals
 
-__all__ = ["Finish", "Runner"]
+__all__ = ["CollectRunner", "Finish"]
 
-Finish = Callable[[Item, list[tuple[int, int]]], Coroutine[None, None, Collected]]
+Finish = Callable[[CollectItem, list[tuple[int, int]]], Coroutine[None, None, Collected]]
 """`await finish(item, pieces)`: verify a file whose bytes have all arrived, and give it its name."""
 MOVED_SECONDS = 0.2
-"""Least seconds between two `Moved` events of a hop."""
+"""Least seconds between two `HopMoved` events of a hop."""
 
 
 class _Coming:
     """The bytes of one file that have arrived."""
 
-    def __init__(self, item: Item) -> None:
+    def __init__(self, item: CollectItem) -> None:
         self.item = item
         self.here = Intervals()
         self.pieces: list[tuple[int, int]] = []
@@ -45,14 +45,14 @@ class _Coming:
         return self.whole and not before
 
 
-class Runner:
+class CollectRunner:
     """An executor of a method's actions.
 
     :param items: the files of the method's demand, by name
     :param destination: label of the destination
     """
 
-    def __init__(self, method: Method, items: Mapping[str, Item], destination: str) -> None:
+    def __init__(self, method: Method, items: Mapping[str, CollectItem], destination: str) -> None:
         self._method = method
         self._destination = destination
         self._coming = {name: _Coming(item) for name, item in items.items()}
@@ -77,7 +77,7 @@ class Runner:
         :raises CoallocError: when that is impossible; files finished before keep their names
         """
         self._carrier, self._finish = carrier, finish
-        self._tell(Started(self._loop.time()))
+        self._tell(CollectStarted(self._loop.time()))
         try:
             try:
                 await self._over
@@ -123,7 +123,7 @@ class Runner:
         try:
             while self._events and not self._over.done():
                 event = self._events.popleft()
-                if not (isinstance(event, Moved | Arrived | Failed) and self._is_stale(event)):
+                if not (isinstance(event, HopMoved | Arrived | HopFailed) and self._is_stale(event)):
                     for action in self._method.handle(event):
                         self._do(action)
         except Exception as error:
@@ -131,11 +131,11 @@ class Runner:
         finally:
             self._telling = False
 
-    def _is_stale(self, event: Moved | Arrived | Failed) -> bool:
+    def _is_stale(self, event: HopMoved | Arrived | HopFailed) -> bool:
         """Return whether the event's hop was cancelled, or lost with a host, before the event could be sent."""
         if event.hop not in self._sends:
             return True
-        if not isinstance(event, Moved):
+        if not isinstance(event, HopMoved):
             self._forget(event.hop)
         return False
 
@@ -154,7 +154,7 @@ class Runner:
         if not hop.over:
             if now - self._told.get(number, 0.0) >= MOVED_SECONDS:
                 self._told[number] = now
-                self._tell(Moved(now, number, hop.arrived.total))
+                self._tell(HopMoved(now, number, hop.arrived.total))
         elif hop.error is None:
             if send.sink == self._destination:
                 self._delivered(send)
@@ -169,7 +169,7 @@ class Runner:
                 self.failed(error)
             elif isinstance(error, SourceError) and error.permanent:
                 self._refuse(send, error)
-        self._tell(Failed(self._loop.time(), number, str(error), full))
+        self._tell(HopFailed(self._loop.time(), number, str(error), full))
 
     def _refuse(self, send: Send, error: SourceError) -> None:
         """Record that a host permanently refuses a file; fail if all holders do, as the method would retry forever."""
@@ -210,17 +210,17 @@ class Runner:
                 self._forget(action.hop)
             case Drop():
                 self._carrier.drop(action)
-            case Wake():
+            case CollectWake():
                 if self._waker:
                     self._waker.cancel()
                 self._waker = self._loop.call_at(action.at, self._tick)
-            case Done():
+            case CollectDone():
                 self._end(None)
-            case GiveUp():
+            case CollectGiveUp():
                 self._end(TransferFailed(f"not all can be collected: {action.reason}", "run the same command again"))
 
     def _tick(self) -> None:
-        self._tell(Tick(self._loop.time()))
+        self._tell(CollectTick(self._loop.time()))
 
     def _end(self, error: Exception | None) -> None:
         if self._over.done():

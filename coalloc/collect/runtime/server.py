@@ -15,7 +15,7 @@ from coalloc.errors import AlreadyThere, ConnectionLost, NoSuchFile, NotEmpty, P
 from coalloc.model import Entry
 from coalloc.util.partial_names import MARK
 
-__all__ = ["SWEEPS", "SWEEP_SECONDS", "Area", "Server"]
+__all__ = ["SWEEPS", "SWEEP_SECONDS", "Area", "CollectServer"]
 
 T = TypeVar("T")
 SESSIONS = 4
@@ -26,7 +26,7 @@ SWEEPS, SWEEP_SECONDS = 5, 0.3
 """Number of deletions, and pause between them: a copy that was ended may still create the file."""
 
 
-class Server:
+class CollectServer:
     """One server.
 
     :param label: its name among hosts
@@ -98,7 +98,7 @@ class Area:
     :param run: name of the collect job, for users
     """
 
-    def __init__(self, server: Server, folder: str, run: str) -> None:
+    def __init__(self, server: CollectServer, folder: str, run: str) -> None:
         self._server = server
         self._above = f"{folder.rstrip('/')}/{STAGING}{run}"
         self._key = token_hex(8)

@@ -4,22 +4,22 @@ It lies beside the methods, because the planner does not know them, and not amon
 a plan hop by hop. It has no model of TCP: no slow start, no losses, no delay.
 """
 
-from coalloc.collect.simulation.carrier import Carrier
-from coalloc.collect.simulation.happenings import Break, Capacity, Happening, Kill, Rate, Share
-from coalloc.collect.simulation.simulator import Hop, Record, simulate
+from coalloc.collect.simulation.carrier import SimulatedCarrier
+from coalloc.collect.simulation.happenings import Break, Capacity, Happening, Kill, Rate, RateShare
+from coalloc.collect.simulation.simulator import SimulatedHop, SimulationRecord, simulate
 from coalloc.collect.simulation.underlay import Route, Stream, Underlay
 
 __all__ = [
     "Break",
     "Capacity",
-    "Carrier",
     "Happening",
-    "Hop",
     "Kill",
     "Rate",
-    "Record",
+    "RateShare",
     "Route",
-    "Share",
+    "SimulatedCarrier",
+    "SimulatedHop",
+    "SimulationRecord",
     "Stream",
     "Underlay",
     "simulate",

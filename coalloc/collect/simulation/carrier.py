@@ -2,14 +2,14 @@
 
 from typing import Protocol
 
-from coalloc.collect.simulation.happenings import Capacity, Rate, Share
+from coalloc.collect.simulation.happenings import Capacity, Rate, RateShare
 
-__all__ = ["Carrier", "Pair"]
+__all__ = ["Pair", "SimulatedCarrier"]
 
 Pair = tuple[str, str]
 
 
-class Carrier(Protocol):
+class SimulatedCarrier(Protocol):
     """Pairs of hosts, each of which moves bytes or rests, and streams, which always move bytes."""
 
     def has(self, pair: Pair) -> bool:
@@ -21,7 +21,7 @@ class Carrier(Protocol):
     def end(self, pair: Pair) -> None:
         """Stop a pair."""
 
-    def change(self, change: Capacity | Rate | Share) -> None:
+    def change(self, change: Capacity | Rate | RateShare) -> None:
         """Change the network from now on."""
 
     def moved(self, name: Pair | str) -> float:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, MutableSequence
 from typing import Any, NamedTuple
 
 from coalloc.collect.simulation.carrier import Pair
-from coalloc.collect.simulation.happenings import Capacity, Rate, Share
+from coalloc.collect.simulation.happenings import Capacity, Rate, RateShare
 from coalloc.collect.simulation.sharing import Weave, advance, share, soonest
 from coalloc.collect.simulation.underlay import Underlay
 from predictors.compiled import compiled, floats, integers
@@ -74,7 +74,7 @@ class Fluid:
         self._running.discard(self._flows[pair])
         self._changed = True
 
-    def change(self, change: Capacity | Rate | Share) -> None:
+    def change(self, change: Capacity | Rate | RateShare) -> None:
         """Change the network from now on."""
         match change:
             case Capacity(_, link, bytes_per_second):
@@ -85,7 +85,7 @@ class Fluid:
                 stream = self._steady[name]
                 self._take(stream.route, bytes_per_second - (stream.rate or 0.0))
                 self._steady[name] = stream._replace(rate=bytes_per_second)
-            case Share(_, of, share):
+            case RateShare(_, of, share):
                 self._shares[self._flows[of]] = share
                 self._changed = True
 

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-__all__ = ["Break", "Capacity", "Happening", "Kill", "Rate", "Share"]
+__all__ = ["Break", "Capacity", "Happening", "Kill", "Rate", "RateShare"]
 
 
 class Capacity(NamedTuple):
@@ -21,7 +21,7 @@ class Rate(NamedTuple):
     bytes_per_second: float
 
 
-class Share(NamedTuple):
+class RateShare(NamedTuple):
     """A new share of a pair, or of a stream that shares fairly, at a bottleneck, in proportion to others.
 
     TCP with a short round-trip time takes more than with a long one, and its share always varies.
@@ -47,4 +47,4 @@ class Kill(NamedTuple):
     host: str
 
 
-Happening = Capacity | Rate | Share | Break | Kill
+Happening = Capacity | Rate | RateShare | Break | Kill

@@ -6,22 +6,22 @@ from dataclasses import dataclass
 from math import inf
 from typing import Literal, NamedTuple
 
-from coalloc.collect.methods.actions import Action, Cancel, Done, Drop, GiveUp, Send, Wake
+from coalloc.collect.methods.actions import Action, Cancel, CollectDone, CollectGiveUp, CollectWake, Drop, Send
 from coalloc.collect.methods.base import Method
-from coalloc.collect.methods.events import Arrived, Event, Failed, Gone, Moved, Started, Tick
+from coalloc.collect.methods.events import Arrived, CollectStarted, CollectTick, Event, Gone, HopFailed, HopMoved
 from coalloc.collect.methods.ledger import IllegalActionError
-from coalloc.collect.simulation.carrier import Carrier, Pair
+from coalloc.collect.simulation.carrier import Pair, SimulatedCarrier
 from coalloc.collect.simulation.fluid import Fluid
-from coalloc.collect.simulation.happenings import Break, Capacity, Happening, Kill, Rate, Share
+from coalloc.collect.simulation.happenings import Break, Capacity, Happening, Kill, Rate, RateShare
 from coalloc.collect.simulation.shelves import Shelves
 from coalloc.collect.simulation.underlay import Underlay
 
-__all__ = ["Hop", "Outcome", "Record", "simulate"]
+__all__ = ["Outcome", "SimulatedHop", "SimulationRecord", "simulate"]
 
 Outcome = Literal["arrived", "failed", "cancelled"]
 
 
-class Hop(NamedTuple):
+class SimulatedHop(NamedTuple):
     """A finished hop: its bytes moved from second `began` to `ended`; before, it waited in the queue of its pair."""
 
     send: Send
@@ -31,7 +31,7 @@ class Hop(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Record:
+class SimulationRecord:
     """A collect job that is over.
 
     :param outcome: "done", the reason for which the method gave up, or "out of time"
@@ -42,7 +42,7 @@ class Record:
 
     outcome: str
     seconds: float
-    hops: Sequence[Hop]
+    hops: Sequence[SimulatedHop]
     staged: Mapping[str, Sequence[tuple[float, int]]]
     background: Mapping[str, float]
 
@@ -63,8 +63,8 @@ def simulate(
     told: float = TOLD,
     limit: float = LIMIT,
     fast: bool = False,
-    carrier: Carrier | None = None,
-) -> Record:
+    carrier: SimulatedCarrier | None = None,
+) -> SimulationRecord:
     """Carry out a collect job in virtual time.
 
     :param happenings: changes of the network, in order of time; may be endless
@@ -85,7 +85,7 @@ class _Simulation:
         happenings: Iterator[Happening],
         told: float,
         limit: float,
-        carrier: Carrier,
+        carrier: SimulatedCarrier,
     ) -> None:
         self._method = method
         self._happenings = happenings
@@ -97,15 +97,15 @@ class _Simulation:
         self._wanted = {(file.name, to) for file in method.demand.files for to in file.destinations}
         self._now = 0.0
         self._outcome = ""
-        self._events: deque[Event] = deque([Started(0.0)])
+        self._events: deque[Event] = deque([CollectStarted(0.0)])
         self._queues: dict[Pair, deque[Send]] = {}
         """By pair: the current hop, and those behind it."""
         self._began: dict[int, float] = {}
         self._pairs: dict[int, Pair] = {}
-        self._hops: list[Hop] = []
+        self._hops: list[SimulatedHop] = []
         self._dead: set[str] = set()
 
-    def run(self) -> Record:
+    def run(self) -> SimulationRecord:
         """Run until the method ends, gives up, or the time limit is reached."""
         while not self._outcome:
             if self._events:
@@ -113,7 +113,7 @@ class _Simulation:
             else:
                 self._go_on()
         background = {name: self._carrier.moved(name) for name in self._streams}
-        return Record(self._outcome, self._now, self._hops, self._shelves.times, background)
+        return SimulationRecord(self._outcome, self._now, self._hops, self._shelves.times, background)
 
     def _go_on(self) -> None:
         """Advance to the next time at which anything happens."""
@@ -130,16 +130,16 @@ class _Simulation:
             self._next = next(self._happenings, None)
         if self._wakes_at <= moment:
             self._wakes_at = inf
-            self._events.append(Tick(moment))
+            self._events.append(CollectTick(moment))
         if self._tells_at <= moment:
             self._tells_at += self._told
             for pair, queue in self._queues.items():
-                self._events.append(Moved(moment, queue[0].hop, int(self._carrier.moved(pair))))
+                self._events.append(HopMoved(moment, queue[0].hop, int(self._carrier.moved(pair))))
         if moment >= self._limit:
             self._outcome = "out of time"
 
     def _tell(self, event: Event) -> None:
-        if isinstance(event, Moved) and event.hop not in self._pairs:
+        if isinstance(event, HopMoved) and event.hop not in self._pairs:
             return  # its hop was just cancelled
         for action in self._method.handle(event):
             self._act(action)
@@ -152,16 +152,16 @@ class _Simulation:
                 self._cancel(action.hop)
             case Drop():
                 self._shelves.drop(self._now, action.host, action.piece)
-            case Wake():
+            case CollectWake():
                 self._wakes_at = max(action.at, self._now)
-            case Done():
+            case CollectDone():
                 self._outcome = "done"
-            case GiveUp():
+            case CollectGiveUp():
                 self._outcome = action.reason
 
     def _happen(self, happening: Happening) -> None:
         match happening:
-            case Capacity() | Rate() | Share():
+            case Capacity() | Rate() | RateShare():
                 self._carrier.change(happening)
             case Break():
                 self._break(happening.source, happening.sink)
@@ -204,7 +204,7 @@ class _Simulation:
         """End the current hop of a pair; begin the next one."""
         send = self._queues[pair].popleft()
         del self._pairs[send.hop]
-        self._hops.append(Hop(send, self._began.pop(send.hop), self._now, outcome))
+        self._hops.append(SimulatedHop(send, self._began.pop(send.hop), self._now, outcome))
         if self._is_relayed(send):
             note = self._shelves.put if outcome == "arrived" else self._shelves.forget
             note(self._now, send.sink, send.piece)
@@ -238,7 +238,7 @@ class _Simulation:
 
     def _fail(self, send: Send, reason: str, full: bool = False) -> None:
         self._pairs.pop(send.hop, None)
-        self._events.append(Failed(self._now, send.hop, reason, full))
+        self._events.append(HopFailed(self._now, send.hop, reason, full))
 
     def _kill(self, host: str) -> None:
         for pair in [pair for pair in self._queues if host in pair]:

@@ -4,7 +4,7 @@ from collections import Counter
 from itertools import pairwise
 from typing import NamedTuple
 
-from coalloc.collect.simulation import Record
+from coalloc.collect.simulation import SimulationRecord
 from coalloc.planner.plan import TransferPlan
 
 __all__ = ["Bar", "bars", "hops"]
@@ -30,7 +30,7 @@ def bars(plan: TransferPlan) -> list[Bar]:
     return [Bar(*key, 0.0, float(plan.makespan), count) for key, count in sums.items()]
 
 
-def hops(record: Record) -> list[Bar]:
+def hops(record: SimulationRecord) -> list[Bar]:
     """Return the bars of a collect job as it was carried out, including cancelled and failed hops."""
     return [
         Bar(hop.send.source, hop.send.sink, hop.send.piece.file, hop.began, hop.ended, hop.send.piece.size)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from coalloc.planner.network import Host, LinkKey, Network
-from coalloc.planner.plan import Limit, Path, TransferPlan
+from coalloc.planner.plan import Limit, PlannedPath, TransferPlan
 from coalloc.util import human
 
 __all__ = ["Point", "places"]
@@ -15,7 +15,7 @@ COLUMNS = 4
 """Columns between left and right, in which relays stand."""
 
 
-def places(names: Iterable[str], paths: Sequence[Path], flows: Mapping[LinkKey, object]) -> dict[str, Point]:
+def places(names: Iterable[str], paths: Sequence[PlannedPath], flows: Mapping[LinkKey, object]) -> dict[str, Point]:
     """Return the position of each host: x from 0 to 1 in the direction of the bytes, y from 0 to 1; idle hosts below.
 
     :param paths: the paths of the plan, with the bytes of each
@@ -40,7 +40,7 @@ def places(names: Iterable[str], paths: Sequence[Path], flows: Mapping[LinkKey, 
     return placed
 
 
-def _parts(paths: Sequence[Path]) -> dict[str, float]:
+def _parts(paths: Sequence[PlannedPath]) -> dict[str, float]:
     """Return how far along its paths each host is, from 0 to 1, averaged over the bytes that pass it."""
     weights: dict[str, float] = defaultdict(float)
     sums: dict[str, float] = defaultdict(float)

@@ -1,5 +1,5 @@
 """The native GridFTP engine: `GridFTPSource` for ftp:// and gsiftp:// URLs."""
 
-from coalloc.engine.gridftp.source import GridFTPSource, Known
+from coalloc.engine.gridftp.source import GridFTPFindings, GridFTPSource
 
-__all__ = ["GridFTPSource", "Known"]
+__all__ = ["GridFTPFindings", "GridFTPSource"]

@@ -23,7 +23,7 @@ from coalloc.errors import ConnectionLost, ServerSays, Stalled, Unsupported
 if TYPE_CHECKING:
     from coalloc.engine.gridftp.gsi.security import DataMode
 
-__all__ = ["Login", "LoginAgain", "Security", "security_for"]
+__all__ = ["GridFTPLogin", "LoginAgain", "Security", "security_for"]
 
 CHECKSUM_RATE = 20e6  # bytes per second that the slowest server is assumed to read before it counts as silent
 
@@ -92,7 +92,7 @@ def security_for(
     return GridSecurity(address, proxy=proxy, delegates=delegates, modes=modes)
 
 
-class Login:
+class GridFTPLogin:
     """A logged-in control connection; made by `open`.
 
     :param pipelined: whether commands are sent without waiting for the previous reply

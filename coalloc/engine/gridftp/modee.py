@@ -3,7 +3,7 @@
 In stream mode each range costs a new data connection: from a distant server that means round trips, and TCP's slow
 start, in which it takes capacity from other connections on the link without using all of it. Here ranges are requested
 ahead and follow each other without a pause. Requested bytes that are no longer wanted still come, and are skipped, as
-long as there are few. `dealing` decides which session fetches which range; `source` handles servers that cannot connect
+long as there are few. `sharing` decides which session fetches which range; `source` handles servers that cannot connect
 to us.
 """
 
@@ -15,15 +15,15 @@ from ipaddress import ip_address
 from coalloc.engine.batched_reads import BUFFER, Gather
 from coalloc.engine.gridftp.control import PendingReply
 from coalloc.engine.gridftp.protocol import port_command
-from coalloc.engine.gridftp.range_requests import Turns
+from coalloc.engine.gridftp.range_requests import RangeRequests
 from coalloc.engine.gridftp.refusals import refusal
 from coalloc.engine.gridftp.session import Session
 from coalloc.engine.gridftp.stream import lost, said
-from coalloc.engine.range_request import Turn
+from coalloc.engine.range_request import RangeRequest
 from coalloc.engine.span import Deliver, Span
 from coalloc.engine.tcp_info import way_of
 from coalloc.errors import NoSuchFile, PermissionRefused, SourceError
-from coalloc.model import Way
+from coalloc.model import PathState
 
 __all__ = ["BlockChannel", "NoWayBack"]
 
@@ -48,13 +48,13 @@ class BlockChannel:
     def __init__(self, session: Session) -> None:
         self.usable = True
         self._session = session
-        self._turns = Turns()
+        self._turns = RangeRequests()
         self._coming: asyncio.Task[None] | None = None
         self._data: socket.socket | None = None
         self._gather: Gather | None = None
 
     @property
-    def way(self) -> Way | None:
+    def way(self) -> PathState | None:
         """The path of the data; None if not known."""
         return way_of(self._data) if self._data and self.usable else None
 
@@ -67,7 +67,7 @@ class BlockChannel:
         if self._coming is None:
             self._begin()
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        turn = Turn(span, deliver, over)
+        turn = RangeRequest(span, deliver, over)
         self._turns.ask(turn)
         session = about or self._session
         reply = await session.retrieve(span.start, span.end)
@@ -155,7 +155,7 @@ class BlockChannel:
         else:
             gather.received(count, self._turns.left)
 
-    def _replied(self, turn: Turn, shown: str, reply: PendingReply) -> None:
+    def _replied(self, turn: RangeRequest, shown: str, reply: PendingReply) -> None:
         """Process the reply to a range: a refusal ends the wait for data; success means nothing."""
         if not (reply.cancelled() or reply.exception() or reply.result().positive):
             turn.refusal = refusal(reply.result(), shown)

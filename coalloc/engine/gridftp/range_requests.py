@@ -7,28 +7,28 @@ come all the same, and are counted but not delivered. `modee` makes the connecti
 from collections import deque
 
 from coalloc.engine.gridftp.protocol import Block, BlockReader, EndOfData, EndOfFile
-from coalloc.engine.range_request import Turn
+from coalloc.engine.range_request import RangeRequest
 from coalloc.errors import ServerSays
 
-__all__ = ["Turns"]
+__all__ = ["RangeRequests"]
 
 
-class Turns:
+class RangeRequests:
     """The ranges that are to come, in order."""
 
     def __init__(self) -> None:
-        self._turns: deque[Turn] = deque()
+        self._turns: deque[RangeRequest] = deque()
         self._reader = BlockReader()
         self.ended = 0
         """Number of ranges that have ended."""
         self.closed = False
         """Whether the server has announced that nothing more comes."""
 
-    def ask(self, turn: Turn) -> None:
+    def ask(self, turn: RangeRequest) -> None:
         self._turns.append(turn)
 
     @property
-    def first(self) -> Turn | None:
+    def first(self) -> RangeRequest | None:
         return self._turns[0] if self._turns else None
 
     @property

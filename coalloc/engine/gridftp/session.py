@@ -11,7 +11,7 @@ from typing import Self
 from coalloc.engine.base import EngineOptions
 from coalloc.engine.gridftp.address import Address
 from coalloc.engine.gridftp.control import ControlConnection, PendingReply
-from coalloc.engine.gridftp.login import Login
+from coalloc.engine.gridftp.login import GridFTPLogin
 from coalloc.engine.gridftp.protocol import Reply, digest_in, facts
 from coalloc.engine.gridftp.refusals import refusal
 from coalloc.errors import NoSuchFile, Unsupported
@@ -21,7 +21,7 @@ from coalloc.util.counts import count
 __all__ = ["Session"]
 
 
-class Session(Login):
+class Session(GridFTPLogin):
     """A login that has asked for its file's size and version."""
 
     def __init__(self, control: ControlConnection, address: Address, options: EngineOptions, pipelined: bool) -> None:

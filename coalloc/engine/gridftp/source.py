@@ -21,9 +21,9 @@ from coalloc.engine.gridftp.session import Session
 from coalloc.engine.span import Deliver, Span
 from coalloc.engine.tcp_info import way_of
 from coalloc.errors import ConnectionLost, ReplicaChanged, Stalled, Unsupported
-from coalloc.model import Stat, Way
+from coalloc.model import PathState, Stat
 
-__all__ = ["FAR", "GridFTPSource", "Known"]
+__all__ = ["FAR", "GridFTPFindings", "GridFTPSource"]
 
 FAR = 0.01
 """Round-trip time in seconds from which a new data connection for each range costs too much."""
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Known:
+class GridFTPFindings:
     """Findings that the sessions with one replica share.
 
     `pipelined`: the server accepts pipelined commands. `connects_back`: it can connect to us; None while not tried.
@@ -59,12 +59,12 @@ class GridFTPSource(Source):
         self,
         url: str,
         options: EngineOptions,
-        known: Known | None = None,
+        known: GridFTPFindings | None = None,
         number: int = 0,
     ) -> None:
         super().__init__(url, options)
         self._address = parse(url)
-        self._known = known or Known()
+        self._known = known or GridFTPFindings()
         self._number = number
         self._session: Session | None = None
         self._aside: Session | None = None
@@ -117,12 +117,12 @@ class GridFTPSource(Source):
             self._fetching -= 1
 
     @property
-    def way(self) -> Way | None:
+    def way(self) -> PathState | None:
         if self._channel:
             return self._channel.way
         if self._data:
             return way_of(self._data)
-        return Way(self._known.rtt) if self._known.rtt else None
+        return PathState(self._known.rtt) if self._known.rtt else None
 
     @property
     def queues(self) -> bool:

@@ -16,7 +16,7 @@ from coalloc.engine.base import EngineOptions
 from coalloc.engine.gridftp.address import Address, parse_server
 from coalloc.engine.gridftp.control import ControlConnection, PendingReply
 from coalloc.engine.gridftp.listing import Listing, entry, stamp
-from coalloc.engine.gridftp.login import Login, security_for
+from coalloc.engine.gridftp.login import GridFTPLogin, security_for
 from coalloc.engine.gridftp.protocol import Reply, digest_in
 from coalloc.engine.gridftp.refusals import refusal
 from coalloc.errors import ConnectionLost, LimitExceeded
@@ -33,7 +33,7 @@ LIST_SECONDS = 60.0
 """Seconds for which a listing may stand still, because a server reads a large directory or we do not read."""
 
 
-class Storage(Login):
+class Storage(GridFTPLogin):
     """The file names at one server, made by `coalloc.api.storage`; may be used by several tasks at once.
 
     Paths are absolute, or begin with `/~/` from the login directory. Every call may raise these subclasses of

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 from coalloc.engine.base import EngineOptions
 from coalloc.engine.gridftp.address import Address, parse_server
-from coalloc.engine.gridftp.login import Login, security_for
+from coalloc.engine.gridftp.login import GridFTPLogin, security_for
 from coalloc.engine.gridftp.protocol import Reply, port_command
-from coalloc.engine.gridftp.transfer import KeptRange, Transfer
+from coalloc.engine.gridftp.transfer import KeptRange, RangeTransfer
 from coalloc.errors import ConnectionLost, SourceError, Stalled, Unsupported
 from coalloc.util.counts import count
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ThirdParty", "open_third_party"]
 
-End = TypeVar("End", bound=Login)
+End = TypeVar("End", bound=GridFTPLogin)
 Both = tuple[EngineOptions, EngineOptions]
 """Options for the source and for the sink."""
 UNPROTECTED: Sequence["DataMode"] = ("N",)
@@ -40,7 +40,7 @@ LOOKS = 4
 """Number of checks for progress within the time that nothing may move."""
 
 
-class _Source(Login):
+class _Source(GridFTPLogin):
     """The sending server, with as many streams as the options name."""
 
     def _questions(self) -> Sequence[str]:
@@ -53,7 +53,7 @@ class _Source(Login):
             _need(self, answers[1])
 
 
-class _Sink(Login):
+class _Sink(GridFTPLogin):
     """The receiving server."""
 
     listens: Reply
@@ -66,7 +66,7 @@ class _Sink(Login):
         _need(self, mode)
 
 
-def _need(end: Login, reply: Reply) -> None:
+def _need(end: GridFTPLogin, reply: Reply) -> None:
     if not reply.positive:
         where = end.control.where
         raise Unsupported(
@@ -80,12 +80,12 @@ class ThirdParty:
     :param stall_seconds: time without progress after which copies fail; servers report progress every 5 s
     """
 
-    def __init__(self, source: Login, sink: Login, stall_seconds: float) -> None:
+    def __init__(self, source: GridFTPLogin, sink: GridFTPLogin, stall_seconds: float) -> None:
         self.source = source
         self.sink = sink
         self._stall_seconds = stall_seconds
         self._window = asyncio.Semaphore(WINDOW)
-        self._under_way: set[Transfer] = set()
+        self._under_way: set[RangeTransfer] = set()
         self._error: SourceError | None = None
         self.doubtful = False
         """Whether a transfer has failed for a reason not yet known: until it is, no transfer begins or ends."""
@@ -128,14 +128,14 @@ class ThirdParty:
         :raises Stalled: when nothing has moved for too long
         """
         source, sink = await self.source.locate(source_path), await self.sink.locate(sink_path)
-        transfers: list[Transfer] = []
+        transfers: list[RangeTransfer] = []
         try:
             for start, end in ((0, size),) if ranges is None else ranges:
                 whole = ranges is None
                 retrieve = f"RETR {source.path}" if whole else f"ERET P {start} {end - start} {source.path}"
                 store = f"STOR {sink.path}" if whole else f"ESTO A {start} {sink.path}"
                 await self._window.acquire()
-                transfers.append(Transfer(self, start, end, (retrieve, source), (store, sink), received))
+                transfers.append(RangeTransfer(self, start, end, (retrieve, source), (store, sink), received))
                 self._begin(transfers[-1])
             errors = [await transfer.over for transfer in transfers]
         except asyncio.CancelledError:
@@ -147,7 +147,7 @@ class ThirdParty:
         if not all(transfer.progress.told for transfer in transfers):
             await self._check_size(sink, size, least=max((end for _, end in ranges), default=0) if ranges else size)
 
-    def _begin(self, transfer: Transfer) -> None:
+    def _begin(self, transfer: RangeTransfer) -> None:
         if not self._under_way:
             self.moved()
             self._look = self._look or self._loop.call_later(self._stall_seconds / LOOKS, self._look_now)
@@ -157,7 +157,7 @@ class ThirdParty:
         elif not self.doubtful:
             transfer.begin()
 
-    def ended(self, transfer: Transfer) -> None:
+    def ended(self, transfer: RangeTransfer) -> None:
         """Free the transfer's place for the next one."""
         self._under_way.discard(transfer)
         self._window.release()
@@ -251,7 +251,7 @@ async def _open_both(
         for end in (sending, receiving):
             end.cancel()
         for opened in await asyncio.gather(sending, receiving, return_exceptions=True):
-            if isinstance(opened, Login):
+            if isinstance(opened, GridFTPLogin):
                 opened.close()
         raise
     return ThirdParty(sending.result(), receiving.result(), stall_seconds)

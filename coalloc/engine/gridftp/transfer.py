@@ -16,7 +16,7 @@ from coalloc.errors import ConnectionLost, ReplicaChanged, ServerSays, SourceErr
 if TYPE_CHECKING:
     from coalloc.engine.gridftp.thirdparty import ThirdParty
 
-__all__ = ["KeptRange", "Transfer"]
+__all__ = ["KeptRange", "RangeTransfer"]
 
 OTHER_END_SECONDS = 5.0
 """Seconds to wait for the other server's answer, when the first reports only that its data connection has failed."""
@@ -24,7 +24,7 @@ KeptRange = Callable[[int, int], None]
 """`received(start, end)`: these bytes of the file are on the sink's disk."""
 
 
-class Transfer:
+class RangeTransfer:
     """One range on its way: requested from the source, then from the sink.
 
     :param retrieve: the command for the source, and the address for its errors

@@ -2,9 +2,9 @@
 
 import sys
 
-from coalloc.engine.http.source import HTTPSource, Known
+from coalloc.engine.http.source import HTTPFindings, HTTPSource
 
-__all__ = ["HTTPSource", "Known"]
+__all__ = ["HTTPFindings", "HTTPSource"]
 
 # Keep httpx from importing its command line, which takes longer than a round trip to a distant server.
 sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]

@@ -1,7 +1,7 @@
 """Reception of ranges over one persistent HTTP connection: requested ahead, they follow each other without a pause.
 
 Requested bytes that are no longer wanted still come, and are skipped as long as there are few: a new connection costs
-round trips, and TCP's slow start. `dealing` decides which session fetches which range; `source` handles servers that do
+round trips, and TCP's slow start. `sharing` decides which session fetches which range; `source` handles servers that do
 not support this.
 """
 
@@ -10,25 +10,25 @@ from typing import Any, Protocol
 
 from coalloc.engine.batched_reads import BUFFER, Gather
 from coalloc.engine.http.pipeline import Pipeline, Question, Unanswered
-from coalloc.engine.range_request import Turn
+from coalloc.engine.range_request import RangeRequest
 from coalloc.engine.span import Deliver, Span
 from coalloc.engine.tcp_info import way_of
 from coalloc.errors import ConnectionLost
-from coalloc.model import Way
+from coalloc.model import PathState
 
-__all__ = ["Channel", "Connection", "Ended"]
+__all__ = ["HTTPChannel", "HTTPConnection", "RangeEnded"]
 
 SKIPPED, SKIPPED_TRIPS = 64 * 1024, 4.0
 """Bytes that may be skipped, or round trips' worth of them, whichever is more: beyond that a new connection is
 cheaper.
 """
 LEAST_SECONDS = 0.01
-"""Seconds for which a near server's bytes may be held back; `dealing` counts them as missing meanwhile."""
+"""Seconds for which a near server's bytes may be held back; `sharing` counts them as missing meanwhile."""
 RECORD = 17 * 1024
 """Bytes of a TLS record, which may have arrived without being decrypted yet."""
 
 
-class Ended(Exception):
+class RangeEnded(Exception):
     """A range whose bytes from `at` on do not come. Internal: request the rest on another connection."""
 
     def __init__(self, at: int) -> None:
@@ -36,7 +36,7 @@ class Ended(Exception):
         self.at = at
 
 
-class Connection(Protocol):
+class HTTPConnection(Protocol):
     """A connection on which nothing is under way."""
 
     def get_extra_info(self, info: str) -> Any:
@@ -48,7 +48,7 @@ class Connection(Protocol):
         ...
 
 
-class Channel(asyncio.BufferedProtocol):
+class HTTPChannel(asyncio.BufferedProtocol):
     """An exclusive connection on which one range after another is requested.
 
     It cannot be used after a failure.
@@ -60,7 +60,7 @@ class Channel(asyncio.BufferedProtocol):
         self._shown = question.shown
         self._rtt = question.stat.rtt or 0.0
 
-    async def open(self, connection: Connection) -> None:
+    async def open(self, connection: HTTPConnection) -> None:
         """Take a connection over."""
         self._connection = connection  # keeps it open: without a reference it may be closed
         self._transport = await connection.hand_over(self)
@@ -69,7 +69,7 @@ class Channel(asyncio.BufferedProtocol):
         self._hidden = RECORD if self._transport.get_extra_info("ssl_object") else 0
 
     @property
-    def way(self) -> Way | None:
+    def way(self) -> PathState | None:
         """The path of the data; None if not known."""
         return way_of(self._sock) if self.usable else None
 
@@ -82,9 +82,9 @@ class Channel(asyncio.BufferedProtocol):
         :raises ConnectionLost: when the first response was cut off, or at `close`
         """
         if not self.usable:
-            raise Ended(span.start)
+            raise RangeEnded(span.start)
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        turn, asked = Turn(span, deliver, over), span.end
+        turn, asked = RangeRequest(span, deliver, over), span.end
         self._transport.write(self.pipeline.ask(turn))
         try:
             await over
@@ -95,7 +95,7 @@ class Channel(asyncio.BufferedProtocol):
             return
         gap = turn.received.gaps(turn.start, span.end)[0][0]
         if gap == turn.start or self.pipeline.answered > 1:
-            raise Ended(gap)
+            raise RangeEnded(gap)
         raise ConnectionLost(f"{self._shown}: the data ended at byte {gap} of {turn.start}-{asked}", "try again")
 
     def get_buffer(self, sizehint: int) -> memoryview:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from coalloc.engine.http.transport import Reached
 
-__all__ = ["Exchange"]
+__all__ = ["HTTPExchange"]
 
 
 MOST = 10
@@ -41,7 +41,7 @@ class _Answered(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Place:
+class _RequestTarget:
     """A request's target: its URL, the policy of addresses, and the login headers."""
 
     url: "httpx.URL"
@@ -54,7 +54,7 @@ class _Place:
         return (*_origin(self.url), self.policy)
 
 
-class Exchange:
+class HTTPExchange:
     """Requests and responses for one URL.
 
     :param reached: called for each connection with the round-trip time
@@ -68,7 +68,7 @@ class Exchange:
         """The URL as it is shown."""
         self._chain: list[_Answered] = []
         self._clients: dict[_Server, httpx.AsyncClient] = {}
-        self._led_to: _Place | None = None
+        self._led_to: _RequestTarget | None = None
         self._led_by = deque[str](maxlen=MOST)
         """Targets of recent redirects: servers may repeat them in their text, too."""
 
@@ -119,7 +119,7 @@ class Exchange:
             self._led_to = place
         return answer
 
-    async def _followed(self, method: str, headers: Mapping[str, str]) -> "tuple[httpx.Response, _Place]":
+    async def _followed(self, method: str, headers: Mapping[str, str]) -> "tuple[httpx.Response, _RequestTarget]":
         """Follow all redirects; return the last response and its target.
 
         :raises PermissionRefused: when a redirect leads to a forbidden place
@@ -128,7 +128,7 @@ class Exchange:
         import httpx
 
         with self.border():
-            first = place = _Place(httpx.URL(self._url), self._options.dialer.policy, {})
+            first = place = _RequestTarget(httpx.URL(self._url), self._options.dialer.policy, {})
         history: list[httpx.Response] = []
         self._chain.clear()
         while True:
@@ -152,7 +152,7 @@ class Exchange:
         await self._forget_all_but(first, place)
         return answer, place
 
-    def _next(self, place: _Place, answer: "httpx.Response") -> _Place:
+    def _next(self, place: _RequestTarget, answer: "httpx.Response") -> _RequestTarget:
         """Return the target of a redirect. A login is sent only to the same server."""
         self._led_by.append(answer.headers["location"])
         with self.border():
@@ -165,9 +165,9 @@ class Exchange:
                 "give its checksum with --checksum, or name a Metalink by https",
             )
         if _origin(old) != _origin(url):
-            return _Place(url, place.policy.named_by(_server_of(answer)), {})
+            return _RequestTarget(url, place.policy.named_by(_server_of(answer)), {})
         login = {name: value for name, value in answer.request.headers.items() if name == "authorization"}
-        return _Place(url, place.policy, login)
+        return _RequestTarget(url, place.policy, login)
 
     async def _end_short(self, answer: "httpx.Response") -> None:
         """Read a very short body, undecoded, so that the connection is kept."""
@@ -178,13 +178,13 @@ class Exchange:
                 async for _ in answer.aiter_raw():
                     pass
 
-    async def _send_to(self, place: _Place, method: str, headers: Mapping[str, str]) -> "httpx.Response":
+    async def _send_to(self, place: _RequestTarget, method: str, headers: Mapping[str, str]) -> "httpx.Response":
         client = self._connected(place)
         with self.border():
             request = client.build_request(method, place.url, headers={**headers, **place.login})
             return await client.send(request, stream=True)
 
-    def _connected(self, place: _Place) -> "httpx.AsyncClient":
+    def _connected(self, place: _RequestTarget) -> "httpx.AsyncClient":
         from coalloc.engine.http.transport import client
 
         if place.server not in self._clients:
@@ -193,7 +193,7 @@ class Exchange:
             self._clients[place.server] = made
         return self._clients[place.server]
 
-    async def _forget_all_but(self, *places: _Place) -> None:
+    async def _forget_all_but(self, *places: _RequestTarget) -> None:
         kept = {place.server for place in places}
         for server in self._clients.keys() - kept:
             await self._clients.pop(server).aclose()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import h11
 
 from coalloc.engine.http.answers import BUSY, PARTIAL, closes, condition, content_range, refusal, validator
-from coalloc.engine.range_request import Turn
+from coalloc.engine.range_request import RangeRequest
 from coalloc.model import Stat
 from coalloc.safe_text import redacted_text
 
@@ -50,7 +50,7 @@ class Pipeline:
 
     def __init__(self, question: Question) -> None:
         self._question = question
-        self._turns: deque[tuple[Turn, h11.Connection]] = deque()
+        self._turns: deque[tuple[RangeRequest, h11.Connection]] = deque()
         self._begun = bytearray()
         self._length: int | None = None
         self._asked = 0
@@ -63,7 +63,7 @@ class Pipeline:
         self.moved = False
         """Whether the server has redirected a request."""
 
-    def ask(self, turn: Turn) -> bytes:
+    def ask(self, turn: RangeRequest) -> bytes:
         """Return the bytes of a request for one more range."""
         parser = h11.Connection(h11.CLIENT, max_incomplete_event_size=LONGEST)
         part = {"Range": f"bytes={turn.start}-{turn.start + turn.left - 1}", **condition(self._question.stat.validator)}
@@ -119,7 +119,7 @@ class Pipeline:
                 self._turns.popleft()[0].end()
                 self._length = None
 
-    def _begin(self, turn: Turn, parser: h11.Connection, data: memoryview) -> memoryview:
+    def _begin(self, turn: RangeRequest, parser: h11.Connection, data: memoryview) -> memoryview:
         """Process the head of a response; return the bytes after it."""
         known = len(self._begun)
         self._begun += data[:LONGEST]
@@ -133,7 +133,7 @@ class Pipeline:
         self._begun.clear()
         return data[end - known :]
 
-    def _understand(self, turn: Turn, parser: h11.Connection, begun: bytes) -> None:
+    def _understand(self, turn: RangeRequest, parser: h11.Connection, begun: bytes) -> None:
         try:
             parser.receive_data(begun)
             answer = parser.next_event()
@@ -160,7 +160,7 @@ class Pipeline:
         self.vague |= not validator(headers)
         self.answered += 1
 
-    def _fits(self, turn: Turn, headers: Mapping[str, str]) -> bool:
+    def _fits(self, turn: RangeRequest, headers: Mapping[str, str]) -> bool:
         """Return whether a response has exactly the range, of the same version of the file, with its length."""
         stat, where, seen = self._question.stat, content_range(headers), validator(headers)
         return (

@@ -24,19 +24,19 @@ from coalloc.engine.http.answers import (
     is_strong,
     validator,
 )
-from coalloc.engine.http.channel import Channel, Connection, Ended
-from coalloc.engine.http.exchange import Exchange
+from coalloc.engine.http.channel import HTTPChannel, HTTPConnection, RangeEnded
+from coalloc.engine.http.exchange import HTTPExchange
 from coalloc.engine.http.pipeline import Question
-from coalloc.engine.sessions.work import Part
+from coalloc.engine.sessions.work import RangePart
 from coalloc.engine.span import Deliver, Span
 from coalloc.errors import ConnectionLost, ReplicaChanged, Stalled, Unsupported, UsageError
-from coalloc.model import Stat, Way
+from coalloc.model import PathState, Stat
 from coalloc.util.counts import count
 
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["FAR", "HTTPSource", "Known"]
+__all__ = ["FAR", "HTTPFindings", "HTTPSource"]
 
 FAR = 0.01
 """Round-trip time in seconds from which ranges are requested ahead."""
@@ -50,7 +50,7 @@ trip.
 
 
 @dataclass(slots=True)
-class Known:
+class HTTPFindings:
     """Findings that the sessions with one replica share.
 
     `rtt`: round-trip time in seconds, once the server was reached. `ahead`: the server answers requests sent ahead;
@@ -72,17 +72,17 @@ class HTTPSource(Source):
     :raises UsageError: when the URL names no host
     """
 
-    def __init__(self, url: str, options: EngineOptions, known: Known | None = None, number: int = 0) -> None:
+    def __init__(self, url: str, options: EngineOptions, known: HTTPFindings | None = None, number: int = 0) -> None:
         super().__init__(url, options)
-        self._known = known or Known()
+        self._known = known or HTTPFindings()
         self._number = number
-        self._server = Exchange(url, options, self._reached)
+        self._server = HTTPExchange(url, options, self._reached)
         self._shown = self._server.shown
         if not urlsplit(url).hostname:
             raise UsageError(f"{self._shown} names no host", "write http://HOST/PATH")
         self._agreed: Stat | None = None
-        self._idle: tuple[Connection, httpx.Request] | None = None
-        self._channel: Channel | None = None
+        self._idle: tuple[HTTPConnection, httpx.Request] | None = None
+        self._channel: HTTPChannel | None = None
         self._next = asyncio.Lock()
 
     async def open(self) -> Stat:
@@ -170,9 +170,9 @@ class HTTPSource(Source):
                     return
             try:
                 await channel.fetch(span, deliver)
-            except Ended as ended:
+            except RangeEnded as ended:
                 self._learn(channel)
-                span = Part(span, ended.at, span.end)
+                span = RangePart(span, ended.at, span.end)
             else:
                 if channel.pipeline.serves_ahead:
                     self._known.ahead = True
@@ -180,7 +180,7 @@ class HTTPSource(Source):
             finally:
                 self._known.vague |= channel.pipeline.vague
 
-    async def _usable_channel(self) -> Channel | None:
+    async def _usable_channel(self) -> HTTPChannel | None:
         """Return the persistent connection, or None if there is none."""
         if self._channel and self._channel.usable:
             return self._channel
@@ -188,12 +188,12 @@ class HTTPSource(Source):
         if idle and self._agreed and self._agreed.ranged and not idle[0].get_extra_info("is_readable"):
             connection, request = idle
             headers = tuple((name, value) for name, value in request.headers.raw if name.lower() not in VARYING)
-            channel = Channel(Question(request.url.raw_path, headers, self._agreed, self._shown, self._server.said))
+            channel = HTTPChannel(Question(request.url.raw_path, headers, self._agreed, self._shown, self._server.said))
             await channel.open(connection)
             self._channel = channel
         return self._channel
 
-    def _learn(self, channel: Channel) -> None:
+    def _learn(self, channel: HTTPChannel) -> None:
         """Note whether the server answers requests sent ahead, from a channel that has failed."""
         if self._known.ahead is None and not channel.pipeline.moved:
             self._known.ahead = channel.pipeline.serves_ahead
@@ -223,10 +223,10 @@ class HTTPSource(Source):
             self._keep(answer)
 
     @property
-    def way(self) -> Way | None:
+    def way(self) -> PathState | None:
         if self._channel:
             return self._channel.way
-        return Way(self._known.rtt) if self._known.rtt and not self._next.locked() else None
+        return PathState(self._known.rtt) if self._known.rtt and not self._next.locked() else None
 
     @property
     def queues(self) -> bool:

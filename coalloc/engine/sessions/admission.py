@@ -7,14 +7,14 @@ the path.
 
 from collections.abc import Iterator
 
-from coalloc.engine.sessions.work import Part
+from coalloc.engine.sessions.work import RangePart
 from coalloc.engine.span import Span
 from coalloc.util.intervals import Intervals
 
 __all__ = ["pieces"]
 
 
-def pieces(span: Span, most: int) -> Iterator[Part]:
+def pieces(span: Span, most: int) -> Iterator[RangePart]:
     """Yield the parts of a range to deliver, front to back, each of at most `most` bytes. The range's end may be
     lowered.
 
@@ -25,4 +25,4 @@ def pieces(span: Span, most: int) -> Iterator[Part]:
     while gaps := here.gaps(at, span.end):
         start, end = gaps[0]
         at = min(end, start + most)
-        yield Part(span, start, at)
+        yield RangePart(span, start, at)

@@ -10,7 +10,7 @@ from coalloc.engine.base import Source
 from coalloc.engine.sessions.slots import Lease, Slots
 from coalloc.engine.span import Deliver, Span
 from coalloc.errors import NoFreeConnection
-from coalloc.model import Stat, Way
+from coalloc.model import PathState, Stat
 
 __all__ = ["capped", "server_of"]
 
@@ -89,7 +89,7 @@ class _Capped(Source):
             raise
 
     @property
-    def way(self) -> Way | None:
+    def way(self) -> PathState | None:
         return self._source.way
 
     @property

@@ -1,6 +1,6 @@
 """One replica fetched by several sessions, for protocols with one stream per session.
 
-A single session is given the whole range at once; `dealing` divides it among several. The scheduler decides how many
+A single session is given the whole range at once; `sharing` divides it among several. The scheduler decides how many
 sessions are worth having.
 """
 
@@ -9,10 +9,10 @@ from collections.abc import Callable
 
 from coalloc.engine.base import Source
 from coalloc.engine.sessions.process_limits import connecting
-from coalloc.engine.sessions.sharing import Dealing
+from coalloc.engine.sessions.sharing import RangeSharing
 from coalloc.engine.span import Deliver, Span
 from coalloc.errors import ReplicaChanged, SourceError
-from coalloc.model import Stat, Way
+from coalloc.model import PathState, Stat
 from coalloc.safe_text import redact
 
 __all__ = ["Parallel"]
@@ -34,7 +34,7 @@ class Parallel(Source):
         self._streams = streams
         self._joining: dict[Source, asyncio.Task[Stat | None]] = {}
         self._agreed: Stat | None = None
-        self._dealing: Dealing | None = None
+        self._sharing: RangeSharing | None = None
 
     async def open(self) -> Stat:
         await self._forget_joined()
@@ -47,13 +47,13 @@ class Parallel(Source):
         if self._agreed is None:  # further sessions connect while the first one does
             for session in self._further():
                 self._joining[session] = self._joining.get(session) or asyncio.create_task(_open(session))
-        if self._dealing:
-            self._invite(self._dealing)
+        if self._sharing:
+            self._invite(self._sharing)
 
     @property
-    def way(self) -> Way | None:
+    def way(self) -> PathState | None:
         ways = [way for session in self._sessions if (way := session.way)]
-        return Way(max(way.rtt for way in ways), sum(way.disordered for way in ways)) if ways else None
+        return PathState(max(way.rtt for way in ways), sum(way.disordered for way in ways)) if ways else None
 
     async def fetch(self, span: Span, deliver: Deliver) -> None:
         if self._agreed and not self._agreed.ranged:
@@ -62,14 +62,14 @@ class Parallel(Source):
         if span.start >= span.end:
             return
         rtt = self._agreed.rtt if self._agreed else None
-        self._dealing = Dealing(span, deliver, self._join, rtt or 0.0)
+        self._sharing = RangeSharing(span, deliver, self._join, rtt or 0.0)
         try:
-            self._invite(self._dealing)
-            await self._dealing.run()
+            self._invite(self._sharing)
+            await self._sharing.run()
         finally:
-            self._dealing = None
+            self._sharing = None
 
-    def _invite(self, dealing: Dealing) -> None:
+    def _invite(self, dealing: RangeSharing) -> None:
         for session in [self._sessions[0], *self._further()]:
             dealing.invite(session)
 
@@ -105,7 +105,7 @@ class Parallel(Source):
 
     @property
     def wanted(self) -> bool:
-        return self._dealing is None and self._sessions[0].wanted
+        return self._sharing is None and self._sessions[0].wanted
 
     async def rest(self) -> None:
         await self._forget_joined()

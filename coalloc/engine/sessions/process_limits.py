@@ -7,7 +7,7 @@ all processes of a machine share, belong to one server each and are left to `slo
 import asyncio
 from weakref import WeakKeyDictionary
 
-__all__ = ["CONNECTING", "PROCESSES", "Places", "connecting", "processes"]
+__all__ = ["CONNECTING", "PROCESSES", "ProcessLimit", "connecting", "processes"]
 
 CONNECTING = 64
 """Sessions that connect at once, and sources that one file is fetched from at once."""
@@ -15,7 +15,7 @@ PROCESSES = 8
 """Concurrent sessions that start a program to fetch."""
 
 
-class Places:
+class ProcessLimit:
     """A fixed number of places for each event loop."""
 
     def __init__(self, most: int) -> None:
@@ -30,7 +30,7 @@ class Places:
         return self._of_loop[loop]
 
 
-connecting = Places(CONNECTING)
+connecting = ProcessLimit(CONNECTING)
 """Places held while a session connects and logs in."""
-processes = Places(PROCESSES)
+processes = ProcessLimit(PROCESSES)
 """Places held by sessions that start programs, from `open` to `close`."""

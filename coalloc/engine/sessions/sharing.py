@@ -1,7 +1,7 @@
 """One range divided among several sessions: which session fetches which part, and who takes over a lost session's part.
 
 Every session is given a part; sessions that queue are given short slices, front to back. A session that is free,
-because it has delivered its part or has only now connected, takes half of the part expected to finish last. `hands`
+because it has delivered its part or has only now connected, takes half of the part expected to finish last. `works`
 decides how long parts are and when splitting one is worth it.
 """
 
@@ -10,12 +10,12 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from coalloc.engine.base import Source
-from coalloc.engine.sessions.work import Hand, Part
+from coalloc.engine.sessions.work import RangePart, SessionWork
 from coalloc.engine.span import Deliver, Span
 from coalloc.errors import ReplicaChanged, SourceError
 from coalloc.util.intervals import Intervals
 
-__all__ = ["SMALLEST", "Dealing"]
+__all__ = ["SMALLEST", "RangeSharing"]
 
 SMALLEST = 512 * 1024
 """Smallest part, in bytes, that is worth its set-up."""
@@ -25,7 +25,7 @@ LOOK_SECONDS = 0.1
 """Seconds between checks of an idle session whether another one has fallen behind or failed."""
 
 
-class Dealing:
+class RangeSharing:
     """One range, divided among the sessions that are invited.
 
     :param join: connects a session, and returns whether it can be used
@@ -38,9 +38,9 @@ class Dealing:
         self._deliver = deliver
         self._join = join
         self._rtt = rtt
-        self._undealt = Intervals(Intervals(span.skip).gaps(span.start, span.end))
+        self._unshared = Intervals(Intervals(span.skip).gaps(span.start, span.end))
         self._received = Intervals(span.skip)
-        self._hands: dict[Source, Hand] = {}
+        self._works: dict[Source, SessionWork] = {}
         self._tasks: dict[Source, asyncio.Task[None]] = {}
         loop = asyncio.get_running_loop()
         self._time = loop.time
@@ -78,115 +78,115 @@ class Dealing:
             self._over.set_result(None)
 
     async def _work(self, session: Source) -> None:
-        if self._span.end - self._span.start <= SMALLEST * len(self._hands):
+        if self._span.end - self._span.start <= SMALLEST * len(self._works):
             return  # too little for one more session
         if not await self._join(session):
             return
-        hand = self._hands[session] = Hand(session, self._rtt)
+        work = self._works[session] = SessionWork(session, self._rtt)
         try:
-            while self._employ(hand):
-                await self._fetched(hand)
-                if session.recalled and len(self._hands) > 1:
-                    await self._see_off(hand)
+            while self._employ(work):
+                await self._fetched(work)
+                if session.recalled and len(self._works) > 1:
+                    await self._see_off(work)
                     return
         except SourceError as error:
-            self._give_back(hand, error)
+            self._give_back(work, error)
         finally:
-            del self._hands[session]
-            await self._stop(hand)
+            del self._works[session]
+            await self._stop(work)
 
-    def _employ(self, hand: Hand) -> bool:
+    def _employ(self, work: SessionWork) -> bool:
         """Give a session its next parts; return whether it has work, or may get some if another session fails."""
-        while part := self._deal(hand):
-            fetch = hand.session.fetch(part, partial(self._take, hand, part))
-            hand.given(asyncio.create_task(fetch), part, self._time())
-        return any(each.parts for each in self._hands.values())
+        while part := self._deal(work):
+            fetch = work.session.fetch(part, partial(self._take, work, part))
+            work.given(asyncio.create_task(fetch), part, self._time())
+        return any(each.parts for each in self._works.values())
 
-    async def _see_off(self, hand: Hand) -> None:
+    async def _see_off(self, work: SessionWork) -> None:
         """Let a session finish its parts, then close it."""
-        while hand.parts:
-            await self._fetched(hand)
-        await hand.session.close()
+        while work.parts:
+            await self._fetched(work)
+        await work.session.close()
 
-    async def _fetched(self, hand: Hand) -> None:
+    async def _fetched(self, work: SessionWork) -> None:
         """Wait until one of a session's parts is delivered.
 
         :raises SourceError: when it failed
         """
-        if not hand.parts:
+        if not work.parts:
             await asyncio.sleep(LOOK_SECONDS)
             return
-        done, _ = await asyncio.wait(hand.parts, return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait(work.parts, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             task.result()
-            del hand.parts[task]
+            del work.parts[task]
 
     @staticmethod
-    async def _stop(hand: Hand) -> None:
+    async def _stop(work: SessionWork) -> None:
         """Cancel the fetches of undelivered parts; those that are fully delivered may keep their connection."""
-        for task, part in hand.parts.items():
+        for task, part in work.parts.items():
             if not part.delivered:
                 task.cancel()
-        await asyncio.gather(*hand.parts, return_exceptions=True)
+        await asyncio.gather(*work.parts, return_exceptions=True)
 
-    def _give_back(self, hand: Hand, error: SourceError) -> None:
+    def _give_back(self, work: SessionWork, error: SourceError) -> None:
         """Return a failed session's missing ranges to the pool, if there are other sessions."""
-        if isinstance(error, ReplicaChanged) or len(self._hands) == 1:
+        if isinstance(error, ReplicaChanged) or len(self._works) == 1:
             raise error
         self._failure = error
-        for part in hand.parts.values():
+        for part in work.parts.values():
             for start, end in self._received.gaps(part.start, part.end):
-                self._undealt.add(start, end)
+                self._unshared.add(start, end)
 
-    def _others(self, hand: Hand) -> list[Hand]:
-        return [other for other in self._hands.values() if other is not hand]
+    def _others(self, work: SessionWork) -> list[SessionWork]:
+        return [other for other in self._works.values() if other is not work]
 
-    def _deal(self, hand: Hand) -> Part | None:
+    def _deal(self, work: SessionWork) -> RangePart | None:
         """Return the next part for a session that should have one; None if it should not or nothing is left."""
-        self._undealt.remove(self._span.end, self._asked)
-        if not hand.free(self._fair(hand), self._lasts()):
+        self._unshared.remove(self._span.end, self._asked)
+        if not work.free(self._fair(work), self._lasts()):
             return None
-        if not self._undealt:
-            self._cut_off(hand)
-        if not self._undealt:
+        if not self._unshared:
+            self._cut_off(work)
+        if not self._unshared:
             return None
-        start, end = next(iter(self._undealt))
-        part = Part(self._span, start, min(end, start + hand.length(self._fair(hand))))
-        self._undealt.remove(part.start, part.end)
+        start, end = next(iter(self._unshared))
+        part = RangePart(self._span, start, min(end, start + work.length(self._fair(work))))
+        self._unshared.remove(part.start, part.end)
         return part
 
-    def _cut_off(self, hand: Hand) -> None:
+    def _cut_off(self, work: SessionWork) -> None:
         """Take back the end of the part expected to finish last, which is the whole range if one session has it all."""
         now = self._time()
-        last = max(self._others(hand), key=lambda other: (other.seconds(now), other.left), default=None)
-        if last and (cut := last.cut_for(hand, now)):
-            self._undealt.add(*cut)
+        last = max(self._others(work), key=lambda other: (other.seconds(now), other.left), default=None)
+        if last and (cut := last.cut_for(work, now)):
+            self._unshared.add(*cut)
 
     def _lasts(self) -> float:
         """Return for how many seconds the undealt bytes will last."""
         now = self._time()
-        return self._undealt.total / max(1.0, sum(hand.rate(now) for hand in self._hands.values()))
+        return self._unshared.total / max(1.0, sum(work.rate(now) for work in self._works.values()))
 
-    def _fair(self, hand: Hand) -> int:
+    def _fair(self, work: SessionWork) -> int:
         """Return the length of a part if all undealt bytes were dealt out now to idle or queueing sessions."""
         working = sum(not task.done() for task in self._tasks.values())  # sessions that are still connecting count
-        if hand.session.queues:
-            return self._undealt.total // working
+        if work.session.queues:
+            return self._unshared.total // working
         if working == 1:
-            return self._undealt.total
-        if hand.session.will_queue:
+            return self._unshared.total
+        if work.session.will_queue:
             return MOMENT
-        without = max(1, working - sum(bool(other.parts) for other in self._hands.values()))
-        return max(SMALLEST, -(-self._undealt.total // without))
+        without = max(1, working - sum(bool(other.parts) for other in self._works.values()))
+        return max(SMALLEST, -(-self._unshared.total // without))
 
-    def _take(self, hand: Hand, part: Part, offset: int, view: memoryview) -> None:
+    def _take(self, work: SessionWork, part: RangePart, offset: int, view: memoryview) -> None:
         if self._caller and self._caller.cancelling():  # the caller is cancelled and has not stopped this object yet
             return
         view = view[: max(0, part.end - offset)]
         if view:
             self._deliver(offset, view)
             at = offset + len(view)
-            hand.delivered(part, at, self._time())
+            work.delivered(part, at, self._time())
             self._received.add(offset, at)
         wanted = self._span.end - self._span.start  # sessions may still fetch bytes beyond an end that was lowered
         if self._received.total >= wanted and self._received.covers(self._span.start, self._span.end):

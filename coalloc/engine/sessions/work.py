@@ -11,7 +11,7 @@ from math import inf
 from coalloc.engine.base import Source
 from coalloc.engine.span import Span
 
-__all__ = ["Hand", "Part"]
+__all__ = ["RangePart", "SessionWork"]
 
 SLICE_SECONDS, SLICE = 0.25, 256 * 1024
 """Duration of a slice in seconds; its least bytes, also used while no rate is known, as each slice costs CPU time."""
@@ -37,7 +37,7 @@ other one must be.
 """
 
 
-class Part(Span):
+class RangePart(Span):
     """A part of `whole` that never reaches beyond its end; the bytes before `at` are delivered."""
 
     __slots__ = ("_asked", "_end", "_whole", "at")
@@ -66,7 +66,7 @@ class Part(Span):
         return self.at >= self._asked
 
 
-class Hand:
+class SessionWork:
     """One session, and the parts that it has to deliver, in order.
 
     :param rtt: round-trip time to the server in seconds
@@ -74,7 +74,7 @@ class Hand:
 
     def __init__(self, session: Source, rtt: float) -> None:
         self.session = session
-        self.parts: dict[Task[None], Part] = {}
+        self.parts: dict[Task[None], RangePart] = {}
         self._rtt = rtt
         self._setup: float | None = None
         self._rate: float | None = None
@@ -86,12 +86,12 @@ class Hand:
         """The bytes that it still has to deliver."""
         return sum(part.left for part in self.parts.values())
 
-    def given(self, task: Task[None], part: Part, now: float) -> None:
+    def given(self, task: Task[None], part: RangePart, now: float) -> None:
         if not self.parts:
             self._marked, self._last, self._setup, self._since = now, now, None, 0
         self.parts[task] = part
 
-    def delivered(self, part: Part, at: int, now: float) -> None:
+    def delivered(self, part: RangePart, at: int, now: float) -> None:
         """Note that all of `part` before `at` has arrived."""
         self._since += at - part.at
         part.at, self._last = at, now
@@ -138,7 +138,7 @@ class Hand:
     def _slice(self) -> int:
         return min(max(SLICE, int((self._rate or 0.0) * SLICE_SECONDS)), LONGEST)
 
-    def cut_for(self, other: "Hand", now: float) -> tuple[int, int] | None:
+    def cut_for(self, other: "SessionWork", now: float) -> tuple[int, int] | None:
         """Give up the end of the last part, if `other` gains enough by it; return the range given up, or None."""
         part = next((part for part in reversed(self.parts.values()) if part.left), None)
         if part is None:
@@ -155,13 +155,13 @@ class Hand:
         end, part.end = part.end, part.at + keep
         return part.end, end
 
-    def _on_its_way(self, part: Part, now: float) -> int:
+    def _on_its_way(self, part: RangePart, now: float) -> int:
         """Return how many bytes of a slice would be here before another session could deliver them."""
         if part is not next(iter(self.parts.values())):
             return 0
         return min(int(self.rate(now) * WORTH_TRIPS * self._rtt), part.left)
 
-    def earlier(self, other: "Hand", count: int, now: float) -> bool:
+    def earlier(self, other: "SessionWork", count: int, now: float) -> bool:
         """Return whether it would deliver `count` more bytes in half the time of `other`, which sends them in vain."""
         rate = self.rate(now)
         seconds = self.seconds(now) + WORTH_TRIPS * self._rtt + count / rate if rate else inf

@@ -8,7 +8,7 @@ The file holds rates only. Each becomes one transfer of `SECONDS`, which ended w
 
 from collections.abc import Iterable
 
-from coalloc.history.formats.log import Log, gather
+from coalloc.history.formats.log import TransferLog, gather
 from predictors.observation import Observation
 
 __all__ = ["FIRST", "read"]
@@ -18,7 +18,7 @@ FIRST = "host="
 SECONDS = 10.0
 
 
-def read(lines: Iterable[tuple[int, str]]) -> Log:
+def read(lines: Iterable[tuple[int, str]]) -> TransferLog:
     """Read the newest rate of each server; failed servers have none.
 
     :param lines: lines with their numbers

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import cast
 
-from coalloc.history.formats.log import Changed, Log, gather, named, others_under_way
+from coalloc.history.formats.log import ChangedValue, TransferLog, gather, named, others_under_way
 from coalloc.util.counts import count
 from predictors.observation import Direction, Observation, Outcome
 
@@ -41,14 +41,14 @@ def fits(header: Iterable[str]) -> bool:
     return names.issuperset(NEEDED) and bool(names & {"end", "seconds"})
 
 
-def read(rows: Iterable[tuple[int, Sequence[str]]], header: Sequence[str], line: int) -> Log:
+def read(rows: Iterable[tuple[int, Sequence[str]]], header: Sequence[str], line: int) -> TransferLog:
     """Read all rows; count the concurrency if the table lacks it. Unread columns are reported in `changed`.
 
     :param rows: rows with their line numbers
     :param line: line number of the header
     """
     log = gather("a table of transfers", rows, lambda values: _transfer(named(header, values)))
-    unread = [Changed(line, "column", name, "") for name in header if name and name not in READ]
+    unread = [ChangedValue(line, "column", name, "") for name in header if name and name not in READ]
     log = log._replace(changed=unread)
     counted = "concurrency" in header
     return log if counted else log._replace(observations=others_under_way(log.observations))

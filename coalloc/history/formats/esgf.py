@@ -3,7 +3,7 @@
 import sqlite3
 from datetime import datetime
 
-from coalloc.history.formats.log import Log, gather
+from coalloc.history.formats.log import TransferLog, gather
 from predictors.observation import Observation
 
 __all__ = ["TABLE", "read"]
@@ -14,7 +14,7 @@ MB = 1e6
 Row = tuple[str, str, float, float]
 
 
-def read(database: sqlite3.Connection) -> Log:
+def read(database: sqlite3.Connection) -> TransferLog:
     """Read all downloads; sources are https:// URLs of the hosts, as in intake-esgf's index."""
     rows = database.execute(f"SELECT timestamp, host, transfer_time, transfer_size FROM {TABLE}")
     return gather("what intake-esgf downloaded", enumerate(rows, 1), _download)

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from coalloc.history.formats.log import Log, gather, others_under_way
+from coalloc.history.formats.log import TransferLog, gather, others_under_way
 from coalloc.util.counts import count
 from predictors.observation import Observation
 
@@ -31,7 +31,7 @@ WRITES = ("STOR", "ESTO", "APPE", "STOU")
 READS = ("RETR", "ERET")
 
 
-def read(lines: Iterable[tuple[int, str]]) -> Log:
+def read(lines: Iterable[tuple[int, str]]) -> TransferLog:
     """Read all transfers of files; listings are left out.
 
     :param lines: lines with their numbers

@@ -6,20 +6,20 @@ from typing import Any, NamedTuple
 from predictors.errors import PredictorError
 from predictors.observation import Observation
 
-__all__ = ["Changed", "Log", "Refused", "gather", "named", "others_under_way"]
+__all__ = ["ChangedValue", "RefusedLine", "TransferLog", "gather", "named", "others_under_way"]
 
 LONGEST = 300
 """Most characters of a reason; it may quote a line that is much longer."""
 
 
-class Refused(NamedTuple):
+class RefusedLine(NamedTuple):
     """A line or row that is not a transfer, and why."""
 
     line: int
     why: str
 
 
-class Changed(NamedTuple):
+class ChangedValue(NamedTuple):
     """A value that was changed when it was read."""
 
     line: int
@@ -28,7 +28,7 @@ class Changed(NamedTuple):
     now: str
 
 
-class Log(NamedTuple):
+class TransferLog(NamedTuple):
     """The content of a log. `kind` describes it to users. The observations are in the order of their starts.
 
     `lines` holds the position of each observation, in the same order: line numbers from 1, or rows of a database.
@@ -38,13 +38,13 @@ class Log(NamedTuple):
 
     kind: str
     observations: list[Observation]
-    refused: list[Refused]
+    refused: list[RefusedLine]
     lines: list[int]
-    changed: Sequence[Changed] = ()
+    changed: Sequence[ChangedValue] = ()
     left_out: int = 0
 
 
-def gather(kind: str, rows: Iterable[tuple[int, Any]], read: Callable[[Any], Observation | None]) -> Log:
+def gather(kind: str, rows: Iterable[tuple[int, Any]], read: Callable[[Any], Observation | None]) -> TransferLog:
     """Read row after row.
 
     :param rows: rows, each with its number
@@ -60,12 +60,12 @@ def gather(kind: str, rows: Iterable[tuple[int, Any]], read: Callable[[Any], Obs
             else:
                 left_out += 1
         except KeyError as error:
-            refused.append(Refused(number, f"it has no {error.args[0]}"))
+            refused.append(RefusedLine(number, f"it has no {error.args[0]}"))
         except (ValueError, TypeError, OverflowError, PredictorError) as error:
-            refused.append(Refused(number, str(error)[:LONGEST]))
+            refused.append(RefusedLine(number, str(error)[:LONGEST]))
     found.sort(key=lambda each: each[0].start)
     observations, lines = [each for each, _ in found], [line for _, line in found]
-    return Log(kind, observations, refused, lines, left_out=left_out)
+    return TransferLog(kind, observations, refused, lines, left_out=left_out)
 
 
 def named(header: Sequence[str], values: Sequence[str]) -> Mapping[str, str]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 
-from coalloc.history.formats.log import Log, Refused, gather, named, others_under_way
+from coalloc.history.formats.log import RefusedLine, TransferLog, gather, named, others_under_way
 from predictors.observation import Observation
 
 __all__ = ["KNOWN"]
@@ -31,7 +31,7 @@ BACKBONE_SHARE = 1.25
 """Assumed capacity of a backbone, as a multiple of its peak traffic; capacity less traffic is available."""
 
 
-def _hpss(rows: Rows, header: Sequence[str]) -> Log:
+def _hpss(rows: Rows, header: Sequence[str]) -> TransferLog:
     log = gather("transfers of SLAC to and from HPSS", rows, lambda values: _hpss_row(named(header, values)))
     per_system = Counter(_system(observation) for observation in log.observations)
     both = zip(log.observations, log.lines, strict=True)
@@ -65,7 +65,7 @@ def _system(observation: Observation) -> str:
     return observation.sink if observation.direction == "read" else observation.source
 
 
-def _series(rows: Rows, header: Sequence[str]) -> Log:
+def _series(rows: Rows, header: Sequence[str]) -> TransferLog:
     before: dict[str, float] = {}
 
     def sample(values: Sequence[str]) -> Observation | None:
@@ -78,7 +78,7 @@ def _series(rows: Rows, header: Sequence[str]) -> Log:
     return gather("traces of bandwidth", rows, sample)
 
 
-def _backbone(rows: Rows, header: Sequence[str]) -> Log:
+def _backbone(rows: Rows, header: Sequence[str]) -> TransferLog:
     samples, refused = _samples(rows, header)
     most = BACKBONE_SHARE * max((traffic for _, _, traffic in samples), default=0.0)
     log = gather(
@@ -90,7 +90,7 @@ def _backbone(rows: Rows, header: Sequence[str]) -> Log:
     return log._replace(refused=[*refused, *log.refused], left_out=log.left_out + first)
 
 
-def _samples(rows: Rows, header: Sequence[str]) -> tuple[list[tuple[int, float, float]], list[Refused]]:
+def _samples(rows: Rows, header: Sequence[str]) -> tuple[list[tuple[int, float, float]], list[RefusedLine]]:
     """Return the line, time and traffic of each sample, and the rows that could not be read."""
     found, refused = [], []
     for number, values in rows:
@@ -99,7 +99,7 @@ def _samples(rows: Rows, header: Sequence[str]) -> tuple[list[tuple[int, float, 
             moment = datetime.fromisoformat(row["time_count"]).replace(tzinfo=UTC)
             found.append((number, moment.timestamp(), float(row["bytes"])))
         except (ValueError, TypeError, OverflowError) as error:
-            refused.append(Refused(number, str(error)))
+            refused.append(RefusedLine(number, str(error)))
     return found, refused
 
 
@@ -109,7 +109,7 @@ def _probe(name: str, began: float, ended: float, rate: float) -> Observation | 
     return Observation(name, began, ended, PROBE, busy_seconds=PROBE / rate)
 
 
-KNOWN: Mapping[tuple[str, ...], Callable[[Rows, Sequence[str]], Log]] = {
+KNOWN: Mapping[tuple[str, ...], Callable[[Rows, Sequence[str]], TransferLog]] = {
     HPSS: _hpss,
     ("series", "t", "mbps"): _series,
     ("time_count", "bits", "bytes"): _backbone,

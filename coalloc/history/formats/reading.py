@@ -13,8 +13,8 @@ from typing import IO
 
 from coalloc.errors import TooMuch, UsageError
 from coalloc.history.formats import aria2, columns, esgf, gridftp, published
-from coalloc.history.formats.log import Log
-from coalloc.history.transfers import History
+from coalloc.history.formats.log import TransferLog
+from coalloc.history.transfers import TransferHistory
 
 __all__ = ["read_log"]
 
@@ -31,7 +31,7 @@ LONGEST = 1 << 16
 """Most characters of a line."""
 
 
-def read_log(path: Path, most: int | None = None, databases: bool = True) -> Log:
+def read_log(path: Path, most: int | None = None, databases: bool = True) -> TransferLog:
     """Read a log; it may be compressed with gzip.
 
     :param most: most bytes of the uncompressed log, each line counted as at least `LEAST`; databases may have more
@@ -73,7 +73,7 @@ def _lines(path: Path, text: IO[str], most: int | None) -> Iterator[str]:
         yield line
 
 
-def _log(path: Path, text: Iterator[str]) -> Log:
+def _log(path: Path, text: Iterator[str]) -> TransferLog:
     number, first = next(((n, line) for n, line in enumerate(text, 1) if line.strip()), (0, ""))
     lines = ((n, line) for n, line in enumerate(chain([first], text), number) if line.strip())
     if first.startswith(gridftp.FIRST):
@@ -110,7 +110,7 @@ def _rows(text: Iterable[str], before: int) -> Iterator[tuple[int, list[str]]]:
             yield line, row
 
 
-def _database(path: Path) -> Log:
+def _database(path: Path) -> TransferLog:
     with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
         database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST)  # a view may compute values of any length
         database.execute("PRAGMA trusted_schema = OFF")
@@ -118,6 +118,6 @@ def _database(path: Path) -> Log:
         if esgf.TABLE in tables:
             return esgf.read(database)
     if OURS in tables:
-        observations = History(path).observations()
-        return Log("coget's history", observations, [], list(range(1, len(observations) + 1)))
+        observations = TransferHistory(path).observations()
+        return TransferLog("coget's history", observations, [], list(range(1, len(observations) + 1)))
     raise UsageError(f"{path} holds the tables {', '.join(sorted(tables)) or 'none'}", f"give {FORMATS}")

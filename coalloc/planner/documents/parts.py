@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from coalloc.errors import UsageError
 
-__all__ = ["Misread", "Part"]
+__all__ = ["DocumentPart", "Misread"]
 
 Value = TypeVar("Value")
 Step = str | int
@@ -27,7 +27,7 @@ def _shown(step: Step) -> str:
 
 
 @dataclass(frozen=True)
-class Part:
+class DocumentPart:
     """A value of mappings, lists, texts and numbers, and the path that leads to it."""
 
     value: Any
@@ -37,7 +37,7 @@ class Part:
         """Return the error for this part."""
         return Misread(self.path, what, remedy)
 
-    def items(self, like: str) -> Iterator[tuple[str, "Part"]]:
+    def items(self, like: str) -> Iterator[tuple[str, "DocumentPart"]]:
         """Yield the items of a mapping with any names as keys; None counts as an empty mapping.
 
         :param like: example of a correct mapping, for the error message
@@ -49,9 +49,9 @@ class Part:
         for key, value in self.value.items():
             if not isinstance(key, str) or not key:
                 raise self.wrong(f"{_brief(key)} is no name", "write a text, in quotes if need be")
-            yield key, Part(value, (*self.path, key))
+            yield key, DocumentPart(value, (*self.path, key))
 
-    def fields(self, *known: str) -> dict[str, "Part"]:
+    def fields(self, *known: str) -> dict[str, "DocumentPart"]:
         """Return the items of a mapping whose keys must be among `known`; those without a value are left out."""
         found = dict(self.items(", ".join(f"{key}: ..." for key in known[:2])))
         for key, part in found.items():
@@ -59,14 +59,14 @@ class Part:
                 raise part.wrong("this is not known", f"there are {', '.join(known)}")
         return {key: part for key, part in found.items() if part.value is not None}
 
-    def elements(self, like: str) -> list["Part"]:
+    def elements(self, like: str) -> list["DocumentPart"]:
         """Return the elements of a list.
 
         :param like: example of a correct list, for the error message
         """
         if not isinstance(self.value, list):
             raise self.wrong(f"{_brief(self.value)} is no list", f"write for example {like}")
-        return [Part(value, (*self.path, i)) for i, value in enumerate(self.value)]
+        return [DocumentPart(value, (*self.path, i)) for i, value in enumerate(self.value)]
 
     def read(self, how: Callable[[object], Value]) -> Value:
         """Return a quantity, parsed by a function of `units`."""

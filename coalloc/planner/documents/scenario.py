@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from coalloc.errors import UsageError
 from coalloc.planner.documents import units
-from coalloc.planner.documents.parts import Part
+from coalloc.planner.documents.parts import DocumentPart
 from coalloc.planner.network import Demand, File, Host, Isp, Link, LinkKey, Network, Shared
 
 __all__ = ["Scenario", "document", "scenario"]
@@ -42,8 +42,8 @@ def scenario(document: object) -> Scenario:
     :raises Misread: when a part of it makes no sense
     :raises UsageError: when its parts do not fit together
     """
-    parts = Part(document).fields("hosts", "links", "shared", "files", "budget")
-    nothing = Part(None)
+    parts = DocumentPart(document).fields("hosts", "links", "shared", "files", "budget")
+    nothing = DocumentPart(None)
     hosts, urls = {}, {}
     for name, part in parts.get("hosts", nothing).items("cern: {up: 1 Gbit/s}"):
         hosts[name], url = _host(name, part)
@@ -61,7 +61,7 @@ def scenario(document: object) -> Scenario:
     return Scenario(Network(hosts, links, shared), Demand(files, budget), urls)
 
 
-def _host(name: str, part: Part) -> tuple[Host, str | None]:
+def _host(name: str, part: DocumentPart) -> tuple[Host, str | None]:
     if not _sayable(name):
         raise part.wrong(f"{name!r} cannot be the name of a host", "leave out arrows, brackets ( ) and spaces around")
     fields = part.fields("url", "up", "down", "isps", "io", "storage", "relays")
@@ -90,12 +90,12 @@ def _sayable(name: str) -> bool:
     return bool(name) and name == name.strip() and not re.search(r"[()\n]|->", name)
 
 
-def _isp(name: str, fields: Mapping[str, Part]) -> Isp:
+def _isp(name: str, fields: Mapping[str, DocumentPart]) -> Isp:
     up, down = (fields[way].read(units.rate) if way in fields else None for way in ("up", "down"))
     return Isp(name, up, down)
 
 
-def _links(name: str, part: Part) -> list[Link]:
+def _links(name: str, part: DocumentPart) -> list[Link]:
     """Parse a link: one key, or two for both directions."""
     whole = isinstance(part.value, dict)
     fields = part.fields("rate", "likely", "age", "price") if whole else {"rate": part}
@@ -113,7 +113,7 @@ def _links(name: str, part: Part) -> list[Link]:
     return [Link(key, rate, bounds, age, price) for key in _keys(name, part)]
 
 
-def _keys(name: str, part: Part) -> list[LinkKey]:
+def _keys(name: str, part: DocumentPart) -> list[LinkKey]:
     """Return the links for a name such as `a -> b`, `a <-> b` or `a (fibre) -> b`."""
     source, arrow, sink = map(str.strip, [*ARROW.split(name, 1), "", ""][:3])
     if not source or not sink:
@@ -130,7 +130,7 @@ def _end(text: str) -> tuple[str, str]:
     return (found[1], found[2]) if found else (text, "")
 
 
-def _shared(name: str, part: Part) -> Shared:
+def _shared(name: str, part: DocumentPart) -> Shared:
     fields = part.fields("rate", "links")
     if {"rate", "links"} - fields.keys():
         raise part.wrong("it needs a rate, and links", f"write for example {{rate: 1 Gbit/s, links: [{LINK[:12]}]}}")
@@ -141,14 +141,14 @@ def _shared(name: str, part: Part) -> Shared:
     return Shared(name, fields["rate"].read(units.rate), weights)
 
 
-def _weighed(part: Part) -> list[tuple[str, float]]:
+def _weighed(part: DocumentPart) -> list[tuple[str, float]]:
     """Return the named links with their weights; links in a list have weight 1."""
     if isinstance(part.value, list):
         return [(each.text(), 1.0) for each in part.elements(f"[{LINK[:12]}]")]
     return [(name, each.read(units.amount)) for name, each in part.items(f"{LINK[:12]}: 1")]
 
 
-def _file(name: str, part: Part, hosts: Mapping[str, Host]) -> File:
+def _file(name: str, part: DocumentPart, hosts: Mapping[str, Host]) -> File:
     fields = part.fields("size", "at", "to", "available", "deadline")
     for needed, like in (("size", "8 GB"), ("at", "[cern]"), ("to", "[desk]")):
         if needed not in fields:
@@ -166,7 +166,7 @@ def _file(name: str, part: Part, hosts: Mapping[str, Host]) -> File:
     )
 
 
-def _places(part: Part, hosts: Mapping[str, Host]) -> tuple[str, ...]:
+def _places(part: DocumentPart, hosts: Mapping[str, Host]) -> tuple[str, ...]:
     """Return the names of one host, or of a list of hosts."""
     each = part.elements("[cern]") if isinstance(part.value, list) else [part]
     names = tuple(dict.fromkeys(place.text() for place in each))

@@ -21,14 +21,14 @@ from scipy.optimize import linprog
 from scipy.sparse import csr_array
 
 from coalloc.planner.demands import wanted
-from coalloc.planner.limits import BUDGET, Limits
+from coalloc.planner.limits import BUDGET, PlanLimits
 from coalloc.planner.network import Demand, Network
 from coalloc.planner.plan import Limit
 from coalloc.planner.solvers.maxflow import fastest
-from coalloc.planner.static.graph import Arrays, Graph, graph_of
+from coalloc.planner.static.graph import Arrays, CapacityGraph, graph_of
 from coalloc.planner.static.newton import NoWay, least_time
 
-__all__ = ["Rates", "largest_theta"]
+__all__ = ["LinearOptimum", "largest_theta"]
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -38,7 +38,7 @@ NEAR = 0.1
 """Least theta that counts as about one; its relative error is then not much more than HiGHS allows."""
 
 
-class Rates(NamedTuple):
+class LinearOptimum(NamedTuple):
     """An optimum, in floats.
 
     :param graphs: the graph of each destination
@@ -46,12 +46,12 @@ class Rates(NamedTuple):
     :param prices: the dual solution
     """
 
-    graphs: Mapping[str, Graph]
+    graphs: Mapping[str, CapacityGraph]
     bytes: Mapping[str, Floats]
     prices: Mapping[Limit, Fraction]
 
 
-def largest_theta(network: Network, demand: Demand, direct: bool = False) -> Rates | None:
+def largest_theta(network: Network, demand: Demand, direct: bool = False) -> LinearOptimum | None:
     """Return the optimum, or None when some data cannot reach a destination, or not within the budget.
 
     :param demand: a demand in which something has to be sent
@@ -69,7 +69,7 @@ def largest_theta(network: Network, demand: Demand, direct: bool = False) -> Rat
 
 class _Program:
     def __init__(
-        self, network: Network, demand: Demand, arrays: Arrays, graphs: Mapping[str, Graph], seconds: Fraction
+        self, network: Network, demand: Demand, arrays: Arrays, graphs: Mapping[str, CapacityGraph], seconds: Fraction
     ) -> None:
         self.network, self.demand, self.arrays, self.graphs = network, demand, arrays, graphs
         ends = np.cumsum([0, *(len(graph.tails) for graph in graphs.values())]).tolist()
@@ -82,11 +82,11 @@ class _Program:
         self.numbers: dict[Limit, int] = {}
         self.entries: list[tuple[Integers, Integers, Floats]] = []
 
-    def solve(self) -> Rates | None:
+    def solve(self) -> LinearOptimum | None:
         self._limits()
         self._shared()
         self._budget()
-        limits = Limits(self.network, self.demand.budget)
+        limits = PlanLimits(self.network, self.demand.budget)
         capacities = np.array([0.0 if row == BUDGET else float(limits.capacity(row)) for row in self.rows])
         bounds, balanced = self._matrix(len(self.rows)), self._balances()
         balances = self._matrix(balanced)
@@ -165,7 +165,7 @@ class _Program:
         parts = [np.concatenate(part) for part in zip(*self.entries, strict=True)]
         return csr_array((parts[2], (parts[0], parts[1])), (rows, self.theta + 1))
 
-    def _rates(self, found: Floats, duals: Floats) -> Rates:
+    def _rates(self, found: Floats, duals: Floats) -> LinearOptimum:
         scale = self.total / found[self.theta]
         prices = {
             row: Fraction(price) / (Fraction(self._dearest()) if row == BUDGET else 1)
@@ -176,4 +176,4 @@ class _Program:
             sink: found[self.first[sink] : self.first[sink] + len(graph.tails)] * scale
             for sink, graph in self.graphs.items()
         }
-        return Rates(self.graphs, amounts, prices)
+        return LinearOptimum(self.graphs, amounts, prices)

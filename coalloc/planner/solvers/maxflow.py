@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coalloc.planner.solvers.wide_integers import exact_sum, product
-from coalloc.planner.static.graph import Graph
+from coalloc.planner.static.graph import CapacityGraph
 
-__all__ = ["BACKENDS", "ORTOOLS", "SCIPY", "Backend", "Flow", "fastest", "fill"]
+__all__ = ["BACKENDS", "ORTOOLS", "SCIPY", "Backend", "MaximumFlow", "fastest", "fill"]
 
 Vertices = NDArray[np.int32]
 Integers = NDArray[np.int64]
@@ -34,7 +34,7 @@ class Backend(NamedTuple):
 
 
 @dataclass
-class Flow:
+class MaximumFlow:
     """A flow within a time, and a cut that bounds the maximum flow.
 
     :param scale: parts per unit of the graph
@@ -51,7 +51,7 @@ class Flow:
     cut: int = 0
 
 
-def fill(graph: Graph, time: Fraction, backend: Backend, most: bool = False) -> Flow:
+def fill(graph: CapacityGraph, time: Fraction, backend: Backend, most: bool = False) -> MaximumFlow:
     """Send everything within a time, or show that this is impossible.
 
     Either `value` is everything, or `cut` is less than that.
@@ -72,7 +72,7 @@ def fill(graph: Graph, time: Fraction, backend: Backend, most: bool = False) -> 
     After the first turn, mostly the lower bits of arcs in use are left. These arcs are few, so they are tried alone
     before all arcs. A flow on them is also a flow on the graph.
     """
-    flow, whole = Flow(time.denominator), graph.total * time.denominator
+    flow, whole = MaximumFlow(time.denominator), graph.total * time.denominator
     everything = _Part(graph, time, np.arange(len(graph.tails)))
     left = whole
     while left:
@@ -85,7 +85,7 @@ def fill(graph: Graph, time: Fraction, backend: Backend, most: bool = False) -> 
     return flow
 
 
-def _over_used_arcs(graph: Graph, time: Fraction, flow: Flow, backend: Backend, left: int) -> int:
+def _over_used_arcs(graph: CapacityGraph, time: Fraction, flow: MaximumFlow, backend: Backend, left: int) -> int:
     """Send more over arcs in use only; return how much more was sent, at most `left`."""
     before, cut, side = flow.value, flow.cut, flow.side
     part = _Part(graph, time, np.fromiter(sorted({*flow.amounts, *graph.offsets}), np.int64))
@@ -101,7 +101,7 @@ def _over_used_arcs(graph: Graph, time: Fraction, flow: Flow, backend: Backend, 
 class _Part:
     """Some arcs of a graph, with their capacities in parts: slope x numerator + offset x denominator."""
 
-    def __init__(self, graph: Graph, time: Fraction, arcs: Integers) -> None:
+    def __init__(self, graph: CapacityGraph, time: Fraction, arcs: Integers) -> None:
         self.graph, self.p, self.arcs = graph, time.numerator, arcs
         self.tails, self.heads, self.slopes = graph.tails[arcs], graph.heads[arcs], graph.slopes[arcs]
         self.places = np.searchsorted(arcs, np.fromiter(graph.offsets, np.int64, len(graph.offsets)))
@@ -133,7 +133,7 @@ class _Part:
         return found, used
 
 
-def _turn(part: _Part, flow: Flow, backend: Backend, left: int) -> None:
+def _turn(part: _Part, flow: MaximumFlow, backend: Backend, left: int) -> None:
     """Call the library once for the rest of the flow, at most `left`."""
     shift = max(0, left.bit_length() - backend.bits)
     bound = (left >> shift) + 1

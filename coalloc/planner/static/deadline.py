@@ -12,11 +12,11 @@ from coalloc.planner.plan import Limit
 from coalloc.planner.solvers.libraries import needed
 from coalloc.planner.words import duration, named
 
-__all__ = ["Refusal", "in_time", "refusal"]
+__all__ = ["DeadlineRefusal", "in_time", "refusal"]
 
 
 @dataclass(frozen=True)
-class Refusal:
+class DeadlineRefusal:
     """The reason why not everything can arrive in time.
 
     :param short: least number of bytes that would be late
@@ -29,7 +29,7 @@ class Refusal:
     reason: str
 
 
-def refusal(network: Network, demand: Demand, seconds: float | Fraction) -> Refusal | None:
+def refusal(network: Network, demand: Demand, seconds: float | Fraction) -> DeadlineRefusal | None:
     """Return why not everything can arrive within these seconds, or None if it can; takes one max-flow.
 
     :param demand: files with one common destination
@@ -51,7 +51,7 @@ def refusal(network: Network, demand: Demand, seconds: float | Fraction) -> Refu
     short = ceil(Fraction(missing * graph.unit, 2 * flow.scale))
     prices = prices_of(graph, flow.side)
     what = f"pass {named(network, prices)}" if prices else f"get to {sink} at all"
-    return Refusal(short, prices, f"in {duration(Fraction(seconds))}, {short} bytes cannot {what}")
+    return DeadlineRefusal(short, prices, f"in {duration(Fraction(seconds))}, {short} bytes cannot {what}")
 
 
 def in_time(network: Network, demand: Demand, seconds: Fraction) -> None:

@@ -17,7 +17,7 @@ from coalloc.errors import UsageError
 from coalloc.planner.network import File, Isp, Network
 from coalloc.planner.plan import Limit
 
-__all__ = ["Arrays", "Graph", "graph_of"]
+__all__ = ["Arrays", "CapacityGraph", "graph_of"]
 
 Integers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -68,7 +68,7 @@ class Arrays:
 
 
 @dataclass(frozen=True)
-class Graph:
+class CapacityGraph:
     """A graph whose arc a carries at most max(0, slopes[a] x T + offsets[a]) in T seconds.
 
     No two arcs join the same two vertices, in either direction.
@@ -101,17 +101,17 @@ class Graph:
     groups: Mapping[int, tuple[frozenset[str], str]]
 
 
-def graph_of(arrays: Arrays, files: Iterable[File], sink: str, direct: bool = False) -> Graph:
+def graph_of(arrays: Arrays, files: Iterable[File], sink: str, direct: bool = False) -> CapacityGraph:
     """Return the graph for sending files to one host.
 
     :param files: files with bytes that `sink` does not hold
     :param direct: whether relays are excluded
     :raises UsageError: when sizes add up to 2^60 bytes or more
     """
-    return _Builder(arrays, sink, direct).build(files)
+    return _GraphBuilder(arrays, sink, direct).build(files)
 
 
-class _Builder:
+class _GraphBuilder:
     def __init__(self, arrays: Arrays, sink: str, direct: bool) -> None:
         self.arrays, self.direct = arrays, direct
         self.arcs: list[tuple[int, int, int, int]] = []
@@ -121,7 +121,7 @@ class _Builder:
         self.vertices = len(arrays.owners)
         self.at = self.sink = arrays.index[sink]
 
-    def build(self, files: Iterable[File]) -> Graph:
+    def build(self, files: Iterable[File]) -> CapacityGraph:
         sizes: Counter[frozenset[str]] = Counter()
         for file in files:
             sizes[frozenset(file.holders)] += file.size
@@ -184,7 +184,7 @@ class _Builder:
         self._limited(vertex, at, io, Limit("io", name))
         return vertex
 
-    def _graph(self, total: int) -> Graph:
+    def _graph(self, total: int) -> CapacityGraph:
         arrays, owners = self.arrays, np.array(self.arrays.owners, np.int32)
         wanted = owners[arrays.tails] != self.at
         if self.direct:
@@ -194,7 +194,7 @@ class _Builder:
         tails, heads, slopes, offsets = np.array(self.arcs, np.int64).T
         slopes = np.concatenate([2 * arrays.capacities[links], slopes])
         step, unit = int(np.gcd.reduce(slopes)) or 1, gcd(total, *offsets.tolist())
-        return Graph(
+        return CapacityGraph(
             arrays,
             self.vertices,
             np.concatenate([arrays.tails[links], tails.astype(np.int32)]),

@@ -11,8 +11,8 @@ from coalloc.planner.from_graph import flows_of, origins_of, prices_of
 from coalloc.planner.network import Demand, File, Network
 from coalloc.planner.paths import paths_of, without_cycles
 from coalloc.planner.plan import Certificate, TransferPlan
-from coalloc.planner.solvers.maxflow import Backend, Flow, fastest
-from coalloc.planner.static.graph import Arrays, Graph, Mask, graph_of
+from coalloc.planner.solvers.maxflow import Backend, MaximumFlow, fastest
+from coalloc.planner.static.graph import Arrays, CapacityGraph, Mask, graph_of
 from coalloc.planner.static.newton import NoWay, least_time
 from coalloc.planner.words import reason
 
@@ -20,9 +20,9 @@ __all__ = ["solve"]
 
 
 class _Found(NamedTuple):
-    graph: Graph
+    graph: CapacityGraph
     seconds: Fraction
-    flow: Flow
+    flow: MaximumFlow
     side: Mask
 
 
@@ -74,7 +74,7 @@ def _direct(arrays: Arrays, files: Sequence[File], sink: str, backend: Backend) 
     return _Found(graph, time * graph.second, flow, side)
 
 
-def _hosts(graph: Graph, side: Mask) -> set[str]:
+def _hosts(graph: CapacityGraph, side: Mask) -> set[str]:
     """Return the hosts whose own files start on the source's side."""
     n = len(graph.arrays.hosts)
     return {host.name for host, inside in zip(graph.arrays.hosts, side[n : 2 * n], strict=True) if inside}

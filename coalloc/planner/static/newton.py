@@ -12,9 +12,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from coalloc.planner.solvers.maxflow import Backend, Flow, fill
+from coalloc.planner.solvers.maxflow import Backend, MaximumFlow, fill
 from coalloc.planner.solvers.wide_integers import exact_sum
-from coalloc.planner.static.graph import Graph, Mask
+from coalloc.planner.static.graph import CapacityGraph, Mask
 
 __all__ = ["NoWay", "least_time"]
 
@@ -27,7 +27,7 @@ class NoWay(Exception):
         self.side = side
 
 
-def least_time(graph: Graph, backend: Backend) -> tuple[Fraction, Flow, Mask]:
+def least_time(graph: CapacityGraph, backend: Backend) -> tuple[Fraction, MaximumFlow, Mask]:
     """Return the least time, the flow in it, and the source's side of the cut that proves it to be the least.
 
     :raises NoWay: when no time is enough
@@ -41,7 +41,7 @@ def least_time(graph: Graph, backend: Backend) -> tuple[Fraction, Flow, Mask]:
         side = flow.side
 
 
-def _root(graph: Graph, side: Mask) -> Fraction:
+def _root(graph: CapacityGraph, side: Mask) -> Fraction:
     """Return the time at which this cut has let everything through."""
     crossing = side[graph.tails] & ~side[graph.heads]
     slope = exact_sum(graph.slopes[crossing])
@@ -53,7 +53,7 @@ def _root(graph: Graph, side: Mask) -> Fraction:
     return Fraction(graph.total - offset, slope)
 
 
-def _first(graph: Graph) -> Mask:
+def _first(graph: CapacityGraph) -> Mask:
     """Return the narrowest cut around the sink or one holder; it is often the final one.
 
     It is chosen with floats, which is safe, since every cut is a bound.
@@ -81,12 +81,12 @@ Around = list[tuple[list[int], list[int]]]
 """Growing sets of vertices: for each one the vertices that border on the outside, and all of its vertices."""
 
 
-def _around_sink(graph: Graph) -> Around:
+def _around_sink(graph: CapacityGraph) -> Around:
     at, ports = graph.host, graph.arrays.ports[False][graph.host]
     return [([graph.sink], [graph.sink]), ([at], [graph.sink, at]), (ports, [graph.sink, at, *ports])]
 
 
-def _around_holders(graph: Graph) -> Iterator[tuple[int, Around]]:
+def _around_holders(graph: CapacityGraph) -> Iterator[tuple[int, Around]]:
     """Yield, for the files with a single holder, the arc by which they enter, and growing sets around the holder."""
     n = len(graph.arrays.hosts)
     for arc, (holders, name) in graph.groups.items():

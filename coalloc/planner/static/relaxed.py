@@ -9,13 +9,13 @@ import numpy as np
 from coalloc.errors import UsageError
 from coalloc.planner.demands import checked, resting, wanted
 from coalloc.planner.from_graph import flows_of, origins_of
-from coalloc.planner.limits import BUDGET, Limits
+from coalloc.planner.limits import BUDGET, PlanLimits
 from coalloc.planner.network import Demand, LinkKey, Network
 from coalloc.planner.paths import Amounts, leaving_arcs, paths_of, shortest, take, without_cycles
-from coalloc.planner.plan import Certificate, Path, TransferPlan
-from coalloc.planner.solvers.linear import Floats, Rates, largest_theta
-from coalloc.planner.solvers.maxflow import Flow, fastest
-from coalloc.planner.static.graph import Graph
+from coalloc.planner.plan import Certificate, PlannedPath, TransferPlan
+from coalloc.planner.solvers.linear import Floats, LinearOptimum, largest_theta
+from coalloc.planner.solvers.maxflow import MaximumFlow, fastest
+from coalloc.planner.static.graph import CapacityGraph
 from coalloc.planner.words import reason
 
 __all__ = ["solve"]
@@ -59,8 +59,8 @@ def solve(network: Network, demand: Demand) -> TransferPlan:
 class _Plan:
     """The paths, flows and makespan that follow from rates."""
 
-    def __init__(self, network: Network, demand: Demand, rates: Rates) -> None:
-        self.paths: list[Path] = []
+    def __init__(self, network: Network, demand: Demand, rates: LinearOptimum) -> None:
+        self.paths: list[PlannedPath] = []
         self.flows: dict[LinkKey, Fraction] = defaultdict(Fraction)
         self.origins: dict[tuple[str, str], Fraction] = defaultdict(Fraction)
         for sink, graph in rates.graphs.items():
@@ -70,7 +70,7 @@ class _Plan:
                 self.flows[key] += size
             for origin, size in origins_of(graph, flow, files).items():
                 self.origins[origin] += size
-        limits = Limits(network, demand.budget)
+        limits = PlanLimits(network, demand.budget)
         self.makespan = max(
             load / limits.capacity(limit)
             for limit, load in limits.loads(self.flows).items()
@@ -78,7 +78,7 @@ class _Plan:
         )
 
 
-def exact(graph: Graph, found: Floats) -> Flow:
+def exact(graph: CapacityGraph, found: Floats) -> MaximumFlow:
     """Return an exact flow in parts of bytes, from one in floats that is only nearly conserved.
 
     The flow is split into paths; a file's missing or surplus bytes go to its path with the largest flow, or to the
@@ -95,10 +95,10 @@ def exact(graph: Graph, found: Floats) -> Flow:
         _, thickest = max(ways)
         for size, way in (*ways, (lacking, thickest)):
             amounts.update({arc: size for arc in way if arc != entry})
-    return Flow(graph.unit * PARTS // 2, dict(+amounts))
+    return MaximumFlow(graph.unit * PARTS // 2, dict(+amounts))
 
 
-def _entered(graph: Graph, entries: Mapping[int, int]) -> dict[int, list[int]]:
+def _entered(graph: CapacityGraph, entries: Mapping[int, int]) -> dict[int, list[int]]:
     """Return, for each arc by which files leave the source, the arcs by which they enter their holders."""
     found: dict[int, list[int]] = {}
     for arc in graph.groups:
@@ -106,7 +106,9 @@ def _entered(graph: Graph, entries: Mapping[int, int]) -> dict[int, list[int]]:
     return found
 
 
-def _ways(graph: Graph, arc: int, left: Amounts, leaving: Mapping[int, list[int]]) -> Iterator[tuple[int, list[int]]]:
+def _ways(
+    graph: CapacityGraph, arc: int, left: Amounts, leaving: Mapping[int, list[int]]
+) -> Iterator[tuple[int, list[int]]]:
     while left.get(arc):
         way, most = take(graph, arc, left, leaving)
         if not most:

@@ -8,8 +8,8 @@ from math import ceil, floor
 from typing import NamedTuple
 
 from coalloc.planner.network import Demand, File, LinkKey, Network
-from coalloc.planner.timeline.steps import Origin, Units
-from coalloc.planner.timeline.timetable import Certificate, Node
+from coalloc.planner.timeline.steps import OriginHost, Units
+from coalloc.planner.timeline.timetable import Node, TimetableCertificate
 
 __all__ = ["faults"]
 
@@ -25,7 +25,7 @@ class _Edge(NamedTuple):
 
 
 def faults(
-    certificate: Certificate, network: Network, demand: Demand, units: Units, *, limits: bool = True
+    certificate: TimetableCertificate, network: Network, demand: Demand, units: Units, *, limits: bool = True
 ) -> list[str]:
     """Return the faults of a certificate, none if it is valid.
 
@@ -82,10 +82,10 @@ class _Model:
         relays = sink.relays and not (self.limits and sink.io is not None and key.sink in self.holders)
         return key.source != self.destination and (key.sink == self.destination or relays)
 
-    def origin(self, file: File, holder: str) -> Origin:
-        return Origin(holder, ceil(Fraction(file.available) / self.units.seconds))
+    def origin(self, file: File, holder: str) -> OriginHost:
+        return OriginHost(holder, ceil(Fraction(file.available) / self.units.seconds))
 
-    def waiting(self, origin: Origin) -> Node:
+    def waiting(self, origin: OriginHost) -> Node:
         return ("waiting", origin.host, "", origin.ready) if origin.ready else ("host", origin.host, "", 0)
 
     def supplies(self) -> dict[Node, int]:
@@ -101,7 +101,7 @@ class _Model:
         found["everywhere", "", "", 0] = -sum(found.values())
         return found
 
-    def edges(self, count: int, certificate: Certificate | None = None) -> Iterator[_Edge]:
+    def edges(self, count: int, certificate: TimetableCertificate | None = None) -> Iterator[_Edge]:
         """Yield all edges of G_T; without a certificate their flows are 0."""
         moved = certificate.moved if certificate else {}
         narrow: Counter[tuple[Node, Node]] = Counter()
@@ -126,7 +126,7 @@ class _Model:
             yield _Edge(end, ("everywhere", "", "", 0), self.total, 0, arrived[step])
         yield from self._waits(count, certificate)
 
-    def _waits(self, count: int, certificate: Certificate | None) -> Iterator[_Edge]:
+    def _waits(self, count: int, certificate: TimetableCertificate | None) -> Iterator[_Edge]:
         held, copied = (certificate.held, certificate.copied) if certificate else ({}, {})
         origins = {self.origin(file, name) for file in self.files for name in file.holders}
         for origin in origins:
@@ -169,7 +169,7 @@ class _Model:
             rooms[way[0], way[1]] = self.total if down is None else self._room(down)
         return way
 
-    def strangers(self, certificate: Certificate) -> Iterator[str]:
+    def strangers(self, certificate: TimetableCertificate) -> Iterator[str]:
         """Check that the flows use only existing links and steps."""
         claimed = [
             units
@@ -179,7 +179,7 @@ class _Model:
         if claimed:
             yield f"{sum(claimed)} units are moved over links or in steps that are not there"
 
-    def overworked(self, certificate: Certificate) -> Iterator[str]:
+    def overworked(self, certificate: TimetableCertificate) -> Iterator[str]:
         """Check the bytes that each host reads, writes and keeps per step; units are whole bytes, so this is exact."""
         work: Counter[tuple[str, int]] = Counter()
         kept: Counter[tuple[str, int]] = Counter()
@@ -198,7 +198,7 @@ class _Model:
             if storage is not None and size > storage and name != self.destination:
                 yield f"{name} keeps {size} bytes of others in step {step}"
 
-    def sooner(self, certificate: Certificate) -> Iterator[str]:
+    def sooner(self, certificate: TimetableCertificate) -> Iterator[str]:
         """Check that one step less is too few: more units are inside the cut than can leave it."""
         inside = certificate.cut
         held = sum(units for node, units in self.supplies().items() if node in inside)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from coalloc.planner.timeline.steps import ARRIVING, Arc, Steps
 
-__all__ = ["Expansion", "Graph", "Ints", "still"]
+__all__ = ["Expansion", "ExpansionGraph", "Ints", "still"]
 
 Ints = NDArray[np.int64]
 FINEST = 1000
@@ -17,7 +17,7 @@ FINEST = 1000
 
 
 @dataclass(frozen=True)
-class Graph:
+class ExpansionGraph:
     """Arcs, one element of each array per arc, and the supply of each node, negative where units are wanted."""
 
     tails: Ints
@@ -73,14 +73,14 @@ class Expansion:
         return np.concatenate([*columns, np.empty((2, 0), np.int64)], axis=1)
 
     @cached_property
-    def graph(self) -> Graph:
+    def graph(self) -> ExpansionGraph:
         """All arcs: transfers, holdovers, from copies to origins, limits of access, to D'."""
         parts = [self._transfers(), self._holdovers(), self._choices(), self._narrows(), self._ends()]
         tails, heads, capacities, costs = (
             np.concatenate(column).astype(np.int64) for column in zip(*parts, strict=True)
         )
         total = self.steps.total
-        return Graph(tails, heads, np.minimum(capacities, total), costs, self._supplies(total))
+        return ExpansionGraph(tails, heads, np.minimum(capacities, total), costs, self._supplies(total))
 
     def _transfers(self) -> tuple[Ints, ...]:
         tails, heads, capacities = _columns(self.links)
@@ -144,7 +144,7 @@ class Expansion:
         return supplies
 
 
-def still(steps: Steps, ready: int, count: int) -> Graph:
+def still(steps: Steps, ready: int, count: int) -> ExpansionGraph:
     """Return the graph without time: all `count` steps together, for data not available before step `ready`.
 
     Its nodes are the places, then the copies, including those available earlier; leaving these out would gain nothing.
@@ -162,7 +162,7 @@ def still(steps: Steps, ready: int, count: int) -> Graph:
     total = int(supplies.sum())
     supplies[len(steps.hosts) - 1] -= total
     more = np.array(choices, np.int64).reshape(-1, 2).T
-    return Graph(
+    return ExpansionGraph(
         np.concatenate((tails, more[0])),
         np.concatenate((heads, more[1])),
         np.concatenate((np.minimum(capacities * count, total), np.full(len(choices), total))),

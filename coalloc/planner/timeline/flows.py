@@ -11,12 +11,12 @@ from scipy.sparse import csr_array
 
 from coalloc.errors import UsageError
 from coalloc.planner.solvers.maxflow import ORTOOLS, Backend
-from coalloc.planner.timeline.expansion import Graph, Ints
+from coalloc.planner.timeline.expansion import ExpansionGraph, Ints
 
 __all__ = ["cheapest", "cut", "prices"]
 
 
-def cut(graph: Graph, backend: Backend) -> NDArray[np.bool_] | None:
+def cut(graph: ExpansionGraph, backend: Backend) -> NDArray[np.bool_] | None:
     """Return the nodes on the source's side of a minimum cut if the graph cannot move everything; None if it can."""
     if graph.total >= 2**backend.bits:
         raise _too_many()
@@ -30,7 +30,7 @@ def cut(graph: Graph, backend: Backend) -> NDArray[np.bool_] | None:
     return None if through == graph.total else side[:size]
 
 
-def cheapest(graph: Graph, backend: Backend) -> Ints:
+def cheapest(graph: ExpansionGraph, backend: Backend) -> Ints:
     """Return the flow on each arc that moves everything at the least cost; the graph must be able to."""
     flow = _cheapest_by_ortools(graph) if backend is ORTOOLS else _cheapest_by_scipy(graph)
     left = graph.supplies.copy()
@@ -41,7 +41,7 @@ def cheapest(graph: Graph, backend: Backend) -> Ints:
     return flow
 
 
-def prices(graph: Graph, flow: Ints) -> Ints:
+def prices(graph: ExpansionGraph, flow: Ints) -> Ints:
     """Return a price for each node; together they prove that the flow is the cheapest.
 
     An arc with spare capacity never leads to a node that is dearer than its tail plus the arc's cost, and an arc in use
@@ -69,7 +69,7 @@ def _too_many() -> UsageError:
     return UsageError("there are too many units of data to count", "take larger units of data")
 
 
-def _cheapest_by_ortools(graph: Graph) -> Ints:
+def _cheapest_by_ortools(graph: ExpansionGraph) -> Ints:
     from ortools.graph.python.min_cost_flow import SimpleMinCostFlow
 
     solver = SimpleMinCostFlow()
@@ -80,7 +80,7 @@ def _cheapest_by_ortools(graph: Graph) -> Ints:
     return np.asarray(solver.flows(arcs), np.int64)
 
 
-def _cheapest_by_scipy(graph: Graph) -> Ints:
+def _cheapest_by_scipy(graph: ExpansionGraph) -> Ints:
     count = len(graph.tails)
     signs = np.r_[np.ones(count), -np.ones(count)]
     rows = np.r_[graph.tails, graph.heads]

@@ -14,14 +14,14 @@ from typing import Literal, NamedTuple
 from coalloc.errors import UsageError
 from coalloc.planner.network import Demand, File, LinkKey, Network
 
-__all__ = ["ARRIVING", "Arc", "Copies", "Kind", "Origin", "Place", "Steps", "Units"]
+__all__ = ["ARRIVING", "Arc", "FileOrigins", "Kind", "OriginHost", "StepPlace", "Steps", "Units"]
 
 Kind = Literal["host", "send", "up", "down", "receive", "store"]
 ARRIVING = ("down", "receive", "store")
 """Kinds of places through which data come in, at the end of a step."""
 
 
-class Place(NamedTuple):
+class StepPlace(NamedTuple):
     """A place of data within a step: at a host, or at a limit of its access."""
 
     kind: Kind
@@ -45,19 +45,19 @@ class Arc(NamedTuple):
     link: LinkKey | None = None
 
 
-class Origin(NamedTuple):
+class OriginHost(NamedTuple):
     """A host that has data of its own from step `ready` on."""
 
     host: str
     ready: int
 
 
-class Copies(NamedTuple):
+class FileOrigins(NamedTuple):
     """A file with several origins; the flow decides how much each of them sends."""
 
     file: File
     units: int
-    origins: tuple[Origin, ...]
+    origins: tuple[OriginHost, ...]
 
 
 @dataclass
@@ -76,11 +76,11 @@ class Steps:
     demand: Demand
     units: Units
     limits: bool = True
-    places: dict[Place, int] = field(default_factory=dict, init=False)
+    places: dict[StepPlace, int] = field(default_factory=dict, init=False)
     arcs: list[Arc] = field(default_factory=list, init=False)
-    origins: dict[Origin, int] = field(default_factory=dict, init=False)
+    origins: dict[OriginHost, int] = field(default_factory=dict, init=False)
     """Units of the files that have only this origin."""
-    copies: list[Copies] = field(default_factory=list, init=False)
+    copies: list[FileOrigins] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
         self.demand = Demand(tuple(file for file in self.demand.files if file.size))
@@ -94,7 +94,7 @@ class Steps:
         (self.destination,) = destinations
         self._holders = {name for file in self.demand.files for name in file.holders}
         for name in sorted(self.network.hosts, key=self.destination.__eq__):
-            self._place(Place("host", name))
+            self._place(StepPlace("host", name))
         self._supply()
         for key, capacity in self._links():
             self._add(key, capacity)
@@ -116,13 +116,13 @@ class Steps:
 
     def at(self, host: str) -> int:
         """Return the place of a host."""
-        return self.places[Place("host", host)]
+        return self.places[StepPlace("host", host)]
 
-    def origin(self, file: File, host: str) -> Origin:
+    def origin(self, file: File, host: str) -> OriginHost:
         """Return the origin of a file at a holder: the host, and the step from which it can send."""
-        return Origin(host, ceil(Fraction(file.available) / self.units.seconds))
+        return OriginHost(host, ceil(Fraction(file.available) / self.units.seconds))
 
-    def _place(self, place: Place) -> int:
+    def _place(self, place: StepPlace) -> int:
         return self.places.setdefault(place, len(self.places))
 
     def _room(self, capacity: int) -> int:
@@ -148,27 +148,27 @@ class Steps:
             self._narrow(there, after, room)
         self.arcs.append(Arc(here, there, capacity, key))
 
-    def _sending(self, key: LinkKey) -> Iterator[tuple[Place, int]]:
+    def _sending(self, key: LinkKey) -> Iterator[tuple[StepPlace, int]]:
         """Yield the places that data pass on the way out of a host to a link, each with its capacity per step."""
         host = self.network.hosts[key.source]
         if host.io is not None:
             room = self._room(host.io)
-            yield Place("send", host.name), room if host.name in self._holders else room - room // 2
+            yield StepPlace("send", host.name), room if host.name in self._holders else room - room // 2
         if host.isps:
             up = {isp.name: isp.up for isp in host.isps}[key.source_isp]
-            yield Place("up", host.name, key.source_isp), self.total if up is None else self._room(up)
+            yield StepPlace("up", host.name, key.source_isp), self.total if up is None else self._room(up)
 
-    def _receiving(self, key: LinkKey) -> Iterator[tuple[Place, int]]:
+    def _receiving(self, key: LinkKey) -> Iterator[tuple[StepPlace, int]]:
         """Yield the places that data pass on the way from a link into a host, the last place first."""
         host, wanted = self.network.hosts[key.sink], key.sink == self.destination
         if host.storage is not None and not wanted:
-            yield Place("store", host.name), min(host.storage // self.units.bytes // 2, self.total)
+            yield StepPlace("store", host.name), min(host.storage // self.units.bytes // 2, self.total)
         if host.io is not None:
             room = self._room(host.io)
-            yield Place("receive", host.name), room if wanted else room // 2
+            yield StepPlace("receive", host.name), room if wanted else room // 2
         if host.isps:
             down = {isp.name: isp.down for isp in host.isps}[key.sink_isp]
-            yield Place("down", host.name, key.sink_isp), self.total if down is None else self._room(down)
+            yield StepPlace("down", host.name, key.sink_isp), self.total if down is None else self._room(down)
 
     def _narrow(self, tail: int, head: int, room: int) -> int:
         arc = Arc(tail, head, room)
@@ -180,7 +180,7 @@ class Steps:
     _narrows: set[Arc] = field(default_factory=set, init=False)
 
     def _supply(self) -> None:
-        alone: defaultdict[Origin, int] = defaultdict(int)
+        alone: defaultdict[OriginHost, int] = defaultdict(int)
         for file in self.demand.files:
             if unknown := {*file.holders, self.destination} - self.network.hosts.keys():
                 raise UsageError(f"{file.name} is at {', '.join(sorted(unknown))}, which the network lacks", "add it")
@@ -188,5 +188,5 @@ class Steps:
             for origin in origins:
                 alone[origin] += file.size if len(origins) == 1 else 0
             if len(origins) > 1:
-                self.copies.append(Copies(file, ceil(Fraction(file.size, self.units.bytes)), origins))
+                self.copies.append(FileOrigins(file, ceil(Fraction(file.size, self.units.bytes)), origins))
         self.origins = {origin: ceil(Fraction(size, self.units.bytes)) for origin, size in alone.items()}

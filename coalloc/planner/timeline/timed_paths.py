@@ -9,12 +9,12 @@ from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from coalloc.planner.network import LinkKey
-from coalloc.planner.timeline.steps import Origin, Steps
+from coalloc.planner.timeline.steps import OriginHost, Steps
 
-__all__ = ["Part", "TimedPath", "timed_paths"]
+__all__ = ["FilePart", "TimedPath", "timed_paths"]
 
 
-class Part(NamedTuple):
+class FilePart(NamedTuple):
     """Bytes [start, end) of a file."""
 
     file: str
@@ -28,18 +28,18 @@ class TimedPath(NamedTuple):
     hosts: tuple[str, ...]
     start: int
     units: int
-    parts: tuple[Part, ...]
+    parts: tuple[FilePart, ...]
 
 
 Stop = tuple[int, int]
 """A host's number and a step."""
-Copied = Mapping[tuple[str, Origin], int]
+Copied = Mapping[tuple[str, OriginHost], int]
 
 
 def timed_paths(
     steps: Steps,
     moved: Mapping[tuple[int, LinkKey], int],
-    held: Mapping[tuple[Origin, int], int],
+    held: Mapping[tuple[OriginHost, int], int],
     copied: Copied,
 ) -> Iterator[TimedPath]:
     """Split a flow into paths: start at the host with the smallest index, and follow the smallest next index."""
@@ -85,29 +85,29 @@ def _take(left: Counter[Stop], there: Stop, units: int) -> None:
         del left[there]
 
 
-def _sent(steps: Steps, origin: Origin, copied: Copied) -> int:
+def _sent(steps: Steps, origin: OriginHost, copied: Copied) -> int:
     return steps.origins[origin] + sum(copied.get((each.file.name, origin), 0) for each in steps.copies)
 
 
-def _stock(steps: Steps, origin: Origin, copied: Copied) -> Iterator[Part]:
+def _stock(steps: Steps, origin: OriginHost, copied: Copied) -> Iterator[FilePart]:
     """Yield the bytes that an origin sends: whole files that it alone holds, and its share of others."""
     for file in steps.demand.files:
         if len(file.holders) == 1 and steps.origin(file, file.holders[0]) == origin and file.size:
-            yield Part(file.name, 0, file.size)
+            yield FilePart(file.name, 0, file.size)
     for each in steps.copies:
         shares = accumulate(copied.get((each.file.name, other), 0) * steps.units.bytes for other in each.origins)
         ends = [min(share, each.file.size) for share in shares]
         for other, (start, end) in zip(each.origins, pairwise([0, *ends]), strict=True):
             if other == origin and start < end:
-                yield Part(each.file.name, start, end)
+                yield FilePart(each.file.name, start, end)
 
 
-def _parts(stock: list[Part], size: int) -> Iterator[Part]:
+def _parts(stock: list[FilePart], size: int) -> Iterator[FilePart]:
     """Yield the next `size` bytes of the stock, or all of it: the last unit of an origin need not be full."""
     while size and stock:
         file, start, end = stock.pop(0)
         until = min(end, start + size)
-        yield Part(file, start, until)
+        yield FilePart(file, start, until)
         size -= until - start
         if until < end:
-            stock.insert(0, Part(file, until, end))
+            stock.insert(0, FilePart(file, until, end))

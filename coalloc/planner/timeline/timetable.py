@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from coalloc.errors import UsageError
 from coalloc.planner.network import Demand, LinkKey, Network
 from coalloc.planner.solvers.libraries import needed
-from coalloc.planner.timeline.steps import Origin, Steps, Units
+from coalloc.planner.timeline.steps import OriginHost, Steps, Units
 from coalloc.planner.timeline.timed_paths import TimedPath, timed_paths
 
 if TYPE_CHECKING:
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from coalloc.planner.solvers.maxflow import Backend
     from coalloc.planner.timeline.expansion import Expansion, Ints
 
-__all__ = ["Certificate", "Node", "Timeline", "timeline", "units_for"]
+__all__ = ["Node", "Timeline", "TimetableCertificate", "timeline", "units_for"]
 
 Node = tuple[str, str, str, int]
 """Kind, host or file, ISP, and step of a node of G_T."""
 Move = tuple[int, LinkKey]
-Hold = tuple[Origin, int]
-Copy = tuple[str, Origin]
+Hold = tuple[OriginHost, int]
+Copy = tuple[str, OriginHost]
 PARTS = 32 * 1024
 """Units into which all data are divided by default, as long as a unit has at most `UNIT` bytes."""
 UNIT = 64 * 1024
@@ -40,7 +40,7 @@ STEPS = 100
 
 
 @dataclass(frozen=True)
-class Certificate:
+class TimetableCertificate:
     """The proof that a timetable is right, and T is least: flows within all limits, prices, and a cut of G_(T-1).
 
     `moved` are units over each link in each step; `held` are those that an origin begins to send in a step; `copied`
@@ -77,7 +77,7 @@ class Timeline:
         moved, held, copied = self._parts()
         return tuple(timed_paths(self.steps, moved, held, copied))
 
-    def certify(self) -> Certificate:
+    def certify(self) -> TimetableCertificate:
         """Return the certificate for an independent checker; this takes longer than the plan itself."""
         from coalloc.planner.timeline.expansion import Expansion
         from coalloc.planner.timeline.flows import prices
@@ -85,7 +85,9 @@ class Timeline:
         costs = prices(self.expansion.graph, self.flow).tolist()
         before = Expansion(self.steps, self.count - 1)
         cut = frozenset(node for node, inside in zip(_nodes(before), self.side.tolist(), strict=True) if inside)
-        return Certificate(self.count, *self._parts(), dict(zip(_nodes(self.expansion), costs, strict=True)), cut)
+        return TimetableCertificate(
+            self.count, *self._parts(), dict(zip(_nodes(self.expansion), costs, strict=True)), cut
+        )
 
     def _parts(self) -> tuple[dict[Move, int], dict[Hold, int], dict[Copy, int]]:
         links = [arc.link for arc in self.expansion.links if arc.link]

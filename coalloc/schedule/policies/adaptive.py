@@ -17,7 +17,7 @@ from math import inf
 
 from coalloc.schedule.policies.base import Choice, Policy, Race, Role, Shares, Steal, candidates, first_unassigned
 from coalloc.schedule.shares import cut, fill_shares
-from coalloc.schedule.state import Copy, Lane, State
+from coalloc.schedule.state import RunningCopy, SourceLane, State
 
 __all__ = ["Adaptive"]
 
@@ -57,10 +57,10 @@ class Adaptive(Policy):
         sizes, _ = fill_shares(state.unassigned.total, setups, rates, LEAST_SHARE)
         return {lane.source: part for lane, part in zip(lanes, cut(state.unassigned, sizes), strict=True) if part}
 
-    def role(self, state: State, lane: Lane, now: float) -> Role:
+    def role(self, state: State, lane: SourceLane, now: float) -> Role:
         return "needed"  # to the end: it may steal from others, and race them for the last bytes
 
-    def choose(self, state: State, lane: Lane, now: float) -> Choice | None:
+    def choose(self, state: State, lane: SourceLane, now: float) -> Choice | None:
         if free := first_unassigned(state):
             return free
         others = [other for other in state.lanes if other is not lane and state.backlog(other)]
@@ -70,7 +70,9 @@ class Adaptive(Policy):
                 return choice
         return None
 
-    def _relieve(self, state: State, victim: Lane, thief: Lane, together: float, now: float) -> Choice | None:
+    def _relieve(
+        self, state: State, victim: SourceLane, thief: SourceLane, together: float, now: float
+    ) -> Choice | None:
         copy, backlog = state.running(victim), state.backlog(victim)
         if copy is None:  # it has not even begun: any source that can work takes all
             return Steal(victim.source, backlog)
@@ -96,7 +98,7 @@ class Adaptive(Policy):
         return Steal(victim.source, nbytes) if finish - end >= worth else None
 
     @staticmethod
-    def _together(state: State, others: Iterable[Lane], thief: Lane, now: float) -> float:
+    def _together(state: State, others: Iterable[SourceLane], thief: SourceLane, now: float) -> float:
         """Return the seconds until the end if all sources with bytes to deliver, and `thief`, end together."""
         rate = state.rate(thief, now)
         total, work = rate, rate * (state.setup(thief) + state.ending_seconds(thief))
@@ -105,7 +107,7 @@ class Adaptive(Policy):
             total, work = total + rate, work + state.backlog(lane) + rate * _without(state, lane, now)
         return work / total if total else inf
 
-    def _relieve_wholly(self, state: State, copy: Copy, backlog: int) -> Choice:
+    def _relieve_wholly(self, state: State, copy: RunningCopy, backlog: int) -> Choice:
         if not state.lanes[copy.source].share and self._may_race(state, backlog):
             return Race(copy.id)
         return Steal(copy.source, backlog)
@@ -121,6 +123,6 @@ class Adaptive(Policy):
         return f"adaptive: shares by set-up and rate from {basis}, and free sources take over ranges"
 
 
-def _without(state: State, lane: Lane, now: float) -> float:
+def _without(state: State, lane: SourceLane, now: float) -> float:
     """Return for how many seconds until its end a lane delivers nothing, if all others are counted at its rate."""
     return state.wait_seconds(lane, now) + state.ending_seconds(lane)

@@ -9,7 +9,7 @@ For each block delivered, its rate is compared with the running maximum over all
 
 from coalloc.schedule.policies.base import Choice, Role
 from coalloc.schedule.policies.conservative import Conservative
-from coalloc.schedule.state import Copy, Lane, State
+from coalloc.schedule.state import RunningCopy, SourceLane, State
 
 __all__ = ["DROP_BELOW", "Aggressive"]
 
@@ -30,15 +30,15 @@ class Aggressive(Conservative):
         self.multiple: dict[int, int] = {}
         self.dropped: set[int] = set()
 
-    def choose(self, state: State, lane: Lane, now: float) -> Choice | None:
+    def choose(self, state: State, lane: SourceLane, now: float) -> Choice | None:
         if self._is_dropped(state, lane):
             return None
         return self.next_blocks(state, self.multiple.get(lane.source, 1))
 
-    def role(self, state: State, lane: Lane, now: float) -> Role:
+    def role(self, state: State, lane: SourceLane, now: float) -> Role:
         return "spare" if self._is_dropped(state, lane) else super().role(state, lane, now)
 
-    def delivered(self, copy: Copy, now: float) -> None:
+    def delivered(self, copy: RunningCopy, now: float) -> None:
         rate = (copy.end - copy.start) / max(now - copy.asked_at, 1e-9)
         if rate > self.fastest:
             self.fastest = rate
@@ -49,7 +49,7 @@ class Aggressive(Conservative):
         if rate < DROP_BELOW * self.fastest:
             self.dropped.add(copy.source)
 
-    def _is_dropped(self, state: State, lane: Lane) -> bool:
+    def _is_dropped(self, state: State, lane: SourceLane) -> bool:
         """Return whether a source is too slow and another one is usable that is not: the last one is never dropped.
 
         Sources that wait for a free connection do not count, as they may wait for ever.

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from typing import ClassVar, Literal, NamedTuple
 
-from coalloc.schedule.state import Copy, Lane, State
+from coalloc.schedule.state import RunningCopy, SourceLane, State
 
 __all__ = ["Choice", "Policy", "Race", "Role", "Steal", "Take"]
 
@@ -52,17 +52,17 @@ class Policy(ABC):
         return {}
 
     @abstractmethod
-    def choose(self, state: State, lane: Lane, now: float) -> Choice | None:
+    def choose(self, state: State, lane: SourceLane, now: float) -> Choice | None:
         """Return the next step of an idle lane with an empty share; None for nothing."""
 
-    def role(self, state: State, lane: Lane, now: float) -> Role:
+    def role(self, state: State, lane: SourceLane, now: float) -> Role:
         """Return the role of a lane without work once the shares are assigned.
 
         While bytes are unassigned, at least one lane has to be needed.
         """
         return "needed" if state.unassigned else "spare"
 
-    def delivered(self, copy: Copy, now: float) -> None:
+    def delivered(self, copy: RunningCopy, now: float) -> None:
         """Note that partial copy `copy` was delivered completely."""
 
     def explain(self, state: State, now: float) -> str:
@@ -75,6 +75,6 @@ def first_unassigned(state: State) -> Take | None:
     return next((Take(start, end) for start, end in state.unassigned), None)
 
 
-def candidates(state: State) -> list[Lane]:
+def candidates(state: State) -> list[SourceLane]:
     """Return the lanes to split among: all that support ranges, except those not in use, pausing or waiting."""
     return [lane for lane in state.lanes if lane.usable and lane.ranged and lane.status not in ("pausing", "waiting")]

@@ -2,7 +2,7 @@
 
 from coalloc.schedule.policies.base import Choice, Policy, Shares, candidates, first_unassigned
 from coalloc.schedule.shares import cut, equal_shares
-from coalloc.schedule.state import Lane, State
+from coalloc.schedule.state import SourceLane, State
 
 __all__ = ["Brute"]
 
@@ -18,7 +18,7 @@ class Brute(Policy):
         parts = cut(state.unassigned, equal_shares(state.unassigned.total, len(lanes))) if lanes else []
         return {lane.source: part for lane, part in zip(lanes, parts, strict=True)}
 
-    def choose(self, state: State, lane: Lane, now: float) -> Choice | None:
+    def choose(self, state: State, lane: SourceLane, now: float) -> Choice | None:
         return first_unassigned(state)
 
     def explain(self, state: State, now: float) -> str:

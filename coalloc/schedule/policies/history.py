@@ -6,7 +6,7 @@ of `coalloc.history.transfers`); a source without history counts as the median o
 
 from coalloc.schedule.policies.base import Choice, Policy, Shares, candidates, first_unassigned
 from coalloc.schedule.shares import cut, proportional_shares
-from coalloc.schedule.state import Lane, State, median
+from coalloc.schedule.state import SourceLane, State, median
 
 __all__ = ["History"]
 
@@ -24,7 +24,7 @@ class History(Policy):
         sizes = proportional_shares(state.unassigned.total, _forecasts(lanes))
         return {lane.source: part for lane, part in zip(lanes, cut(state.unassigned, sizes), strict=True)}
 
-    def choose(self, state: State, lane: Lane, now: float) -> Choice | None:
+    def choose(self, state: State, lane: SourceLane, now: float) -> Choice | None:
         return first_unassigned(state)
 
     def explain(self, state: State, now: float) -> str:
@@ -33,7 +33,7 @@ class History(Policy):
         return f"history: shares by the average rates of earlier transfers, known for {known} of {len(lanes)} sources"
 
 
-def _forecasts(lanes: list[Lane]) -> list[float]:
+def _forecasts(lanes: list[SourceLane]) -> list[float]:
     known = [lane.estimate.rate for lane in lanes if lane.estimate.rate]
     middle = median(known) if known else 1.0
     return [lane.estimate.rate or middle for lane in lanes]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from coalloc.schedule.policies.base import Choice, Policy, Role, Shares, candidates, first_unassigned
-from coalloc.schedule.state import Lane, State
+from coalloc.schedule.state import SourceLane, State
 
 __all__ = ["Single"]
 
@@ -23,12 +23,12 @@ class Single(Policy):
             return {}
         return {_best(state, lanes, now).source: list(state.unassigned)}
 
-    def choose(self, state: State, lane: Lane, now: float) -> Choice | None:
+    def choose(self, state: State, lane: SourceLane, now: float) -> Choice | None:
         if any(other.status == "fetching" for other in state.lanes) or lane is not _best(state, state.lanes, now):
             return None
         return first_unassigned(state)
 
-    def role(self, state: State, lane: Lane, now: float) -> Role:
+    def role(self, state: State, lane: SourceLane, now: float) -> Role:
         """Return "reserve" for the next best source only; connected sources come before others."""
         if state.unassigned:
             return "needed"
@@ -40,10 +40,10 @@ class Single(Policy):
         return "single: the whole file from the source with the best forecast"
 
 
-def _best(state: State, lanes: Sequence[Lane], now: float) -> Lane:
+def _best(state: State, lanes: Sequence[SourceLane], now: float) -> SourceLane:
     """Return the fastest of those that can begin now, the first of equals."""
     return max(lanes, key=lambda lane: (lane.status == "idle", *_rank(state, lane, now)))
 
 
-def _rank(state: State, lane: Lane, now: float) -> tuple[float, int]:
+def _rank(state: State, lane: SourceLane, now: float) -> tuple[float, int]:
     return state.rate(lane, now), -lane.source

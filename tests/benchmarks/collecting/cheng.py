@@ -6,9 +6,9 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from coalloc.collect.methods import Method, make
-from coalloc.collect.methods.actions import Action, GiveUp, Wake
-from coalloc.collect.methods.events import Event, Started
-from coalloc.collect.simulation import Record, simulate
+from coalloc.collect.methods.actions import Action, CollectGiveUp, CollectWake
+from coalloc.collect.methods.events import CollectStarted, Event
+from coalloc.collect.simulation import SimulationRecord, simulate
 from coalloc.planner import Demand, Network
 from tests.benchmarks.collecting.uploads import LOADS, PROBES, measured, weather, world
 
@@ -53,7 +53,7 @@ class Absent(Method):
     name = "absent"
 
     def _decide(self, event: Event, ended: Sequence[object]) -> Iterator[Action]:
-        yield Wake(ALONE) if isinstance(event, Started) else GiveUp("nothing was to be done")
+        yield CollectWake(ALONE) if isinstance(event, CollectStarted) else CollectGiveUp("nothing was to be done")
 
 
 class Case(NamedTuple):
@@ -122,23 +122,23 @@ def _made(case: Case, network: Network, demand: Demand) -> Method:
     return make(name, network, demand, seed=case.seed, **parameters)
 
 
-def _carried_out(method: Method, case: Case) -> Record:
+def _carried_out(method: Method, case: Case) -> SimulationRecord:
     here = world(case.seed, case.load, case.senders)
     return simulate(method, here.underlay, weather(here, 0, case.unevenness), told=inf, fast=True)
 
 
-def _throughput(record: Record) -> float:
+def _throughput(record: SimulationRecord) -> float:
     return sum(record.background.values()) / record.seconds
 
 
-def storage(demand: Demand, record: Record) -> float:
+def storage(demand: Demand, record: SimulationRecord) -> float:
     """See `Run`: the sum of the most that each keeps, over the sum of what all hold in the beginning."""
     return fmean(_most(demand, record, file.holders[0]) for file in demand.files) / fmean(
         file.size for file in demand.files
     )
 
 
-def _most(demand: Demand, record: Record, host: str) -> float:
+def _most(demand: Demand, record: SimulationRecord, host: str) -> float:
     """The most bytes that a host keeps at once, its own included."""
     own = {file.name: file.size for file in demand.files if file.holders == (host,)}
     changes = [

@@ -4,7 +4,7 @@ from collections.abc import Set
 from random import Random
 from typing import NamedTuple
 
-from coalloc.collect.methods import Adaptive, AllAtOnce, Concurrent, Method
+from coalloc.collect.methods import AdaptiveCollecting, AllAtOnce, Concurrent, Method
 from coalloc.collect.simulation import Underlay, simulate
 from coalloc.planner import Demand, Network
 from tests.benchmarks.collecting.sinks import CLOUD, Topology, cloud, drift, planetlab
@@ -118,7 +118,7 @@ def _reached(ways: Set[tuple[str, str]], start: str) -> Set[str]:
 
 def _method(case: Case, known: Network, demand: Demand) -> Method:
     if not case.pool:
-        return Adaptive(known, demand, case.seed, peers=case.peers, period=case.period)
+        return AdaptiveCollecting(known, demand, case.seed, peers=case.peers, period=case.period)
     if case.pool < len(demand.files):
         return Concurrent(known, demand, case.seed, group=case.pool)
     return AllAtOnce(known, demand)

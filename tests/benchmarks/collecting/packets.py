@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from math import inf
 from typing import Any
 
-from coalloc.collect.simulation import Capacity, Rate, Route, Share
+from coalloc.collect.simulation import Capacity, Rate, RateShare, Route
 from tests.benchmarks.collecting.transit_stub import ACROSS, BELOW, WITHIN, Edge, TransitStub
 from tests.benchmarks.collecting.uploads import Udp, World
 
@@ -83,7 +83,7 @@ class Packets:
     def end(self, pair: Pair) -> None:
         self._sizes.pop(pair, None)
 
-    def change(self, change: Capacity | Rate | Share) -> None:
+    def change(self, change: Capacity | Rate | RateShare) -> None:
         raise NotImplementedError(f"ns-3 makes its own weather: {change}")
 
     def moved(self, name: Pair | str) -> float:

@@ -6,7 +6,7 @@ from math import inf
 import pytest
 
 from coalloc.collect.methods.actions import Piece, Send
-from coalloc.collect.simulation import Hop, Record
+from coalloc.collect.simulation import SimulatedHop, SimulationRecord
 from coalloc.planner import Demand, File
 from tests.benchmarks.collecting import cheng, cheng_tables, confluence, confluence_tables
 from tests.benchmarks.collecting.__main__ import DOCS
@@ -52,9 +52,9 @@ def test_what_a_host_keeps():
         Send(2, "b", "a", Piece("y", 0, 90)),
         Send(3, "a", "t", Piece("x", 60, 100)),
     )
-    hops = [Hop(send, 0, at, "arrived") for send, at in zip(sent, (1, 2, 3), strict=True)]
-    early = Record("done", 9, hops, {"a": [(0.5, 90), (5.0, 0)]}, {})
-    late = Record("done", 9, hops, {"a": [(1.0, 90), (5.0, 0)]}, {})
+    hops = [SimulatedHop(send, 0, at, "arrived") for send, at in zip(sent, (1, 2, 3), strict=True)]
+    early = SimulationRecord("done", 9, hops, {"a": [(0.5, 90), (5.0, 0)]}, {})
+    late = SimulationRecord("done", 9, hops, {"a": [(1.0, 90), (5.0, 0)]}, {})
     assert cheng.storage(demand, early) == (190 + 300) / 400
     assert cheng.storage(demand, late) == (130 + 300) / 400
 

@@ -13,7 +13,7 @@ from random import Random
 from statistics import fmean
 
 from coalloc.collect.methods import AllAtOnce
-from coalloc.collect.simulation import Happening, Rate, Share, Stream, Underlay, simulate
+from coalloc.collect.simulation import Happening, Rate, RateShare, Stream, Underlay, simulate
 from coalloc.planner import Demand, File, Host, Isp, Link, LinkKey, Network
 from tests.benchmarks.collecting.transit_stub import PEERINGS, TransitStub
 
@@ -144,11 +144,11 @@ def weather(world: World, seed: int, unevenness: float = 0.0) -> Iterator[Happen
     return merge(*sources, key=lambda happening: happening.at)
 
 
-def _shares(world: World, unevenness: float, draw: Random) -> Iterator[Share]:
+def _shares(world: World, unevenness: float, draw: Random) -> Iterator[RateShare]:
     names = [*world.underlay.routes, *(stream.name for stream in world.underlay.streams if stream.rate is None)]
     for turn in count():
         for name in names:
-            yield Share(turn * FICKLE, name, exp(draw.gauss(0, unevenness)))
+            yield RateShare(turn * FICKLE, name, exp(draw.gauss(0, unevenness)))
 
 
 def _rates(udp: Udp, draw: Random) -> Iterator[Rate]:

@@ -6,10 +6,10 @@ from base64 import urlsafe_b64encode
 import pytest
 import sqlalchemy as sa
 
-from broker.errors import Refused
+from broker.errors import OAuthRefused
 from broker.models.access import Caller
 from broker.models.oauth import Code
-from broker.services.auth.grants import Given
+from broker.services.auth.grants import IssuedTokens
 from broker.services.auth.logins import WORD
 from tests.broker.conftest import Broker
 
@@ -18,7 +18,7 @@ BACK = "http://localhost/back"
 SCOPE = "urn:globus:auth:scope:transfer.api.globus.org:all"
 
 
-async def given(broker: Broker, role: str, number: str) -> Given:
+async def given(broker: Broker, role: str, number: str) -> IssuedTokens:
     """What a program gets by a login with this role."""
     secret = await broker.factory.logins.by_provider(Caller(subject="ann", role=role), "Ann", None)
     challenge = urlsafe_b64encode(hashlib.sha256(VERIFIER.encode()).digest()).rstrip(b"=").decode()
@@ -53,7 +53,7 @@ async def test_a_login_with_another_role_ends_what_earlier_ones_gave(broker, num
     if good:
         await broker.factory.grants.refresh(client, answer.refresh_token, "")
         return
-    with pytest.raises(Refused):
+    with pytest.raises(OAuthRefused):
         await broker.factory.grants.refresh(client, answer.refresh_token, "")
 
 
@@ -65,7 +65,7 @@ async def test_who_has_lost_all_roles_loses_what_logins_gave(broker, number):
     await broker.factory.logins.end_all("ann")
     who = await broker.with_headers({"Authorization": f"Bearer {answer.access_token}"}).get("/broker/v1/whoami")
     assert who.status_code == 401
-    with pytest.raises(Refused):
+    with pytest.raises(OAuthRefused):
         await broker.factory.grants.refresh(client, answer.refresh_token, "")
 
 

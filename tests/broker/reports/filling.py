@@ -13,7 +13,7 @@ from broker.reports.document import Fact, Report, Table
 from broker.schema.history import pairs
 from broker.schema.reports import scores
 from broker.storage.database import Database
-from broker.storage.traffic import Traffic
+from broker.storage.traffic import TrafficStore
 from tests.support.days import DAY, TODAY
 
 __all__ = ["DAY", "TODAY", "counted", "fact", "report", "scored", "table", "transfer"]
@@ -36,7 +36,7 @@ async def counted(database: Database) -> None:
     while True:
         await Rolling(database).step()
         async with database.read() as connection:
-            if not await Traffic(connection).lacks():
+            if not await TrafficStore(connection).lacks():
                 return
         await asyncio.sleep(0.01)
 

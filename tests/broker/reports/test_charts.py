@@ -14,7 +14,7 @@ from broker.reports import charts
 from broker.reports.charts.cells import steps
 from broker.reports.charts.frame import Axis, Categories, spread, thinned
 from broker.reports.charts.palette import DARK, LIGHT
-from broker.reports.charts.times import Lane, lanes
+from broker.reports.charts.times import BarLane, lanes
 from broker.reports.charts.trust import wilson
 from broker.reports.document import Column, Figure, Table
 from tests.broker.reports.figures import coverage, figures, pairs, rates
@@ -188,7 +188,7 @@ def test_steps_rise_and_the_least_is_below_them(values: list[float]):
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 50), st.integers(1, 20)), max_size=30))
 def test_what_overlaps_is_on_lanes_of_its_own(spans: list[tuple[str, int, int]]):
-    laned = lanes([Lane(row, begin, begin + long, "ok", 0) for row, begin, long in spans])
+    laned = lanes([BarLane(row, begin, begin + long, "ok", 0) for row, begin, long in spans])
     assert len(laned) == len(spans)
     for a in laned:
         for b in laned:

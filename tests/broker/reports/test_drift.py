@@ -8,7 +8,7 @@ from broker.config.settings import Probing, Settings
 from broker.models.access import Caller
 from broker.models.history import Pair
 from broker.reports.archive import Scope
-from broker.reports.drift import Wanted, drifts, make
+from broker.reports.drift import DriftQuery, drifts, make
 from broker.storage.forecast_errors import Daily
 from tests.broker.conftest import running
 from tests.broker.reports.filling import DAY, TODAY, fact, report, scored, table, transfer
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("noon", "unscored")
 
 
 async def shown(broker, scope=ALL):
-    return await make(broker.factory.archive, scope, Wanted())
+    return await make(broker.factory.archive, scope, DriftQuery())
 
 
 async def off(broker, name, weeks, **more):

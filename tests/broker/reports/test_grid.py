@@ -7,7 +7,7 @@ import pytest
 from broker.models.history import Pair
 from broker.reports import grid
 from broker.reports.archive import Scope
-from broker.reports.grid import Wanted, make
+from broker.reports.grid import GridQuery, make
 from tests.broker.reports.filling import DAY, TODAY, counted, fact, report, scored, table, transfer
 
 ALL = Scope(None)
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("noon", "unscored")
 
 async def shown(broker, scope=ALL, **wanted):
     await counted(broker.factory.database)
-    return await make(broker.factory.archive, scope, Wanted(**wanted))
+    return await make(broker.factory.archive, scope, GridQuery(**wanted))
 
 
 def cells(of):

@@ -13,12 +13,12 @@ import sqlalchemy as sa
 
 from broker.models.history import Pair
 from broker.models.tasks import Item, NewTask
-from broker.models.work import Planned
+from broker.models.work import PlannedWork
 from broker.reports.archive import Scope
 from broker.reports.gains import FEWEST, gained
-from broker.reports.overview import Wanted, live, make
+from broker.reports.overview import OverviewQuery, live, make
 from broker.schema.reports import decisions
-from broker.storage.tasks import Tasks
+from broker.storage.tasks import TaskStore
 from tests.broker.reports.filling import DAY, TODAY, counted, fact, report, scored, table, transfer
 from tests.broker.test_rolling import history
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("noon", "unscored")
 
 async def overview(broker, scope=ALL):
     await counted(broker.factory.database)
-    return await make(broker.factory.archive, scope, Wanted())
+    return await make(broker.factory.archive, scope, OverviewQuery())
 
 
 async def test_an_empty_broker_says_so_everywhere(broker):
@@ -114,9 +114,9 @@ async def add_task(broker, owner, **changed):
         items=(Item(source="/x"),),
     )
     async with broker.factory.database.write() as connection:
-        number, _ = await Tasks(connection).add(new, [Planned("copy", "/x", "/x", 10**9)], time.time())
+        number, _ = await TaskStore(connection).add(new, [PlannedWork("copy", "/x", "/x", 10**9)], time.time())
         if changed:
-            await Tasks(connection).change(number, **changed)
+            await TaskStore(connection).change(number, **changed)
     return number
 
 
@@ -129,7 +129,7 @@ async def test_tasks_under_way_are_shown_as_they_go(broker, monkeypatch):
     assert (row["task"], row["address"], row["state"]) == ("nightly <i>", f"task?id={number}", "paused: tape robot")
     assert (row["bytes_done"], row["bytes"], row["rate"], row["seconds_left"]) == (10**8, 10**9, None, None)
     async with broker.factory.database.write() as connection:
-        await Tasks(connection).change(number, paused=None, started_at=time.time(), bytes_transferred=4 * 10**8)
+        await TaskStore(connection).change(number, paused=None, started_at=time.time(), bytes_transferred=4 * 10**8)
     clock[0] += 3.0
     (row,) = table(await live(broker.factory.archive, ALL), "tasks").records()
     assert (row["state"], row["rate"], row["seconds_left"]) == ("under way", 1e8, 6.0)
@@ -137,7 +137,7 @@ async def test_tasks_under_way_are_shown_as_they_go(broker, monkeypatch):
     (row,) = table(await live(broker.factory.archive, ALL), "tasks").records()
     assert (row["rate"], row["seconds_left"]) == (None, None)
     async with broker.factory.database.write() as connection:
-        await Tasks(connection).change(number, status="FAILED", completed_at=time.time(), error="disk full")
+        await TaskStore(connection).change(number, status="FAILED", completed_at=time.time(), error="disk full")
     shown = await overview(broker)
     assert table(shown, "tasks").note == "No task is under way."
     (problem,) = table(shown, "problems").records()

@@ -20,7 +20,7 @@ from broker.config.posting import Mail, Posting
 from broker.config.settings import Settings, configured
 from broker.errors import Invalid
 from broker.jobs.posting import Poster, week_before
-from broker.reports.catalogue import REPORTS, Kind
+from broker.reports.catalogue import REPORTS, ReportKind
 from broker.reports.making import Period, asked
 from tests.broker.conftest import running
 from tests.support.gsi import Authority
@@ -167,7 +167,7 @@ async def test_a_broker_posts_by_itself(database, tmp_path: Path):
 
 
 @pytest.mark.parametrize("kind", [kind for kind in REPORTS.values() if kind.listed], ids=lambda kind: kind.name)
-def test_every_report_can_be_asked_for_a_week(kind: Kind):
+def test_every_report_can_be_asked_for_a_week(kind: ReportKind):
     asked(kind, {}, Period(MONDAY - WEEK), MONDAY)
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from broker.models.scores import IN_CHARGE, Key, Record, recorded
+from broker.models.scores import IN_CHARGE, ForecasterRecord, ScoreKey, recorded
 from broker.reports.significance import FEWEST, contests, duels, holm, sign_test
 from predictors.tally import Tally
 
@@ -32,11 +32,13 @@ def test_holm_never_makes_a_chance_smaller_nor_changes_the_order(chances):
         assert min(adjusted) == min(1.0, len(chances) * min(chances))
 
 
-def weeks(errors: dict[str, float], count: int, pair: int = 1, noise: float = 0.0, seed: int = 1) -> list[Record]:
+def weeks(
+    errors: dict[str, float], count: int, pair: int = 1, noise: float = 0.0, seed: int = 1
+) -> list[ForecasterRecord]:
     """How forecasters did on a pair in so many weeks of ten transfers."""
     chance = Random(seed + pair)
     tallies = {
-        Key(week, pair, size, name): Tally(5, absolute_log_errors=5 * (error + chance.gauss(0, noise)))
+        ScoreKey(week, pair, size, name): Tally(5, absolute_log_errors=5 * (error + chance.gauss(0, noise)))
         for week in range(count)
         for size in (1, 2)
         for name, error in {**errors, IN_CHARGE: 0.0}.items()

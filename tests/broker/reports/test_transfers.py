@@ -10,11 +10,11 @@ import httpx
 import pytest
 
 from broker.models.access import Caller
-from broker.models.lanes import Pair, Tuning
+from broker.models.lanes import CollectionPair, LaneTuning
 from broker.models.tasks import Event, Item, NewTask, Options
-from broker.storage.decisions import WEEK, Decisions, Wanted
-from broker.storage.lanes import Lanes
-from broker.storage.tasks import Tasks
+from broker.storage.decisions import WEEK, DecisionFilter, DecisionStore
+from broker.storage.lanes import LaneStore
+from broker.storage.tasks import TaskStore
 from tests.broker.test_decisions import AT, MB, decided, part
 
 HOSTILE = '<script>alert("x")</script>'
@@ -50,7 +50,7 @@ def fact(said: dict, label: str) -> object:
 
 async def newest(broker) -> int:
     async with broker.factory.database.read() as connection:
-        return (await Decisions(connection).page(Wanted(), 1)).decisions[0].id
+        return (await DecisionStore(connection).page(DecisionFilter(), 1)).decisions[0].id
 
 
 async def submitted(broker, owner: str) -> str:
@@ -71,7 +71,7 @@ async def submitted(broker, owner: str) -> str:
     events = [Event(AT + i, "PROGRESS", False, "progress", f'{{"bytes_transferred": {i * MB}}}') for i in range(3)]
     events.append(Event(AT + 9, "FILE_NOT_FOUND", True, "file not found", f"/{HOSTILE}: no such file"))
     async with broker.factory.database.write() as connection:
-        await Tasks(connection).note([(task, each) for each in events])
+        await TaskStore(connection).note([(task, each) for each in events])
     return task
 
 
@@ -231,7 +231,9 @@ async def test_the_log_goes_on_with_older_ones(broker, ann, monkeypatch):
 async def test_how_many_lanes_pairs_have_is_a_decision_that_admins_see(broker, ann, admin):
     async with broker.factory.database.write() as connection:
         for i in range(3):
-            await Lanes(connection).tune(Tuning(Pair("a", "b"), AT + i, 4 + i, 1, 1e6, 0.0, f"{HOSTILE} {i}"))
+            await LaneStore(connection).tune(
+                LaneTuning(CollectionPair("a", "b"), AT + i, 4 + i, 1, 1e6, 0.0, f"{HOSTILE} {i}")
+            )
     found = await rows(admin, "decisions", "lanes", text="ALERT", since=AT + 1)
     assert [int(each["concurrency"]) for each in found] == [6, 5]
     assert [table["name"] for table in (await report(ann, "decisions"))["tables"]] == ["decisions"]

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from coalloc.broker_client import Broker, BrokerTasks
-from coalloc.config import Access
+from coalloc.config import BrokerAccess
 from coalloc.errors import CoallocError, NothingToFetchFrom
 from tests.support.scripted import limited, raw_server
 
@@ -45,7 +45,7 @@ def answering(body):
 async def refused(body, ask):
     async with answering(body) as port:
         with pytest.raises(CoallocError) as caught:
-            await ask(Access(f"http://127.0.0.1:{port}", None, None))
+            await ask(BrokerAccess(f"http://127.0.0.1:{port}", None, None))
     assert isinstance(caught.value, NothingToFetchFrom)
     assert caught.value.remedy
     assert len(caught.value.message) < 500
@@ -101,7 +101,7 @@ async def test_documents_that_are_none(body):
 async def test_of_very_many_replicas_the_best_are_taken():
     replicas = [{**REPLICA, "url": f"ftp://h/{rank}", "rank": rank} for rank in reversed(range(1, 3001))]
     async with answering(f"{json.dumps({**LINE, 'replicas': replicas})}\n{END}") as port:
-        (found,) = await Broker(Access(f"http://127.0.0.1:{port}", None, None)).resolve(["a:b"])
+        (found,) = await Broker(BrokerAccess(f"http://127.0.0.1:{port}", None, None)).resolve(["a:b"])
     assert [replica.priority for replica in found.file.replicas] == list(range(1, 1001))
     assert len(found.expected) == 1000
     assert all(math.isfinite(replica.priority) for replica in found.file.replicas)

@@ -128,7 +128,7 @@ async def test_a_task_whose_answer_was_lost_is_sent_again_as_the_same():
         sent.append(json.loads(body))
         return None if len(sent) < 3 else json.dumps({"id": NUMBER, "new": False}).encode()
 
-    wish = api.Handover(("one:/a", "one:~/b"), "two:/c/", sync="checksum", label="x")
+    wish = api.TaskRequest(("one:/a", "one:~/b"), "two:/c/", sync="checksum", label="x")
     with stranger(answer) as url:
         submitted = await api.submit(wish, url)
     assert submitted.id == NUMBER

@@ -8,9 +8,9 @@ import time
 
 import pytest
 
-from coalloc.history.links import Measured, Pairs
-from coalloc.history.transfers import History
-from coalloc.history.values import Transfer
+from coalloc.history.links import MeasuredLink, Pairs
+from coalloc.history.transfers import TransferHistory
+from coalloc.history.values import PastTransfer
 from tests.support.coget import REPORT_KEYS, coget, coget_process
 from tests.support.fetching import random_file
 from tests.support.waiting import PATIENCE, wait_until
@@ -155,9 +155,11 @@ def measured(home, *pairs):
     """Have coget remember that so many bytes per second went between two servers; None as a sink is this machine."""
     now = time.time() - 60
     path = home / "history.sqlite"
-    Pairs(path).add(Measured(a, b, now - 10, now, 10 * rate) for a, b, rate in pairs if b)
-    History(path).add(
-        Transfer(f"{a}/x", now - 10, now, 10 * rate, 10.0, None, 1, 1, "single", "ok") for a, b, rate in pairs if not b
+    Pairs(path).add(MeasuredLink(a, b, now - 10, now, 10 * rate) for a, b, rate in pairs if b)
+    TransferHistory(path).add(
+        PastTransfer(f"{a}/x", now - 10, now, 10 * rate, 10.0, None, 1, 1, "single", "ok")
+        for a, b, rate in pairs
+        if not b
     )
     return {"COGET_HISTORY": str(path)}
 

@@ -88,7 +88,7 @@ def leftovers(servers):
 
 async def collect(servers, to, method="relay", **wishes):
     via = (servers[2].url("lent"),)
-    return await api.collect(api.Wanted(sources(servers), to, via, method), **wishes)
+    return await api.collect(api.CollectRequest(sources(servers), to, via, method), **wishes)
 
 
 @pytest.mark.parametrize("method", [*methods.METHODS, Relay.name])
@@ -170,7 +170,7 @@ async def test_every_method_gets_over_a_host_in_between_that_dies(servers, sink,
 
     monkeypatch.setattr(Method, "handle", handled)
     network = better_over(via, servers[:2], sink if "://" in to else None)
-    report = await api.collect(api.Wanted(sources(servers), to, method=method), network=network)
+    report = await api.collect(api.CollectRequest(sources(servers), to, method=method), network=network)
     assert found(folder) == content
     assert all(file.verified for file in report.files)
     assert leftovers([*servers[:2], sink]) == []
@@ -340,7 +340,7 @@ async def test_with_certificates(start_gridftp, tmp_path, grid, as_alice, place)
     contents = {name: random_file(a.root / name, size) for name, size in SIZES.items()}
     to, folder = (str(tmp_path / "out"), tmp_path / "out") if place == "here" else (b.url("o", "gsiftp"), b.root / "o")
     urls = tuple(a.url(name, "gsiftp") for name in contents)
-    report = await api.collect(api.Wanted(urls, to, (via.url("", "gsiftp"),), "relay"))
+    report = await api.collect(api.CollectRequest(urls, to, (via.url("", "gsiftp"),), "relay"))
     assert found(folder) == contents
     assert report.staged_bytes == report.size
     assert leftovers([a, via]) == []
@@ -348,7 +348,7 @@ async def test_with_certificates(start_gridftp, tmp_path, grid, as_alice, place)
 
 async def test_a_server_that_is_its_own_destination(servers, content):
     a = servers[0]
-    report = await api.collect(api.Wanted(sources(servers), a.url("out")))
+    report = await api.collect(api.CollectRequest(sources(servers), a.url("out")))
     assert found(a.root / "out") == content
     assert all(file.verified for file in report.files)
 
@@ -361,7 +361,7 @@ async def test_replicas_of_a_metalink_are_one_file(servers, content, tmp_path):
         '<metalink xmlns="urn:ietf:params:xml:ns:metalink"><file name="large.a">'
         f"<url>{a.url('large.a')}</url><url>{b.url('large.a')}</url></file></metalink>"
     )
-    await api.collect(api.Wanted((str(document), a.url("one.a")), str(tmp_path / "out")))
+    await api.collect(api.CollectRequest((str(document), a.url("one.a")), str(tmp_path / "out")))
     assert found(tmp_path / "out") == {name: content[name] for name in ("large.a", "one.a")}
 
 
@@ -380,7 +380,7 @@ async def test_what_makes_no_sense_is_said(servers, content, tmp_path, words, er
     (servers[1].root / "none").mkdir()
     names = {"a": servers[0].url("").rstrip("/"), "b": servers[1].url("").rstrip("/")}
     with pytest.raises(error, match=said) as raised:
-        await api.collect(api.Wanted(tuple(word.format(**names) for word in words), str(tmp_path / "out")))
+        await api.collect(api.CollectRequest(tuple(word.format(**names) for word in words), str(tmp_path / "out")))
     assert raised.value.remedy
 
 

@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from coalloc.engine import open_source
-from coalloc.engine.gridftp import GridFTPSource, Known
+from coalloc.engine.gridftp import GridFTPFindings, GridFTPSource
 from coalloc.engine.span import Span
 from coalloc.errors import LimitExceeded, NotThatProtocol, ServerSays, SourceError, Stalled, Unsupported
 from tests.support.fetching import Collected, collect, opened, options
@@ -342,7 +342,7 @@ async def test_blocks_as_servers_send_them_are_taken(monkeypatch):
 
     answers = sender(blocks) | {"SIZE": f"213 {len(content)}\r\n".encode()}
     async with ftp_server(**answers) as url:
-        source = GridFTPSource(url, options(), Known(connects_back=True))
+        source = GridFTPSource(url, options(), GridFTPFindings(connects_back=True))
         span = Span(0, len(content))
         collected = Collected(span)
         await source.open()

@@ -7,7 +7,7 @@ from contextlib import ExitStack, asynccontextmanager, closing, suppress
 import pytest
 
 from coalloc.engine import open_source
-from coalloc.engine.http import HTTPSource, Known
+from coalloc.engine.http import HTTPFindings, HTTPSource
 from coalloc.engine.span import Span
 from coalloc.errors import ConnectionLost, NoSuchFile, ServerBusy
 from tests.support.fetching import Collected, CountingDialer, cancelled, collect, opened, options, random_file
@@ -93,7 +93,7 @@ async def test_ranges_that_are_asked_for_ahead_come_in_their_order(start, asking
 
 
 async def test_the_first_session_asks_ahead_when_another_one_has_shown_that_it_works(start, content):
-    url, known = start().url("file"), Known()
+    url, known = start().url("file"), HTTPFindings()
     async with (
         opened(HTTPSource(url, options(), known, 0)) as first,
         opened(HTTPSource(url, options(), known, 1)) as second,

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coalloc.engine.http.pipeline import LONGEST, Pipeline, Question, Unanswered
-from coalloc.engine.range_request import Turn
+from coalloc.engine.range_request import RangeRequest
 from coalloc.engine.span import Span
 from coalloc.errors import ServerBusy
 from coalloc.model import Stat
@@ -25,7 +25,7 @@ class Asked:
         self.span = Span(start, end)
         self.here = bytearray()
         self.over = Future()
-        self.request = pipeline.ask(Turn(self.span, self.deliver, self.over))
+        self.request = pipeline.ask(RangeRequest(self.span, self.deliver, self.over))
 
     def deliver(self, offset, view):
         assert offset == self.span.start + len(self.here)

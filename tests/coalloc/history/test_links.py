@@ -5,15 +5,15 @@ import sqlite3
 import pytest
 
 from coalloc.history import links as module
-from coalloc.history.links import EVERYBODY, Measured, Pairs, forecasts
-from coalloc.history.transfers import History
-from coalloc.history.values import Transfer
+from coalloc.history.links import EVERYBODY, MeasuredLink, Pairs, forecasts
+from coalloc.history.transfers import TransferHistory
+from coalloc.history.values import PastTransfer
 
 MB = 1_000_000
 NOW = 1_700_000_000.0
 A, B = "ftp://a.example", "gsiftp://b.example:2812"
-GOOD = Measured(A, B, NOW - 100, NOW - 98, 50 * MB)
-DOWNLOAD = Transfer("ftp://a.example/x", NOW - 50, NOW - 40, 30 * MB, 10.0, None, 1, 1, "adaptive", "ok")
+GOOD = MeasuredLink(A, B, NOW - 100, NOW - 98, 50 * MB)
+DOWNLOAD = PastTransfer("ftp://a.example/x", NOW - 50, NOW - 40, 30 * MB, 10.0, None, 1, 1, "adaptive", "ok")
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_what_failed_is_kept_and_forecasts_nothing(pairs, path):
 
 
 def test_downloads_and_measurements_know_nothing_of_each_other(pairs, path):
-    history = History(path)
+    history = TransferHistory(path)
     history.add([DOWNLOAD])
     before = history.estimates([DOWNLOAD.url], NOW), history.summary(), history.observations()
     pairs.add([GOOD] * 5)
@@ -59,7 +59,7 @@ def test_downloads_and_measurements_know_nothing_of_each_other(pairs, path):
 
 
 def test_a_history_from_before_goes_on(pairs, path):
-    history = History(path)
+    history = TransferHistory(path)
     history.add([DOWNLOAD])
     with sqlite3.connect(path) as database:
         database.execute("DROP TABLE pairs")

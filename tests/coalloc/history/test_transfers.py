@@ -12,13 +12,13 @@ import pytest
 from coalloc.history import database
 from coalloc.history import transfers as module
 from coalloc.history.database import default_path
-from coalloc.history.transfers import History
-from coalloc.history.values import Transfer, source_key
+from coalloc.history.transfers import TransferHistory
+from coalloc.history.values import PastTransfer, source_key
 from tests.support.waiting import PATIENCE
 
 MB = 1_000_000
 NOW = 1_700_000_000.0
-GOOD = Transfer(
+GOOD = PastTransfer(
     url="ftp://ann:secret@a.example/x",
     start=NOW - 100,
     end=NOW - 80,
@@ -39,21 +39,21 @@ def path(tmp_path):
 
 @pytest.fixture
 def history(path):
-    return History(path)
+    return TransferHistory(path)
 
 
 @pytest.mark.parametrize("mask", [0o000, 0o022, 0o077])
 def test_no_other_user_reads_it(path, mask):
     before = os.umask(mask)
     try:
-        History(path).add([GOOD])
+        TransferHistory(path).add([GOOD])
         assert [stat.S_IMODE(each.stat().st_mode) for each in (path.parent, path)] == [0o700, 0o600]
         path.chmod(0o644)  # as earlier versions made it
-        History(path).add([GOOD])
+        TransferHistory(path).add([GOOD])
     finally:
         os.umask(before)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert len(History(path).summary()) == 1
+    assert len(TransferHistory(path).summary()) == 1
 
 
 @pytest.mark.parametrize(
@@ -167,9 +167,9 @@ def damage_parent(path):
 
 @pytest.mark.parametrize("damage", [damage_text, damage_newer, damage_row, damage_directory, damage_parent])
 def test_a_broken_history_warns_once_and_is_empty(path, damage, caplog):
-    History(path).add([GOOD])
+    TransferHistory(path).add([GOOD])
     damage(path)
-    history = History(path)
+    history = TransferHistory(path)
     with caplog.at_level(logging.WARNING, "coalloc.history.database"):
         assert history.estimates([GOOD.url], NOW)[GOOD.url].rate is None
         history.estimates([GOOD.url], NOW)
@@ -182,7 +182,7 @@ def test_a_broken_history_warns_once_and_is_empty(path, damage, caplog):
 
 def test_a_history_that_is_locked_is_not_waited_for_long(path, caplog, monkeypatch):
     monkeypatch.setattr(database, "PATIENCE", 0.05)
-    history = History(path)
+    history = TransferHistory(path)
     history.add([GOOD])
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
@@ -206,7 +206,7 @@ def test_several_cogets_write_at_once(path):
     writers = [subprocess.Popen([sys.executable, "-c", WRITER, path], stderr=subprocess.PIPE) for _ in range(4)]
     said = [writer.communicate(timeout=PATIENCE)[1] for writer in writers]
     assert said == [b""] * 4
-    assert History(path).summary()[0].transfers == 80
+    assert TransferHistory(path).summary()[0].transfers == 80
 
 
 def test_where_the_history_is(monkeypatch, tmp_path):
@@ -224,7 +224,7 @@ def test_where_the_history_is(monkeypatch, tmp_path):
 def test_a_history_that_is_off_remembers_nothing(monkeypatch, value, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COGET_HISTORY", value)
-    history = History.open()
+    history = TransferHistory.open()
     history.add([GOOD])
     assert history.summary() == []
     assert history.estimates([GOOD.url], NOW)[GOOD.url].rate is None

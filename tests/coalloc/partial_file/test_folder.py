@@ -12,7 +12,7 @@ import pytest
 
 from coalloc.errors import SinkError, TargetInUse
 from coalloc.partial_file import PartialFile
-from coalloc.partial_file.folder import Folder, discard
+from coalloc.partial_file.folder import PartialFolder, discard
 from tests.support.waiting import PATIENCE
 
 HOLD = """
@@ -45,7 +45,7 @@ def another_process_holds(target):
 
 def test_the_second_process_is_told_so(target):
     with another_process_holds(target), pytest.raises(TargetInUse, match="target") as caught:
-        Folder(target)
+        PartialFolder(target)
     assert caught.value.status == 8
     assert "choose another name" in caught.value.remedy
 
@@ -54,7 +54,7 @@ def test_the_lock_ends_with_its_process_even_by_sigkill(target):
     with another_process_holds(target) as child:
         child.send_signal(signal.SIGKILL)
         child.wait(PATIENCE)
-        Folder(target).unlock()
+        PartialFolder(target).unlock()
 
 
 def test_what_is_discarded_while_it_is_fetched_is_never_published(target):
@@ -104,7 +104,7 @@ def test_many_at_the_same_door_are_never_two_inside(target):
     def visit():
         for _ in range(150):
             try:
-                folder = Folder(target)
+                folder = PartialFolder(target)
             except TargetInUse:
                 continue
             inside.append(folder)

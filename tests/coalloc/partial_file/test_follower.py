@@ -3,7 +3,7 @@
 import hashlib
 
 from coalloc.partial_file.data import BLOCK
-from coalloc.partial_file.follower import Follower
+from coalloc.partial_file.follower import DigestFollower
 from tests.support.waiting import wait_until
 
 CONTENT = bytes(range(256)) * (3 * BLOCK // 256) + b"rest"
@@ -19,7 +19,7 @@ def reached(follower, at):
 
 
 def test_it_reads_behind_the_front_and_leaves_only_the_rest():
-    follower = Follower("sha256", read)
+    follower = DigestFollower("sha256", read)
     follower.advance(BLOCK - 1)
     follower.advance(2 * BLOCK + 1)
     reached(follower, 2 * BLOCK)
@@ -29,7 +29,7 @@ def test_it_reads_behind_the_front_and_leaves_only_the_rest():
 
 
 def test_it_starts_over_only_when_what_it_read_is_revoked():
-    follower = Follower("md5", read)
+    follower = DigestFollower("md5", read)
     follower.advance(2 * BLOCK)
     reached(follower, 2 * BLOCK)
     follower.rewind(2 * BLOCK)
@@ -43,7 +43,7 @@ def test_it_starts_over_only_when_what_it_read_is_revoked():
 
 
 def test_it_can_be_rewound_and_finished_again_after_its_end():
-    follower = Follower("md5", read)
+    follower = DigestFollower("md5", read)
     follower.advance(len(CONTENT))
     first = follower.finish(len(CONTENT))
     follower.rewind(5)
@@ -52,7 +52,7 @@ def test_it_can_be_rewound_and_finished_again_after_its_end():
 
 
 def test_closing_ends_the_thread():
-    follower = Follower("md5", read)
+    follower = DigestFollower("md5", read)
     follower.close()
     follower.close()
     follower.advance(len(CONTENT))

@@ -8,12 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coalloc.model import Checksum, Extent
-from coalloc.partial_file.format import Header, Origin, decode, encode_extent, encode_header, encode_revoke
+from coalloc.partial_file.format import Header, JournalOrigin, decode, encode_extent, encode_header, encode_revoke
 
 SIZE = 1 << 40
 HEADER = Header(
     size=SIZE,
-    origins=(Origin("ftp://a/ü x"), Origin("https://b/x?q=1", '"etag"'), Origin("ftp://ann@c/x", "20260101")),
+    origins=(
+        JournalOrigin("ftp://a/ü x"),
+        JournalOrigin("https://b/x?q=1", '"etag"'),
+        JournalOrigin("ftp://ann@c/x", "20260101"),
+    ),
     checksums=(Checksum("sha256", "0" * 64), Checksum("adler32", "00000001")),
     boot="5f0c",
 )

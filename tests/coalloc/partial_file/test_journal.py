@@ -8,7 +8,7 @@ import pytest
 
 from coalloc.errors import SinkError
 from coalloc.model import Checksum, Extent, Stat
-from coalloc.partial_file import Journal, Origin, Recollection, describe, recall
+from coalloc.partial_file import Journal, JournalOrigin, Recollection, describe, recall
 from coalloc.partial_file import journal as journal_file
 from coalloc.partial_file.format import decode
 from coalloc.testing.failing_disk import FailingDisk
@@ -51,7 +51,7 @@ def test_what_is_learnt_of_a_replica_later_is_recalled(path):
     journal.close()
     (extent,) = recall(path, NOW).extents
     origin = recall(path, NOW).header.origins[extent.source]
-    assert origin == Origin("ftp://ann@a/x", "20260101", (Checksum("md5", "1" * 32),))
+    assert origin == JournalOrigin("ftp://ann@a/x", "20260101", (Checksum("md5", "1" * 32),))
 
 
 def test_only_this_user_can_read_it(path):

@@ -6,7 +6,7 @@ from tempfile import mkdtemp
 import pytest
 
 from coalloc import api
-from coalloc.collect.values import Wanted
+from coalloc.collect.values import CollectRequest
 from coalloc.errors import SinkError, UsageError
 from coalloc.partial_file import HeldHere
 from tests.support.coget import coget
@@ -97,7 +97,7 @@ async def test_a_directory_whose_files_would_be_one(folder, tmp_path, listed, th
     monkeypatch.setenv("COGET_HISTORY", str(tmp_path / "history.sqlite"))
     to = start_gridftp(folder, "127.0.0.3").url("out") if there else str(folder / "out")
     with pytest.raises(UsageError, match=r"a/x and A/X|A/X and a/x"):
-        await api.collect(Wanted((listed,), to))
+        await api.collect(CollectRequest((listed,), to))
     assert everything(folder) == []
 
 
@@ -107,5 +107,5 @@ async def test_a_directory_whose_folders_are_one(folder, tmp_path, start_gridftp
     for name in ("run/a/x", "run/A/y"):
         (source.root / name).parent.mkdir(parents=True, exist_ok=True)
         (source.root / name).write_bytes(b"content")
-    await api.collect(Wanted((f"{source.url('run')}/",), sink.url("out")))
+    await api.collect(CollectRequest((f"{source.url('run')}/",), sink.url("out")))
     assert len(everything(folder / "out")) == 3

@@ -3,10 +3,10 @@
 import pytest
 
 from coalloc.model import Checksum, Extent
-from coalloc.partial_file.format import Header, Origin
+from coalloc.partial_file.format import Header, JournalOrigin
 from coalloc.partial_file.resume import carry_over, staged, why_not
 
-A, B, C = Origin("ftp://a/x"), Origin("ftp://b/x", "v1"), Origin("ftp://c/x")
+A, B, C = JournalOrigin("ftp://a/x"), JournalOrigin("ftp://b/x", "v1"), JournalOrigin("ftp://c/x")
 MD5, OTHER_MD5 = Checksum("md5", "0" * 32), Checksum("md5", "1" * 32)
 SHA1 = Checksum("sha1", "0" * 40)
 THEN = Header(100, (A, B), (), "boot1")
@@ -17,7 +17,7 @@ THEN = Header(100, (A, B), (), "boot1")
     [
         (THEN, THEN),
         (THEN, THEN._replace(origins=(B, C))),
-        (THEN, THEN._replace(origins=(A, Origin("ftp://b/x")))),
+        (THEN, THEN._replace(origins=(A, JournalOrigin("ftp://b/x")))),
         (THEN, THEN._replace(boot="boot2")),
         (THEN, THEN._replace(checksums=(MD5,))),
         (THEN._replace(checksums=(MD5,)), THEN._replace(checksums=(SHA1,))),
@@ -54,7 +54,7 @@ def test_it_starts_over_and_says_why(then, now, reason):
 
 
 def test_sources_have_todays_numbers_and_those_that_gave_bytes_then_come_after():
-    now = THEN._replace(origins=(C, Origin("ftp://b/x", "v2")))
+    now = THEN._replace(origins=(C, JournalOrigin("ftp://b/x", "v2")))
     extents = [Extent(5, 9, 1, 8)]
     header, carried = carry_over(THEN, extents, now)
     assert header.origins == (*now.origins, B), "what b gave then is not what it gives now"
@@ -68,8 +68,8 @@ def test_without_checksums_only_the_same_boot_is_believed():
 
 
 def test_what_was_staged_is_only_believed_where_more_is_to_be_staged():
-    relay = Origin(staged(A.url))
+    relay = JournalOrigin(staged(A.url))
     then, extents = THEN._replace(origins=(A, relay)), [Extent(0, 5, 1, 7), Extent(5, 9, 0, 8)]
     assert len(carry_over(then, extents, then)[1]) == 2
     assert [extent[:2] for extent in carry_over(then, extents, THEN)[1]] == [(5, 9)]
-    assert why_not(then._replace(origins=(B, relay)), then._replace(origins=(C, Origin(staged(C.url)))))
+    assert why_not(then._replace(origins=(B, relay)), then._replace(origins=(C, JournalOrigin(staged(C.url)))))

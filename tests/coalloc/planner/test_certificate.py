@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from coalloc.planner.certificate import BadPlan, bound, check, faults
 from coalloc.planner.least import least_makespan
 from coalloc.planner.network import Demand, File, Host, Isp, Link, LinkKey, Network
-from coalloc.planner.plan import Limit, Path
+from coalloc.planner.plan import Limit, PlannedPath
 from tests.coalloc.planner.networks import demands, networks
 
 MB = 10**6
@@ -49,7 +49,7 @@ def test_flows_that_do_not_add_up():
 
 
 def test_paths_that_lead_nowhere():
-    whole = Path("b", ("y", "t"), 4 * MB)
+    whole = PlannedPath("b", ("y", "t"), 4 * MB)
     rest = tuple(path for path in PLAN.paths if path.file != "b")
     assert "of the 4000000 bytes of b get to t" in said(paths=(*rest, whole._replace(bytes=4 * MB - 1)))
     assert "0 of the 4000000 bytes" in said(paths=rest)

@@ -6,9 +6,9 @@ import pytest
 
 from coalloc.errors import UsageError
 from coalloc.history.links import EVERYBODY
-from coalloc.probing import Limits, measure
+from coalloc.probing import ProbeLimits, measure
 
-SMALL = Limits(bytes=4_000_000, seconds=5.0)
+SMALL = ProbeLimits(bytes=4_000_000, seconds=5.0)
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ async def test_a_file_is_sent_as_often_as_it_takes_and_stays(servers):
 
 
 async def test_what_would_take_long_is_ended_in_time(servers):
-    huge = Limits(bytes=1 << 50, seconds=0.5)
+    huge = ProbeLimits(bytes=1 << 50, seconds=0.5)
     (servers[0].root / "huge").touch()
     os.truncate(servers[0].root / "huge", 1 << 40)
     (measured,) = await measure([servers[0].url("huge")], [servers[1].url("")], huge)

@@ -5,8 +5,8 @@ import time
 import pytest
 
 from coalloc.broker_client import Broker
-from coalloc.config import Access
-from coalloc.history.links import EVERYBODY, Measured, observations
+from coalloc.config import BrokerAccess
+from coalloc.history.links import EVERYBODY, MeasuredLink, observations
 from coalloc.planner import Host, Isp, Link, LinkKey, Network
 from coalloc.planner.merging import joined
 from coalloc.probing.survey import expected_network, measured_network
@@ -20,7 +20,7 @@ A, B, C = "ftp://a.example", "gsiftp://b.example", "ftp://c.example:2121"
 
 
 def seen(*rows):
-    return observations(Measured(a, b, NOW - 101, NOW - 100, rate) for a, b, rate in rows)
+    return observations(MeasuredLink(a, b, NOW - 101, NOW - 100, rate) for a, b, rate in rows)
 
 
 def test_links_have_what_was_measured_with_its_age():
@@ -35,7 +35,7 @@ def test_links_have_what_was_measured_with_its_age():
 
 def test_many_measurements_give_bounds():
     rows = [
-        Measured(A, B, NOW - 2000 + 10 * i, NOW - 1999 + 10 * i, (100 + 37 * i % 20) * MB // 10) for i in range(100)
+        MeasuredLink(A, B, NOW - 2000 + 10 * i, NOW - 1999 + 10 * i, (100 + 37 * i % 20) * MB // 10) for i in range(100)
     ]
     link = measured_network(URLS, observations(rows), NOW).links[LinkKey("a", "b")]
     low, high = link.bounds
@@ -61,7 +61,7 @@ async def test_what_a_broker_expects(tmp_path):
             for i in range(50)
         ]
         assert running.client().post("/broker/v1/transfers", json=reports).status_code == 200
-        broker = Broker(Access(running.url, running.token, None))
+        broker = Broker(BrokerAccess(running.url, running.token, None))
 
         async def known():
             network = await expected_network(URLS, broker)

@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from coalloc.model import Estimate, Way
+from coalloc.model import Estimate, PathState
 from coalloc.schedule.actions import Abandon, Action, Close, Connect, Done, Fetch, GiveUp, Shorten, Wake, Widen
 from coalloc.schedule.events import (
     Event,
@@ -154,7 +154,7 @@ class AnyOrder(RuleBasedStateMachine):
 
     def tick(self, wanted: tuple[int, ...] = ()) -> None:
         self.wake = inf
-        ways = tuple(Way(0.02) if server.state == "open" else None for server in self.servers)
+        ways = tuple(PathState(0.02) if server.state == "open" else None for server in self.servers)
         self.tell(Tick(self.now, ways, wanted))
 
     # The servers

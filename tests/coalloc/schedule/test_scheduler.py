@@ -2,7 +2,7 @@
 
 import pytest
 
-from coalloc.model import Estimate, Way
+from coalloc.model import Estimate, PathState
 from coalloc.schedule.actions import Abandon, Close, Connect, Done, Fetch, GiveUp, Shorten, Wake, Widen
 from coalloc.schedule.events import Failed, Finished, Held, Ready, Received, Rejected, Started, Tick, Waiting
 from coalloc.schedule.pauses import TRIES
@@ -46,9 +46,9 @@ def test_a_far_source_has_its_streams_as_soon_as_it_is_known_how_far_it_is():
     """Beside one that is near and delivers already."""
     machine = scheduler(size=100 * MB)
     *_, wake = machine.handle(Ready(0.03, 0, rtt=0.01))
-    (wake,) = machine.handle(Tick(wake.at, (Way(0.01), None)))
+    (wake,) = machine.handle(Tick(wake.at, (PathState(0.01), None)))
     assert wake.at == pytest.approx(2 * SOON)
-    widen, wake = machine.handle(Tick(wake.at, (Way(0.01), Way(0.08))))
+    widen, wake = machine.handle(Tick(wake.at, (PathState(0.01), PathState(0.08))))
     assert widen == Widen(1, FIRST)
     assert wake.at == pytest.approx(2 * SOON + TICK)
 
@@ -63,7 +63,7 @@ def test_a_far_source_has_more_streams_unless_it_waits_for_leave(held):
             machine.handle(Held(now - 0.3, fetch.copy))
             machine.handle(Held(now - 0.1, fetch.copy, over=True))
         machine.handle(Received(now, fetch.copy, i * MB, (i + 1) * MB))
-        actions += machine.handle(Tick(now, (Way(0.1),)))
+        actions += machine.handle(Tick(now, (PathState(0.1),)))
     assert bool(kinds(actions, Widen)) != held
 
 

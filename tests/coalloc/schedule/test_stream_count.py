@@ -2,7 +2,7 @@
 
 import pytest
 
-from coalloc.model import Way
+from coalloc.model import PathState
 from coalloc.schedule.stream_count import FACTOR, FIRST, MOST, Widening
 
 MUCH = 1 << 30
@@ -17,7 +17,7 @@ def widths(rates, loaded=RTT, lost=0, step=2.0):
     for i, rate in enumerate(rates):
         at, delivered = at + step, delivered + int(rate * step)
         disordered += lost[i] if isinstance(lost, list) else lost
-        way = Way(loaded[i] if isinstance(loaded, list) else loaded, disordered)
+        way = PathState(loaded[i] if isinstance(loaded, list) else loaded, disordered)
         widening.look(at, delivered, MUCH, way)
         seen.append(widening.streams)
     return seen
@@ -27,7 +27,7 @@ def widths(rates, loaded=RTT, lost=0, step=2.0):
 def test_a_source_that_is_near_or_has_little_to_send_keeps_one_stream(rtt, backlog):
     widening = Widening(rtt=rtt)
     assert widening.begin(-9.0, backlog) is None
-    assert widening.look(10.0, 1_000_000, backlog, Way(rtt or 0.1)) is None
+    assert widening.look(10.0, 1_000_000, backlog, PathState(rtt or 0.1)) is None
     assert widening.streams == 1
 
 
@@ -65,7 +65,7 @@ def test_a_near_source_that_loses_packets_by_chance_is_given_more_streams():
     rates, delivered, seen = [5e6, 4e6, 5e6, 4e6, 5e6], 0, []
     for i, rate in enumerate(rates):
         delivered += int(rate * 0.4)
-        seen.append(widening.look(0.4 * (i + 1), delivered, MUCH, Way(0.005, 10 * (i + 1))))
+        seen.append(widening.look(0.4 * (i + 1), delivered, MUCH, PathState(0.005, 10 * (i + 1))))
     assert [streams for streams in seen if streams] == [FIRST]
 
 
@@ -88,11 +88,11 @@ def test_nothing_changes_while_nobody_knows_how_data_come():
 def test_not_before_the_last_increase_can_have_shown():
     widening = Widening(rtt=0.5)
     widening.begin(0.0, MUCH)
-    looks = [widening.look(at, int(at * 1e6), MUCH, Way(0.5)) for at in (1.5, 3.0, 4.6)]
+    looks = [widening.look(at, int(at * 1e6), MUCH, PathState(0.5)) for at in (1.5, 3.0, 4.6)]
     assert looks == [None, None, FACTOR * FIRST]
 
 
 def test_little_that_is_left_is_not_worth_more():
     widening = Widening(rtt=RTT)
     widening.begin(0.0, MUCH)
-    assert [widening.look(at, int(at * 1e6), 1 << 20, Way(RTT)) for at in (2.0, 4.0, 6.0)] == [None, None, None]
+    assert [widening.look(at, int(at * 1e6), 1 << 20, PathState(RTT)) for at in (2.0, 4.0, 6.0)] == [None, None, None]

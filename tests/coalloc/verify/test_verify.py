@@ -10,7 +10,7 @@ from coalloc.errors import VerificationError
 from coalloc.model import Checksum, Extent
 from coalloc.testing.simulated import Behaviour, SimulatedSource
 from coalloc.testing.virtual_clock import run
-from coalloc.verify import Jury, expectation
+from coalloc.verify import WitnessServers, expectation
 from coalloc.verify.blame import blame
 from coalloc.verify.comparison import Comparison
 
@@ -34,38 +34,38 @@ def thirds(replicas, **flips):
     return [piece(30_000 * i, 30_000 * (i + 1), i, of=replicas[i], flip=flips.get(f"s{i}", False)) for i in range(3)]
 
 
-async def compare(jury, pieces):
-    comparison = Comparison(jury, sum(piece.end - piece.start for piece in pieces))
+async def compare(servers, pieces):
+    comparison = Comparison(servers, sum(piece.end - piece.start for piece in pieces))
     comparison.add(pieces)
     return await comparison.finish()
 
 
 def test_replicas_that_agree_confirm_each_other():
     replicas = [replica(i) for i in range(3)]
-    assert run(compare(Jury(replicas), thirds(replicas))) == ("agree", {})
+    assert run(compare(WitnessServers(replicas), thirds(replicas))) == ("agree", {})
 
 
 def test_without_any_witness_nothing_is_confirmed():
     replicas = [replica(i, speaks=False) for i in range(3)]
-    assert run(compare(Jury(replicas), thirds(replicas))) == ("none", {})
+    assert run(compare(WitnessServers(replicas), thirds(replicas))) == ("none", {})
 
 
 def test_a_single_replica_is_its_own_witness():
-    assert run(compare(Jury([replica(0)]), [piece(0, 90_000, 0)])) == ("own word", {})
-    confirmed, bad = run(compare(Jury([replica(0)]), [piece(0, 90_000, 0, flip=True)]))
+    assert run(compare(WitnessServers([replica(0)]), [piece(0, 90_000, 0)])) == ("own word", {})
+    confirmed, bad = run(compare(WitnessServers([replica(0)]), [piece(0, 90_000, 0, flip=True)]))
     assert (confirmed, bad) == ("none", {0: "its bytes changed on the way"})
 
 
 def test_bytes_that_changed_on_the_way_are_found():
     replicas = [replica(i) for i in range(3)]
-    confirmed, bad = run(compare(Jury(replicas), thirds(replicas, s1=True)))
+    confirmed, bad = run(compare(WitnessServers(replicas), thirds(replicas, s1=True)))
     assert (confirmed, bad) == ("none", {1: "its bytes changed on the way"})
 
 
 @pytest.mark.parametrize("offset", [10, 30_010, 60_010])
 def test_the_majority_names_the_bad_replica(offset):
     replicas = [replica(0), replica(1, wrong=offset), replica(2)]
-    confirmed, bad = run(compare(Jury(replicas), thirds(replicas)))
+    confirmed, bad = run(compare(WitnessServers(replicas), thirds(replicas)))
     assert bad in ({}, {1: "its replica differs from the others"})
     assert confirmed == ("none" if bad else "agree")
     assert bad or offset // 30_000 != 1, "wrong bytes that were delivered are always found"
@@ -75,27 +75,27 @@ def test_two_that_differ_cannot_be_told_apart():
     replicas = [replica(0), replica(1, wrong=60_000)]
     pieces = [piece(0, 45_000, 0), piece(45_000, 90_000, 1, of=replicas[1])]
     with pytest.raises(VerificationError, match=r"differ in bytes 45000 to 89999"):
-        run(compare(Jury(replicas), pieces))
+        run(compare(WitnessServers(replicas), pieces))
 
 
 def test_blame_by_the_servers_own_words():
     replicas = [replica(0), replica(1, wrong=60_000)]
     pieces = [piece(0, 45_000, 0), piece(45_000, 90_000, 1, of=replicas[1])]
-    bad = run(blame(Jury(replicas), pieces, GOOD, "00000000", len(DATA)))
+    bad = run(blame(WitnessServers(replicas), pieces, GOOD, "00000000", len(DATA)))
     assert bad == {1: f"its replica is of another file: adler32 is not {GOOD.value}"}
 
 
 def test_blame_on_the_way():
     replicas = [replica(0), replica(1)]
     pieces = [piece(0, 45_000, 0), piece(45_000, 90_000, 1, flip=True)]
-    bad = run(blame(Jury(replicas), pieces, GOOD, "00000000", len(DATA)))
+    bad = run(blame(WitnessServers(replicas), pieces, GOOD, "00000000", len(DATA)))
     assert bad == {1: "its bytes changed on the way"}
 
 
 def test_without_witnesses_the_one_that_gave_least_is_suspected_first():
     replicas = [replica(i, speaks=False) for i in range(2)]
     pieces = [piece(0, 80_000, 0), piece(80_000, 90_000, 1)]
-    bad = run(blame(Jury(replicas), pieces, GOOD, "00000000", len(DATA)))
+    bad = run(blame(WitnessServers(replicas), pieces, GOOD, "00000000", len(DATA)))
     assert list(bad) == [1]
 
 
@@ -103,26 +103,30 @@ def test_when_all_replicas_agree_the_expected_checksum_is_wrong():
     replicas = [replica(i) for i in range(2)]
     wrong = Checksum("adler32", "12345678")
     with pytest.raises(VerificationError, match="not the expected 12345678"):
-        run(blame(Jury(replicas), [piece(0, 90_000, 0)], wrong, GOOD.value, len(DATA)))
+        run(blame(WitnessServers(replicas), [piece(0, 90_000, 0)], wrong, GOOD.value, len(DATA)))
 
 
 def test_one_that_says_nothing_may_have_the_right_file_when_all_others_have_another():
     replicas = [replica(0, wrong=10), replica(1, speaks=False)]
     content = replicas[0]._content
-    bad = run(blame(Jury(replicas), [piece(0, 90_000, 0, of=replicas[0])], GOOD, f"{adler32(content):08x}", len(DATA)))
+    bad = run(
+        blame(
+            WitnessServers(replicas), [piece(0, 90_000, 0, of=replicas[0])], GOOD, f"{adler32(content):08x}", len(DATA)
+        )
+    )
     assert bad == {0: f"its replica is of another file: adler32 is not {GOOD.value}"}
 
 
 def test_what_an_earlier_run_had_from_a_bad_replica_is_bad_too():
     replicas = [replica(0, wrong=10), replica(1, speaks=False)]
     pieces = [piece(0, 45_000, 2, of=replicas[0]), piece(45_000, 90_000, 1)]
-    bad = run(blame(Jury(replicas, holders={2: 0}), pieces, GOOD, "00000000", len(DATA)))
+    bad = run(blame(WitnessServers(replicas, holders={2: 0}), pieces, GOOD, "00000000", len(DATA)))
     assert bad == dict.fromkeys((0, 2), f"its replica is of another file: adler32 is not {GOOD.value}")
 
 
 def test_what_comes_from_a_replica_that_is_named_no_more_is_suspected_before_one_that_is():
     pieces = [piece(0, 80_000, 1, flip=True), piece(80_000, 90_000, 0)]
-    bad = run(blame(Jury([replica(0, speaks=False)]), pieces, GOOD, "00000000", len(DATA)))
+    bad = run(blame(WitnessServers([replica(0, speaks=False)]), pieces, GOOD, "00000000", len(DATA)))
     assert list(bad) == [1]
 
 
@@ -135,7 +139,7 @@ def test_the_strongest_known_checksum_is_expected():
 def test_bytes_of_a_replica_that_is_named_no_more_give_way():
     now, then = replica(0), replica(1, wrong=40_000)
     pieces = [piece(0, 30_000, 0), piece(30_000, 60_000, 1, of=then), piece(60_000, 90_000, 0)]
-    confirmed, bad = run(compare(Jury([now]), pieces))
+    confirmed, bad = run(compare(WitnessServers([now]), pieces))
     assert confirmed == "none"
     assert list(bad) == [1]
 
@@ -154,7 +158,7 @@ def test_the_less_is_left_the_smaller_are_the_pieces_that_are_asked_about():
         each.questions = []
     step = 1 << 20
     arriving = [Extent(at, at + step, 0, adler32(data[at : at + step])) for at in range(0, len(data), step)]
-    assert run(compare(Jury(replicas), arriving)) == ("agree", {})
+    assert run(compare(WitnessServers(replicas), arriving)) == ("agree", {})
     asked = replicas[1].questions
     assert sum(asked) == len(data)
     assert asked == sorted(asked, reverse=True)
@@ -165,14 +169,14 @@ def test_the_less_is_left_the_smaller_are_the_pieces_that_are_asked_about():
 def test_the_last_pieces_are_asked_of_who_answers_soonest():
     near, far = Behaviour(setup_seconds=0.01, offers_checksum=True), Behaviour(setup_seconds=1.0, offers_checksum=True)
     replicas = [SimulatedSource(f"s{i}", DATA, behaviour) for i, behaviour in enumerate([near, far, near])]
-    jury = Jury(replicas)
+    servers = WitnessServers(replicas)
 
     async def acquainted() -> list[int]:
         for i in range(3):
-            await jury.digest(i, "adler32", 0, 10 * (i + 1))
-        return jury.witnesses(0, soon=True)
+            await servers.digest(i, "adler32", 0, 10 * (i + 1))
+        return servers.witnesses(0, soon=True)
 
-    assert jury.witnesses(0) == [1, 2, 0]
+    assert servers.witnesses(0) == [1, 2, 0]
     assert run(acquainted()) == [2, 1, 0]
 
 
@@ -180,25 +184,25 @@ def test_the_last_pieces_are_asked_of_who_answers_soonest():
 def questions(monkeypatch):
     """What was asked of whom: (witness, start, end)."""
     asked = []
-    real = Jury.digests
+    real = WitnessServers.digests
 
-    async def digests(jury, witness, algorithm, ranges):
+    async def digests(servers, witness, algorithm, ranges):
         asked.extend((witness, *each) for each in ranges)
-        return await real(jury, witness, algorithm, ranges)
+        return await real(servers, witness, algorithm, ranges)
 
-    monkeypatch.setattr(Jury, "digests", digests)
+    monkeypatch.setattr(WitnessServers, "digests", digests)
     return asked
 
 
 def test_neighbours_are_asked_about_at_once_of_one_who_delivered_none_of_them(questions):
     replicas = [replica(i) for i in range(4)]
-    assert run(compare(Jury(replicas), thirds(replicas))) == ("agree", {})
+    assert run(compare(WitnessServers(replicas), thirds(replicas))) == ("agree", {})
     assert questions == [(3, 0, 90_000)]
 
 
 def test_if_he_does_not_confirm_them_each_is_asked_about_alone(questions):
     replicas = [replica(i) for i in range(4)]
-    confirmed, bad = run(compare(Jury(replicas), thirds(replicas, s1=True)))
+    confirmed, bad = run(compare(WitnessServers(replicas), thirds(replicas, s1=True)))
     assert (confirmed, bad) == ("none", {1: "its bytes changed on the way"})
     assert {(start, end) for _, start, end in questions} == {
         (0, 90_000),
@@ -209,7 +213,7 @@ def test_if_he_does_not_confirm_them_each_is_asked_about_alone(questions):
 def test_a_witness_that_cannot_say_leaves_the_word_to_the_next(questions):
     replicas = [replica(0), replica(1), replica(2, speaks=False), replica(3)]
     pieces = [piece(0, 40_000, 0), piece(40_000, 90_000, 1)]
-    assert run(compare(Jury(replicas), pieces)) == ("agree", {})
+    assert run(compare(WitnessServers(replicas), pieces)) == ("agree", {})
     assert questions == [(2, 0, 90_000), (3, 0, 90_000)]
 
 
@@ -218,7 +222,7 @@ def test_what_grows_no_more_is_not_left_to_the_end(monkeypatch, questions):
     replicas = [replica(i) for i in range(2)]
 
     async def slowly():
-        comparison = Comparison(Jury(replicas), 100 << 20)  # the end is far away
+        comparison = Comparison(WitnessServers(replicas), 100 << 20)  # the end is far away
         comparison.add([piece(0, 20_000, 0), piece(50_000, 55_000, 0)])
         for start in range(55_000, 85_000, 5_000):
             await asyncio.sleep(0.2)
@@ -240,10 +244,10 @@ def test_at_the_end_another_is_asked_instead_of_who_does_not_answer(questions, m
 
     monkeypatch.setattr("coalloc.verify.witnesses.GLANCES", 10_000)
     replicas[1].checksum = never
-    jury = Jury(replicas)
+    servers = WitnessServers(replicas)
 
     async def timed():
-        verdict = await compare(jury, [piece(0, 90_000, 0)])
+        verdict = await compare(servers, [piece(0, 90_000, 0)])
         return verdict, asyncio.get_running_loop().time()
 
     verdict, seconds = run(timed())
@@ -264,18 +268,18 @@ def test_who_does_not_answer_is_not_asked_twice_where_there_is_no_other(question
         return await answer(algorithm, start, end)
 
     late.checksum = later
-    assert run(compare(Jury(replicas), [piece(0, 90_000, 0)])) == ("agree" if count > 1 else "own word", {})
+    assert run(compare(WitnessServers(replicas), [piece(0, 90_000, 0)])) == ("agree" if count > 1 else "own word", {})
     assert questions == [(count - 1, 0, 90_000)]
 
 
 STEP = 1_000
 
 
-async def arrive(jury, pieces):
+async def arrive(servers, pieces):
     """They come one after the other over some seconds; the verdict, and how long it had to be waited for."""
-    comparison, loop = Comparison(jury, len(DATA)), asyncio.get_running_loop()
-    for witness in range(len(jury.members)):
-        await jury.digest(witness, "adler32", 0, 1)
+    comparison, loop = Comparison(servers, len(DATA)), asyncio.get_running_loop()
+    for witness in range(len(servers.members)):
+        await servers.digest(witness, "adler32", 0, 1)
     for each in pieces:
         await asyncio.sleep(0.05)
         comparison.add([each])
@@ -301,19 +305,21 @@ def distant(index, **behaviour):
     ids=["from one", "from two", "from all in turns"],
 )
 def test_the_end_does_not_wait_for_witnesses_that_are_far(questions, sender):
-    verdict, seconds = run(arrive(Jury([distant(i) for i in range(3)]), steps(sender)))
+    verdict, seconds = run(arrive(WitnessServers([distant(i) for i in range(3)]), steps(sender)))
     assert verdict == ("agree", {})
     assert seconds == 0
     assert {witness for witness, _, end in questions if end == len(DATA)} == {0, 1}, "whoever delivers, one did not"
 
 
 def test_a_single_replica_that_is_far_is_not_waited_for_either():
-    assert run(arrive(Jury([distant(0)]), steps(lambda at: 0))) == (("own word", {}), 0)
+    assert run(arrive(WitnessServers([distant(0)]), steps(lambda at: 0))) == (("own word", {}), 0)
 
 
 @pytest.mark.parametrize("at", range(0, len(DATA), 10 * STEP))
 def test_what_changed_on_the_way_is_found_wherever_it_was_asked_about(at):
-    verdict, _ = run(arrive(Jury([distant(i) for i in range(3)]), steps(lambda start: start // 50_000, at=(at,))))
+    verdict, _ = run(
+        arrive(WitnessServers([distant(i) for i in range(3)]), steps(lambda start: start // 50_000, at=(at,)))
+    )
     assert verdict == ("none", {at // 50_000: "its bytes changed on the way"})
 
 
@@ -321,13 +327,13 @@ def test_the_word_of_who_delivered_them_is_not_enough():
     """Two that were asked ahead, and one of them, whose replica is wrong, delivered all in the end."""
     bad = distant(0, corrupts=frozenset({80_000}))
     pieces = [piece(at, at + STEP, 0, of=bad) for at in range(0, len(DATA), STEP)]
-    verdict, _ = run(arrive(Jury([bad, distant(1), distant(2)]), pieces))
+    verdict, _ = run(arrive(WitnessServers([bad, distant(1), distant(2)]), pieces))
     assert verdict == ("none", {0: "its replica differs from the others"})
 
 
 def test_who_died_after_it_was_asked_is_not_needed():
     dead = distant(1, dies_at=3.6)
-    verdict, _ = run(arrive(Jury([distant(0), dead, distant(2)]), steps(lambda at: 0)))
+    verdict, _ = run(arrive(WitnessServers([distant(0), dead, distant(2)]), steps(lambda at: 0)))
     assert verdict == ("agree", {})
 
 
@@ -336,7 +342,7 @@ def test_who_has_many_to_answer_before_is_not_waited_for(monkeypatch):
     monkeypatch.setattr("coalloc.verify.comparison.WORTH", STEP)
     monkeypatch.setattr("coalloc.verify.early_queries.SHORT", 0)
     near = [SimulatedSource(f"s{i}", DATA, Behaviour(setup_seconds=0.1, offers_checksum=True)) for i in range(2)]
-    verdict, seconds = run(arrive(Jury([*near, distant(2)]), steps(lambda at: at // STEP % 2)))
+    verdict, seconds = run(arrive(WitnessServers([*near, distant(2)]), steps(lambda at: at // STEP % 2)))
     assert verdict == ("agree", {})
     assert seconds < 0.3
 
@@ -353,7 +359,7 @@ def test_an_answer_that_comes_late_is_waited_for_and_nobody_is_asked_again(quest
     """Who delivered all is near; the other was asked ahead, and answers a moment after the end."""
     near = SimulatedSource("s0", DATA, Behaviour(setup_seconds=0.01, offers_checksum=True))
     slow = Slower("s1", DATA, Behaviour(offers_checksum=True))
-    verdict, seconds = run(arrive(Jury([near, slow]), steps(lambda at: 0)))
+    verdict, seconds = run(arrive(WitnessServers([near, slow]), steps(lambda at: 0)))
     assert verdict == ("agree", {})
     assert 0 < seconds < 0.6
     assert len([witness for witness, _, end in questions if witness == 1 and end == len(DATA)]) == 1

@@ -27,7 +27,7 @@ from coalloc.errors import (
 from coalloc.model import Entry, Omission
 from coalloc.util.addresses import AddressPolicy
 
-__all__ = ["GridFTPTree", "Server", "Sessions"]
+__all__ = ["GridFTPTree", "ServerLogin", "ServerSessions"]
 
 KEPT_SECONDS = 5.0
 MOST_ABOVE = 1000
@@ -36,7 +36,7 @@ MOST = 8
 """Most sessions with one server at once; further users wait for one."""
 
 
-class Server(NamedTuple):
+class ServerLogin(NamedTuple):
     """A server to log in to: its URL, and the proxy certificate to use (None if none is needed).
 
     `policy` limits the addresses of the server and its data; `delegate` are hosts that may be given a proxy
@@ -54,15 +54,15 @@ class Server(NamedTuple):
         return {"policy": self.policy, "delegate": self.delegate}
 
 
-class Sessions:
+class ServerSessions:
     """Sessions with servers: at most `MOST` for each; idle ones are kept for a moment only."""
 
     def __init__(self) -> None:
-        self._idle: defaultdict[Server, list[tuple[Storage, asyncio.TimerHandle]]] = defaultdict(list)
-        self._free: defaultdict[Server, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(MOST))
+        self._idle: defaultdict[ServerLogin, list[tuple[Storage, asyncio.TimerHandle]]] = defaultdict(list)
+        self._free: defaultdict[ServerLogin, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(MOST))
 
     @asynccontextmanager
-    async def one(self, server: Server) -> AsyncIterator[Storage]:
+    async def one(self, server: ServerLogin) -> AsyncIterator[Storage]:
         """Yield a session for one user at a time; an idle one if there is one that is still usable."""
         async with self._free[server]:
             session = self._take(server) or await storage(f"{server.source}/", proxy=server.proxy, **server.allowed)
@@ -71,7 +71,7 @@ class Sessions:
             finally:
                 self._keep(server, session)
 
-    def _take(self, server: Server) -> Storage | None:
+    def _take(self, server: ServerLogin) -> Storage | None:
         while self._idle[server]:
             session, timer = self._idle[server].pop()
             timer.cancel()
@@ -80,14 +80,14 @@ class Sessions:
             session.close()
         return None
 
-    def _keep(self, server: Server, session: Storage) -> None:
+    def _keep(self, server: ServerLogin, session: Storage) -> None:
         if not session.usable:
             session.close()
             return
         timer = asyncio.get_running_loop().call_later(KEPT_SECONDS, self._drop, server, session)
         self._idle[server].append((session, timer))
 
-    def _drop(self, server: Server, session: Storage) -> None:
+    def _drop(self, server: ServerLogin, session: Storage) -> None:
         self._idle[server] = [(each, timer) for each, timer in self._idle[server] if each is not session]
         session.close()
 
@@ -112,7 +112,9 @@ class GridFTPTree:
     :param reach: what the user of this tree may reach; None: all that the server permits
     """
 
-    def __init__(self, sessions: Sessions, server: Server, folder: str, name: str, reach: Reach | None = None) -> None:
+    def __init__(
+        self, sessions: ServerSessions, server: ServerLogin, folder: str, name: str, reach: Reach | None = None
+    ) -> None:
         self._sessions = sessions
         self.server = server
         self._folder = folder

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import structlog
 
-from broker.config.credentials import Credential, Place, at, place
+from broker.config.credentials import CollectionCredential, ServerFolder, at, place
 from broker.config.settings import Settings
 from broker.errors import CredentialRefused
 from broker.models.collections import Collection
@@ -13,10 +13,10 @@ from broker.services.auth.permissions import Reach
 from broker.services.collections.paths import below
 from broker.services.collections.trees.base import Tree
 from broker.services.collections.trees.catalogue import CatalogueTree
-from broker.services.collections.trees.gridftp import GridFTPTree, Server, Sessions
+from broker.services.collections.trees.gridftp import GridFTPTree, ServerLogin, ServerSessions
 from broker.services.collections.trees.local import LocalTree
 from broker.services.network.places import Places
-from broker.storage.collections import Collections
+from broker.storage.collections import CollectionStore
 from broker.storage.database import Database
 from coalloc.errors import Unreachable, Unsupported
 
@@ -33,7 +33,7 @@ class Trees:
         self._catalogue = CatalogueTree(database)
         self._places = places
         self._settings = settings
-        self._sessions = Sessions()
+        self._sessions = ServerSessions()
 
     async def of(self, collection: Collection, reach: Reach | None = None) -> Tree:
         """Return the tree of a collection.
@@ -65,10 +65,10 @@ class Trees:
             )
         folder = below(endpoint.prefix, collection.base)
         proxy = await self._credential(collection, at(endpoint, folder))
-        server = Server(endpoint.source, proxy, **await self._places.allowed())
+        server = ServerLogin(endpoint.source, proxy, **await self._places.allowed())
         return GridFTPTree(self._sessions, server, folder, collection.name, reach)
 
-    async def _credential(self, collection: Collection, place: Place) -> Path | None:
+    async def _credential(self, collection: Collection, place: ServerFolder) -> Path | None:
         """Return the file of the proxy certificate to show at a place; None: the default one of this process.
 
         :raises CredentialRefused: when the collection's credential is not known here, or may not be shown there
@@ -96,12 +96,12 @@ class Trees:
             )
         return known.proxy
 
-    async def _bound(self, name: str, known: Credential) -> Sequence[Place]:
+    async def _bound(self, name: str, known: CollectionCredential) -> Sequence[ServerFolder]:
         """Return the places where a credential may be shown: those of its entry, else those that an upgrade found."""
         if known.places is not None:
             return known.places
         async with self._database.read() as connection:
-            return [place(url) for url in (await Collections(connection).places()).get(name, ())]
+            return [place(url) for url in (await CollectionStore(connection).places()).get(name, ())]
 
     def close(self) -> None:
         """Close the sessions with servers."""

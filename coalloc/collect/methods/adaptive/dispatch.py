@@ -9,7 +9,7 @@ from coalloc.collect.methods.adaptive.blocks import LEAST, MOST, QUEUE, WINDOW, 
 from coalloc.collect.methods.adaptive.directives import Directives
 from coalloc.collect.methods.adaptive.estimates import Estimates
 from coalloc.collect.methods.adaptive.pairs import Pair
-from coalloc.collect.methods.adaptive.traffic import Traffic
+from coalloc.collect.methods.adaptive.traffic import HopTraffic
 from coalloc.collect.methods.ledger import Ledger
 from coalloc.planner.network import Network
 
@@ -29,7 +29,7 @@ class Dispatch:
     """
 
     def __init__(
-        self, network: Network, ledger: Ledger, stock: Stock, traffic: Traffic, estimates: Estimates, chance: Random
+        self, network: Network, ledger: Ledger, stock: Stock, traffic: HopTraffic, estimates: Estimates, chance: Random
     ) -> None:
         self._ledger, self._stock, self._traffic, self._estimates = ledger, stock, traffic, estimates
         self._chance = chance

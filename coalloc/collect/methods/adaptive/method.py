@@ -13,19 +13,19 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from math import inf
 from typing import ClassVar
 
-from coalloc.collect.methods.actions import Action, Cancel, Drop, GiveUp, Piece, Send, Wake
+from coalloc.collect.methods.actions import Action, Cancel, CollectGiveUp, CollectWake, Drop, Piece, Send
 from coalloc.collect.methods.adaptive.blocks import Stock
 from coalloc.collect.methods.adaptive.directives import SETUP, WORTH, Directives, Lot, directives, reachable
 from coalloc.collect.methods.adaptive.dispatch import Dispatch
 from coalloc.collect.methods.adaptive.estimates import PEERS, Estimates, overlay
 from coalloc.collect.methods.adaptive.pairs import Pair
-from coalloc.collect.methods.adaptive.traffic import Traffic
+from coalloc.collect.methods.adaptive.traffic import HopTraffic
 from coalloc.collect.methods.base import Method
-from coalloc.collect.methods.events import Arrived, Event, Failed, Gone, Moved, Started
+from coalloc.collect.methods.events import Arrived, CollectStarted, Event, Gone, HopFailed, HopMoved
 from coalloc.errors import UsageError
 from coalloc.planner.network import Demand, Network
 
-__all__ = ["Adaptive"]
+__all__ = ["AdaptiveCollecting"]
 
 PERIOD, PERIODS = 15.0, 20
 """Most seconds between plans, and the desired number of plans for a collect job."""
@@ -37,7 +37,7 @@ LOOKS = 8
 """Number of such searches within the remaining time."""
 
 
-class Adaptive(Method):
+class AdaptiveCollecting(Method):
     """Confluence's protocol.
 
     :param peers: number of random hosts to which each host may send, besides destinations
@@ -59,7 +59,7 @@ class Adaptive(Method):
         if len(self._destinations) > 1:  # data for itself and for others are not distinguished
             for to in self._destinations:
                 self._estimates.relays_no_more(to)
-        self._traffic = Traffic(self._estimates, self._random)
+        self._traffic = HopTraffic(self._estimates, self._random)
         self._stock = Stock(self.ledger)
         self._dispatch = Dispatch(network, self.ledger, self._stock, self._traffic, self._estimates, self._random)
         self._plan = Directives()
@@ -71,13 +71,13 @@ class Adaptive(Method):
 
     def _decide(self, event: Event, ended: Sequence[Send]) -> Iterator[Action]:
         now, due = event.at, self._due
-        if isinstance(event, Started):
+        if isinstance(event, CollectStarted):
             self._began = self._due = now
-        elif isinstance(event, Moved):
+        elif isinstance(event, HopMoved):
             self._traffic.moved(now, self.ledger.running[event.hop], event.bytes)
         elif isinstance(event, Arrived):
             self._arrived(now, ended[0])
-        elif isinstance(event, Failed):
+        elif isinstance(event, HopFailed):
             self._failed(event, ended[0])
         elif isinstance(event, Gone):
             self._leave(event, ended)
@@ -86,10 +86,10 @@ class Adaptive(Method):
         yield from self._hand_out(now)
         yield from self._unstick(now)
         if self._due != due and self._due < inf:
-            yield Wake(self._due)
+            yield CollectWake(self._due)
         if not self._goes_on(now):
             name, to = min(self._stock.missing())
-            yield GiveUp(f"{name} cannot get to {to}: {self._trouble(name, to)}")
+            yield CollectGiveUp(f"{name} cannot get to {to}: {self._trouble(name, to)}")
 
     # Events
 
@@ -100,7 +100,7 @@ class Adaptive(Method):
             self._stock.stage(send.sink, send.piece, to)
         self._look |= {send.source, send.sink, *self._dispatch.senders(send.source)}
 
-    def _failed(self, event: Failed, send: Send) -> None:
+    def _failed(self, event: HopFailed, send: Send) -> None:
         to = self._traffic.over(send)
         if event.full and to != send.sink:
             self._dispatch.limit(send.sink, self.ledger.occupied(send.sink))
@@ -198,7 +198,7 @@ class Adaptive(Method):
                 for to in self._destinations:
                     while found := self._dispatch.next(now, host, to):
                         send = self._send(host, *found)
-                        self._traffic.hand(now, send, to)
+                        self._traffic.work(now, send, to)
                         self._look |= self._dispatch.senders(host)
                         yield send
 

@@ -2,10 +2,10 @@
 
 from random import Random
 
-from coalloc.collect.methods.adaptive.rates import Meter
+from coalloc.collect.methods.adaptive.rates import PairRateMeter
 from coalloc.schedule.pauses import pause_seconds
 
-__all__ = ["Lane", "Pair"]
+__all__ = ["Pair", "PairLane"]
 
 Pair = tuple[str, str]
 """The hosts that a hop leads from and to."""
@@ -17,7 +17,7 @@ LATE = 4.0
 """Between these limits, how many times longer than expected a piece may take."""
 
 
-class Lane:
+class PairLane:
     """One pair: a queue of hops that run one after the other."""
 
     def __init__(self) -> None:
@@ -30,9 +30,9 @@ class Lane:
         self.reason = ""
         """Reason of the last failure, if nothing has arrived since."""
         self.resumes_at = 0.0
-        self._meter = Meter()
+        self._meter = PairRateMeter()
 
-    def hand(self, now: float, hop: int, size: int) -> None:
+    def work(self, now: float, hop: int, size: int) -> None:
         """Append a hop."""
         if not self.hops:
             self._meter.begin(now)

@@ -2,7 +2,7 @@
 
 from collections import deque
 
-__all__ = ["MEMORY", "Meter"]
+__all__ = ["MEMORY", "PairRateMeter"]
 
 MEMORY = 5.0
 """Most seconds over which a rate is averaged."""
@@ -13,7 +13,7 @@ TCP doubles its rate each round trip, exceeds the capacity, and reduces it again
 """
 
 
-class Meter:
+class PairRateMeter:
     """Bytes per second over the last seconds in which a pair had enough to send.
 
     The time before the first byte is set-up and does not count, unless it takes too long. Time without anything to send

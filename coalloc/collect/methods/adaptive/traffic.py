@@ -7,10 +7,10 @@ from random import Random
 from coalloc.collect.methods.actions import Send
 from coalloc.collect.methods.adaptive.directives import Directives
 from coalloc.collect.methods.adaptive.estimates import Estimates
-from coalloc.collect.methods.adaptive.pairs import Lane, Pair
+from coalloc.collect.methods.adaptive.pairs import Pair, PairLane
 from coalloc.collect.methods.adaptive.rates import MEMORY
 
-__all__ = ["Traffic"]
+__all__ = ["HopTraffic"]
 
 LEAST_MEMORY = 1.0
 """Least seconds over which rates are averaged."""
@@ -18,7 +18,7 @@ SLOWER = 3
 """Factor by which a pair must be slower than planned for the hops in its queue to be taken back."""
 
 
-class Traffic:
+class HopTraffic:
     """The lanes of a collect job.
 
     :param estimates: estimates that learn from the measurements
@@ -26,17 +26,17 @@ class Traffic:
     """
 
     def __init__(self, estimates: Estimates, chance: Random) -> None:
-        self.lanes: defaultdict[Pair, Lane] = defaultdict(Lane)
+        self.lanes: defaultdict[Pair, PairLane] = defaultdict(PairLane)
         self.wanted: dict[int, str] = {}
         """The destination of each hop's piece."""
         self.memory = MEMORY
         self._estimates = estimates
         self._chance = chance
 
-    def hand(self, now: float, send: Send, to: str) -> None:
+    def work(self, now: float, send: Send, to: str) -> None:
         """Begin a hop."""
         self.wanted[send.hop] = to
-        self.lanes[send.source, send.sink].hand(now, send.hop, send.piece.size)
+        self.lanes[send.source, send.sink].work(now, send.hop, send.piece.size)
 
     def moved(self, now: float, send: Send, nbytes: int) -> None:
         """Record the bytes of a hop that have arrived so far."""

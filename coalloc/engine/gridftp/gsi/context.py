@@ -16,7 +16,7 @@ from coalloc.engine.gridftp.gsi.failures import no_handshake
 from coalloc.engine.gridftp.protocol import Reply
 from coalloc.errors import ConnectionLost, ServerSays
 
-__all__ = ["ContextProtection", "Exchange", "SecurityContext", "read_token"]
+__all__ = ["ContextExchange", "ContextProtection", "SecurityContext", "read_token"]
 
 DELEGATION, NO_DELEGATION = b"D", b"0"
 LONGEST_MESSAGE = 64 * 1024
@@ -127,7 +127,7 @@ class SecurityContext:
         return b"".join(pieces)
 
 
-class Exchange:
+class ContextExchange:
     """Protection of a control connection while the context is agreed on; processes the answers that `hurry` skipped."""
 
     def __init__(self, context: SecurityContext) -> None:

@@ -11,9 +11,9 @@ from re import DOTALL, search
 from typing import NamedTuple
 
 __all__ = [
-    "Certificate",
     "Element",
     "RevocationList",
+    "X509Certificate",
     "certificate",
     "elements",
     "encoded",
@@ -33,7 +33,7 @@ class Element(NamedTuple):
     whole: bytes
 
 
-class Certificate(NamedTuple):
+class X509Certificate(NamedTuple):
     """The relevant fields of a certificate; names are DER."""
 
     serial: bytes
@@ -53,7 +53,7 @@ class RevocationList(NamedTuple):
         return self.begin <= now and (self.end is None or now < self.end)
 
 
-def certificate(der: bytes) -> Certificate:
+def certificate(der: bytes) -> X509Certificate:
     """Read a certificate.
 
     :raises ValueError: when it is not one
@@ -62,7 +62,7 @@ def certificate(der: bytes) -> Certificate:
     if fields[0].tag == VERSION:
         fields = fields[1:]
     serial, _, issuer, _, subject = fields[:5]
-    return Certificate(serial.content, issuer.whole, subject.whole)
+    return X509Certificate(serial.content, issuer.whole, subject.whole)
 
 
 def revocation_list(der: bytes) -> RevocationList:

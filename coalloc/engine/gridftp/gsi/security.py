@@ -27,7 +27,7 @@ from typing import Literal
 
 from coalloc.engine.gridftp.address import Address
 from coalloc.engine.gridftp.control import ControlConnection, PendingReply
-from coalloc.engine.gridftp.gsi.context import ContextProtection, Exchange, SecurityContext, read_token
+from coalloc.engine.gridftp.gsi.context import ContextExchange, ContextProtection, SecurityContext, read_token
 from coalloc.engine.gridftp.gsi.credential import (
     Credential,
     check_dates,
@@ -131,7 +131,7 @@ class GridSecurity:
     async def _exchange(self, control: ControlConnection, pipelined: bool) -> SecurityContext:
         sign = self._sign if self._modes[0] == "A" else None
         context = SecurityContext(self._tls, self._address.host, self._where, self._check_host, sign)
-        control.protection = Exchange(context)
+        control.protection = ContextExchange(context)
         method, pending = control.submit("AUTH GSSAPI"), _submit_token(control, context.step())
         if (reply := await control.reply(method)).code != 334:
             raise no_security(reply, self._where)

@@ -15,7 +15,7 @@ from itertools import count, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from coalloc.engine.gridftp.gsi.der import Certificate, RevocationList, certificate, from_pem, revocation_list
+from coalloc.engine.gridftp.gsi.der import RevocationList, X509Certificate, certificate, from_pem, revocation_list
 from coalloc.engine.gridftp.gsi.names import ambiguous, globus_name, hashes
 from coalloc.engine.gridftp.gsi.policies import may_sign
 from coalloc.errors import PermissionRefused
@@ -71,7 +71,7 @@ def judge(chain: Sequence[bytes], folder: Path, where: str) -> list[Doubt]:
     return doubts
 
 
-def _judge_revocation(shown: Certificate, issuer: Certificate, folder: Path, where: str) -> Iterator[Doubt]:
+def _judge_revocation(shown: X509Certificate, issuer: X509Certificate, folder: Path, where: str) -> Iterator[Doubt]:
     now = datetime.now(UTC)
     lists = _lists(issuer, folder)
     current = [each for each in lists if each.is_current(now)]
@@ -86,7 +86,7 @@ def _judge_revocation(shown: Certificate, issuer: Certificate, folder: Path, whe
     yield Doubt(f"{where}: {told}, so {_name(shown)} may be revoked without our knowing", FETCH)
 
 
-def _judge_policy(shown: Certificate, issuer: Certificate, folder: Path, where: str) -> Iterator[Doubt]:
+def _judge_policy(shown: X509Certificate, issuer: X509Certificate, folder: Path, where: str) -> Iterator[Doubt]:
     policy = _policy(issuer, folder)
     if policy is None:
         told = f"there is no signing policy of {_name(issuer)} in {folder}, so it may sign any name"
@@ -97,7 +97,7 @@ def _judge_policy(shown: Certificate, issuer: Certificate, folder: Path, where: 
         )
 
 
-def _lists(issuer: Certificate, folder: Path) -> list[RevocationList]:
+def _lists(issuer: X509Certificate, folder: Path) -> list[RevocationList]:
     """Return the revocation lists of an authority."""
     found: dict[Path, RevocationList | None] = {}
     for stem in hashes(issuer.subject):
@@ -123,7 +123,7 @@ def _read(file: Path, modified: int, size: int) -> RevocationList | None:
         return None
 
 
-def _policy(issuer: Certificate, folder: Path) -> str | None:
+def _policy(issuer: X509Certificate, folder: Path) -> str | None:
     """Return the signing policy of an authority; an unreadable one allows nothing."""
     for stem in hashes(issuer.subject):
         file = folder / f"{stem}.signing_policy"
@@ -135,14 +135,14 @@ def _policy(issuer: Certificate, folder: Path) -> str | None:
     return None
 
 
-def _name(of: Certificate) -> str:
+def _name(of: X509Certificate) -> str:
     """Return a subject in printable form."""
     return one_line(globus_name(of.subject))
 
 
 def survey(folder: Path) -> Authorities:
     """Check the authorities of a folder for missing or expired files."""
-    found: dict[Certificate, None] = {}
+    found: dict[X509Certificate, None] = {}
     for file in folder.glob("*.[0-9]"):
         try:
             found[certificate(from_pem(file.read_bytes(), b"CERTIFICATE"))] = (

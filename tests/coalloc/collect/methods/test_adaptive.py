@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from coalloc.collect.methods import Adaptive
-from coalloc.collect.methods.actions import Cancel, Done, Drop, GiveUp, Piece, Send, Wake
-from coalloc.collect.methods.events import Arrived, Failed, Gone, Moved, Started, Tick
+from coalloc.collect.methods import AdaptiveCollecting
+from coalloc.collect.methods.actions import Cancel, CollectDone, CollectGiveUp, CollectWake, Drop, Piece, Send
+from coalloc.collect.methods.events import Arrived, CollectStarted, CollectTick, Gone, HopFailed, HopMoved
 from coalloc.errors import UsageError
 from coalloc.planner import Demand, File, Host, Link, LinkKey, Network
 
@@ -40,22 +40,22 @@ def sent(actions, source: str, sink: str) -> list[Send]:
 
 
 def test_about_a_second_of_what_is_planned_is_handed_out_to_each_pair():
-    actions = Adaptive(PAPER, DEMAND).handle(Started(0.0))
+    actions = AdaptiveCollecting(PAPER, DEMAND).handle(CollectStarted(0.0))
     handed = under_way(kinds(actions, Send))
     assert handed == pytest.approx({("x", "t"): 1 * MB, ("x", "y"): 2 * MB, ("y", "t"): 5 * MB}, rel=0.5)
     assert all(len(sent(actions, *pair)) >= 2 for pair in handed)  # so that no pair ever waits for us
 
 
 def test_the_next_piece_follows_when_one_is_acknowledged():
-    method = Adaptive(PAPER, DEMAND)
-    first, *rest = sent(method.handle(Started(0.0)), "y", "t")
+    method = AdaptiveCollecting(PAPER, DEMAND)
+    first, *rest = sent(method.handle(CollectStarted(0.0)), "y", "t")
     (more,) = sent(method.handle(Arrived(0.5, first.hop)), "y", "t")
     assert more.piece.start == rest[-1].piece.end
 
 
 def test_an_intermediate_sends_what_is_staged_before_what_it_has_and_deletes_it_at_once():
-    method = Adaptive(PAPER, DEMAND)
-    started = method.handle(Started(0.0))
+    method = AdaptiveCollecting(PAPER, DEMAND)
+    started = method.handle(CollectStarted(0.0))
     (relayed, *_), own = sent(started, "x", "y"), sent(started, "y", "t")
     assert sent(method.handle(Arrived(0.5, relayed.hop)), "y", "t") == []  # a second's worth is under way already
     (on,) = sent(method.handle(Arrived(0.6, own[0].hop)), "y", "t")
@@ -66,15 +66,15 @@ def test_an_intermediate_sends_what_is_staged_before_what_it_has_and_deletes_it_
 
 
 def test_the_rationale_says_over_what_and_for_how_long():
-    method = Adaptive(PAPER, DEMAND)
-    method.handle(Started(0.0))
+    method = AdaptiveCollecting(PAPER, DEMAND)
+    method.handle(CollectStarted(0.0))
     assert method.rationale == "over y: 333 s instead of 1e+03 s straight"
 
 
 def test_direct_is_used_where_it_is_as_good_and_said_to_be():
     even = network(("x", "t", 1), ("y", "t", 1), ("x", "y", 1))
-    method = Adaptive(even, DEMAND)
-    sends = kinds(method.handle(Started(0.0)), Send)
+    method = AdaptiveCollecting(even, DEMAND)
+    sends = kinds(method.handle(CollectStarted(0.0)), Send)
     assert {send.sink for send in sends} == {"t"}
     assert method.rationale == "straight, 1e+03 s: no way over other hosts is 3% faster"
 
@@ -84,27 +84,29 @@ def test_pieces_go_several_ways_in_proportion_to_what_each_still_has_to_carry():
     ways = network(("r", "z", 8), ("z", "u", 2), ("z", "v", 6), ("u", "t", 2), ("v", "t", 6))
     chosen: Counter[str] = Counter()
     for seed in range(400):
-        method = Adaptive(ways, Demand((File("a", 800 * MB, ("r",), ("t",)),)), seed)
-        first, *_ = method.handle(Started(0.0))
+        method = AdaptiveCollecting(ways, Demand((File("a", 800 * MB, ("r",), ("t",)),)), seed)
+        first, *_ = method.handle(CollectStarted(0.0))
         (on,) = (send for send in method.handle(Arrived(0.1, first.hop)) if send.source == "z")
         chosen[on.sink] += 1
     assert chosen["v"] / chosen["u"] == pytest.approx(3, rel=0.25)
 
 
 def test_plans_are_made_every_twentieth_of_the_time_and_every_fifteen_seconds_at_least():
-    (wake,) = kinds(Adaptive(PAPER, DEMAND).handle(Started(100.0)), Wake)
+    (wake,) = kinds(AdaptiveCollecting(PAPER, DEMAND).handle(CollectStarted(100.0)), CollectWake)
     assert wake.at == 115
     small = Demand((File("a", 100 * MB, ("x",), ("t",)), File("b", 100 * MB, ("y",), ("t",))))
-    (wake,) = kinds(Adaptive(PAPER, small).handle(Started(100.0)), Wake)
+    (wake,) = kinds(AdaptiveCollecting(PAPER, small).handle(CollectStarted(100.0)), CollectWake)
     assert wake.at == pytest.approx(100 + 33.3 / 20, abs=0.01)
 
 
 def test_the_period_can_be_told():
-    (wake,) = kinds(Adaptive(PAPER, DEMAND, period=60.0).handle(Started(0.0)), Wake)
+    (wake,) = kinds(AdaptiveCollecting(PAPER, DEMAND, period=60.0).handle(CollectStarted(0.0)), CollectWake)
     assert wake.at == 60
 
 
-def drive(method: Adaptive, rates: dict[tuple[str, str], float], seconds: float) -> dict[tuple[str, str], int]:
+def drive(
+    method: AdaptiveCollecting, rates: dict[tuple[str, str], float], seconds: float
+) -> dict[tuple[str, str], int]:
     """Let pairs move so many MB/s, each by itself; bytes that were handed out in the last second to each."""
     queues: defaultdict[tuple[str, str], list[tuple[float, Send]]] = defaultdict(list)
     free: defaultdict[tuple[str, str], float] = defaultdict(float)
@@ -119,26 +121,26 @@ def drive(method: Adaptive, rates: dict[tuple[str, str], float], seconds: float)
                 free[pair] = max(now, free[pair]) + action.piece.size / MB / rates[pair]
                 queues[pair].append((free[pair], action))
                 handed[pair] += action.piece.size if now > seconds - 1 else 0
-            elif isinstance(action, Wake):
+            elif isinstance(action, CollectWake):
                 wake = action.at
             assert not isinstance(action, Cancel)
 
-    act(0.0, method.handle(Started(0.0)))
+    act(0.0, method.handle(CollectStarted(0.0)))
     while True:
         ends, pair = min((queue[0][0], pair) for pair, queue in queues.items() if queue)
         if min(ends, wake) > seconds:
             return dict(handed)
         if wake < ends:
-            act(wake, method.handle(Tick(wake)))
+            act(wake, method.handle(CollectTick(wake)))
         else:
             act(ends, method.handle(Arrived(ends, queues[pair].pop(0)[1].hop)))
 
 
 def test_what_is_measured_changes_the_plan():
     """x -> y carries half of what was thought, and x -> t half as much again."""
-    method = Adaptive(PAPER, DEMAND)
+    method = AdaptiveCollecting(PAPER, DEMAND)
     drive(method, {("x", "t"): 1.5, ("y", "t"): 5.0, ("x", "y"): 1.0}, 31.0)
-    method.handle(Tick(31.0))
+    method.handle(CollectTick(31.0))
     assert method._plan.seconds == pytest.approx(1000 / 2.5 - 31, rel=0.02)
     seen = method._estimates
     assert seen.capacity(("x", "y")) == pytest.approx(1 * MB, rel=0.02)
@@ -147,22 +149,22 @@ def test_what_is_measured_changes_the_plan():
 
 
 def test_a_pair_that_fails_rests_and_its_pieces_go_elsewhere():
-    method = Adaptive(PAPER, DEMAND)
-    hop = sent(method.handle(Started(0.0)), "x", "y")[0]
-    method.handle(Failed(5.0, hop.hop, "refused"))
-    (wake,) = kinds(method.handle(Moved(5.1, 1, 0)), Wake) or [None]
+    method = AdaptiveCollecting(PAPER, DEMAND)
+    hop = sent(method.handle(CollectStarted(0.0)), "x", "y")[0]
+    method.handle(HopFailed(5.0, hop.hop, "refused"))
+    (wake,) = kinds(method.handle(HopMoved(5.1, 1, 0)), CollectWake) or [None]
     assert wake is None or wake.at < 7
     assert sent(method.handle(Arrived(5.2, sent([hop], "x", "y")[0].hop + 1)), "x", "y") == []
 
 
 def test_pieces_staged_at_a_host_that_dies_come_from_their_origin_again():
-    method = Adaptive(PAPER, DEMAND)
-    started = method.handle(Started(0.0))
+    method = AdaptiveCollecting(PAPER, DEMAND)
+    started = method.handle(CollectStarted(0.0))
     for hop in sent(started, "x", "y"):
         method.handle(Arrived(1.0, hop.hop))
     small = Demand((File("a", 10 * MB, ("x",), ("t",)),))
-    method = Adaptive(PAPER, small)
-    relayed = sent(method.handle(Started(0.0)), "x", "y")
+    method = AdaptiveCollecting(PAPER, small)
+    relayed = sent(method.handle(CollectStarted(0.0)), "x", "y")
     method.handle(Arrived(1.0, relayed[0].hop))
     method.handle(Gone(2.0, "y", "it died"))
     assert method.ledger.staged["y"] == set()
@@ -171,36 +173,36 @@ def test_pieces_staged_at_a_host_that_dies_come_from_their_origin_again():
         actions = method.handle(Arrived(3.0, left.pop()))
         left |= {send.hop for send in kinds(actions, Send)}
         assert {send.sink for send in kinds(actions, Send)} <= {"t"}
-    assert actions[-1] == Done()
+    assert actions[-1] == CollectDone()
 
 
 def test_when_the_only_holder_is_gone_all_else_is_brought_and_then_it_gives_up():
-    method = Adaptive(PAPER, Demand((File("a", 9 * MB, ("x",), ("t",)), File("b", 9 * MB, ("y",), ("t",)))))
-    method.handle(Started(0.0))
+    method = AdaptiveCollecting(PAPER, Demand((File("a", 9 * MB, ("x",), ("t",)), File("b", 9 * MB, ("y",), ("t",)))))
+    method.handle(CollectStarted(0.0))
     actions = method.handle(Gone(1.0, "x", "it died"))
-    while not kinds(actions, GiveUp):
+    while not kinds(actions, CollectGiveUp):
         actions = method.handle(Arrived(2.0, next(iter(method.ledger.running))))
-    assert actions[-1] == GiveUp("a cannot get to t: it died")
+    assert actions[-1] == CollectGiveUp("a cannot get to t: it died")
     assert method.ledger.missing("b", "t") == []
 
 
 def test_it_goes_on_while_another_holder_lives():
     both = Demand((File("a", 100 * MB, ("x", "y"), ("t",)),))
-    method = Adaptive(PAPER, both)
-    method.handle(Started(0.0))
-    assert kinds(method.handle(Gone(1.0, "x", "it died")), GiveUp) == []
+    method = AdaptiveCollecting(PAPER, both)
+    method.handle(CollectStarted(0.0))
+    assert kinds(method.handle(Gone(1.0, "x", "it died")), CollectGiveUp) == []
     assert {send.source for send in method.ledger.running.values()} == {"y"}
 
 
 def test_it_gives_up_when_the_destination_is_gone():
-    method = Adaptive(PAPER, DEMAND)
-    method.handle(Started(0.0))
-    assert method.handle(Gone(1.0, "t", "it died"))[-1] == GiveUp("a cannot get to t: it died")
+    method = AdaptiveCollecting(PAPER, DEMAND)
+    method.handle(CollectStarted(0.0))
+    assert method.handle(Gone(1.0, "t", "it died"))[-1] == CollectGiveUp("a cannot get to t: it died")
 
 
 def test_no_more_is_staged_at_a_host_than_it_lends():
-    method = Adaptive(network(("x", "t", 1), ("y", "t", 5), ("x", "y", 2), y=1 * MB), DEMAND)
-    hops = sent(method.handle(Started(0.0)), "x", "y")
+    method = AdaptiveCollecting(network(("x", "t", 1), ("y", "t", 5), ("x", "y", 2), y=1 * MB), DEMAND)
+    hops = sent(method.handle(CollectStarted(0.0)), "x", "y")
     assert method.ledger.occupied("y") <= 1 * MB
     for hop in hops:
         assert sent(method.handle(Arrived(0.5, hop.hop)), "x", "y") == []
@@ -208,62 +210,62 @@ def test_no_more_is_staged_at_a_host_than_it_lends():
 
 
 def test_a_host_that_lends_next_to_nothing_relays_nothing():
-    method = Adaptive(network(("x", "t", 1), ("y", "t", 5), ("x", "y", 2), y=10_000), DEMAND)
-    assert sent(method.handle(Started(0.0)), "x", "y") == []
+    method = AdaptiveCollecting(network(("x", "t", 1), ("y", "t", 5), ("x", "y", 2), y=10_000), DEMAND)
+    assert sent(method.handle(CollectStarted(0.0)), "x", "y") == []
 
 
 def test_a_host_that_is_full_gets_no_more_than_it_had():
-    method = Adaptive(PAPER, DEMAND)
-    hops = sent(method.handle(Started(0.0)), "x", "y")
+    method = AdaptiveCollecting(PAPER, DEMAND)
+    hops = sent(method.handle(CollectStarted(0.0)), "x", "y")
     method.handle(Arrived(0.2, hops[0].hop))
     method.handle(Arrived(0.3, hops[1].hop))
     there = method.ledger.occupied("y")
     for hop in list(method.ledger.running.values()):
         if hop.sink == "y":
             there = method.ledger.occupied("y") - hop.piece.size
-            method.handle(Failed(0.5, hop.hop, "disk full", full=True))
+            method.handle(HopFailed(0.5, hop.hop, "disk full", full=True))
     assert method.ledger.occupied("y") <= there
-    method.handle(Tick(20.0))
+    method.handle(CollectTick(20.0))
     assert method.ledger.occupied("y") <= there
 
 
 def test_near_the_end_what_no_plan_counts_on_goes_home():
     """final_computation (3.4): all will be there within a period, and y holds more than the plan knew."""
-    method = Adaptive(PAPER, Demand((File("a", 1 * MB, ("x",), ("t",)), File("b", 1 * MB, ("y",), ("t",)))))
-    method.handle(Started(0.0))
+    method = AdaptiveCollecting(PAPER, Demand((File("a", 1 * MB, ("x",), ("t",)), File("b", 1 * MB, ("y",), ("t",)))))
+    method.handle(CollectStarted(0.0))
     method._dispatch._left["y", "t"].clear()
     hop = next(send for send in method.ledger.running.values() if (send.source, send.sink) == ("y", "t"))
     assert {send.sink for send in sent(method.handle(Arrived(0.1, hop.hop)), "y", "t")} <= {"t"}
     while method.ledger.running:
         actions = method.handle(Arrived(0.5, next(iter(method.ledger.running))))
-    assert actions[-1] == Done()
+    assert actions[-1] == CollectDone()
 
 
 def test_a_file_without_a_byte_gets_there_too():
     over = network(("x", "y", 1), ("y", "t", 1))
-    method = Adaptive(over, Demand((File("empty", 0, ("x",), ("t",)),)))
-    (first,) = kinds(method.handle(Started(0.0)), Send)
+    method = AdaptiveCollecting(over, Demand((File("empty", 0, ("x",), ("t",)),)))
+    (first,) = kinds(method.handle(CollectStarted(0.0)), Send)
     assert first.piece == Piece("empty", 0, 0)
     (second,) = kinds(method.handle(Arrived(1.0, first.hop)), Send)
     assert second.sink == "t"
-    assert method.handle(Arrived(2.0, second.hop))[-1] == Done()
+    assert method.handle(Arrived(2.0, second.hop))[-1] == CollectDone()
 
 
 def test_where_nothing_leads_it_gives_up_at_once():
     lost = network(("x", "y", 1), ("t", "y", 1))
-    method = Adaptive(lost, Demand((File("a", 1, ("x",), ("t",)),)))
-    assert kinds(method.handle(Started(0.0)), GiveUp) == [
-        GiveUp("a cannot get to t: no link that is of use leads there")
+    method = AdaptiveCollecting(lost, Demand((File("a", 1, ("x",), ("t",)),)))
+    assert kinds(method.handle(CollectStarted(0.0)), CollectGiveUp) == [
+        CollectGiveUp("a cannot get to t: no link that is of use leads there")
     ]
 
 
 def test_it_keeps_to_no_budget_and_says_so():
     with pytest.raises(UsageError):
-        Adaptive(PAPER, replace(DEMAND, budget=1.0))
+        AdaptiveCollecting(PAPER, replace(DEMAND, budget=1.0))
 
 
 def test_a_file_that_comes_later_is_sent_later():
     demand = Demand((File("a", 10 * MB, ("x",), ("t",), available=5.0),))
-    method = Adaptive(PAPER, demand)
-    assert method.handle(Started(100.0)) == [Wake(105.0)]
-    assert kinds(method.handle(Tick(105.0)), Send)
+    method = AdaptiveCollecting(PAPER, demand)
+    assert method.handle(CollectStarted(100.0)) == [CollectWake(105.0)]
+    assert kinds(method.handle(CollectTick(105.0)), Send)

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from coalloc.collect.methods import Adaptive, AllAtOnce
-from coalloc.collect.methods.actions import Done, GiveUp, Send
+from coalloc.collect.methods import AdaptiveCollecting, AllAtOnce
+from coalloc.collect.methods.actions import CollectDone, CollectGiveUp, Send
 from coalloc.collect.methods.adaptive.directives import Lot, reachable
-from coalloc.collect.simulation import Break, Capacity, Kill, Record, Underlay, simulate
+from coalloc.collect.simulation import Break, Capacity, Kill, SimulationRecord, Underlay, simulate
 from coalloc.planner import Demand, File, Host, Isp, Link, LinkKey, Network
 from coalloc.planner.least import least_makespan
 from coalloc.util.intervals import Intervals
@@ -39,7 +39,7 @@ FIVE = network(
 
 
 def test_the_example_of_the_paper_takes_as_long_as_its_plan():
-    record = simulate(Adaptive(PAPER, TWO), Underlay.of(PAPER))
+    record = simulate(AdaptiveCollecting(PAPER, TWO), Underlay.of(PAPER))
     assert record.outcome == "done"
     assert record.seconds == pytest.approx(1000 / 3, rel=0.01)
     assert simulate(AllAtOnce(PAPER, TWO), Underlay.of(PAPER)).seconds == 1000
@@ -49,7 +49,7 @@ def test_the_example_of_the_paper_takes_as_long_as_its_plan():
 @pytest.mark.parametrize("size", [30 * MB, 300 * MB])
 def test_small_collections_too(size):
     demand = files(size, "a", "b", "c", "d")
-    record = simulate(Adaptive(FIVE, demand), Underlay.of(FIVE))
+    record = simulate(AdaptiveCollecting(FIVE, demand), Underlay.of(FIVE))
     assert record.seconds == pytest.approx(float(least_makespan(FIVE, demand).makespan), rel=0.03)
 
 
@@ -63,8 +63,8 @@ def test_small_collections_too(size):
     ],
 )
 def test_wrong_estimates_cost_little_since_plans_are_made_again(known):
-    adaptive = simulate(Adaptive(network(known), TWO), Underlay.of(PAPER))
-    once = simulate(Adaptive(network(known), TWO, period=inf), Underlay.of(PAPER))
+    adaptive = simulate(AdaptiveCollecting(network(known), TWO), Underlay.of(PAPER))
+    once = simulate(AdaptiveCollecting(network(known), TWO, period=inf), Underlay.of(PAPER))
     assert adaptive.seconds < 1.05 * 1000 / 3
     assert once.seconds > 1.3 * adaptive.seconds
 
@@ -103,15 +103,15 @@ def test_when_a_rate_halves_midway_most_of_what_one_who_knew_would_gain_is_gaine
     after = replace(FIVE, links={**FIVE.links, key: half})
     change = Capacity(at, str(key), half.capacity)
     best = clairvoyant(FIVE, after, demand, at)
-    adaptive = simulate(Adaptive(FIVE, demand), Underlay.of(FIVE), [change]).seconds
-    once = simulate(Adaptive(FIVE, demand, period=inf), Underlay.of(FIVE), [change]).seconds
+    adaptive = simulate(AdaptiveCollecting(FIVE, demand), Underlay.of(FIVE), [change]).seconds
+    once = simulate(AdaptiveCollecting(FIVE, demand, period=inf), Underlay.of(FIVE), [change]).seconds
     assert once - adaptive >= 0.8 * (once - best) - 0.02 * best  # where there is nothing to gain, nothing is lost
 
 
 def test_an_intermediate_that_dies_costs_time_and_no_data():
     demand = files(100 * MB, "a", "c")
     alone = least_makespan(FIVE.without("b"), demand).makespan
-    record = simulate(Adaptive(FIVE, demand), Underlay.of(FIVE), [Kill(5.0, "b")])
+    record = simulate(AdaptiveCollecting(FIVE, demand), Underlay.of(FIVE), [Kill(5.0, "b")])
     assert record.outcome == "done"
     assert record.seconds < 5.0 + float(alone) * 1.05
 
@@ -119,16 +119,16 @@ def test_an_intermediate_that_dies_costs_time_and_no_data():
 def test_a_link_that_stalls_is_left_and_what_hangs_there_comes_another_way():
     demand = files(100 * MB, "a", "b", "c", "d")
     plan = least_makespan(FIVE, demand)
-    whole = simulate(Adaptive(FIVE, demand), Underlay.of(FIVE)).seconds
+    whole = simulate(AdaptiveCollecting(FIVE, demand), Underlay.of(FIVE)).seconds
     assert whole == pytest.approx(float(plan.makespan), rel=0.03)
-    method = Adaptive(FIVE, demand)
+    method = AdaptiveCollecting(FIVE, demand)
     record = simulate(method, Underlay.of(FIVE), [Capacity(whole - 0.5, "b -> t", 0)])
     assert record.outcome == "done"
     assert record.seconds < whole + 5
     assert method.ledger.duplicate_bytes == 0
 
 
-class Watched(Adaptive):
+class Watched(AdaptiveCollecting):
     """Looks at everything after each event."""
 
     def handle(self, event):
@@ -138,7 +138,7 @@ class Watched(Adaptive):
                 host = self.network.hosts[send.sink]
                 assert host.relays
                 assert host.storage is None or self.ledger.occupied(send.sink) <= host.storage
-        if not isinstance(actions[-1] if actions else None, Done | GiveUp):
+        if not isinstance(actions[-1] if actions else None, CollectDone | CollectGiveUp):
             assert self._traffic.wanted.keys() == self.ledger.running.keys()
             for pieces in self.ledger.staged.values():
                 assert all(self.ledger.missing(piece.file, "t") for piece in pieces)
@@ -189,7 +189,7 @@ def happenings(names: list[str], kills: bool):
     return st.lists(st.one_of(all_kinds), max_size=12).map(lambda found: sorted(found, key=lambda each: each.at))
 
 
-def arrived(record: Record, demand: Demand) -> dict[str, Intervals]:
+def arrived(record: SimulationRecord, demand: Demand) -> dict[str, Intervals]:
     """What hops brought to t."""
     there = {file.name: Intervals() for file in demand.files}
     for hop in record.hops:
@@ -221,7 +221,7 @@ def test_while_a_holder_lives_every_byte_arrives_and_otherwise_it_says_what_is_m
         assert record.outcome.endswith("cannot get to t: it died")
 
 
-def _run(true: Network, known: Network, demand: Demand, what) -> Record:
+def _run(true: Network, known: Network, demand: Demand, what) -> SimulationRecord:
     links = {str(key) for key in true.links}
     lots = {Lot(file.holders, "", "t"): file.size for file in demand.files}
     assert reachable(known, lots) == lots

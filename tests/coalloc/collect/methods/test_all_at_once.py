@@ -1,8 +1,8 @@
 """Every file goes straight to the sink."""
 
 from coalloc.collect.methods import AllAtOnce
-from coalloc.collect.methods.actions import Done, Piece, Send
-from coalloc.collect.methods.events import Arrived, Started
+from coalloc.collect.methods.actions import CollectDone, Piece, Send
+from coalloc.collect.methods.events import Arrived, CollectStarted
 from coalloc.planner import Demand, File, Host, Link, LinkKey, Network
 
 NETWORK = Network.of(
@@ -13,8 +13,8 @@ DEMAND = Demand((File("a", 1000, ("x",), ("t",)), File("b", 0, ("y",), ("t",))))
 
 def test_every_file_goes_straight_to_the_sink():
     method = AllAtOnce(NETWORK, DEMAND)
-    first, second = method.handle(Started(0.0))
+    first, second = method.handle(CollectStarted(0.0))
     assert first == Send(1, "x", "t", Piece("a", 0, 1000))
     assert second == Send(2, "y", "t", Piece("b", 0, 0))
     assert method.handle(Arrived(1.0, 1)) == []
-    assert method.handle(Arrived(2.0, 2)) == [Done()]
+    assert method.handle(Arrived(2.0, 2)) == [CollectDone()]

@@ -1,7 +1,7 @@
 """The direct methods differ in who sends when, and in nothing else."""
 
 from coalloc.collect.methods import make
-from coalloc.collect.methods.actions import Done
+from coalloc.collect.methods.actions import CollectDone
 from coalloc.planner.network import Demand, File, Host, Network
 from tests.coalloc.collect.methods.world import World
 from tests.coalloc.planner.collections import line
@@ -12,7 +12,7 @@ DEMAND = Demand(tuple(File(f"{host}{i}", 5, (host,), ("T",)) for host in "ABCDE"
 
 def run(name: str, seed: int = 1, **parameters: object) -> World:
     world = World(make(name, NETWORK, DEMAND, seed=seed, **parameters), DEMAND, 1)
-    assert world.run() == Done()
+    assert world.run() == CollectDone()
     return world
 
 
@@ -61,7 +61,7 @@ def test_the_best_path_is_the_widest_one_in_blocks():
     network = line(A_T=10, A_R=90, R_T=80, A_S=85, S_R=85)
     demand = Demand((File("a", 10, ("A",), ("T",)),))
     world = World(make("best-path", network, demand, block=4), demand, 1)
-    assert world.run() == Done()
+    assert world.run() == CollectDone()
     assert [(send.source, send.sink) for _, send in world.sends[:3]] == [("A", "R")] * 3
     assert sorted(send.piece[1:] for _, send in world.sends if send.source == "R") == [(0, 4), (4, 8), (8, 10)]
 
@@ -70,7 +70,7 @@ def test_the_quickest_path_counts_the_time_to_fill_it():
     network = line(A_T=50, A_R=90, R_T=80)
     small = Demand((File("a", 10, ("A",), ("T",)),))
     world = World(make("best-path", network, small, best="quickest", block=10), small, 1)
-    assert world.run() == Done()
+    assert world.run() == CollectDone()
     assert [(send.source, send.sink) for _, send in world.sends] == [("A", "T")]
 
 
@@ -79,5 +79,5 @@ def test_what_does_not_relay_is_on_no_path():
     closed = Network({**network.hosts, "R": Host("R", relays=False)}, network.links)
     demand = Demand((File("a", 10, ("A",), ("T",)),))
     world = World(make("best-path", closed, demand), demand, 1)
-    assert world.run() == Done()
+    assert world.run() == CollectDone()
     assert [send.sink for _, send in world.sends] == ["T"]

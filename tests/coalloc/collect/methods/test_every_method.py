@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coalloc.collect.methods import METHODS, make
-from coalloc.collect.methods.actions import Done, GiveUp
+from coalloc.collect.methods.actions import CollectDone, CollectGiveUp
 from coalloc.errors import UsageError
 from coalloc.planner.network import Demand, File, Host, Network
 from tests.coalloc.collect.methods.world import World
@@ -59,7 +59,7 @@ def test_every_byte_arrives(
         network, demand = wanted_twice(network, demand)
     deaths = {host: at for host, at in data.draw(fates(demand)).items() if host in network.hosts}
     world = World(make(name, network, demand, seed=seed, **parameters), demand, seed, failures, deaths)
-    assert world.run() == Done()
+    assert world.run() == CollectDone()
     assert world.ledger.done
     assert world.ledger.duplicate_bytes == 0
     if not failures and not deaths:
@@ -80,7 +80,7 @@ def test_what_nobody_holds_any_more_is_said_once_all_else_is_there(name: str, pa
     network = line(A_D=5, B_D=5, A_B=5)
     world = World(make(name, network, demand, **parameters), demand, 1, deaths={"A": 1.0})
     end = world.run()
-    assert isinstance(end, GiveUp)
+    assert isinstance(end, CollectGiveUp)
     assert "a cannot get to D" in end.reason
     assert world.ledger.missing("b", "D") == []
 
@@ -89,7 +89,7 @@ def test_what_nobody_holds_any_more_is_said_once_all_else_is_there(name: str, pa
 def test_a_destination_that_is_gone_is_the_end(name: str, parameters: dict[str, Any]):
     demand = Demand((File("a", 10, ("A",), ("D",), available=2.0),))
     end = World(make(name, line(A_D=5), demand, **parameters), demand, 1, deaths={"D": 1.0}).run()
-    assert isinstance(end, GiveUp)
+    assert isinstance(end, CollectGiveUp)
     assert "D died" in end.reason
 
 
@@ -97,7 +97,7 @@ def test_a_destination_that_is_gone_is_the_end(name: str, parameters: dict[str, 
 def test_a_way_that_always_fails_is_left_at_last(name: str, parameters: dict[str, Any]):
     demand = Demand((File("a", 10, ("A",), ("D",)),))
     end = World(make(name, line(A_D=5), demand, **parameters), demand, 1, failures=10**9, chance=1.0).run()
-    assert isinstance(end, GiveUp)
+    assert isinstance(end, CollectGiveUp)
     assert "a cannot get to D: the weather" in end.reason
 
 
@@ -105,14 +105,14 @@ def test_a_way_that_always_fails_is_left_at_last(name: str, parameters: dict[str
 def test_where_no_link_is_others_help(name: str, parameters: dict[str, Any]):
     demand = Demand((File("a", 10, ("A",), ("D",)), File("empty", 0, ("A",), ("D",))))
     world = World(make(name, line(A_B=5, B_C=5, C_D=5), demand, **parameters), demand, 1)
-    assert world.run() == Done()
+    assert world.run() == CollectDone()
 
 
 @variants
 def test_what_is_there_already_is_not_sent(name: str, parameters: dict[str, Any]):
     demand = Demand((File("a", 10, ("A", "D"), ("D",)), File("b", 10, ("A",), ("D",))))
     world = World(make(name, line(A_D=5), demand, **parameters), demand, 1)
-    assert world.run() == Done()
+    assert world.run() == CollectDone()
     assert {send.piece.file for _, send in world.sends} == {"b"}
 
 

@@ -1,8 +1,8 @@
 """PathDelay: a timetable for sources, and no waiting on the way."""
 
 from coalloc.collect.methods import PathDelay
-from coalloc.collect.methods.actions import Send, Wake
-from coalloc.collect.methods.events import Arrived, Started, Tick
+from coalloc.collect.methods.actions import CollectWake, Send
+from coalloc.collect.methods.events import Arrived, CollectStarted, CollectTick
 from coalloc.planner.network import Demand, File
 from tests.coalloc.planner.collections import line
 
@@ -10,24 +10,24 @@ from tests.coalloc.planner.collections import line
 def test_each_piece_sets_out_at_its_time_whatever_the_others_do():
     demand = Demand((File("a", 6, ("A",), ("D",)),))
     method = PathDelay(line(A_D=2), demand, step=10.0, unit=10)
-    assert [type(action) for action in method.handle(Started(100.0))] == [Send]
+    assert [type(action) for action in method.handle(CollectStarted(100.0))] == [Send]
     method = PathDelay(line(A_D=2), demand, step=1.0, unit=1)
-    assert [type(action) for action in method.handle(Started(100.0))] == [Send, Wake]
-    late = method.handle(Tick(101.0))
-    assert [type(action) for action in late] == [Send, Wake]
-    assert late[1] == Wake(102.0)
+    assert [type(action) for action in method.handle(CollectStarted(100.0))] == [Send, CollectWake]
+    late = method.handle(CollectTick(101.0))
+    assert [type(action) for action in late] == [Send, CollectWake]
+    assert late[1] == CollectWake(102.0)
 
 
 def test_x_stretches_the_timetable():
     demand = Demand((File("a", 6, ("A",), ("D",)),))
     method = PathDelay(line(A_D=2), demand, factor=1.5, step=1.0, unit=1)
-    assert method.handle(Started(100.0))[-1] == Wake(101.5)
+    assert method.handle(CollectStarted(100.0))[-1] == CollectWake(101.5)
 
 
 def test_on_the_way_nothing_waits():
     demand = Demand((File("a", 8, ("A",), ("D",)),))
     method = PathDelay(line(A_R=4, R_D=4), demand, step=1.0, unit=1)
-    first = method.handle(Started(0.0))[0]
+    first = method.handle(CollectStarted(0.0))[0]
     assert isinstance(first, Send)
     onward = method.handle(Arrived(0.1, first.hop))[0]
     assert isinstance(onward, Send)

@@ -4,8 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coalloc.collect.methods import PathSync
-from coalloc.collect.methods.actions import Done, Piece, Send
-from coalloc.collect.methods.events import Arrived, Failed, Started, Tick
+from coalloc.collect.methods.actions import CollectDone, Piece, Send
+from coalloc.collect.methods.events import Arrived, CollectStarted, CollectTick, HopFailed
 from coalloc.errors import UsageError
 from coalloc.planner.network import Demand, File, LinkKey, Network
 from tests.coalloc.collect.methods.world import World
@@ -22,7 +22,7 @@ def sends(actions: list) -> list[Send]:
 
 def test_by_default_95_percent_are_waited_for():
     method = PathSync(STRAIGHT, THREE, step=1.0, unit=1)
-    hops = [send.hop for send in sends(method.handle(Started(0.0)))]
+    hops = [send.hop for send in sends(method.handle(CollectStarted(0.0)))]
     assert len(hops) == 3
     assert method.handle(Arrived(1.0, hops[0])) == []
     assert method.handle(Arrived(1.0, hops[1])) == []
@@ -31,7 +31,7 @@ def test_by_default_95_percent_are_waited_for():
 
 def test_of_three_transfers_two_are_66_percent():
     method = PathSync(STRAIGHT, THREE, percent=66, step=1.0, unit=1)
-    hops = [send.hop for send in sends(method.handle(Started(0.0)))]
+    hops = [send.hop for send in sends(method.handle(CollectStarted(0.0)))]
     assert method.handle(Arrived(1.0, hops[0])) == []
     assert len(sends(method.handle(Arrived(1.0, hops[1])))) == 3
 
@@ -40,7 +40,7 @@ def test_what_waits_for_its_hop_before_goes_when_that_is_over():
     network = line(A_R=4, R_D=4, A_D=1, B_D=1)
     demand = Demand((File("a", 8, ("A",), ("D",)), File("b", 3, ("B",), ("D",))))
     method = PathSync(network, demand, percent=50, step=1.0, unit=1)
-    first = sends(method.handle(Started(0.0)))
+    first = sends(method.handle(CollectStarted(0.0)))
     around = next(send for send in first if send.sink == "R")
     straight = [send for send in first if send.sink == "D"]
     second = sends(method.handle(Arrived(1.0, straight[0].hop))) + sends(method.handle(Arrived(1.0, straight[1].hop)))
@@ -52,11 +52,11 @@ def test_what_waits_for_its_hop_before_goes_when_that_is_over():
 
 def test_no_barrier_waits_for_what_failed():
     method = PathSync(STRAIGHT, THREE, percent=100, step=1.0, unit=1)
-    hops = [send.hop for send in sends(method.handle(Started(0.0)))]
+    hops = [send.hop for send in sends(method.handle(CollectStarted(0.0)))]
     method.handle(Arrived(1.0, hops[0]))
     method.handle(Arrived(1.0, hops[1]))
-    assert len(sends(method.handle(Failed(2.0, hops[2], "reset")))) == 2, "the others go on, this pair rests"
-    again = sends(method.handle(Tick(3.0)))
+    assert len(sends(method.handle(HopFailed(2.0, hops[2], "reset")))) == 2, "the others go on, this pair rests"
+    again = sends(method.handle(CollectTick(3.0)))
     assert {send.source for send in again} == {"C"}
     assert len(again) == 2, "what failed, and what is due"
 
@@ -65,13 +65,13 @@ def test_a_piece_is_the_very_piece_all_along():
     network = line(A_R=4, R_D=4, A_D=1)
     demand = Demand((File("a", 10, ("A",), ("D",)),))
     method = PathSync(network, demand, percent=100, step=1.0, unit=1)
-    waiting, way, now = sends(method.handle(Started(0.0))), {}, 0.0
+    waiting, way, now = sends(method.handle(CollectStarted(0.0))), {}, 0.0
     while waiting:
         send, now = waiting.pop(0), now + 1
         way.setdefault(send.piece, []).append(LinkKey(send.source, send.sink))
         actions = method.handle(Arrived(now, send.hop))
         waiting += sends(actions)
-    assert actions[-1] == Done()
+    assert actions[-1] == CollectDone()
     assert {str(hop) for hops in way.values() for hop in hops} == {"A -> R", "R -> D", "A -> D"}
     assert all(hops[-1].sink == "D" for hops in way.values())
     assert sum(piece.size for piece in way) == 10
@@ -94,6 +94,6 @@ def test_with_barriers_intermediates_keep_no_more_than_they_lend(both: tuple[Net
     except UsageError:
         return
     world = World(method, demand, seed)
-    assert world.run() == Done()
+    assert world.run() == CollectDone()
     for name, host in network.hosts.items():
         assert host.storage is None or name == "D" or world.ledger.peak[name] <= host.storage

@@ -4,9 +4,9 @@ from collections import deque
 from heapq import heappop, heappush
 from random import Random
 
-from coalloc.collect.methods.actions import Action, Cancel, Done, Drop, GiveUp, Send, Wake
+from coalloc.collect.methods.actions import Action, Cancel, CollectDone, CollectGiveUp, CollectWake, Drop, Send
 from coalloc.collect.methods.base import Method
-from coalloc.collect.methods.events import Arrived, Event, Failed, Gone, Started, Tick
+from coalloc.collect.methods.events import Arrived, CollectStarted, CollectTick, Event, Gone, HopFailed
 from coalloc.collect.methods.ledger import Ledger
 from coalloc.planner.network import Demand
 
@@ -47,13 +47,13 @@ class World:
         for host, at in (deaths or {}).items():
             self._at(at, Gone(at, host, f"{host} died"))
 
-    def run(self) -> Done | GiveUp:
+    def run(self) -> CollectDone | CollectGiveUp:
         """What the method says at the end."""
-        actions = self.method.handle(Started(0.0))
+        actions = self.method.handle(CollectStarted(0.0))
         now = 0.0
         for _ in range(MANY):
             for action in actions:
-                if isinstance(action, Done | GiveUp):
+                if isinstance(action, CollectDone | CollectGiveUp):
                     return action
                 self._do(now, action)
             event = self._soonest()
@@ -64,7 +64,7 @@ class World:
     def _soonest(self) -> Event:
         if self._wake is not None and (not self._events or self._wake <= self._events[0][0]):
             at, self._wake = self._wake, None
-            return Tick(at)
+            return CollectTick(at)
         assert self._events, "nothing happens any more, and the method waits"
         return heappop(self._events)[2]
 
@@ -74,7 +74,7 @@ class World:
 
     def _happens(self, event: Event) -> bool:
         """Whether it still can; hops that are over leave room for the next of their pair."""
-        if isinstance(event, Arrived | Failed):
+        if isinstance(event, Arrived | HopFailed):
             if event.hop not in self.ledger.running:
                 return False
             send = self.ledger.running[event.hop]
@@ -111,7 +111,7 @@ class World:
             coming = {(send.sink, send.piece) for send in self.ledger.running.values()}
             assert (action.host, action.piece) not in coming, "it is dropped while it arrives"
             self.ledger.drop(action)
-        elif isinstance(action, Wake):
+        elif isinstance(action, CollectWake):
             assert action.at >= now
             self._wake = action.at
 
@@ -127,6 +127,6 @@ class World:
         if self._failures and self._random.random() < self._chance:
             self._failures -= 1
             full = self._random.random() < 0.3
-            self._at(until, Failed(until, send.hop, "the weather", full))
+            self._at(until, HopFailed(until, send.hop, "the weather", full))
         else:
             self._at(until, Arrived(until, send.hop))

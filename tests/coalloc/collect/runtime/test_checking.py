@@ -6,7 +6,7 @@ import zlib
 import pytest
 
 from coalloc.collect.runtime.checking import check
-from coalloc.collect.runtime.item import Item
+from coalloc.collect.runtime.item import CollectItem
 from coalloc.errors import VerificationError
 from coalloc.model import Checksum
 
@@ -26,7 +26,7 @@ async def silent(algorithm, start, end):
 
 
 def item(expected=None, content=CONTENT):
-    return Item("x", len(content), {"a": "/x"}, expected)
+    return CollectItem("x", len(content), {"a": "/x"}, expected)
 
 
 def spoiled(*at):

@@ -16,7 +16,7 @@ def tree(gridftp_server):
 
 
 async def collect(server, tmp_path):
-    await api.collect(api.Wanted((f"{server.url('tree')}/",), str(tmp_path / "out"), method="all-at-once"))
+    await api.collect(api.CollectRequest((f"{server.url('tree')}/",), str(tmp_path / "out"), method="all-at-once"))
 
 
 async def test_folders_in_each_other_without_end(tree, tmp_path):

@@ -5,10 +5,10 @@ from random import Random
 import pytest
 
 from coalloc.collect.methods.actions import Piece
-from coalloc.collect.runtime.channels import Pair
+from coalloc.collect.runtime.channels import ServerPair
 from coalloc.collect.runtime.hop import Hop
-from coalloc.collect.runtime.lane import Lane
-from coalloc.collect.runtime.server import Server
+from coalloc.collect.runtime.lane import HopLane
+from coalloc.collect.runtime.server import CollectServer
 from tests.support.fetching import options, random_file
 from tests.support.waiting import until
 
@@ -26,7 +26,7 @@ async def test_a_pair_that_has_lost_one_end_keeps_no_session_at_the_other(ends):
     pairs = []
 
     async def connect():
-        pairs.append(await Pair.open(*(Server(end.host, end.url(""), options()) for end in ends)))
+        pairs.append(await ServerPair.open(*(CollectServer(end.host, end.url(""), options()) for end in ends)))
         return pairs[-1]
 
     async def moved(name):
@@ -37,7 +37,7 @@ async def test_a_pair_that_has_lost_one_end_keeps_no_session_at_the_other(ends):
         assert hop.error is None
         assert (sink.root / name).read_bytes() == content
 
-    lane = Lane(connect, pytest.fail, pytest.fail, Random(0))
+    lane = HopLane(connect, pytest.fail, pytest.fail, Random(0))
     await moved("one")
     sink.end_sessions()
     await until(lambda: not pairs[0].usable)

@@ -7,9 +7,9 @@ import pytest
 
 from coalloc import api
 from coalloc.collect.runtime.carrier import Carrier
-from coalloc.collect.runtime.checking import Verdict
+from coalloc.collect.runtime.checking import ChecksumVerdict
 from coalloc.collect.runtime.finishing import Finisher
-from coalloc.collect.runtime.runner import Runner
+from coalloc.collect.runtime.runner import CollectRunner
 from coalloc.errors import ReplicaChanged, TransferFailed, Unreachable
 from tests.support.fetching import random_file
 from tests.support.waiting import PATIENCE
@@ -48,13 +48,13 @@ def dies_before(fetch, server, monkeypatch):
 async def collect(server, to):
     urls = tuple(server.url(name) for name in ("one", "two"))
     async with asyncio.timeout(LIMIT_SECONDS):
-        return await api.collect(api.Wanted(urls, to, method="all-at-once"))
+        return await api.collect(api.CollectRequest(urls, to, method="all-at-once"))
 
 
 @pytest.mark.parametrize("place", ["here", "server"])
 async def test_the_origin_dies_while_a_file_is_mended(servers, tmp_path, monkeypatch, place):
     async def wrong(self, item, pieces):
-        return Verdict(None, False, ((0, item.size),))
+        return ChecksumVerdict(None, False, ((0, item.size),))
 
     monkeypatch.setattr(Finisher, "_check", wrong)
     dies_before(1, servers[0], monkeypatch)
@@ -103,7 +103,7 @@ async def test_a_file_that_became_shorter_since_it_was_listed_is_not_asked_for_a
 
 
 async def test_a_file_that_is_whole_when_all_is_over_does_not_get_its_name(servers, tmp_path, monkeypatch):
-    deliver, delivered, finished = asyncio.get_running_loop().create_future(), Runner._delivered, []
+    deliver, delivered, finished = asyncio.get_running_loop().create_future(), CollectRunner._delivered, []
 
     def held(self, send):
         if send.piece.file == "one":
@@ -119,7 +119,7 @@ async def test_a_file_that_is_whole_when_all_is_over_does_not_get_its_name(serve
         finally:
             (await deliver)()
 
-    monkeypatch.setattr(Runner, "_delivered", held)
+    monkeypatch.setattr(CollectRunner, "_delivered", held)
     monkeypatch.setattr(Finisher, "finish", finish)
     collecting = asyncio.create_task(collect(servers[0], str(tmp_path / "out")))
     with pytest.raises(asyncio.CancelledError):

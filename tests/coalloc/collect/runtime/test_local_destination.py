@@ -3,7 +3,7 @@
 import pytest
 
 from coalloc.collect.runtime import local_destination
-from coalloc.collect.runtime.item import Item
+from coalloc.collect.runtime.item import CollectItem
 from coalloc.collect.runtime.local_destination import Here
 from coalloc.errors import SinkError
 from coalloc.resolve import target
@@ -22,14 +22,14 @@ async def test_a_folder_that_becomes_a_link_after_it_was_looked_at(tmp_path, mon
     monkeypatch.setattr(local_destination, "target", raced)
     landing = Here(tmp_path / "to", overwrite=False)
     with pytest.raises(SinkError, match="symbolic link"):
-        await landing.begin(Item("sub/x", 10, {"ftp://a": "/x"}))
+        await landing.begin(CollectItem("sub/x", 10, {"ftp://a": "/x"}))
     await landing.close()
     assert list(elsewhere.iterdir()) == []
 
 
 @pytest.mark.parametrize("staged", [True, False])
 async def test_what_was_staged_is_known_to_the_next_run(tmp_path, staged):
-    item = Item("x", 10, {"ftp://a": "/x"}, modified=7)
+    item = CollectItem("x", 10, {"ftp://a": "/x"}, modified=7)
     first = Here(tmp_path, overwrite=False)
     await first.begin(item)
     if staged:

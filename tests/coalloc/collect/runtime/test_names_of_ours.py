@@ -6,10 +6,10 @@ import shutil
 import pytest
 
 from coalloc import api
-from coalloc.collect.runtime.item import Item
+from coalloc.collect.runtime.item import CollectItem
 from coalloc.collect.runtime.local_destination import Here
 from coalloc.collect.runtime.partial_names import PartialNames
-from coalloc.collect.values import Wanted
+from coalloc.collect.values import CollectRequest
 from coalloc.errors import SinkError, TransferFailed
 from coalloc.partial_file import PartialFile
 from coalloc.resolve import target
@@ -49,7 +49,7 @@ def found(folder):
 
 
 async def collect(server, to, overwrite=False):
-    return await api.collect(Wanted((f"{server.url('tree')}/",), str(to), overwrite=overwrite))
+    return await api.collect(CollectRequest((f"{server.url('tree')}/",), str(to), overwrite=overwrite))
 
 
 async def test_they_are_collected_as_others_also_again_and_when_they_change(server, tree, tmp_path):
@@ -110,7 +110,7 @@ async def began(folder, names, item):
 
 
 async def test_the_next_run_goes_on_with_what_is_there(tmp_path):
-    item = Item("a/run2", 5000, {"ftp://a": "/x"}, modified=7)
+    item = CollectItem("a/run2", 5000, {"ftp://a": "/x"}, modified=7)
     for offset in (0, 1000, 2000):
         landing = await began(tmp_path / "out", [item.name], item)
         assert landing.held(item.name, 0, 5000) == ([(0, offset)] if offset else [])
@@ -122,7 +122,7 @@ async def test_the_next_run_goes_on_with_what_is_there(tmp_path):
 
 async def test_not_if_a_file_has_its_name_now(tmp_path):
     """As when the place to which it was collected is a source by now."""
-    item = Item("a/run2", 5000, {"ftp://a": "/x"})
+    item = CollectItem("a/run2", 5000, {"ftp://a": "/x"})
     landing = await began(tmp_path / "out", [item.name], item)
     landing.write(item.name, 0, memoryview(os.urandom(1000)))
     await landing.close()
@@ -154,7 +154,7 @@ def test_names_are_no_longer_than_file_systems_take():
 
 async def test_folders_of_a_copy_are_data(tmp_path):
     """Who copies a directory with partial data in it has a copy of that, and no second claim to it."""
-    item = Item("run2", 5000, {"ftp://a": "/x"})
+    item = CollectItem("run2", 5000, {"ftp://a": "/x"})
     landing = await began(tmp_path / "out", [item.name], item)
     landing.write(item.name, 0, memoryview(os.urandom(1000)))
     await landing.close()

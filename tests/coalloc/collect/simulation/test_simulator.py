@@ -6,11 +6,11 @@ from math import inf
 import pytest
 
 from coalloc.collect.methods import AllAtOnce
-from coalloc.collect.methods.actions import Cancel, Drop, GiveUp, Piece, Send, Wake
+from coalloc.collect.methods.actions import Cancel, CollectGiveUp, CollectWake, Drop, Piece, Send
 from coalloc.collect.methods.base import Method
-from coalloc.collect.methods.events import Arrived, Failed, Gone, Moved, Started, Tick
+from coalloc.collect.methods.events import Arrived, CollectStarted, CollectTick, Gone, HopFailed, HopMoved
 from coalloc.collect.methods.ledger import IllegalActionError
-from coalloc.collect.simulation import Break, Capacity, Kill, Share, Stream, Underlay, simulate
+from coalloc.collect.simulation import Break, Capacity, Kill, RateShare, Stream, Underlay, simulate
 from coalloc.planner import Demand, File, Host, Isp, Link, LinkKey, Network, Shared
 
 X = Piece("x", 0, 600)
@@ -67,7 +67,7 @@ def test_disks_and_shared_bottlenecks_limit():
 
 
 def test_networks_change_to_the_second():
-    changes = [Capacity(3, "a -> t", 0), Capacity(7, "a -> t", 150), Share(8, ("b", "t"), 2.0)]
+    changes = [Capacity(3, "a -> t", 0), Capacity(7, "a -> t", 150), RateShare(8, ("b", "t"), 2.0)]
     assert simulate(AllAtOnce(PLAIN, DEMAND), Underlay.of(PLAIN), changes).seconds == 9
 
 
@@ -84,7 +84,7 @@ def test_a_pair_sends_one_after_the_other_and_a_relay_keeps_what_is_on_its_way()
 
     def answers(event):
         match event:
-            case Started():
+            case CollectStarted():
                 yield from (Send(number, "a", "b", half) for number, half in enumerate(halves))
             case Arrived(_, hop) if hop < 2:
                 yield Send(hop + 10, "b", "t", halves[hop])
@@ -102,24 +102,29 @@ def test_a_pair_sends_one_after_the_other_and_a_relay_keeps_what_is_on_its_way()
 
 def test_a_method_hears_what_moves_and_when_it_wanted_to_wake():
     def answers(event):
-        if isinstance(event, Started):
+        if isinstance(event, CollectStarted):
             yield Send(1, "a", "t", X)
-            yield Wake(2.5)
-            yield Wake(1.25)
+            yield CollectWake(2.5)
+            yield CollectWake(1.25)
 
     method = Scripted(Demand((DEMAND.files[0],)), answers)
     simulate(method, Underlay.of(PLAIN), told=2)
-    assert method.events == [Started(0), Tick(1.25), Moved(2, 1, 200), Moved(4, 1, 400)]  # told at 6: it is there
+    assert method.events == [
+        CollectStarted(0),
+        CollectTick(1.25),
+        HopMoved(2, 1, 200),
+        HopMoved(4, 1, 400),
+    ]  # told at 6: it is there
 
 
 def test_what_is_cancelled_is_not_heard_of_again_even_at_the_moment_of_its_arrival():
     def answers(event):
         match event:
-            case Started():
-                yield from (Send(1, "a", "b", X), Send(2, "a", "b", X), Send(3, "a", "t", X), Wake(3))
+            case CollectStarted():
+                yield from (Send(1, "a", "b", X), Send(2, "a", "b", X), Send(3, "a", "t", X), CollectWake(3))
             case Arrived(_, 3):
                 raise AssertionError("it was cancelled")
-            case Tick(3):
+            case CollectTick(3):
                 yield from (Cancel(3), Cancel(2), Send(4, "b", "t", X))
 
     method = Scripted(Demand((DEMAND.files[0],)), answers)
@@ -135,20 +140,20 @@ def test_what_is_cancelled_is_not_heard_of_again_even_at_the_moment_of_its_arriv
 def test_a_connection_that_breaks_fails_one_hop():
     def answers(event):
         match event:
-            case Started():
+            case CollectStarted():
                 yield from (Send(1, "a", "t", X), Send(2, "b", "t", Piece("y", 0, 1500)))
-            case Failed(_, 1):
+            case HopFailed(_, 1):
                 yield Send(3, "a", "t", X)
 
     method = Scripted(DEMAND, answers)
     assert simulate(method, Underlay.of(PLAIN), [Break(4, "a", "t"), Break(4, "a", "b")], told=inf).seconds == 10
-    assert Failed(4, 1, "the connection broke") in method.events
+    assert HopFailed(4, 1, "the connection broke") in method.events
 
 
 def test_a_host_that_dies_takes_what_is_staged_there():
     def answers(event):
         match event:
-            case Started():
+            case CollectStarted():
                 yield Send(1, "a", "b", X)
             case Arrived(_, 1):
                 yield from (Send(2, "b", "t", X), Send(3, "a", "b", X))
@@ -167,9 +172,9 @@ def test_a_relay_may_be_full_and_a_pair_may_have_no_way():
 
     def answers(event):
         match event:
-            case Started():
+            case CollectStarted():
                 yield from (Send(1, "a", "b", X), Send(2, "a", "b", Piece("x", 0, 500)), Send(3, "b", "t", X))
-            case Failed(_, 1, _, True):
+            case HopFailed(_, 1, _, True):
                 yield Drop("b", X)
 
     with pytest.raises(IllegalActionError, match="b does not hold"):
@@ -177,14 +182,14 @@ def test_a_relay_may_be_full_and_a_pair_may_have_no_way():
 
     def careful(event):
         match event:
-            case Started():
+            case CollectStarted():
                 yield from (Send(1, "a", "b", X), Send(2, "a", "b", Piece("x", 0, 500)))
-            case Failed(_, 1, _, True):
+            case HopFailed(_, 1, _, True):
                 return
             case Arrived(_, 2):
                 yield Send(3, "b", "t", Piece("x", 0, 500))
-            case Failed(_, 3, reason):
-                yield GiveUp(reason)
+            case HopFailed(_, 3, reason):
+                yield CollectGiveUp(reason)
 
     record = simulate(Scripted(DEMAND, careful), Underlay.of(small), told=inf)
     assert (record.outcome, record.seconds) == ("there is no way from b to t", 2.5)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from coalloc.engine.gridftp import GridFTPSource, Known
+from coalloc.engine.gridftp import GridFTPFindings, GridFTPSource
 from coalloc.engine.span import Span
 from coalloc.errors import (
     ConnectionLost,
@@ -33,9 +33,9 @@ SIZE = 3_000_001
 def known(request, monkeypatch):
     """With a new data connection for each range, and with one that is kept, as from far servers."""
     if request.param == "stream mode":
-        return Known()
+        return GridFTPFindings()
     monkeypatch.setattr("coalloc.engine.gridftp.source.FAR", 0.0)
-    return Known(connects_back=True)
+    return GridFTPFindings(connects_back=True)
 
 
 @pytest.fixture

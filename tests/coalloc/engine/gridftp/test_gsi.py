@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from coalloc.engine.gridftp import GridFTPSource, Known, gsi
+from coalloc.engine.gridftp import GridFTPFindings, GridFTPSource, gsi
 from coalloc.engine.gridftp.gsi import GridSecurity
 from coalloc.errors import PermissionRefused, Unsupported
 from tests.support.fetching import collect, opened, options, random_file
@@ -64,7 +64,9 @@ async def test_a_connection_is_kept_if_it_needs_no_authentication(
 ):
     monkeypatch.setattr("coalloc.engine.gridftp.source.FAR", 0.0)
     offer(monkeypatch, mode)
-    async with opened(GridFTPSource(gsi_server.url("file", "gsiftp"), options(), Known(connects_back=True))) as fetched:
+    async with opened(
+        GridFTPSource(gsi_server.url("file", "gsiftp"), options(), GridFTPFindings(connects_back=True))
+    ) as fetched:
         assert fetched.queues == kept
         for start in (7, 8):
             assert await collect(fetched, start, SIZE) == content[start:]

@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from coalloc.engine import open_source
-from coalloc.engine.gridftp import GridFTPSource, Known, modee
+from coalloc.engine.gridftp import GridFTPFindings, GridFTPSource, modee
 from coalloc.engine.gridftp.modee import port_command
 from coalloc.engine.gridftp.protocol import BlockReader, EndOfData
 from coalloc.engine.span import Span
@@ -44,7 +44,7 @@ def made(monkeypatch):
 
 def kept(server):
     """A session that keeps its connection from the start."""
-    return GridFTPSource(server.url("file"), options(), Known(connects_back=True))
+    return GridFTPSource(server.url("file"), options(), GridFTPFindings(connects_back=True))
 
 
 def several(server, streams=1):
@@ -198,7 +198,7 @@ async def test_where_the_server_cannot_connect_to_us_one_stream_does_it(gridftp_
 @pytest.mark.parametrize("prevent", [refuse, drop, translate])
 async def test_who_wishes_for_streams_has_them_all_the_same(gridftp_server, content, monkeypatch, prevent):
     prevent(monkeypatch)
-    known = Known()
+    known = GridFTPFindings()
     second = GridFTPSource(gridftp_server.url("file"), options(streams=2), known, 1)
     async with opened(second):
         assert second.queues
@@ -211,7 +211,7 @@ async def test_who_wishes_for_streams_has_them_all_the_same(gridftp_server, cont
 @pytest.mark.parametrize("prevent", [refuse, drop, translate])
 async def test_who_was_only_to_help_does_not(gridftp_server, content, monkeypatch, prevent):
     prevent(monkeypatch)
-    known = Known()
+    known = GridFTPFindings()
     async with opened(GridFTPSource(gridftp_server.url("file"), options(), known, 1)) as helper:
         with pytest.raises(Unsupported, match="cannot connect to us"):
             await collect(helper, 0, SIZE)
@@ -220,7 +220,7 @@ async def test_who_was_only_to_help_does_not(gridftp_server, content, monkeypatc
 
 async def test_one_that_was_not_reached_does_not_speak_for_others(gridftp_server, content, monkeypatch):
     drop(monkeypatch)
-    known = Known(connects_back=True)
+    known = GridFTPFindings(connects_back=True)
     async with opened(GridFTPSource(gridftp_server.url("file"), options(), known, 1)) as unlucky:
         with pytest.raises(Unsupported):
             await collect(unlucky, 0, SIZE)
@@ -237,7 +237,7 @@ async def test_a_server_that_keeps_no_connection(gridftp_server, content, monkey
         return events if end is None else [*events[:end], EndOfData(True)]
 
     monkeypatch.setattr(BlockReader, "feed", closing)
-    known = Known()
+    known = GridFTPFindings()
     second = GridFTPSource(gridftp_server.url("file"), options(streams=2), known, 1)
     async with opened(second):
         at_once = await asyncio.gather(*(collect(second, start, SIZE) for start in (0, 5)))

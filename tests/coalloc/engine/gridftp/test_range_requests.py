@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coalloc.engine.gridftp.protocol import BlockReader
-from coalloc.engine.gridftp.range_requests import Turns
-from coalloc.engine.range_request import Turn
+from coalloc.engine.gridftp.range_requests import RangeRequests
+from coalloc.engine.range_request import RangeRequest
 from coalloc.engine.span import Span
 from coalloc.errors import ServerSays
 
@@ -38,7 +38,7 @@ class Asked:
         self.lowered = lowered
         self.here = {}
         self.over = Future()
-        self.turn = Turn(self.span, self.deliver, self.over)
+        self.turn = RangeRequest(self.span, self.deliver, self.over)
         turns.ask(self.turn)
 
     def deliver(self, offset, view):
@@ -64,7 +64,7 @@ def ranges():
 
 @given(st.lists(ranges(), min_size=1, max_size=5), st.lists(st.integers(1, 200)))
 def test_each_byte_is_delivered_to_its_range(asked, sizes):
-    turns, wire, all_asked = Turns(), b"", []
+    turns, wire, all_asked = RangeRequests(), b"", []
     for start, length, lowered, cuts, apart in asked:
         end = min(start + length, len(CONTENT))
         all_asked.append(Asked(turns, start, end, None if lowered is None else start + lowered))
@@ -79,7 +79,7 @@ def test_each_byte_is_delivered_to_its_range(asked, sizes):
 
 
 def test_what_is_no_longer_wanted_is_skipped():
-    turns = Turns()
+    turns = RangeRequests()
     first, second = Asked(turns, 0, 100), Asked(turns, 500, 600)
     first.turn.end()
     assert (turns.left, turns.wanted) == (200, True)
@@ -89,7 +89,7 @@ def test_what_is_no_longer_wanted_is_skipped():
 
 
 def test_a_range_that_ends_short_is_over_and_incomplete():
-    turns = Turns()
+    turns = RangeRequests()
     asked, after = Asked(turns, 0, 100), Asked(turns, 200, 300)
     turns.feed(memoryview(sent(0, 60) + sent(200, 300)))
     assert asked.over.result(0) is None
@@ -98,12 +98,12 @@ def test_a_range_that_ends_short_is_over_and_incomplete():
 
 
 def test_what_deliver_raises_ends_its_range_only():
-    turns, over = Turns(), Future()
+    turns, over = RangeRequests(), Future()
 
     def fail(offset, view):
         raise OSError("disk full")
 
-    turns.ask(Turn(Span(0, 100), fail, over))
+    turns.ask(RangeRequest(Span(0, 100), fail, over))
     after = Asked(turns, 200, 300)
     turns.feed(memoryview(sent(0, 100, [50]) + sent(200, 300)))
     assert str(over.exception(0)) == "disk full"
@@ -111,7 +111,7 @@ def test_what_deliver_raises_ends_its_range_only():
 
 
 def test_all_are_told_when_nothing_more_comes():
-    turns, error = Turns(), ValueError()
+    turns, error = RangeRequests(), ValueError()
     asked = [Asked(turns, 0, 100), Asked(turns, 100, 200)]
     turns.end(error)
     turns.end()
@@ -121,11 +121,11 @@ def test_all_are_told_when_nothing_more_comes():
 @pytest.mark.parametrize("wire", [sent(0, 10), header(EOD), header(0, 5) + b"x"])
 def test_what_no_one_asked_for_is_an_error(wire):
     with pytest.raises(ServerSays, match="no one asked"):
-        Turns().feed(memoryview(wire))
+        RangeRequests().feed(memoryview(wire))
 
 
 def test_a_server_that_closes_the_connection_says_so():
-    turns = Turns()
+    turns = RangeRequests()
     asked = Asked(turns, 0, 10)
     turns.feed(memoryview(header(0, 10) + CONTENT[:10] + header(EOF | EOD | CLOSE, offset=1)))
     assert asked.right

@@ -7,7 +7,7 @@ import pytest
 
 from coalloc.engine.base import Source
 from coalloc.engine.sessions.parallel import Parallel
-from coalloc.engine.sessions.work import Hand, Part
+from coalloc.engine.sessions.work import RangePart, SessionWork
 from coalloc.engine.span import Span
 from coalloc.errors import ConnectionLost
 from coalloc.model import Stat
@@ -140,12 +140,12 @@ def test_little_is_given_ahead():
 @pytest.mark.parametrize(("lasts", "free"), [(10.0, True), (3 * RTT, True), (RTT, False), (0.0, False)])
 def test_less_is_given_ahead_near_the_end(lasts, free):
     """So that all end together; with so many bytes to come, at its rate, its next would come in two round trips."""
-    hand, part = Hand(Far(1e6), RTT), Part(Span(0, SIZE), 0, SIZE // 2)
-    hand.given(object(), part, 0.0)
+    work, part = SessionWork(Far(1e6), RTT), RangePart(Span(0, SIZE), 0, SIZE // 2)
+    work.given(object(), part, 0.0)
     for step in range(4):
-        hand.delivered(part, step * 1_000_000, RTT + step)
+        work.delivered(part, step * 1_000_000, RTT + step)
     part.end = part.at + int(2.5 * RTT * 1e6)
-    assert hand.free(fair=int(lasts * 1e6), lasts=lasts) == free
+    assert work.free(fair=int(lasts * 1e6), lasts=lasts) == free
 
 
 def test_what_is_here_is_not_fetched():

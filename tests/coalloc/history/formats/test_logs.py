@@ -13,8 +13,8 @@ import pytest
 from coalloc.errors import TooMuch, UsageError
 from coalloc.history.formats import read_log
 from coalloc.history.formats.log import others_under_way
-from coalloc.history.transfers import History
-from coalloc.history.values import Transfer
+from coalloc.history.transfers import TransferHistory
+from coalloc.history.values import PastTransfer
 from predictors.observation import Observation
 from tests.support.gridftp import GridFTPServer
 from tests.support.nginx import Nginx
@@ -110,8 +110,8 @@ def test_what_intake_esgf_downloaded(tmp_path, zone):
 
 
 def test_cogets_own_history(tmp_path):
-    history = History(tmp_path / "history.sqlite")
-    history.add([Transfer("ftp://a.example/x", 100.0, 110.0, 50 * MB, 10.0, 0.5, 1, 4, "adaptive", "ok")])
+    history = TransferHistory(tmp_path / "history.sqlite")
+    history.add([PastTransfer("ftp://a.example/x", 100.0, 110.0, 50 * MB, 10.0, 0.5, 1, 4, "adaptive", "ok")])
     found = read_log(tmp_path / "history.sqlite")
     assert found.kind == "coget's history"
     (seen,) = found.observations

@@ -13,7 +13,7 @@ from coalloc.errors import UsageError
 from coalloc.planner.certificate import check
 from coalloc.planner.least import least_makespan
 from coalloc.planner.network import Demand, File, Host, Isp, Link, LinkKey, Network
-from coalloc.planner.plan import Path
+from coalloc.planner.plan import PlannedPath
 from coalloc.planner.solvers.maxflow import BACKENDS
 from coalloc.planner.static.makespan import solve
 from tests.coalloc.planner.networks import demands, networks
@@ -36,9 +36,9 @@ def test_the_motivating_example_of_the_paper():
     assert (plan.makespan, plan.direct) == (Fraction(1000, 3), 1000)
     assert plan.flows[LinkKey("x", "t")] == Fraction(1000 * MB, 3)
     assert set(plan.paths) == {
-        Path("a", ("x", "t"), 333_333_334),
-        Path("a", ("x", "y", "t"), 666_666_666),
-        Path("b", ("y", "t"), 1000 * MB),
+        PlannedPath("a", ("x", "t"), 333_333_334),
+        PlannedPath("a", ("x", "y", "t"), 666_666_666),
+        PlannedPath("b", ("y", "t"), 1000 * MB),
     }
     assert plan.reason == "all links into t can do it in 333.3 s at best; without relays it takes 1000 s"
 
@@ -69,7 +69,7 @@ def test_all_isps_of_a_host_are_used():
     plan = least_makespan(network, demand)
     check(network, demand, plan)
     assert plan.makespan == 2
-    assert plan.paths == (Path("a", ("x", "t"), 10 * MB),)
+    assert plan.paths == (PlannedPath("a", ("x", "t"), 10 * MB),)
     assert "the uplink of x to one and the uplink of x to two" in plan.reason
 
 
@@ -101,7 +101,11 @@ def test_what_takes_no_time_has_a_path_too():
     plan = least_makespan(triangle(), Demand(files))
     check(triangle(), Demand(files), plan)
     assert (plan.makespan, plan.reason) == (0, "nothing has to be sent")
-    assert plan.paths == (Path("empty", ("x", "t"), 0), Path("there", ("t",), 5), Path("nothing", ("t",), 0))
+    assert plan.paths == (
+        PlannedPath("empty", ("x", "t"), 0),
+        PlannedPath("there", ("t",), 5),
+        PlannedPath("nothing", ("t",), 0),
+    )
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from coalloc.planner.network import Demand, File, Host, Isp, Link, LinkKey, Netw
 from coalloc.planner.solvers.maxflow import SCIPY
 from coalloc.planner.timeline.check import faults
 from coalloc.planner.timeline.steps import Units
-from coalloc.planner.timeline.timetable import Certificate, Timeline, timeline
+from coalloc.planner.timeline.timetable import Timeline, TimetableCertificate, timeline
 from tests.coalloc.planner.collections import collections, line
 
 SECOND = Units(Fraction(1), 1)
@@ -141,7 +141,7 @@ def whole(found: Timeline, files: Demand) -> None:
     assert seen == Counter((file.name, byte) for file in files.files for byte in range(file.size))
 
 
-def corrupted(good: Certificate) -> dict[str, Certificate]:
+def corrupted(good: TimetableCertificate) -> dict[str, TimetableCertificate]:
     (step, key), units = next(iter(good.moved.items()))
     node = next(node for node, price in good.prices.items() if price)
     dear = {**good.prices, ("host", "D", "", good.steps): good.prices["host", "D", "", good.steps] + 10**9}

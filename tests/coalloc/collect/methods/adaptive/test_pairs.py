@@ -4,13 +4,13 @@ from random import Random
 
 import pytest
 
-from coalloc.collect.methods.adaptive.pairs import TRIES, Lane
+from coalloc.collect.methods.adaptive.pairs import TRIES, PairLane
 
 
 def test_what_is_under_way_is_what_has_not_arrived():
-    lane = Lane()
-    lane.hand(0.0, 1, 100)
-    lane.hand(0.0, 2, 50)
+    lane = PairLane()
+    lane.work(0.0, 1, 100)
+    lane.work(0.0, 2, 50)
     lane.moved(1.0, 1, 70)
     assert lane.under_way == 120
     lane.arrived(2.0, 1)
@@ -19,9 +19,9 @@ def test_what_is_under_way_is_what_has_not_arrived():
 
 
 def test_a_lane_has_stalled_after_ten_seconds_of_silence_and_four_times_what_a_piece_takes():
-    lane = Lane()
+    lane = PairLane()
     assert not lane.stalled(100.0, 10.0)  # nothing is asked of it
-    lane.hand(100.0, 1, 50)
+    lane.work(100.0, 1, 50)
     assert [lane.stalled(100.0 + s, 10.0) for s in (9, 19, 21)] == [False, False, True]
     assert [lane.stalled(100.0 + s, 100.0) for s in (9, 11)] == [False, True]
     assert [lane.stalled(100.0 + s, 0.1) for s in (59, 61)] == [False, True]
@@ -30,7 +30,7 @@ def test_a_lane_has_stalled_after_ten_seconds_of_silence_and_four_times_what_a_p
 
 
 def test_pauses_grow_and_what_fails_together_counts_once():
-    lane, chance = Lane(), Random(0)
+    lane, chance = PairLane(), Random(0)
     pauses = []
     now = 0.0
     while not lane.given_up:
@@ -44,9 +44,9 @@ def test_pauses_grow_and_what_fails_together_counts_once():
 
 
 def test_one_arrival_and_all_is_well():
-    lane, chance = Lane(), Random(0)
+    lane, chance = PairLane(), Random(0)
     for at in range(0, 100, 40):
         lane.failed(float(at), "refused", chance)
-    lane.hand(200.0, 1, 10)
+    lane.work(200.0, 1, 10)
     lane.arrived(201.0, 1)
     assert (lane.failures, lane.reason) == (0, "")

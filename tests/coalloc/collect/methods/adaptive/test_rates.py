@@ -5,10 +5,10 @@ import doctest
 import pytest
 
 from coalloc.collect.methods.adaptive import rates
-from coalloc.collect.methods.adaptive.rates import Meter
+from coalloc.collect.methods.adaptive.rates import PairRateMeter
 
 
-def steady(meter: Meter, start: int, end: int, nbytes: int) -> None:
+def steady(meter: PairRateMeter, start: int, end: int, nbytes: int) -> None:
     for at in range(start, end):
         meter.moved(float(at), nbytes)
 
@@ -18,7 +18,7 @@ def test_the_examples_hold():
 
 
 def test_the_last_five_seconds_count():
-    meter = Meter()
+    meter = PairRateMeter()
     meter.begin(0.0)
     steady(meter, 1, 11, 100)
     assert meter.rate(10.0, 100) == 100
@@ -30,14 +30,14 @@ def test_the_last_five_seconds_count():
 
 
 def test_setting_up_does_not_count():
-    meter = Meter()
+    meter = PairRateMeter()
     meter.begin(0.0)
     steady(meter, 3, 6, 100)  # the first piece took 3 s
     assert meter.rate(5.0, 100) == 100
 
 
 def test_a_pair_is_not_judged_by_how_it_begins():
-    meter = Meter()
+    meter = PairRateMeter()
     meter.begin(0.0)
     for at, nbytes in ((0.5, 0), (0.7, 10), (0.9, 20), (1.1, 40), (1.3, 90), (1.5, 10)):  # as TCP does
         meter.moved(at, nbytes)
@@ -48,7 +48,7 @@ def test_a_pair_is_not_judged_by_how_it_begins():
 
 
 def test_a_pair_without_work_is_not_slow():
-    meter = Meter()
+    meter = PairRateMeter()
     meter.begin(0.0)
     steady(meter, 1, 4, 100)
     meter.rest()
@@ -61,7 +61,7 @@ def test_a_pair_without_work_is_not_slow():
 
 
 def test_silence_counts_once_a_piece_is_late():
-    meter = Meter()
+    meter = PairRateMeter()
     meter.begin(0.0)
     steady(meter, 1, 7, 100)
     assert meter.rate(7.0, 100) == 100  # due now
@@ -70,7 +70,7 @@ def test_silence_counts_once_a_piece_is_late():
 
 
 def test_where_nothing_ever_arrives_the_rate_is_known_after_a_while():
-    meter = Meter()
+    meter = PairRateMeter()
     meter.begin(0.0)
     assert meter.rate(5.0, 100) is None
     assert meter.rate(10.0, 100) == 10
