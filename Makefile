@@ -7,12 +7,13 @@ export PATH := $(PATH):/usr/sbin:/sbin
 unexport PYTHONDONTWRITEBYTECODE
 
 READY := .venv/.ready
+DEMO_READY := .venv/.demo-ready
 RUN := .venv/bin/python -m
 ON_A_WAN := tests/benchmarks tests/faults tests/testbed
 RESULTS := docs/reference/results/results.json
 
 # Three GridFTP servers behind links of different rates, one file, all of them at once.
-demo: $(READY)
+demo: $(DEMO_READY)
 	@$(RUN) scripts.demo
 
 # Style, types, then all tests, among them the import contracts; what takes long to make is made before.
@@ -102,6 +103,10 @@ bench-testbed: $(READY)
 docs: $(READY)
 	@$(RUN) scripts.docs
 
-$(READY): setup.cfg pyproject.toml scripts/setup scripts/debian-packages
-	@scripts/setup
+$(READY): setup.cfg pyproject.toml setup.py scripts/setup scripts/debian-packages
+	@scripts/setup all
+	@touch $(DEMO_READY) $@
+
+$(DEMO_READY): setup.cfg pyproject.toml setup.py scripts/setup scripts/debian-packages
+	@[ -e $(READY) ] || scripts/setup demo
 	@touch $@

@@ -144,6 +144,16 @@ def test_docstrings_begin_with_a_verb_or_a_noun(package: str):
     assert riddles == []
 
 
+def test_class_names_are_unique():
+    places: dict[str, list[str]] = {}
+    for package in PACKAGES:
+        for path in HOUSE.glob(f"{package}/**/*.py"):
+            for node in ast.parse(path.read_text()).body:
+                if isinstance(node, ast.ClassDef):
+                    places.setdefault(node.name, []).append(str(path.relative_to(HOUSE)))
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
 def prose(paper: Path) -> list[tuple[int, str]]:
     """The lines of a page that are no table and no code, and that no command writes."""
     fenced = made = False

@@ -3,17 +3,38 @@
 import asyncio
 import random
 import socket
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 
 from coalloc.engine.base import EngineOptions, Source
 from coalloc.engine.span import Span
 from coalloc.util.dialer import DirectDialer
+from tests.support.listening import reserved
 from tests.support.plain_ftp import PlainFTP
 from tests.support.waiting import PATIENCE
 
-__all__ = ["Collected", "CountingDialer", "cancelled", "collect", "impatient_until", "opened", "options", "random_file"]
+__all__ = [
+    "IPV6",
+    "Collected",
+    "CountingDialer",
+    "cancelled",
+    "collect",
+    "impatient_until",
+    "opened",
+    "options",
+    "random_file",
+]
+
+
+def _has_ipv6() -> bool:
+    with suppress(OSError), reserved("::1"):
+        return True
+    return False
+
+
+IPV6 = pytest.param("::1", marks=pytest.mark.skipif(not _has_ipv6(), reason="this machine has no IPv6"))
+"""The loopback address, for tests that take place at several."""
 
 
 class CountingDialer(DirectDialer):

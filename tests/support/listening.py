@@ -8,12 +8,9 @@ import ipaddress
 import socket
 import subprocess
 import time
-from contextlib import suppress
 from pathlib import Path
 
-import pytest
-
-__all__ = ["IPV6", "reserved", "wait_until_listening"]
+__all__ = ["reserved", "wait_until_listening"]
 
 LISTEN = "0A"  # the kernel's state number, include/net/tcp_states.h
 ANY = ("0.0.0.0", "::")
@@ -29,16 +26,6 @@ def reserved(host: str) -> socket.socket:
     kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     kept.bind((host, 0))
     return kept
-
-
-def _has_ipv6() -> bool:
-    with suppress(OSError), reserved("::1"):
-        return True
-    return False
-
-
-IPV6 = pytest.param("::1", marks=pytest.mark.skipif(not _has_ipv6(), reason="this machine has no IPv6"))
-"""The loopback address, for tests that take place at several."""
 
 
 def wait_until_listening(process: subprocess.Popen[bytes], host: str, port: int, seconds: float) -> bool:

@@ -5,8 +5,8 @@ import subprocess
 
 import pytest
 
+from tests.support.fetching import IPV6
 from tests.support.gridftp import GridFTPServer
-from tests.support.listening import IPV6
 from tests.support.waiting import PATIENCE
 
 

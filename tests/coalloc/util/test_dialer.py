@@ -8,7 +8,7 @@ import pytest
 from coalloc.errors import PermissionRefused, UnknownHost, Unreachable
 from coalloc.util.addresses import AddressClass, AddressPolicy, parse_networks
 from coalloc.util.dialer import DirectDialer, refuse_numeric, round_trip
-from tests.support.listening import IPV6
+from tests.support.fetching import IPV6
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", IPV6, "localhost"])

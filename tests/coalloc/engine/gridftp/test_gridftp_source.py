@@ -23,8 +23,7 @@ from coalloc.errors import (
     Unsupported,
     UsageError,
 )
-from tests.support.fetching import Collected, collect, opened, options, random_file
-from tests.support.listening import IPV6
+from tests.support.fetching import IPV6, Collected, collect, opened, options, random_file
 
 SIZE = 3_000_001
 
