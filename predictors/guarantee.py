@@ -53,7 +53,7 @@ class AdaptiveLevel:
     gain x (target - missed). It guarantees the share of misses over any long period, for any series, and nothing about
     a single sample.
 
-    >>> level = Adaptive(0.1, gain=0.05)
+    >>> level = AdaptiveLevel(0.1, gain=0.05)
     >>> level.learn(missed=True); round(level.level, 4)
     0.055
     """

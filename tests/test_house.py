@@ -2,6 +2,8 @@
 
 import ast
 import configparser
+import doctest
+import importlib
 import re
 import subprocess
 import sys
@@ -142,6 +144,17 @@ def test_docstrings_begin_with_a_verb_or_a_noun(package: str):
         if isinstance(node, documented) and (found := ast.get_docstring(node)) and RIDDLES.match(found)
     ]
     assert riddles == []
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_examples_in_docstrings_hold(package: str):
+    wrong = []
+    for path in HOUSE.glob(f"{package}/**/*.py"):
+        if ">>> " in path.read_text():
+            module = ".".join(path.relative_to(HOUSE).with_suffix("").parts).removesuffix(".__init__")
+            if doctest.testmod(importlib.import_module(module)).failed:
+                wrong.append(module)
+    assert wrong == []
 
 
 def test_class_names_are_unique():

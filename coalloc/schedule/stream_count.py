@@ -51,7 +51,7 @@ class Widening:
     >>> widening = Widening(rtt=0.02)
     >>> widening.begin(0.0, backlog=1 << 30)
     8
-    >>> [widening.look(at, int(4e6 * at), 1 << 30, Way(rtt=0.02)) for at in (0.5, 1.0, 1.5, 2.0)]
+    >>> [widening.look(at, int(4e6 * at), 1 << 30, PathState(rtt=0.02)) for at in (0.5, 1.0, 1.5, 2.0)]
     [None, 32, None, None]
     """
 

@@ -3,6 +3,8 @@
 Rates are what the links counted; the ranges are what coget says of itself. Needs matplotlib, of the `bench` extra.
 """
 
+import io
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from matplotlib.figure import Figure
 from tests.benchmarks.race import Run, Sample
 from tests.benchmarks.results import Result
 
-__all__ = ["draw"]
+__all__ = ["draw", "save", "shortened"]
 
 WINDOW = 3
 """Samples over which a rate is taken."""
@@ -41,7 +43,24 @@ def draw(result: Result, run: Run, path: Path) -> None:
         ranges.set_ylabel("MB of the file")
         ranges.set_xlabel("seconds")
         ranges.set_xlim(0, max(run.seconds, result.ideal) * 1.02)
-        figure.savefig(path, format="svg", metadata={"Date": None})
+        save(figure, path)
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a figure as SVG; coordinates have one decimal, and lines no indentation, which makes it short."""
+    drawn = io.StringIO()
+    figure.savefig(drawn, format="svg", metadata={"Date": None})
+    path.write_text(shortened(drawn.getvalue()))
+
+
+def shortened(picture: str) -> str:
+    """Round the coordinates in the tags of an SVG; the numbers of its labels stand between tags."""
+
+    def rounded(number: re.Match[str]) -> str:
+        return f"{float(number[0]):.1f}".removesuffix(".0")
+
+    short = re.sub("<[^>]*>", lambda tag: re.sub(r"\d+\.\d{3,}", rounded, tag[0]), picture)
+    return re.sub("^ +| +$", "", short, flags=re.MULTILINE)
 
 
 def _colours(count: int) -> list[tuple[float, ...]]:

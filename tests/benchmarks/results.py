@@ -130,10 +130,15 @@ def read(path: Path) -> list[Result]:
 def _trimmed(result: Result) -> Result:
     shown = typical(result.runs.get(SHOWN, ()))
     runs = {
-        rival: [run if run is shown else replace(run, samples=(), copies={}) for run in own]
+        rival: [_to_milliseconds(run) if run is shown else replace(run, samples=(), copies={}) for run in own]
         for rival, own in result.runs.items()
     }
     return replace(result, runs=runs)
+
+
+def _to_milliseconds(run: Run) -> Run:
+    """Round the times of samples, which are only drawn."""
+    return replace(run, samples=tuple(replace(each, seconds=round(each.seconds, 3)) for each in run.samples))
 
 
 def _result(document: dict[str, Any]) -> Result:

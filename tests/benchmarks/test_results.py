@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.benchmarks.page import page
+from tests.benchmarks.plots import shortened
 from tests.benchmarks.race import Copy, Outcome, Run, Sample
 from tests.benchmarks.results import LIMIT, Result, beside, read, rows, typical, write
 from tests.benchmarks.table import show
@@ -75,3 +76,8 @@ def test_terminal_and_page_tell_the_same():
     assert "| coget | 10.10 | 1.010 [1.010-1.010] |" in text
     assert "S1: kill at 5.00 s. Sources alone, over the schedule: s1 0.999.\n" in text
     assert show(replace(made, alone={"s1": 0.9})).splitlines()[3].endswith("s1 0.900: the ideal is in doubt")
+
+
+def test_coordinates_of_pictures_are_short_and_labels_as_they_were():
+    drawn = '<?xml version="1.0"?>\n  <path d="M 1.2345 6.001 "/><text x="3.25">0.975</text>  \n'
+    assert shortened(drawn) == '<?xml version="1.0"?>\n<path d="M 1.2 6 "/><text x="3.25">0.975</text>\n'

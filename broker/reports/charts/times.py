@@ -112,7 +112,8 @@ def _spans(table: Table, row: str, begin: str, end: str, of: str) -> list[BarLan
 def lanes(spans: Sequence[BarLane]) -> list[BarLane]:
     """Return each bar on the first free lane of its row, in the order of the rows.
 
-    >>> [each.lane for each in lanes([Lane("a", 0, 2, "ok", 0), Lane("a", 1, 3, "ok", 0), Lane("a", 2, 4, "ok", 0)])]
+    >>> bars = [BarLane("a", begin, begin + 2, "ok", 0) for begin in range(3)]
+    >>> [each.lane for each in lanes(bars)]
     [0, 1, 0]
     """
     rows = {name: place for place, name in enumerate(dict.fromkeys(each.row for each in spans))}

@@ -31,8 +31,8 @@ class Interval(NamedTuple):
 def wilson(hits: float, trials: float) -> Interval:
     """Return the 95 % confidence interval of a share from so many hits in so many trials (Wilson 1927).
 
-    >>> wilson(8, 10)
-    Interval(low=0.4901625042554741, high=0.9433178217003231)
+    >>> [round(end, 3) for end in wilson(8, 10)]
+    [0.49, 0.943]
     """
     share, square = hits / trials, Z * Z / trials
     middle = (share + square / 2) / (1 + square)

@@ -32,7 +32,7 @@ ENOUGH = 2
 def changed_states(standings: Sequence[ReplicaStanding]) -> dict[tuple[int, int], str]:
     """Return the new states of those replicas of one dataset that have to change, by dataset and endpoint number.
 
-    >>> one = Standing(1, 1, "AVAILABLE", False, True, True, [("ann", "broken")])
+    >>> one = ReplicaStanding(1, 1, "AVAILABLE", False, True, True, [("ann", "broken")])
     >>> changed_states([one]), changed_states([one, one._replace(endpoint_id=2, doubters=[])])
     ({(1, 1): 'SUSPICIOUS'}, {(1, 1): 'BAD'})
     """

@@ -102,7 +102,7 @@ def kilometres(a: tuple[float, float] | None, b: tuple[float, float] | None) -> 
     :param a: latitude and longitude in degrees; so is `b`
 
     >>> round(kilometres((46.23, 6.05), (41.84, -88.26)))
-    7107
+    7084
     """
     if a is None or b is None:
         return None

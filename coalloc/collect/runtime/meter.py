@@ -13,7 +13,7 @@ STEADY = 2.0
 class ByteMeter:
     """A counter of bytes. Times are seconds on any steady clock.
 
-    >>> meter = Meter()
+    >>> meter = ByteMeter()
     >>> meter.add(0.0, 0); meter.add(1.0, 50); meter.add(2.0, 50)
     >>> meter.bytes, meter.rate(2.0), meter.rate(60.0)
     (100, 50.0, 0.0)

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from tests.benchmarks.collecting import cheng, cheng_tables, confluence_tables
 from tests.benchmarks.collecting.confluence import MIDDLE, SIZES
 from tests.benchmarks.paper.measures import measure
+from tests.benchmarks.plots import save
 
 __all__ = ["draw_gains", "draw_loads"]
 
@@ -34,7 +35,7 @@ def draw_loads(runs: cheng_tables.Runs, path: Path) -> None:
             axes.set_ylabel(label)
         figure.axes[0].set_yscale("log")
         figure.axes[0].legend(fontsize=6)
-        _save(figure, path)
+        save(figure, path)
 
 
 def draw_gains(runs: confluence_tables.Runs, path: Path) -> None:
@@ -48,7 +49,7 @@ def draw_gains(runs: confluence_tables.Runs, path: Path) -> None:
         axes.set_xlabel("time saved over the direct transfer, %")
         axes.set_ylabel("sinks that save at most so much, %")
         axes.legend(fontsize=6)
-        _save(figure, path)
+        save(figure, path)
 
 
 def _steps(axes: Axes, gains: Sequence[float], label: str) -> None:
@@ -57,7 +58,3 @@ def _steps(axes: Axes, gains: Sequence[float], label: str) -> None:
         axes.step(
             [100 * gain for gain in ordered], [100 * i / len(gains) for i in range(1, len(gains) + 1)], label=label
         )
-
-
-def _save(figure: Figure, path: Path) -> None:
-    figure.savefig(path, format="svg", metadata={"Date": None})

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 from tests.benchmarks.paper.measures import Measure, Records
 from tests.benchmarks.paper.tables import BANDWIDTHS, LARGE, WAITS, Results
+from tests.benchmarks.plots import save
 
 __all__ = ["draw_gains", "draw_waits"]
 
@@ -52,7 +53,7 @@ def _figure(path: Path, label: str) -> Iterator[Axes]:
         axes.set_ylabel(label)
         axes.set_ylim(0, 1.6 * max(bar.get_height() for bar in axes.patches))  # ranges of two runs may be endless
         axes.legend(loc="upper right", ncols=4, fontsize=6)
-        figure.savefig(path, format="svg", metadata={"Date": None})
+        save(figure, path)
 
 
 def _draw_bars(

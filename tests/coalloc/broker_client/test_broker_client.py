@@ -109,11 +109,11 @@ async def test_of_very_many_replicas_the_best_are_taken():
 
 ASK = """
 from coalloc.broker_client import Broker
-from coalloc.config import Access
+from coalloc.config import BrokerAccess
 
 async def ask(url):
     try:
-        await Broker(Access(url, None, None)).resolve(["a:b"])
+        await Broker(BrokerAccess(url, None, None)).resolve(["a:b"])
     except CoallocError as error:
         told(error)
 

@@ -303,11 +303,11 @@ def sender(blocks):
 
 
 FAR_AWAY = """
-from coalloc.engine.gridftp import GridFTPSource, Known, source
+from coalloc.engine.gridftp import GridFTPSource, GridFTPFindings, source
 source.FAR = 0.0
 
 async def fetched_in_blocks(url):
-    fetching = GridFTPSource(url, EngineOptions(DirectDialer()), Known(connects_back=True))
+    fetching = GridFTPSource(url, EngineOptions(DirectDialer()), GridFTPFindings(connects_back=True))
     try:
         await fetching.open()
         await fetching.fetch(Span(0, 1_000_000_000), lambda offset, view: None)

@@ -195,10 +195,11 @@ def test_a_history_that_is_locked_is_not_waited_for_long(path, caplog, monkeypat
 WRITER = """
 import sys
 from pathlib import Path
-from coalloc.history.transfers import History, Transfer
-history = History(Path(sys.argv[1]))
+from coalloc.history.transfers import TransferHistory
+from coalloc.history.values import PastTransfer
+history = TransferHistory(Path(sys.argv[1]))
 for i in range(20):
-    history.add([Transfer("ftp://a/x", i, i + 1, 10, 1.0, None, 1, 1, "adaptive", "ok")])
+    history.add([PastTransfer("ftp://a/x", i, i + 1, 10, 1.0, None, 1, 1, "adaptive", "ok")])
 """
 
 

@@ -18,8 +18,8 @@ from tests.support.waiting import PATIENCE
 HOLD = """
 import sys
 from pathlib import Path
-from coalloc.partial_file.folder import Folder
-folder = Folder(Path(sys.argv[1]))
+from coalloc.partial_file.folder import PartialFolder
+folder = PartialFolder(Path(sys.argv[1]))
 print("locked", flush=True)
 sys.stdin.read()
 """

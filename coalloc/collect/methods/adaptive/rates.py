@@ -19,7 +19,7 @@ class PairRateMeter:
     The time before the first byte is set-up and does not count, unless it takes too long. Time without anything to send
     does not count at all. Bytes under way now are assumed to continue at the same rate, until they are late.
 
-    >>> meter = Meter()
+    >>> meter = PairRateMeter()
     >>> meter.begin(0.0)
     >>> meter.rate(2.0, 1000) is None  # still connecting, perhaps
     True
