@@ -68,12 +68,12 @@ async def test_what_a_walk_has_added_when_a_task_ends_is_ended_with_it(opened, o
     number = await submitted(opened, "/d")
     async with opened.write() as connection:
         assert await WorkStore(connection).add(number, FOUND) == len(FOUND)
-        ending = asyncio.create_task(Tasks(other).cancel(ANN, number))
+        ending = asyncio.create_task(Tasks(other, Announcements()).cancel(ANN, number))
         await waits(opened)
     assert await ending
     async with opened.read() as connection:
         assert await states(connection, number) == {"/d": "canceled", **{each.source: "canceled" for each in FOUND}}
-    known = await Tasks(opened).one(ANN, number)
+    known = await Tasks(opened, Announcements()).one(ANN, number)
     assert (known.canceled_work, known.pending) == (1 + len(FOUND), 0)
 
 
@@ -97,7 +97,7 @@ async def test_what_is_leased_when_a_task_ends_is_ended_with_it(opened, other):
     number = await submitted(opened, "/a")
     async with opened.write() as connection:
         (leased,) = await WorkStore(connection).lease(number, "w", ["look"], True, 10, 10, time.time())
-        ending = asyncio.create_task(Tasks(other).cancel(ANN, number))
+        ending = asyncio.create_task(Tasks(other, Announcements()).cancel(ANN, number))
         await waits(opened)
     assert await ending
     async with opened.write() as connection:
@@ -128,12 +128,12 @@ async def test_results_and_an_end_that_meet_do_not_wait_in_a_circle(opened, othe
         works = WorkStore(connection)
         await works.lock({number})
         assert len(await works.complete("w", [WorkResult(leased[0], "succeeded")], time.time())) == 1
-        ending = asyncio.create_task(Tasks(other).cancel(ANN, number))
+        ending = asyncio.create_task(Tasks(other, Announcements()).cancel(ANN, number))
         await waits(opened)
         assert len(await works.complete("w", [WorkResult(leased[1], "succeeded")], time.time())) == 1
         assert await Stored(connection).finish({number}, time.time())
     assert not await ending
-    assert (await Tasks(opened).one(ANN, number)).status == "SUCCEEDED"
+    assert (await Tasks(opened, Announcements()).one(ANN, number)).status == "SUCCEEDED"
 
 
 async def test_a_worker_that_was_taken_for_dead_leases_nothing(opened, other):
@@ -171,21 +171,23 @@ async def test_of_two_that_find_a_deadline_over_one_ends_the_task(opened, other)
     async with opened.write() as connection:
         assert await Stored(connection).expired(await read_clock(connection)) == [number]
     await asyncio.gather(*(Housekeeping(each)._expire(number) for each in (opened, other, opened)))
-    found, count = await Tasks(opened).events(ANN, number, None, 10, 0)
+    found, count = await Tasks(opened, Announcements()).events(ANN, number, None, 10, 0)
     assert ([event.code for event in found], count) == (["EXPIRED"], 1)
-    known = await Tasks(opened).one(ANN, number)
+    known = await Tasks(opened, Announcements()).one(ANN, number)
     assert (known.error_code, known.expired) == ("EXPIRED", 1)
 
 
 async def test_a_deadline_that_was_moved_meanwhile_ends_nothing(opened):
     number = await submitted(opened, "/a", deadline=-1.0)
-    await Tasks(opened).change(ANN, number, None, time.time() + 3600)
+    await Tasks(opened, Announcements()).change(ANN, number, None, time.time() + 3600)
     await Housekeeping(opened)._expire(number)
-    assert (await Tasks(opened).one(ANN, number)).status == "ACTIVE"
+    assert (await Tasks(opened, Announcements()).one(ANN, number)).status == "ACTIVE"
 
 
 async def test_of_two_that_cancel_a_task_one_does(opened, other):
     number = await submitted(opened, "/a")
-    done = await asyncio.gather(Tasks(opened).cancel(ANN, number), Tasks(other).cancel(ANN, number))
-    _, count = await Tasks(opened).events(ANN, number, None, 10, 0)
+    done = await asyncio.gather(
+        Tasks(opened, Announcements()).cancel(ANN, number), Tasks(other, Announcements()).cancel(ANN, number)
+    )
+    _, count = await Tasks(opened, Announcements()).events(ANN, number, None, 10, 0)
     assert (sorted(done), count) == ([False, True], 1)
