@@ -119,15 +119,30 @@ class TransferDocument(GlobusSubmission):
         """Return the task in the broker's form, without queue. :raises NoItems: :raises Invalid: :raises Forbidden:"""
         if not self.DATA:
             raise NoItems("A transfer requires at least one item")
-        shared = set(Options.model_fields) & set(TransferDocument.model_fields) - {"filter_rules"}
-        rules = tuple(FilterRule(**rule.model_dump()) for rule in self.filter_rules or ())
-        options = Options(**{name: getattr(self, name) for name in shared}, filter_rules=rules)
         return NewTask(
             **self.usual(caller, now),
             kind="TRANSFER",
             source=self.source_endpoint,
             destination=self.destination_endpoint,
-            options=options,
+            options=Options(
+                sync_level=self.sync_level,
+                verify_checksum=self.verify_checksum,
+                preserve_timestamp=self.preserve_timestamp,
+                encrypt_data=self.encrypt_data,
+                skip_source_errors=self.skip_source_errors,
+                fail_on_quota_errors=self.fail_on_quota_errors,
+                delete_destination_extra=self.delete_destination_extra,
+                recursive_symlinks=self.recursive_symlinks,
+                filter_rules=tuple(
+                    FilterRule(method=rule.method, name=rule.name, type=rule.type) for rule in self.filter_rules or ()
+                ),
+                perf_cc=self.perf_cc,
+                perf_p=self.perf_p,
+                perf_pp=self.perf_pp,
+                notify_on_succeeded=self.notify_on_succeeded,
+                notify_on_failed=self.notify_on_failed,
+                notify_on_inactive=self.notify_on_inactive,
+            ),
             items=tuple(each.item() for each in self.DATA),
         )
 
@@ -146,12 +161,18 @@ class DeleteDocument(GlobusSubmission):
         """Return the task in the broker's form, without queue. :raises NoItems: :raises Invalid: :raises Forbidden:"""
         if not self.DATA:
             raise NoItems("A delete requires at least one item")
-        shared = set(Options.model_fields) & set(DeleteDocument.model_fields)
         return NewTask(
             **self.usual(caller, now),
             kind="DELETE",
             source=self.endpoint,
-            options=Options(**{name: getattr(self, name) for name in shared}),
+            options=Options(
+                recursive=self.recursive,
+                ignore_missing=self.ignore_missing,
+                interpret_globs=self.interpret_globs,
+                notify_on_succeeded=self.notify_on_succeeded,
+                notify_on_failed=self.notify_on_failed,
+                notify_on_inactive=self.notify_on_inactive,
+            ),
             items=tuple(Item(source=normal(each.path)) for each in self.DATA),
         )
 
