@@ -1,6 +1,5 @@
 """Nobody decides for everybody: reports of several subjects, and what one of them can do to what others are told."""
 
-import doctest
 import json
 import time
 
@@ -8,7 +7,6 @@ import pytest
 
 from broker.config.settings import Settings
 from broker.models.access import NewToken
-from broker.services.catalogue import doubts
 from broker.services.catalogue.doubts import changed_states
 from broker.services.forecasting import forecasts
 from broker.services.forecasting.voices import MOST, OWN, middle_of
@@ -22,10 +20,6 @@ BAD = "/broker/v1/replicas/bad"
 RESOLVE = "/broker/v1/replicas/resolve"
 MB = 1_000_000
 DAY = 86_400.0
-
-
-def test_examples():
-    assert doctest.testmod(doubts).failed == 0
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,5 @@
 """Where a collection's folder is, at its server or on a worker's disk, is not for users: what they read names none."""
 
-import doctest
 import json
 import os
 
@@ -102,7 +101,3 @@ def test_of_folders_within_each_other_the_inner_one_is_meant():
     outer, inner = Naming("all", "/", "ftp://h:1"), Naming("runs", "/data/", "ftp://h:1")
     with pytest.raises(CoallocError, match=r"^runs:/x$"), naming.called(outer, inner):
         raise CoallocError("ftp://h:1/data/x")
-
-
-def test_the_examples_in_the_docstrings_hold():
-    assert doctest.testmod(naming).failed == 0

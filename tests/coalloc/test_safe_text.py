@@ -1,4 +1,3 @@
-import doctest
 import io
 import logging
 import sys
@@ -6,13 +5,8 @@ import unicodedata
 
 import pytest
 
-from coalloc import safe_text
 from coalloc.safe_text import LONGEST, escaped, lines, one_line
 from coalloc.util import streams
-
-
-def test_the_docstrings_hold():
-    assert doctest.testmod(safe_text).failed == 0
 
 
 @pytest.mark.parametrize("category", ["Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"])

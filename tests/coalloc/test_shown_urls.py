@@ -1,16 +1,10 @@
 """URLs as people may see them."""
 
-import doctest
-
 import pytest
 
 from coalloc import safe_text
 from coalloc.errors import CoallocError
 from coalloc.safe_text import LONGEST, one_line
-
-
-def test_the_examples_in_the_docstrings_hold():
-    assert doctest.testmod(safe_text).failed == 0
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,7 @@
 """The replay: what informs a forecast, and what does not; and the figures made of it."""
 
-import doctest
-
 import pytest
 
-from predictors import context, metrics, observation, text
 from predictors.base import Forecaster
 from predictors.errors import NothingForecastError
 from predictors.evaluate import evaluate, replay
@@ -12,11 +9,6 @@ from predictors.metrics import bounds, scores
 from predictors.observation import Forecast, Observation, Query, Rates
 
 MB = 1_000_000
-
-
-@pytest.mark.parametrize("module", [context, metrics, observation, text])
-def test_the_docstrings_hold(module):
-    assert doctest.testmod(module).failed == 0
 
 
 class Newest(Forecaster):

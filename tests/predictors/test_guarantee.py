@@ -1,6 +1,5 @@
 """Bounds: how often they are missed, what the lemmas say of given samples, and that both readings of failure differ."""
 
-import doctest
 from random import Random
 from statistics import fmean
 
@@ -8,14 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictors import guarantee
 from predictors.guarantee import Conformal, Percentile, expected_shortfall, service_probability, window_misses
 
 SAMPLES = st.lists(st.floats(1.0, 1e9), min_size=1, max_size=60)
-
-
-def test_the_docstrings_hold():
-    assert doctest.testmod(guarantee).failed == 0
 
 
 @given(samples=SAMPLES)

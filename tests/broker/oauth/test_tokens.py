@@ -1,14 +1,12 @@
 """Tokens are good where their scopes say, and end with what they came of."""
 
 import asyncio
-import doctest
 import time
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
 from broker.config.settings import Settings
-from broker.models import identities, oauth
 from broker.models.access import NewToken
 from broker.models.identities import identity
 from broker.models.oauth import PAGES, TRANSFER
@@ -22,13 +20,6 @@ from tests.broker.oauth.conftest import (
     userinfo,
     whoami,
 )
-
-
-@pytest.mark.parametrize("module", [identities, oauth])
-def test_examples_are_true(module):
-    results = doctest.testmod(module)
-    assert results.attempted
-    assert not results.failed
 
 
 async def test_a_token_is_good_where_its_scopes_say(broker, program, ann):

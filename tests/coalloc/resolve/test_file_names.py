@@ -1,6 +1,5 @@
 """Names from URLs are made safe, names from others are judged."""
 
-import doctest
 import os
 
 import pytest
@@ -8,10 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coalloc.resolve import file_names
-
-
-def test_the_docstrings_hold():
-    assert doctest.testmod(file_names).failed == 0
 
 
 @pytest.mark.parametrize(

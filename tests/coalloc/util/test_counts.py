@@ -1,17 +1,10 @@
 """Whole numbers as others write them."""
 
-import doctest
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coalloc.util import counts
 from coalloc.util.counts import LARGEST, count
-
-
-def test_examples():
-    assert doctest.testmod(counts).failed == 0
 
 
 @given(st.integers(0, LARGEST), st.integers(0, 10))

@@ -1,16 +1,8 @@
 """Numbers, labels and foreign words."""
 
-import doctest
-
 import pytest
 
 from coalloc.util import human
-
-
-def test_the_examples_in_the_docstrings_hold():
-    result = doctest.testmod(human)
-    assert result.attempted > 0
-    assert result.failed == 0
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """What a sink says of its progress, and listings, in whatever pieces they come."""
 
-import doctest
 import itertools
 
 import pytest
@@ -17,11 +16,6 @@ from tests.support.scripted import limited
 
 PAIRS = st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 1000)).map(lambda pair: tuple(sorted(pair))))
 LISTING = b"Type=cdir; .\r\nType=dir;Size=1; a b\r\nType=file;Size=7;Modify=20240229120000; \xc3\xbc\r\nnonsense\r\n"
-
-
-def test_examples():
-    assert doctest.testmod(markers).failed == 0
-    assert doctest.testmod(listing).failed == 0
 
 
 @given(st.lists(PAIRS))

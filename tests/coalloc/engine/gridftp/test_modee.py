@@ -1,7 +1,6 @@
 """Data connections that are kept, with a real server: how many it makes, and that every byte is right."""
 
 import asyncio
-import doctest
 import logging
 import socket
 
@@ -250,7 +249,3 @@ async def test_a_near_server_is_asked_for_a_new_connection_each_time(gridftp_ser
     async with opened(several(gridftp_server, streams=3)) as source:
         assert await collect(source, 0, SIZE) == content
     assert not made
-
-
-def test_examples():
-    assert doctest.testmod(modee).failed == 0

@@ -1,12 +1,10 @@
 """Sessions and their slots: when they are taken, and that they come back."""
 
 import asyncio
-import doctest
 
 import pytest
 
 from coalloc.engine import open_source
-from coalloc.engine.sessions import capped
 from coalloc.engine.sessions.capped import server_of
 from coalloc.engine.sessions.slots import Slots
 from coalloc.engine.span import Span
@@ -173,10 +171,6 @@ def test_what_is_at_no_server_is_not_counted(tmp_path, slots):
             return await collect(source, 0, 10)
 
     assert asyncio.run(fetch()) == content
-
-
-def test_the_examples_hold():
-    assert doctest.testmod(capped).failed == 0
 
 
 @pytest.mark.parametrize(

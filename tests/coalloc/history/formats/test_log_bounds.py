@@ -1,7 +1,6 @@
 """Logs that others wrote: what takes long, what is no number, what fills the memory."""
 
 import csv
-import doctest
 import re
 import sqlite3
 import time
@@ -35,10 +34,6 @@ HOSTILE = {
     "runs of blanks": (" " * 300 + "A") * (LONGEST // 301),
 }
 FORMER = re.compile(r"([A-Z][A-Z.]*)=(.*?)(?=\s+[A-Z][A-Z.]*=|\s*$)")
-
-
-def test_examples():
-    assert doctest.testmod(gridftp).failed == 0
 
 
 @pytest.mark.parametrize("kind", HOSTILE)

@@ -1,12 +1,9 @@
 """Quantities: what people write is read exactly, and what is written is read as the same."""
 
-import doctest
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coalloc.planner import merging
 from coalloc.planner.documents import units
 
 
@@ -54,11 +51,6 @@ def test_sizes_and_rates_are_read_as_they_were_written(count):
 def test_times_and_prices_are_read_as_they_were_written(value):
     assert units.seconds(units.show_seconds(value)) == value
     assert units.price(units.show_price(value / 1e9)) == value / 1e9
-
-
-@pytest.mark.parametrize("module", [units, merging])
-def test_the_examples_are_true(module):
-    assert doctest.testmod(module).failed == 0
 
 
 def test_what_is_long_and_means_nothing_is_soon_refused():

@@ -1,12 +1,10 @@
 """What can be sent from where, whatever has happened: no byte is forgotten."""
 
-import doctest
 from math import inf
 
 import pytest
 
 from coalloc.collect.methods.actions import Piece, Send
-from coalloc.collect.methods.adaptive import blocks
 from coalloc.collect.methods.adaptive.blocks import LEAST, MOST, Stock, piece_size
 from coalloc.collect.methods.adaptive.directives import Lot
 from coalloc.collect.methods.ledger import Ledger
@@ -32,10 +30,6 @@ def carry(ledger: Ledger, stock: Stock, hop: int, source: str, sink: str, piece:
     ledger.arrived(hop)
     if sink != "t":
         stock.stage(sink, piece, "t")
-
-
-def test_the_examples_hold():
-    assert doctest.testmod(blocks).failed == 0
 
 
 @pytest.mark.parametrize(

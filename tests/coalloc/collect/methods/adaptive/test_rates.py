@@ -1,20 +1,13 @@
 """How fast a pair is: by what arrives, over five seconds, and never worse because it had nothing to do."""
 
-import doctest
-
 import pytest
 
-from coalloc.collect.methods.adaptive import rates
 from coalloc.collect.methods.adaptive.rates import PairRateMeter
 
 
 def steady(meter: PairRateMeter, start: int, end: int, nbytes: int) -> None:
     for at in range(start, end):
         meter.moved(float(at), nbytes)
-
-
-def test_the_examples_hold():
-    assert doctest.testmod(rates).failed == 0
 
 
 def test_the_last_five_seconds_count():
