@@ -104,7 +104,7 @@ class LoggedOut(Unauthenticated):
     """
 
     def __init__(self, where: str) -> None:
-        super().__init__("nobody is logged in", f"open {where}")
+        super().__init__("you are not logged in", f"open {where}")
         self.where = where
 
 

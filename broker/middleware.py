@@ -119,7 +119,7 @@ class Proxies:
             if address not in self._told and len(self._told) < MOST_ADDRESSES and not self._trusts(address):
                 self._told.add(address)
                 log.warning(
-                    "a proxy that is not trusted, or somebody who says to be one: its headers are ignored",
+                    "forwarded headers of an untrusted proxy are ignored",
                     address=address,
                     header=header[0].decode("latin-1"),
                     remedy=f'if it is your proxy, write [proxy] and trusted = ["{address}"] into the file of --config',

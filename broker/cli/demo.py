@@ -64,7 +64,7 @@ def demo(database: str | None, port: int, log: Path | None, seed: int) -> None:
         address = addressed(settings.database)
         if check(address):
             raise BrokerError(
-                "the database has tables already, and what is in them stays as it is",
+                "the database has tables already, and they are not changed",
                 "name an empty one, or look at it: coget-broker serve --database URL",
             )
         upgrade(address)

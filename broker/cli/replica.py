@@ -69,7 +69,7 @@ def list_unconfirmed(database: str) -> None:
     for each in _unconfirmed(database):
         if not told:
             click.echo(
-                "These replicas lie inside collections: they are read with the grants of who asks, until the "
+                "These replicas lie inside collections: each user reads them with their own grants, until the "
                 "collection's owner or an admin confirms them (coget-broker replica confirm):"
             )
         if told.setdefault(each.collections[0], 0) < FEW:

@@ -54,7 +54,7 @@ def posting(path: Path, said: Mapping[str, Any] | None) -> Posting | None:
     if missing := {"to", "sender", "smtp"} - said.keys() if "to" in said else set():
         raise Invalid(f"{path}: [report] has no {', '.join(sorted(missing))}", REMEDY)
     if strange or not said.keys() & {"directory", "to"}:
-        raise Invalid(f"{path}: [report] makes no sense: {', '.join(strange) or 'it goes nowhere'}", REMEDY)
+        raise Invalid(f"{path}: [report] is invalid: {', '.join(strange) or 'it has no destination'}", REMEDY)
     try:
         directory = path.parent / said["directory"] if "directory" in said else None
         return Posting(directory, _mail(path, said) if "to" in said else None)

@@ -256,7 +256,7 @@ def _provider(path: Path) -> ProviderSettings | None:
     if not all(isinstance(value, str) for value in login):
         raise Invalid(f"{path}: [login] has a value that is no text", remedy)
     if login.issuer not in {issuer.url for issuer in issuers(path)}:
-        raise Invalid(f"{path}: {redact(login.issuer)} is no [[issuer]], whose roles would count", remedy)
+        raise Invalid(f"{path}: {redact(login.issuer)} is not one of the [[issuer]] sections", remedy)
     return login
 
 

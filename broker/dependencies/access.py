@@ -180,7 +180,9 @@ async def _bearer(request: Request, services: Factory, server: str) -> Bearer:
             return Bearer(ANONYMOUS)
         raise Unauthenticated("no token was sent", "send the header Authorization: Bearer TOKEN")
     if kind.lower() != "bearer":
-        raise Unauthenticated(f"{kind[:20]} is no way to log in here", "send the header Authorization: Bearer TOKEN")
+        raise Unauthenticated(
+            f"{kind[:20]} is not a supported authentication scheme", "send the header Authorization: Bearer TOKEN"
+        )
     return await services.access.bearer(token.strip(), server)
 
 
@@ -192,7 +194,7 @@ def _turn(request: Request, caller: Caller, rate: float) -> None:
     left = min(rate * BURST, left + rate * (now - since))
     if left < 1:
         raise TooManyRequests(
-            f"{caller.subject} asks more than {rate:g} times a second", "ask for many names in one request"
+            f"{caller.subject} sends more than {rate:g} requests per second", "ask for many names in one request"
         )
     if len(buckets) >= MOST_CALLERS:
         buckets.clear()

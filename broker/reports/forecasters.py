@@ -175,7 +175,8 @@ def _report(known: ForecasterData, now: float) -> Report:
 def _facts(charged: Tally | None) -> list[Fact]:
     if charged is None:
         return [Fact("Transfers judged", 0, "count")]
-    count = Fact("Transfers judged", charged.transfers, "count", "what follows is of who was in charge of them")
+    note = "the facts below are of the forecasters that were used for them"
+    count = Fact("Transfers judged", charged.transfers, "count", note)
     return [count, *facts(summed(charged))]
 
 

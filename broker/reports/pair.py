@@ -122,9 +122,8 @@ def _report(pair: Pair, scope: Scope, seen: PairData, expected: Expected) -> Rep
     return Report(
         "pair",
         f"{pair.source} to {pair.sink or 'anywhere'}" + (", written" if pair.direction == "write" else ""),
-        "What transfers achieved beside what was to be expected of them when they began. Where nobody had asked, that "
-        "is what the broker would have said then, from the transfers that had ended. One class of sizes alone makes a "
-        "calmer picture.",
+        "Rates of transfers, and their forecasts when they began. Where no forecast was requested, it is what the "
+        "broker would have forecast then, from the transfers that had ended. One class of sizes shows less spread.",
         time.time(),
         [*_facts(seen), *_expected(expected)],
         _figures(seen.scores),
@@ -159,7 +158,7 @@ def _facts(seen: PairData) -> list[Fact]:
     if seen.scores:
         said += facts(judged([(score.rates, score.rate) for score in seen.scores]))
         given = sum(score.given for score in seen.scores) / len(seen.scores)
-        said.append(Fact("Given", given, "share", "was told to somebody before; the rest is replayed"))
+        said.append(Fact("Given", given, "share", "was given to a client before; the rest is computed afterwards"))
         (most, count), *_ = Counter(map(in_charge, seen.scores)).most_common(1)
         said.append(Fact("Most in charge", most, "text", f"of {written(count / len(seen.scores), 'share')}"))
     return said

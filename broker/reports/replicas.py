@@ -100,7 +100,7 @@ def _replica(each: Suspect, endpoint: Endpoint | None, troubles: Mapping[str, Ad
 def _endpoints(evidence: Evidence) -> Table:
     worst = sorted(evidence.troubles.values(), key=lambda each: (-each.corrupt, -each.badly, each.source))
     rows = [_endpoint(each, evidence) for each in worst]
-    note = f"Shares are told of {FEWEST} transfers at least." if rows else "No transfer went wrong."
+    note = f"Shares are shown from {FEWEST} transfers on." if rows else "No transfer went wrong."
     return Table("endpoints", "Where transfers went wrong", ENDPOINTS, rows, note)
 
 

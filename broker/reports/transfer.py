@@ -109,14 +109,14 @@ def _facts(kept: StoredDecision) -> list[Fact]:
     about = kept.listed
     best, planned = about.best_seconds, about.planned_seconds
     happened = [each.ending for each in incidents(kept.ranges)]
-    unknown = f"without {about.unknown} candidates of which nobody knows" if about.unknown else ""
-    why = "" if best is not None else "nobody can say: it failed, collected many files, or no source showed its rate"
+    unknown = f"without {about.unknown} candidates of unknown rate" if about.unknown else ""
+    why = "" if best is not None else "not known: it failed, collected many files, or no source showed its rate"
     return [
         Fact("Outcome", about.outcome, "text", about.error or ""),
         Fact("Why so", about.rationale or "nothing was said", "text"),
         Fact("Strategy", about.strategy, "text"),
         Fact("Began", about.at, "moment", f"reported by {about.subject}"),
-        Fact("Went to", about.sink or "nobody said where", "text"),
+        Fact("Went to", about.sink or "not stated", "text"),
         Fact("Size", about.bytes, "bytes", _resumed(kept)),
         Fact("Took", about.seconds, "seconds", "with logging in and verifying"),
         Fact("Until the last byte", about.fetch_seconds, "seconds"),

@@ -26,7 +26,7 @@ COLUMNS = (
     Column("files_done", "Files done", "count"),
     Column("files", "Files", "count"),
     Column("rate", "Rate now", "rate"),
-    Column("seconds_left", "Left for what is known", "seconds"),
+    Column("seconds_left", "Time left", "seconds"),
     Column("faults", "Faults", "count"),
 )
 

@@ -75,7 +75,7 @@ class Queue:
                 await _ended(woken)
                 raise
             except Exception as error:  # whatever the error, workers also look for work by themselves
-                log.warning("nobody can wake this worker now", error=str(error).strip())
+                log.warning("this worker cannot be woken now, and polls instead", error=str(error).strip())
             await asyncio.sleep(AGAIN)
 
 

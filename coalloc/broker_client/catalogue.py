@@ -63,7 +63,7 @@ class Broker:
         answer = await self._broker.ask("POST", "/replicas/resolve", largest=largest, json=wanted)
         try:
             if answer.count("\n") > len(names) + 1:  # parsing millions of lines would take minutes
-                raise ValueError("it has more lines than names were asked for")
+                raise ValueError("it has more lines than requested names")
             *lines, end = (document(line) for line in answer.splitlines())
             if end != {"end": True, "count": len(lines)}:
                 raise ValueError("it is not whole")

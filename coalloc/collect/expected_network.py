@@ -31,7 +31,7 @@ def labelled(scenario: Scenario) -> Scenario:
     here = HERE if HERE in others else others[0] if others else None
     if here != HERE and len(others) > 1:
         raise UsageError(
-            f"the network says of {' and '.join(others)} not which servers they are",
+            f"the network has no server for {' and '.join(others)}",
             f"give them a url: ftp://HOST:PORT; and call this machine {HERE!r}",
         )
     if here:

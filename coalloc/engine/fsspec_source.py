@@ -78,7 +78,7 @@ class BridgeSource(Source):
         super().__init__(url, options)
         self._shown = redact(url)
         if re.match("file://[^/]", url, re.I):
-            raise UsageError(f"{self._shown} names a host, but a file is read here", "write file:///PATH")
+            raise UsageError(f"{self._shown} names a host, but a file is read from this machine", "write file:///PATH")
         if not re.match("(file|local|memory)://", url, re.I) and (why := why_not_told(url)):
             raise UsageError(f"{self._shown} is not given to fsspec: {why}", "correct the URL")
         self._files: Any = None
@@ -118,9 +118,7 @@ class BridgeSource(Source):
             remedy = "install paramiko: pip install 'coget[sftp]'" if scheme in SSH else str(error)
             raise Unsupported(f"{self._shown}: {scheme}:// needs one more package", remedy) from None
         except ValueError:
-            raise Unsupported(
-                f"{self._shown}: nothing here speaks {scheme}://", "check the scheme of the URL"
-            ) from None
+            raise Unsupported(f"{self._shown}: no engine supports {scheme}://", "check the scheme of the URL") from None
 
     def _sftp(self) -> tuple[Any, str]:
         """Return the file system that checks the server's host key, whatever else is registered for the scheme."""

@@ -53,7 +53,7 @@ class RangeRequest:
         """
         self.left -= len(view)
         if self.left < 0 or offset + len(view) > self._asked:
-            raise _too_much("bytes that were not asked for")
+            raise _too_much("bytes that were not requested")
         if len(self.received) > MOST_GAPS:
             raise _too_much(f"a range in more than {MOST_GAPS} scattered parts")
         if not self.wanted:

@@ -105,11 +105,13 @@ def _translated() -> Iterator[None]:
     except GlobusAPIError as error:
         if error.http_status in (400, 401, 403):
             raise NotAllowed(
-                f"Globus lets nobody in: {error.message or error.code}",
+                f"Globus refuses the login: {error.message or error.code}",
                 "check GLOBUS_CLIENT_ID and GLOBUS_CLIENT_SECRET, and that they are of this service",
             ) from None
-        raise NothingToFetchFrom(f"Globus cannot be asked: {error.http_status} {error.message}", "try again") from None
+        raise NothingToFetchFrom(
+            f"Globus does not answer as expected: {error.http_status} {error.message}", "try again"
+        ) from None
     except (GlobusError, ValueError) as error:
         raise UsageError(
-            f"Globus cannot be asked: {error}", "check GLOBUS_CLIENT_ID and what begins with GLOBUS_SDK_"
+            f"Globus does not answer as expected: {error}", "check GLOBUS_CLIENT_ID and what begins with GLOBUS_SDK_"
         ) from None

@@ -201,8 +201,7 @@ class PartialFolder:
         names = [name for name in sorted(self.own.names()) if not name.startswith(OPEN_ON_NFS)]
         if names and LOCK not in names and self.own.names():  # it is made first, and removed last
             raise SinkError(
-                f"{self.path} is in the way: partial data would go there, and it has {names[0]!r} in it, "
-                "which coget did not make",
+                f"{self.path} is needed for partial data, but it has {names[0]!r} in it, which coget did not make",
                 "remove or rename it, or choose another name",
             )
         for name in names:
@@ -212,8 +211,7 @@ class PartialFolder:
                 continue
             if name not in NAMES:
                 raise SinkError(
-                    f"{self.path} is in the way: partial data would go there, and it has {name!r} in it, "
-                    "which coget did not make",
+                    f"{self.path} is needed for partial data, but it has {name!r} in it, which coget did not make",
                     "remove or rename it, or choose another name",
                 )
             own_link = stat.S_ISLNK(found.st_mode) and found.st_uid == self._owner  # refused when it is opened
@@ -279,20 +277,19 @@ def _opened(path: Path, outside: int, owner: int) -> int:
         held = os.open(path.name, os.O_PATH | flags, dir_fd=outside)
     except NotADirectoryError:
         raise SinkError(
-            f"{path} is in the way: partial data would go there, and it is no directory",
+            f"{path} is needed for partial data, but it is no directory",
             "remove or rename it, or choose another name",
         ) from None
     try:
         found = os.fstat(held)
         if found.st_uid != owner:
             raise SinkError(
-                f"{path} is in the way: partial data would go there, and it belongs to another user "
-                f"(uid {found.st_uid})",
+                f"{path} is needed for partial data, but it belongs to another user (uid {found.st_uid})",
                 "choose another name, or a directory that others cannot write",
             )
         if found.st_mode & FETCHED:
             raise SinkError(
-                f"{path} is in the way: partial data would go there, and it has files in it that were fetched",
+                f"{path} is needed for partial data, but it has files in it that were fetched",
                 "rename it, or choose another name",
             )
         _narrow(held, found)

@@ -153,7 +153,7 @@ def _decode_origin(body: bytes, header: Header) -> Header:
     document = json.loads(body)
     source, origin = document["source"], _origin(*document["origin"])
     if not 0 <= source < len(header.origins) or origin.url != header.origins[source].url:
-        raise ValueError(f"the identity of a source {source} that there is not")
+        raise ValueError(f"the identity of an unknown source {source}")
     return header._replace(origins=(*header.origins[:source], origin, *header.origins[source + 1 :]))
 
 

@@ -227,7 +227,7 @@ class _Flow:
                 flow.stop()
         except TimeoutError:
             ends = f"{self.source.key} to {self.sink.key}"
-            raise Stalled(f"too little came from {ends}, too late", "try again later") from None
+            raise Stalled(f"too few bytes arrived from {ends} in time", "try again later") from None
         finally:
             over.cancel()
 

@@ -79,7 +79,7 @@ async def _files(sources: Sequence[str], fetch_document: Fetch, policy: AddressP
         return [replica_set(sources)]
     if len(sources) > 1:
         raise UsageError(
-            f"{redact(documents[0])} was named beside others, and a Metalink stands alone",
+            f"{redact(documents[0])} was given together with other sources, but a Metalink has to be the only one",
             "name one Metalink, or only replica URLs of one file",
         )
     return await _read(sources[0], fetch_document, policy)

@@ -25,7 +25,7 @@ def check(scheduler: Scheduler) -> None:
         for start, end in place:
             promised.add(start, end)
     lost = state.size - state.final.total - promised.total
-    assert lost == 0, f"{lost} bytes are promised to nobody"
+    assert lost == 0, f"{lost} bytes are assigned to no source"
     for lane in state.lanes:
         assert (lane.copy is not None) == (lane.status == "fetching")
         assert lane.copy is None or state.copies[lane.copy].source == lane.source

@@ -24,4 +24,4 @@ def test_straight_is_used_and_said_where_nothing_is_faster(tmp_path: Path):
     alike = Situation("all ways to t are alike", size=SMALL // 3, inward="25mbit")
     run = collected(alike, "adaptive", None, Site(tmp_path))
     assert run.relayed < 0.1  # on a busy machine some way may seem slow
-    assert run.rationale.startswith("straight")
+    assert run.rationale.startswith("direct")

@@ -58,7 +58,9 @@ class Place(NamedTuple):
 
     def warnings(self) -> list[dict]:
         """What the log says of proxies."""
-        return [each for each in self.broker.events() if "a proxy that is not trusted" in str(each.get("event"))]
+        return [
+            each for each in self.broker.events() if "forwarded headers of an untrusted proxy" in str(each.get("event"))
+        ]
 
 
 Start = Callable[..., Place]

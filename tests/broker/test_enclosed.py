@@ -394,7 +394,7 @@ def test_an_upgrade_lists_what_lies_in_collections(empty_database):
         "tape/b  ftp://dtn.example/data/tape/b  in my tape  registered by: not known",
     ]
     found = [line for line in said.splitlines() if "registered by" in line]
-    assert "read with the grants of who asks" in said
+    assert "reads them with their own grants" in said
     assert sorted(found) == sorted(lines)
     assert _run("replica", "list", *words, "--in", "my tape").splitlines() == found
     assert _run("replica", "list", *words, "--in", "other") == ""

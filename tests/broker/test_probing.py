@@ -128,7 +128,7 @@ async def test_what_cannot_be_measured_is_refused(broker, admin, servers):
             await wanting(broker)(source, sink)
     with pytest.raises(Forbidden):
         await wanting(broker, "transfer")("one", "two")
-    with pytest.raises(Conflict, match="measures no ways"):
+    with pytest.raises(Conflict, match="measures no links"):
         await broker.factory.probes.want(Caller(subject="ann", role="admin"), "one", "two")
 
 

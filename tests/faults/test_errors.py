@@ -97,8 +97,8 @@ CASES = [
     ("{WEB}none", 3, "no_such_file", "404"),
     ("{FTP}none {WEB}none", 3, "nothing_to_fetch_from", "none of the 2 sources"),
     ("{FTP}folder", 3, "no_such_file", "is a directory"),
-    ("{FTP}x%00y", 3, "unsupported", "x%00y: GridFTP has no way to name a file with a NUL character"),
-    ("{FTP}x%0Ay", 3, "unsupported", "x%0Ay: GridFTP has no way to name a file with a line break"),
+    ("{FTP}x%00y", 3, "unsupported", "x%00y: GridFTP cannot name a file with a NUL character"),
+    ("{FTP}x%0Ay", 3, "unsupported", "x%0Ay: GridFTP cannot name a file with a line break"),
     ("{SHELL_AS_FTP}x", 3, "not_that_protocol", "no GridFTP server"),
     ("{WEB_AS_FTP}x", 3, "not_that_protocol", "no GridFTP server"),
     ("{FTP_AS_WEB}x", 3, "not_that_protocol", "no HTTP there"),
@@ -116,7 +116,7 @@ CASES = [
     ("{FTP}x -o /proc/x", 6, "local_disk", "/proc/x"),
     ("{FTP}x -o /dev/null", 6, "local_disk", "not a plain file"),
     ("{FTP}x -o taken", 6, "local_disk", "is a directory"),
-    ("{FTP}x -o blocked", 6, "local_disk", "blocked.coget is in the way"),
+    ("{FTP}x -o blocked", 6, "local_disk", "blocked.coget is needed for partial data"),
     ("{FTP}x -o missing/", 2, "usage", "missing/ is no directory"),
     ("{FTP}x --output=", 2, "usage", "--output is empty"),
     ("{FTP}x --checksum md5:00", 2, "usage", "32 hex digits"),
@@ -131,7 +131,7 @@ CASES = [
     ("{WEB}bad.meta4", 2, "usage", "no Metalink"),
     ("{FTP}bad.meta4", 2, "usage", "no Metalink"),
     ("evil.meta4", 2, "usage", "'../x'"),
-    ("evil.meta4 {FTP}x", 2, "usage", "a Metalink stands alone"),
+    ("evil.meta4 {FTP}x", 2, "usage", "a Metalink has to be the only one"),
 ]
 
 

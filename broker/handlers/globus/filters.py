@@ -28,7 +28,9 @@ def clauses(said: str, known: Collection[str]) -> dict[str, list[str]]:
     for part in filter(None, said.split("/")):
         field, colon, values = part.partition(":")
         if not colon or field not in known:
-            raise Invalid(f"{part[:80]!r} is no filter here", f"write FIELD:VALUE, with one of {', '.join(known)}")
+            raise Invalid(
+                f"{part[:80]!r} is not a supported filter", f"write FIELD:VALUE, with one of {', '.join(known)}"
+            )
         found[field] = values.split(",")
     return found
 
@@ -86,7 +88,9 @@ def ordered(said: str, known: Collection[str]) -> list[tuple[str, bool]]:
     for part in filter(None, said.split(",")):
         field, _, way = part.strip().partition(" ")
         if field not in known or way.strip().upper() not in ("", "ASC", "DESC"):
-            raise Invalid(f"{part[:80]!r} is no order here", f"write FIELD or FIELD DESC, with {', '.join(known)}")
+            raise Invalid(
+                f"{part[:80]!r} is not a supported order", f"write FIELD or FIELD DESC, with {', '.join(known)}"
+            )
         found.append((field, way.strip().upper() == "DESC"))
     return found
 

@@ -43,7 +43,7 @@ async def subject(services: Factory, number: UUID) -> str:
     """
     for each in await services.identities.by_id([number]):
         return each.subject
-    raise NotFound(f"{number} is nobody who was here", "see the owners of tasks")
+    raise NotFound(f"{number} is not the id of a known user", "see the owners of tasks")
 
 
 @router.get("/task_list")

@@ -43,7 +43,7 @@ class AuthorizationRequest(NamedTuple):
         uri = said.get("redirect_uri", "")
         ours = _our_page(client, uri, home, homes)
         if not ours and (client.id == PAGES or not _this_machine(uri) or _path(uri).startswith(PAGES_AT)):
-            raise OAuthRefused("invalid_request", "the program wants the answer sent to where none may go")
+            raise OAuthRefused("invalid_request", "the program's redirect address is not registered")
         return cls(client, uri, said, ours)
 
     def code(self) -> Code:
@@ -62,7 +62,7 @@ class AuthorizationRequest(NamedTuple):
             raise OAuthRefused("invalid_request", f"state and nonce have at most {MOST} characters")
         scopes = tuple(scope for each in granted(said.get("scope", "")).values() for scope in each)
         if "none" in said.get("prompt", "").split():
-            raise OAuthRefused("login_required", "somebody has to be asked")
+            raise OAuthRefused("login_required", "the user has to log in or consent")
         offline = said.get("access_type") == "offline"
         return Code(self.client.id, self.redirect_uri, scopes, challenge, said.get("nonce"), offline)
 

@@ -94,7 +94,7 @@ async def consents(
     if number.lower() != str(who):
         raise Forbidden("people may only ask for their own consents", f"ask for those of {who}")
     if every and VIEW_CONSENTS not in bearer.scopes:
-        raise Forbidden("the token does not say that it may be told", f"ask for the scope {VIEW_CONSENTS}")
+        raise Forbidden("the token does not have the scope for it", f"ask for the scope {VIEW_CONSENTS}")
     given = await services.grants.consents(caller.subject, None if every else bearer.client)
     return {"consents": [consent_document(each, who) for each in given]}
 

@@ -71,7 +71,7 @@ async def authenticated(request: Request, said: Mapping[str, str], services: Fac
     if header is None:
         number, secret = said.get("client_id", ""), said.get("client_secret")
     elif "client_secret" in said:
-        raise OAuthRefused("invalid_request", "the client says in two ways who it is")
+        raise OAuthRefused("invalid_request", "the client authenticates in two ways")
     else:
         number, secret = _basic(header)
     return await services.clients.authenticated(number, secret, address(request))
@@ -85,5 +85,5 @@ def _basic(header: str) -> tuple[str, str]:
     except (binascii.Error, ValueError):
         number, colon, secret = "", "", ""
     if kind.lower() != "basic" or not colon:
-        raise OAuthRefused("invalid_client", "a client says who it is by HTTP Basic", 401)
+        raise OAuthRefused("invalid_client", "a client authenticates by HTTP Basic", 401)
     return unquote_plus(number), unquote_plus(secret)

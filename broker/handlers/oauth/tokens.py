@@ -40,7 +40,7 @@ async def token(request: Request, caller: Open, services: Services, home: Home) 
     elif kind == "client_credentials":
         given = await services.grants.own(client, said.get("scope", ""))
     else:
-        raise OAuthRefused("unsupported_grant_type", f"{kind[:100]!a} is no way to get a token here")
+        raise OAuthRefused("unsupported_grant_type", f"{kind[:100]!a} is not a supported grant type")
     return _unstored(await _answer(given, client, services, home))
 
 

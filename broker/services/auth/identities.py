@@ -93,7 +93,7 @@ class Identities:
                 raise NotFound(f"{old} is not locked", MORE)
             (lock,) = locks
             if Foreign.read(new) is None and (why := refusal(new)):
-                raise Invalid(f"{new} {why}", "name somebody as `coget-broker subject list` and whoami do")
+                raise Invalid(f"{new} {why}", "name a subject as `coget-broker subject list` and whoami show it")
             if new != lock.subject and await subjects.locks(new):
                 raise Conflict(f"{new} is locked, too", MORE)
             here = bool(await Stored(connection).by_subject([new]))

@@ -208,7 +208,7 @@ def admitted(url: str, roles: Mapping[str, Role], claims: Mapping[str, Any]) -> 
         subject = str(Foreign.of(claims.get("sub"), url))
     except ValueError as error:
         raise Unauthenticated(
-            f"the token of {url} names nobody: {error}", "ask its identity provider for another"
+            f"the token of {url} names no subject: {error}", "ask its identity provider for another"
         ) from None
     if not given:
         raise NoRole(subject)

@@ -46,7 +46,7 @@ class SigningKeys:
         known = {key.id: key for key in await self._all()}
         key = known.get(str(jwt.get_unverified_header(token).get("kid")))
         if key is None:
-            raise jwt.InvalidTokenError("signed by somebody else")
+            raise jwt.InvalidTokenError("signed by another key")
         return jwt.decode(token, _public(key), [ALGORITHM], audience=audience, options={"require": ["exp", "aud"]})
 
     async def shown(self) -> dict[str, Any]:

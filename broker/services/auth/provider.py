@@ -152,7 +152,7 @@ class Provider:
 
 
 def _strange() -> Unauthenticated:
-    return Unauthenticated("this is not the answer to a login that was begun here", "begin again")
+    return Unauthenticated("this is not the answer to a login from this browser", "begin again")
 
 
 def _text(claim: object) -> str | None:

@@ -230,7 +230,7 @@ def _refuse_unknown(readable: Readable, hosts: Iterable[str]) -> None:
     unknown = sorted(host for host in hosts if not readable.knows(host))
     if unknown:
         raise Unreachable(
-            f"the addresses of {', '.join(unknown)} cannot be looked up, so that it is not known who may read there",
+            f"the addresses of {', '.join(unknown)} cannot be looked up, so the permissions there are not known",
             "check the name service of the workers",
         )
 

@@ -42,10 +42,10 @@ class Probes:
         if not caller.may("curator"):
             raise Forbidden(f"{caller.subject} is a {caller.role}, and this needs a curator", "ask a curator")
         if self._probing is None:
-            raise Conflict("this broker measures no ways", "its admin says in [probing] what that may take")
+            raise Conflict("this broker measures no links", "its admin says in [probing] what that may take")
         ends = [await self._places.endpoint(name) for name in (source, sink)]
         if not any(way.source == source for way in ways(ends)):
-            raise Invalid(f"the way from {source} to {sink} cannot be measured", NEEDED)
+            raise Invalid(f"the link from {source} to {sink} cannot be measured", NEEDED)
         await self._keep(caller.subject, source, sink)
 
     @retried

@@ -59,7 +59,7 @@ class Notices:
                 except Unavailable as error:
                     log.warning("the database cannot be used now", error=error.message)
                 except Exception:  # otherwise no notice would ever be sent again
-                    log.exception("nothing can be told of tasks")
+                    log.exception("the hook cannot be notified of finished tasks")
                 await asyncio.sleep(TICK)
 
     async def _tell_all(self, client: httpx.AsyncClient) -> None:

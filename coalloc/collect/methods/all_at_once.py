@@ -15,6 +15,6 @@ class AllAtOnce(Travelling):
     name: ClassVar[str] = "all-at-once"
 
     def _begin(self, now: float) -> Iterator[Action]:
-        self.rationale = "every file goes straight to where it is wanted"
+        self.rationale = "every file goes directly to its destination"
         for trip in list(self._direct()):
             yield from self._go(trip, now)

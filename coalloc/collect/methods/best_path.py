@@ -39,7 +39,7 @@ class BestPath(Travelling):
         block: int | None = None,
     ) -> None:
         if best not in ("widest", "quickest"):
-            raise UsageError(f"{best!r} is no way to choose a path", 'choose "widest" or "quickest"')
+            raise UsageError(f"{best!r} is not a criterion for paths", 'choose "widest" or "quickest"')
         super().__init__(network, demand, seed)
         self._best = best
         self._block = block

@@ -20,7 +20,7 @@ class Concurrent(ByHost):
 
     def __init__(self, network: Network, demand: Demand, seed: int = 0, *, group: int = 4) -> None:
         super().__init__(network, demand, seed, group=group)
-        self.rationale = f"{group} hosts at a time send straight to where files are wanted"
+        self.rationale = f"{group} hosts at a time send directly to the destinations"
 
     def _begin(self, now: float) -> Iterator[Action]:
         yield from ()

@@ -15,4 +15,4 @@ class OneByOne(Concurrent):
 
     def __init__(self, network: Network, demand: Demand, seed: int = 0) -> None:
         super().__init__(network, demand, seed, group=1)
-        self.rationale = "one host after the other sends straight to where files are wanted"
+        self.rationale = "one host after the other sends directly to the destinations"

@@ -27,7 +27,7 @@ class SpreadInTime(ByHost):
         super().__init__(network, demand, seed, group=group)
         self._slot = slot
         self._due = 0.0
-        self.rationale = f"every {slot:g} s {group} hosts begin to send straight to where files are wanted"
+        self.rationale = f"every {slot:g} s {group} hosts begin to send directly to the destinations"
 
     def _begin(self, now: float) -> Iterator[Action]:
         self._due = now

@@ -63,7 +63,7 @@ class Timetable(Travelling):
             over.update(dict.fromkeys(trip.way[1:-1], trip.piece.size))
         clock = f"{self._steps} steps of {float(self._units.seconds):.3g} s"
         if not over:
-            return f"{clock}, all straight: nothing is sooner over other hosts"
+            return f"{clock}, all direct: no path over other hosts is faster"
         return f"{clock}, {over.total() / self.demand.size:.0%} of all bytes over {', '.join(sorted(over))}"
 
 

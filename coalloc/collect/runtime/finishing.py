@@ -76,7 +76,7 @@ class Finisher:
             wrong = sum(end - start for start, end in verdict.wrong)
             raise VerificationError(
                 f"{item.name}: {wrong} bytes differ from those at its origin, however often they are fetched",
-                "look at the disks of both servers, and whether somebody writes the file",
+                "check the disks of both servers, and whether another program writes the file",
             )
         return verdict
 

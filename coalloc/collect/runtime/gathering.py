@@ -50,7 +50,7 @@ class CollectServers:
         """
         if not speaks(url):
             raise UsageError(
-                f"{redact(url)} is at no GridFTP server, and only these take part",
+                f"{redact(url)} is at no GridFTP server; others are not supported here",
                 "write ftp://HOST/ or gsiftp://HOST/",
             )
         parse_server(url)

@@ -60,7 +60,7 @@ class Address:
         if found := UNSENDABLE.search(self.path):
             what = "NUL character" if found[0] == "\0" else "line break"
             raise Unsupported(
-                f"{self.shown}: GridFTP has no way to name a file with a {what} in its name",
+                f"{self.shown}: GridFTP cannot name a file with a {what} in its name",
                 "rename the file on the server, or use an http:// replica",
             )
 

@@ -48,7 +48,9 @@ class RangeRequests:
         """
         for event in self._reader.feed(data):
             if not self._turns:
-                raise ServerSays("the server sends what no one asked for", "use another replica, or report this server")
+                raise ServerSays(
+                    "the server sends bytes that were not requested", "use another replica, or report this server"
+                )
             match event:
                 case Block():
                     self._turns[0].take(event.offset, event.view)

@@ -70,7 +70,7 @@ def _need(end: GridFTPLogin, reply: Reply) -> None:
     if not reply.positive:
         where = end.control.where
         raise Unsupported(
-            f"{where} cannot take part in a copy between servers: it says {reply.code} {reply.text}", "fetch from it"
+            f"{where} cannot copy to or from another server: it says {reply.code} {reply.text}", "fetch from it"
         )
 
 

@@ -134,7 +134,7 @@ class HTTPSource(Source):
         else:
             raise self._server.refusal(part)
         if size is None:
-            raise Unsupported(f"{self._shown}: the server does not tell the size", "use another replica")
+            raise Unsupported(f"{self._shown}: the server does not state the size", "use another replica")
         return self._stat(size, part, ranged=part.status_code != 200 or size == 0)
 
     def _stat(self, size: int, answer: "httpx.Response", ranged: bool) -> Stat:

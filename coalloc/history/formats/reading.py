@@ -90,7 +90,7 @@ def _log(path: Path, text: Iterator[str]) -> TransferLog:
     if columns.fits(header):
         return columns.read(rows, header, number)
     raise UsageError(
-        f"{path} begins with {first.strip()[:60]!r}: that is no log known here",
+        f"{path} begins with {first.strip()[:60]!r}: no known log begins like that",
         f"give {FORMATS}; a table needs the columns {', '.join(columns.NEEDED)} and one of end, seconds",
     )
 

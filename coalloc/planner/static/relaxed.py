@@ -39,7 +39,7 @@ def solve(network: Network, demand: Demand) -> TransferPlan:
     best = largest_theta(network, demand)
     if best is None:
         remedy = "add links, or leave files out" + ", or raise the budget" * (demand.budget is not None)
-        raise UsageError("not everything can get where it is wanted", remedy)
+        raise UsageError("not everything can reach its destination", remedy)
     straight = largest_theta(network, demand, direct=True)
     relayed, direct = _Plan(network, demand, best), _Plan(network, demand, straight) if straight else None
     seconds = direct.makespan if direct else None

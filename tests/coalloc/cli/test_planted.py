@@ -48,7 +48,7 @@ def test_what_was_planted_is_refused_with_a_remedy(urls, home, tmp_path, plant):
         assert result.returncode == 6
         error = json.loads(result.stdout)["error"]
         assert (error["code"], error["remedy"] in result.stderr) == ("local_disk", True)
-        assert f"{shared}/x.coget is in the way" in error["message"]
+        assert f"{shared}/x.coget is needed for partial data" in error["message"]
         assert sorted(path.name for path in shared.rglob("*")) == there
         assert [path.name for path in secret.parent.iterdir()] == ["data"]
         assert secret.read_bytes() == b"secret"

@@ -128,7 +128,7 @@ async def _walk(session: Storage, place: str, named: str) -> str:
             known |= await _all(session, [place for place in _ahead(real, left) if place not in known])
         except (ServerSays, Unsupported):  # their messages would reveal the place
             raise PermissionRefused(
-                f"{named}: its server cannot be asked where a link on it leads", "avoid it"
+                f"{named}: its server does not report where a link in it leads", "avoid it"
             ) from None
         while left:
             name = left.pop(0)

@@ -181,12 +181,12 @@ class AdaptiveCollecting(Method):
         """Describe the first plan, and the first plan with relays if it is a later one."""
         plan = self._plan
         if plan.is_direct and not self.rationale:
-            self.rationale = f"straight, {plan.seconds:.3g} s: no way over other hosts is {float(WORTH):.0%} faster"
+            self.rationale = f"direct, {plan.seconds:.3g} s: no path over other hosts is {float(WORTH):.0%} faster"
         elif not plan.is_direct and not self._relayed:
             self._relayed = True
             over = sorted({path[0] for path in plan.rates} & {path[1] for path in plan.rates})
-            straight = "" if plan.direct_seconds is None else f" instead of {plan.direct_seconds:.3g} s straight"
-            words = f"over {', '.join(over)}: {plan.seconds:.3g} s{straight}"
+            direct = "" if plan.direct_seconds is None else f" instead of {plan.direct_seconds:.3g} s direct"
+            words = f"over {', '.join(over)}: {plan.seconds:.3g} s{direct}"
             self.rationale = f"{self.rationale}; after {now - self._began:.3g} s {words}" if self.rationale else words
 
     # Pieces

@@ -141,7 +141,7 @@ class ContextExchange:
             try:
                 self._context.take_owed(token)
             except ssl.SSLError:
-                raise ConnectionLost("a reply was damaged on its way", "try again") from None
+                raise ConnectionLost("a reply was damaged in transit", "try again") from None
         return line + b"\r\n"
 
 
@@ -169,7 +169,7 @@ class ContextProtection:
         try:
             plain = self._context.unwrap(b64decode(line[4:].strip(), validate=True))
         except (ssl.SSLError, binascii.Error):
-            raise ConnectionLost("a reply was damaged on its way", "try again") from None
+            raise ConnectionLost("a reply was damaged in transit", "try again") from None
         return plain if plain.endswith(b"\n") else plain + b"\r\n"
 
 

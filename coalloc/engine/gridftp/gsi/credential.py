@@ -60,7 +60,7 @@ def _check_private(key: Path) -> None:
         raise PermissionRefused(f"{key} belongs to another user", NEW_PROXY)
     if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         mode = stat.S_IMODE(status.st_mode)
-        raise PermissionRefused(f"{key} can be used by others: its mode is {mode:04o}", f"run chmod 600 {key}")
+        raise PermissionRefused(f"{key} can be read by other users: its mode is {mode:04o}", f"run chmod 600 {key}")
 
 
 def find_authorities() -> Path:

@@ -122,7 +122,7 @@ def _chain(credential: Credential) -> "list[x509.Certificate]":
         from cryptography import x509
     except ImportError:
         raise Unsupported(
-            "signing a proxy, or naming oneself to a server that wants that, needs a library that is missing",
+            "signing a proxy, or authenticating to a server, needs a library that is missing",
             "run pip install 'coget[gsi]'",
         ) from None
     return x509.load_pem_x509_certificates(credential.certificate.read_bytes())

@@ -204,7 +204,7 @@ class GridSecurity:
                     "use --engine globus-url-copy, or another replica",
                 )
             if self._modes[0] == "A":
-                raise LoginAgain(f"{self._where} wants a delegated proxy", "connect again")
+                raise LoginAgain(f"{self._where} requires a delegated proxy", "connect again")
             data = await control.ask(self._data_mode())
 
     async def secure(self, data: socket.socket) -> None:

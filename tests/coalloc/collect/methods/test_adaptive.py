@@ -76,7 +76,7 @@ def test_direct_is_used_where_it_is_as_good_and_said_to_be():
     method = AdaptiveCollecting(even, DEMAND)
     sends = kinds(method.handle(CollectStarted(0.0)), Send)
     assert {send.sink for send in sends} == {"t"}
-    assert method.rationale == "straight, 1e+03 s: no way over other hosts is 3% faster"
+    assert method.rationale == "direct, 1e+03 s: no path over other hosts is 3% faster"
 
 
 def test_pieces_go_several_ways_in_proportion_to_what_each_still_has_to_carry():

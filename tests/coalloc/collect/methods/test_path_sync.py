@@ -82,7 +82,7 @@ def test_it_says_what_it_does():
     around = PathSync(line(A_R=4, R_D=4, A_D=1), Demand((File("a", 40, ("A",), ("D",)),)), step=1.0, unit=1)
     assert around.rationale == "9 steps of 1 s, 78% of all bytes over R"
     straight = PathSync(STRAIGHT, THREE, step=1.0, unit=1)
-    assert straight.rationale == "3 steps of 1 s, all straight: nothing is sooner over other hosts"
+    assert straight.rationale == "3 steps of 1 s, all direct: no path over other hosts is faster"
 
 
 @settings(deadline=None, max_examples=50)

@@ -86,7 +86,12 @@ def test_yaml_may_use_its_anchors():
             "one",
         ),
         ("[cern -> desk,", "[cern -> disk,", "shared set sea names the link cern -> disk", "add the link"),
-        ("    io: 300 MB/s", "    up: 300 MB/s", "line 5: hosts, lyon: up or down are beside isps", "of each"),
+        (
+            "    io: 300 MB/s",
+            "    up: 300 MB/s",
+            "line 5: hosts, lyon: up or down are given together with isps",
+            "of each",
+        ),
         ("budget: 10", "budget: much", "line 18: budget: 'much' is not understood", "2.5"),
         ("budget: 10", "budget: [10", "line 19: it is no YAML", "mend that line"),
         ("budget: 10", "budget: 2026-02-31", "it is no YAML", "network.md"),

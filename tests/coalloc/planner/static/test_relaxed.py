@@ -128,5 +128,5 @@ def test_a_budget_that_is_too_small():
     network = star(price=1e-6).without("a")
     network = replace(network, links={key: link for key, link in network.links.items() if key.source != "b"})
     demand = Demand((File("f", 10, ("b",), ("t",)),), budget=1.0)
-    with pytest.raises(UsageError, match="not everything can get"):
+    with pytest.raises(UsageError, match="not everything can reach"):
         plan(network, demand)
