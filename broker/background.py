@@ -7,10 +7,10 @@ from broker.jobs.probing import Prober
 from broker.jobs.scoring import Scoring
 from broker.jobs.sums import Rolling
 from broker.worker.executor import Executor
-from broker.worker.queue import Queue
+from broker.worker.wake_ups import WakeUps
 from broker.worker.worker import Worker
 
-__all__ = ["Queue", "followers_of", "poster_of", "prober_of", "worker_of"]
+__all__ = ["WakeUps", "followers_of", "poster_of", "prober_of", "worker_of"]
 
 
 def worker_of(factory: Factory) -> Worker:

@@ -12,7 +12,7 @@ from fastapi.responses import JSONResponse, RedirectResponse, Response
 from prometheus_client import CollectorRegistry
 from starlette.exceptions import HTTPException
 
-from broker.background import Queue, followers_of, poster_of, prober_of, worker_of
+from broker.background import WakeUps, followers_of, poster_of, prober_of, worker_of
 from broker.dependencies.access import checked
 from broker.errors import BrokerError, Insufficient, LoggedOut, OAuthRefused, TooManyRequests, Unauthenticated
 from broker.factory import Factory
@@ -75,8 +75,8 @@ async def _running(factory: Factory) -> AsyncIterator[None]:
     beside = [asyncio.create_task(work) for work in _beside(factory)]
     async with AsyncExitStack() as stack:
         if not factory.database.sqlite:  # with PostgreSQL, separate workers carry out tasks
-            queue = await stack.enter_async_context(Queue(factory.database.url))
-            factory.new_work.subscribe(queue.ring)
+            wake_ups = await stack.enter_async_context(WakeUps(factory.database.url))
+            factory.new_work.subscribe(wake_ups.ring)
         try:
             yield
         finally:

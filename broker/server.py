@@ -16,7 +16,7 @@ from starlette.types import ASGIApp
 from structlog.typing import EventDict, Processor
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
-from broker.background import Queue, worker_of
+from broker.background import WakeUps, worker_of
 from broker.config.settings import Settings
 from broker.factory import Factory
 from broker.main import create_app
@@ -93,8 +93,8 @@ async def _work(settings: Settings) -> None:
     log = structlog.get_logger("broker.worker")
     log.info("working", database=factory.database.shown, site=settings.site)
     worker = worker_of(factory)
-    async with Queue(factory.database.url) as queue:
-        both = [asyncio.create_task(each) for each in (worker.run(), queue.listen(settings.site, worker.wake))]
+    async with WakeUps(factory.database.url) as wake_ups:
+        both = [asyncio.create_task(each) for each in (worker.run(), wake_ups.listen(settings.site, worker.wake))]
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, lambda: [task.cancel() for task in both])
@@ -132,5 +132,4 @@ def _log() -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(formatter)
     logging.basicConfig(handlers=[handler], level=logging.INFO)
-    logging.getLogger("procrastinate").setLevel(logging.WARNING)  # it logs each wake-up
     logging.getLogger("httpx").setLevel(logging.WARNING)  # URLs of webhooks may be secrets

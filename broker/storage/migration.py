@@ -16,7 +16,6 @@ from sqlalchemy.exc import OperationalError
 import broker
 from broker.errors import Invalid, Unavailable
 from broker.storage.database import keep_private
-from broker.storage.queue import prepare
 
 __all__ = ["check", "differences", "upgrade"]
 
@@ -49,7 +48,6 @@ def _upgrade(url: str, namers: Sequence[tuple[str, str | None]] | None) -> bool:
         config = _config(connection)
         config.attributes["namers"] = namers
         alembic.command.upgrade(config, "head")
-        prepare(connection)
         return empty
 
 

@@ -1,11 +1,13 @@
 """Tasks: how fast the broker carries them out beside globus-url-copy, and what those cost that wait.
 
-    python -m tests.benchmarks.tasks [small] [big] [far] [queue] [--files 10000] [--gib 2] [--rounds 3]
+    python -m tests.benchmarks.tasks [small] [big] [far] [queue] [woken] [--files 10000] [--gib 2] [--rounds 3]
 
 `small`: a directory of files of 10 kB, `big`: one file, each from one server on this machine to another, on files in
 memory, as a task with and without checksums and by globus-url-copy, in turns; a ratio is taken within a round. `far`:
 a fifth of the files of `small`, from a server 20 ms from the broker to one 80 ms away, over a WAN on one machine.
 `queue`: submissions while 100,000 tasks are in the table, and the processor that 10,000 tasks take which wait.
+`woken`: how long a task of one small file takes at a worker in a process of its own, on PostgreSQL, when the worker is
+woken, and when it only looks for work by itself.
 """
 
 import argparse
@@ -21,14 +23,14 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from statistics import quantiles
+from statistics import median, quantiles
 from typing import NamedTuple
 from uuid import uuid4
 
 import structlog
 from sqlalchemy import select
 
-from broker.background import worker_of
+from broker.background import WakeUps, worker_of
 from broker.memory import collect_seldom
 from broker.models.collections import NewCollection
 from broker.models.tasks import Item
@@ -38,16 +40,19 @@ from broker.storage.database import addressed
 from broker.storage.migration import upgrade
 from tests.benchmarks.loopback import MEMORY, measure, spread
 from tests.broker.worlds import Server, World, world_of, world_with
+from tests.support.postgres import postgres
+from tests.support.workers import Workers
 from tests.testbed import servers
 from tests.testbed.topology import Topology
 from tests.testbed.wan import Wan
 
-SCENARIOS = ("small", "big", "far", "queue")
+SCENARIOS = ("small", "big", "far", "queue", "woken")
 SMALL = 10_000
 MADE = {"id", "owner", "created_at"}
 WAITING = 10_000
 IN_TABLE = 100_000
 LOOKED = 20.0
+TIMED = 20
 """Seconds for which those that wait are watched."""
 
 
@@ -204,6 +209,44 @@ async def hold(world: World) -> None:
     await asyncio.sleep(2.0)
 
 
+async def woken() -> None:
+    """`woken`."""
+    folder = Path(tempfile.mkdtemp(prefix="coget-woken-"))
+    try:
+        with postgres() as server:
+            database = server.create()
+            upgrade(database)
+            workers = Workers(database, folder)
+            async with world_of(database, folder) as world, WakeUps(world.factory.database.url) as wake_ups:
+                (world.source.root / "small").write_bytes(bytes(SMALL))
+                workers.start()
+                try:
+                    await timed(world, "first", 1)
+                    alone = await timed(world, "alone", TIMED)
+                    world.factory.new_work.subscribe(wake_ups.ring)
+                    rung = await timed(world, "rung", TIMED)
+                finally:
+                    workers.close()
+    finally:
+        shutil.rmtree(folder)
+    for name, took in (("woken", rung), ("not woken", alone)):
+        low, middle, high = quantiles(took, n=20)[0], median(took), quantiles(took, n=20)[18]
+        print(f"{name}: a task of one small file takes {middle:.2f} s (median; 5 to 95 %: {low:.2f} to {high:.2f} s)")
+
+
+async def timed(world: World, name: str, count: int) -> list[float]:
+    """Return the seconds from the submission of each task to its end, one task after the other."""
+    took = []
+    for number in range(count):
+        began = time.perf_counter()
+        task = await world.submit("TRANSFER", [Item(source="/small", destination=f"/{name}{number}")])
+        while (await world.task(task)).status == "ACTIVE":  # noqa: ASYNC110 - a table changes
+            await asyncio.sleep(0.01)
+        took.append(time.perf_counter() - began)
+        await asyncio.sleep(random.random())
+    return took
+
+
 async def run(chosen: str, options: argparse.Namespace) -> None:
     ends = [end.split() for end in options.between or ()]
     between = [Elsewhere(Path(root), host, int(port)) for host, port, root in ends]
@@ -228,7 +271,10 @@ def main() -> None:
     if options.between:
         options.chosen = ["small"]
     for chosen in options.chosen or SCENARIOS:
-        far(options) if chosen == "far" else asyncio.run(run(chosen, options))
+        if chosen == "far":
+            far(options)
+        else:
+            asyncio.run(woken() if chosen == "woken" else run(chosen, options))
 
 
 if __name__ == "__main__":

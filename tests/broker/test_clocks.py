@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from broker.background import Queue
+from broker.background import WakeUps
 from broker.models.tasks import Item
 from broker.schema.collections import collections
 from broker.storage.clock import read_clock
@@ -35,8 +35,8 @@ def workers(database: str, tmp_path: Path) -> Iterator[Workers]:
 
 @pytest.fixture
 async def world(database: str, tmp_path: Path) -> AsyncIterator[World]:
-    async with world_of(database, tmp_path) as world, Queue(world.factory.database.url) as queue:
-        world.factory.new_work.subscribe(queue.ring)
+    async with world_of(database, tmp_path) as world, WakeUps(world.factory.database.url) as wake_ups:
+        world.factory.new_work.subscribe(wake_ups.ring)
         yield world
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from broker.background import Queue, worker_of
+from broker.background import WakeUps, worker_of
 from broker.models.tasks import Item, Work
 from broker.storage.work import WorkStore
 from broker.storage.workers import WorkerStore as Enrolled
@@ -53,8 +53,8 @@ async def world(database: str, tmp_path: Path) -> AsyncIterator[World]:
 @pytest.fixture
 async def told(world: World) -> AsyncIterator[World]:
     """The same, whose workers hear of tasks."""
-    async with Queue(world.factory.database.url) as queue:
-        world.factory.new_work.subscribe(queue.ring)
+    async with WakeUps(world.factory.database.url) as wake_ups:
+        world.factory.new_work.subscribe(wake_ups.ring)
         yield world
 
 

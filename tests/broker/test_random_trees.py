@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from broker.background import Queue, worker_of
+from broker.background import WakeUps, worker_of
 from broker.models.tasks import Item, Task
 from broker.storage.collections import CollectionStore
 from coalloc.errors import SourceError
@@ -118,8 +118,8 @@ async def test_nor_when_workers_are_killed(world, workers, to):
 async def carried_out(world: World, workers: Workers, cases: list[Case], to: str) -> list[Task]:
     """Have workers do what is submitted, each killed at some time but for the last, which sweeps, too."""
     chance = cases[0].chance
-    async with Queue(world.factory.database.url) as queue:
-        world.factory.new_work.subscribe(queue.ring)
+    async with WakeUps(world.factory.database.url) as wake_ups:
+        world.factory.new_work.subscribe(wake_ups.ring)
         numbers = [await world.submit("TRANSFER", case.items, to, **case.options) for case in cases]
         for _ in range(KILLS):
             worker = workers.start()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from broker.background import Queue
+from broker.background import WakeUps
 from broker.errors import Unavailable
 from broker.models.catalogue import CatalogueReplica, Dataset
 from broker.models.tasks import Item
@@ -38,8 +38,8 @@ def workers(database: str, tmp_path: Path) -> Iterator[Workers]:
 
 @pytest.fixture
 async def world(workers: Workers, database: str, tmp_path: Path) -> AsyncIterator[World]:
-    async with world_of(database, tmp_path) as world, Queue(world.factory.database.url) as queue:
-        world.factory.new_work.subscribe(queue.ring)
+    async with world_of(database, tmp_path) as world, WakeUps(world.factory.database.url) as wake_ups:
+        world.factory.new_work.subscribe(wake_ups.ring)
         yield world
 
 
