@@ -105,7 +105,7 @@ CASES = [
     ("{SHELL_AS_WEB}x", 3, "not_that_protocol", "no HTTP there"),
     ("{FTP_AS_WEB}x {SHELL_AS_WEB}x", 3, "nothing_to_fetch_from", "no HTTP there"),
     ("{HANGS_UP}x", 3, "nothing_to_fetch_from", "check scheme and port"),
-    ("nowhere://host/x", 3, "unsupported", "nothing here speaks nowhere://"),
+    ("nowhere://host/x", 3, "unsupported", "no engine supports nowhere://"),
     ("{LOCKED}x", 7, "permission_refused", "530"),
     ("{WEB}secret/x", 7, "permission_refused", "403"),
     ("{LOCKED}x {WEB}secret/x", 7, "not_allowed", "none of the 2 sources"),

@@ -153,7 +153,7 @@ def test_a_file_where_a_directory_should_be(tmp_path):
     (tmp_path / "x.coget").touch()
     (tmp_path / "y.coget").symlink_to("nowhere")
     for name in "xy":
-        assert f"{name}.coget is in the way" in refusal(tmp_path / name)
+        assert f"{name}.coget is needed for partial data" in refusal(tmp_path / name)
 
 
 @pytest.mark.parametrize("length", [252, 256])

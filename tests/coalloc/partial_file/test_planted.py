@@ -116,7 +116,7 @@ def test_a_folder_of_another_user_is_refused_and_left(shared, victim, kind, do):
     with another_user():
         IN_PLACE_OF_THE_FOLDER[kind](shared / "x.coget", victim)
     before = snapshot(shared), snapshot(victim)
-    assert f"{shared}/x.coget is in the way" in refused(do, shared / "x")
+    assert f"{shared}/x.coget is needed for partial data" in refused(do, shared / "x")
     assert (snapshot(shared), snapshot(victim)) == before
 
 
@@ -137,7 +137,7 @@ def test_nothing_of_another_user_is_discarded(shared, victim, kind):
 def test_a_folder_that_is_none_is_refused_whoever_made_it(tmp_path, victim, kind):
     IN_PLACE_OF_THE_FOLDER[kind](tmp_path / "x.coget", victim)
     before = snapshot(victim)
-    assert f"{tmp_path}/x.coget is in the way" in refused(fetch, tmp_path / "x")
+    assert f"{tmp_path}/x.coget is needed for partial data" in refused(fetch, tmp_path / "x")
     discard(tmp_path / "x")
     assert snapshot(victim) == before
 

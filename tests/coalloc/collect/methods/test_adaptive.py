@@ -68,7 +68,7 @@ def test_an_intermediate_sends_what_is_staged_before_what_it_has_and_deletes_it_
 def test_the_rationale_says_over_what_and_for_how_long():
     method = AdaptiveCollecting(PAPER, DEMAND)
     method.handle(CollectStarted(0.0))
-    assert method.rationale == "over y: 333 s instead of 1e+03 s straight"
+    assert method.rationale == "over y: 333 s instead of 1e+03 s direct"
 
 
 def test_direct_is_used_where_it_is_as_good_and_said_to_be():
