@@ -36,14 +36,19 @@ async def world(database: str, tmp_path: Path) -> AsyncIterator[World]:
 
 async def decided(world: World, task: str) -> StoredDecision:
     """What was decided for a task of one file: it is kept in a moment, once the task is over."""
-    async with asyncio.timeout(PATIENCE):
-        while True:
-            async with world.factory.database.read() as connection:
-                page = await DecisionStore(connection).page(DecisionFilter(subject="ann", task=task), 100)
-            if page.decisions:
-                (only,) = page.decisions
-                return await world.factory.decisions.one(ANN, only.id)
-            await asyncio.sleep(0.05)
+    try:
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                async with world.factory.database.read() as connection:
+                    page = await DecisionStore(connection).page(DecisionFilter(subject="ann", task=task), 100)
+                if page.decisions:
+                    (only,) = page.decisions
+                    return await world.factory.decisions.one(ANN, only.id)
+                await asyncio.sleep(0.05)
+    except TimeoutError:
+        events, _ = await world.factory.tasks.events(ANN, task, None, 100, 0)
+        waiting = [(each.get_name(), each.get_stack(limit=4)) for each in asyncio.all_tasks()]
+        raise AssertionError(f"no decision was kept; events: {events}; what waits: {waiting}") from None
 
 
 @pytest.mark.parametrize("to", ["sink", "local"])
