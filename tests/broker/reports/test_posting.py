@@ -208,7 +208,7 @@ def test_the_file_says_where_to(tmp_path: Path):
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "it goes nowhere"),
+        ("", "it has no destination"),
         ('to = ["ann@x.org"]', "sender"),
         ('to = ["ann"]\nsender = "c@x.org"\nsmtp = "x.org"', "ann is no address"),
         ('to = ["a@x.org\\nBcc: b@x.org"]\nsender = "c@x.org"\nsmtp = "x.org"', "no address"),
