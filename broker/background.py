@@ -15,10 +15,10 @@ __all__ = ["WakeUps", "followers_of", "poster_of", "prober_of", "worker_of"]
 
 def worker_of(factory: Factory) -> Worker:
     """Return a worker of this process for its site; tasks submitted to this process wake it."""
-    carrier = Executor(
+    executor = Executor(
         factory.database, factory.trees, factory.places, factory.replicas, factory.settings.copy_unverified
     )
-    worker = Worker(factory.database, factory.transfers, factory.decisions, carrier, factory.settings.site)
+    worker = Worker(factory.database, factory.transfers, factory.decisions, executor, factory.settings.site)
     factory.new_work.subscribe(lambda site: worker.wake())
     return worker
 

@@ -1,6 +1,6 @@
 """The results of this user's transfers, and the forecasts based on them.
 
-One row per source and transfer, in the file of `records`. `predictors` makes the forecasts; the scheduler handles
+One row per source and transfer, in the file of `database`. `predictors` makes the forecasts; the scheduler handles
 sources without one.
 """
 

@@ -1,6 +1,6 @@
 """Measurements of the links between servers: few bytes, for a short time, with no other transfer of ours beside them.
 
-`rounds` decides which servers measure each other and `samples` evaluates the samples, both pure; `ends` holds the
+`rounds` decides which servers measure each other and `samples` evaluates the samples, both pure; `server` holds the
 servers that take part, `measure` runs the measurements.
 """
 

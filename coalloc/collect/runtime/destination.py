@@ -1,6 +1,6 @@
 """Destinations of collected files, which get their final names only when they are complete and verified.
 
-`Landing` is the common interface of this machine (`here`) and a server (`There`).
+`Landing` is the common interface of this machine (`local_destination`) and a server (`There`).
 """
 
 import asyncio
