@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 
 from broker.models.tasks import Item
-from tests.broker.worlds import ANN, read, register, working, world_with, write
+from tests.broker.worlds import ANN, endpoint_name, read, register, working, world_with, write
 from tests.support.gridftp import GridFTPServer
 from tests.support.waiting import until
 
@@ -63,7 +63,7 @@ async def test_a_dataset_comes_from_there_too(world):
     content = write(made.local, {"x": 200_000})["x"]
     await register(made, "run:a", content, made.source)
     if end == "source":
-        known = await made.factory.places.endpoint(f"e{made.source.port}")
+        known = await made.factory.places.endpoint(endpoint_name(made.source))
         listed = known.model_copy(update={"data_hosts": (APART,)})
         await made.factory.places.put_endpoint("root", listed)
     else:

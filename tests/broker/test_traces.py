@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from broker.background import worker_of
-from broker.models.catalogue import CatalogueReplica, Dataset, Endpoint
+from broker.models.catalogue import Dataset
 from broker.models.decisions import StoredDecision
 from broker.models.history import Observed
 from broker.models.tasks import Item
 from broker.storage.decisions import DecisionFilter, DecisionStore
 from coalloc.util.intervals import Intervals
 from tests.broker.test_carrying import register
-from tests.broker.worlds import ANN, World, world_of
+from tests.broker.worlds import ANN, World, add_replica, world_of
 from tests.support.gridftp import GridFTPServer
 from tests.support.waiting import PATIENCE, until
 
@@ -87,10 +87,7 @@ async def place(world: World, name: str, size: int, *servers: GridFTPServer) -> 
     for server in servers:
         (server.root / name).touch()
         os.truncate(server.root / name, size)
-        endpoint = f"e{server.port}"
-        where = {"scheme": "ftp", "host": server.host, "port": server.port, "prefix": f"{server.root}/"}
-        await world.factory.places.put_endpoint("root", Endpoint(name=endpoint, site="here", **where))
-        await world.factory.catalogue.put_replica("root", CatalogueReplica(dataset=name, endpoint=endpoint))
+        await add_replica(world, name, server)
 
 
 def begun(world: World) -> bool:

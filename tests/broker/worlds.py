@@ -24,7 +24,21 @@ from coalloc.util.addresses import Network, parse_networks
 from tests.support.gridftp import GridFTPServer
 from tests.support.waiting import PATIENCE, until
 
-__all__ = ["ANN", "Server", "World", "begun", "held", "read", "register", "working", "world_of", "world_with", "write"]
+__all__ = [
+    "ANN",
+    "Server",
+    "World",
+    "add_replica",
+    "begun",
+    "endpoint_name",
+    "held",
+    "read",
+    "register",
+    "working",
+    "world_of",
+    "world_with",
+    "write",
+]
 
 LOOPBACK = parse_networks(["127.0.0.0/8", "::1/128"])
 ANN = Caller(subject="ann", role="transfer")
@@ -171,10 +185,20 @@ async def register(world: World, name: str, content: bytes, *servers: Server, to
         path = server.root / name.partition(":")[2]
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
-        endpoint = f"e{server.port}"
-        where = {"scheme": "ftp", "host": server.host, "port": server.port, "prefix": f"{server.root}/"}
-        await world.factory.places.put_endpoint("root", Endpoint(name=endpoint, site="here", **where))
-        await world.factory.catalogue.put_replica("root", CatalogueReplica(dataset=name, endpoint=endpoint))
+        await add_replica(world, name, server)
+
+
+async def add_replica(world: World, name: str, server: Server) -> None:
+    """Register a replica of a dataset at a server, and an endpoint for it."""
+    endpoint = endpoint_name(server)
+    where = {"scheme": "ftp", "host": server.host, "port": server.port, "prefix": f"{server.root}/"}
+    await world.factory.places.put_endpoint("root", Endpoint(name=endpoint, site="here", **where))
+    await world.factory.catalogue.put_replica("root", CatalogueReplica(dataset=name, endpoint=endpoint))
+
+
+def endpoint_name(server: Server) -> str:
+    """The name of a server's endpoint; servers at different addresses may have the same port by chance."""
+    return f"{server.host}-{server.port}"
 
 
 def write(root: Path, files: dict[str, int]) -> dict[str, bytes]:
