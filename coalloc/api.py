@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from coalloc.broker_client import Broker, DatasetEntry, FoundReplicas, PlannedFile
 from coalloc.broker_client.imports import read_log, remember, remember_globus, report_globus
-from coalloc.broker_client.submission import TaskRequest, cancel, dry_run, submit, tasks, watch
+from coalloc.broker_client.submission import TaskFailed, TaskRequest, cancel, dry_run, submit, tasks, watch
 from coalloc.collect.runtime.name_equality import held
 from coalloc.collect.values import CollectionReport, CollectionView, CollectRequest
 from coalloc.config import access, some_access
@@ -30,7 +30,7 @@ from coalloc.errors import CoallocError, NoFreeConnection, SourceError, UsageErr
 from coalloc.history.globus_tasks import tasks as globus_tasks
 from coalloc.history.transfers import TransferHistory
 from coalloc.history.values import SourceSummary
-from coalloc.model import Confirm, Estimate, Plan, ReplicaSet, Snapshot, Stat, TransferReport
+from coalloc.model import Confirm, Estimate, Plan, ReplicaSet, Results, Snapshot, Stat, TransferReport
 from coalloc.partial_file import HeldHere, discard, held_in
 from coalloc.resolve import bounds, refuse_collisions, target
 from coalloc.resolve.inventory import Registered, register_below
@@ -56,8 +56,10 @@ __all__ = [
     "Probe",
     "Registered",
     "Request",
+    "Results",
     "Storage",
     "Strategy",
+    "TaskFailed",
     "TaskRequest",
     "ThirdParty",
     "cancel",
@@ -111,6 +113,7 @@ async def download(
     expected: Mapping[str, Estimate] | None = None,
     limits: Mapping[str, Admission] | None = None,
     confirm: Confirm | None = None,
+    results: Results[TransferReport] | None = None,
 ) -> list[TransferReport]:
     """Fetch every file that the request names; `watch` receives snapshots during the transfer.
 
@@ -119,27 +122,20 @@ async def download(
     admission of all pieces. `confirm` is awaited when a file is complete, before it gets its name; if it fails, the
     file does not get the name.
 
-    Raises a CoallocError; with several files, its `done` has the reports of those before. Cancelling stops cleanly
-    and leaves a state that the next call resumes; the CancelledError has `report` and `done` as its arguments.
+    Raises a CoallocError. Cancelling stops cleanly and leaves a state that the next call resumes. After an error or a
+    cancellation, `results` has the reports of what was done until then.
     """
     broker = _broker(request)
     files = await named_files(request, broker)
     if expected:
         files = [found._replace(expected=expected, measured=frozenset(expected)) for found in files]
-    many = len(files) > 1
+    results = results or Results()
+    results.several = many = len(files) > 1
     if many:
         await refuse_collisions([found.file.name for found in files], HeldHere(request.output))
-    done: list[TransferReport] = []
     for found in files:
-        try:
-            done.append(await _download(request, found, many, broker, watch, limits, confirm))
-        except CoallocError as error:
-            error.done = done if many else None
-            raise
-        except asyncio.CancelledError as stop:
-            stop.args = (next(iter(stop.args), None), done if many else None)
-            raise
-    return done
+        results.done.append(await _download(request, found, broker, watch, limits, confirm, results))
+    return results.done
 
 
 def _broker(request: Request) -> Broker | None:
@@ -150,14 +146,15 @@ def _broker(request: Request) -> Broker | None:
 async def _download(
     request: Request,
     found: FoundReplicas,
-    many: bool,
     broker: Broker | None,
     watch: Callable[[Snapshot], None] | None,
     limits: Mapping[str, Admission] | None,
     confirm: Confirm | None,
+    results: Results[TransferReport],
 ) -> TransferReport:
-    if request.staging is not None and (relayed := await _relayed(request, found, many, watch)):
+    if request.staging is not None and (relayed := await _relayed(request, found, watch, results)):
         return relayed
+    many = results.several
     past = TransferHistory.open()
     settings = DownloadSettings(
         policy=make(request.strategy, request.blocks, widens=request.streams is None),
@@ -176,10 +173,10 @@ async def _download(
     fetch = Download(ordered, sources, estimates, where, settings, watch, seed=getrandbits(32))
     began = time.time()
     try:
-        report = await fetch.run()
+        with results.of(fetch.report):
+            report = await fetch.run()
     except CoallocError as error:
-        if isinstance(error.report, TransferReport):
-            await _remember(past, broker, request, found, error.report, began, error)
+        await _remember(past, broker, request, found, fetch.report(), began, error)
         raise
     await _remember(past, broker, request, found, report, began)
     return report
@@ -191,26 +188,26 @@ def _is_foreign(file: ReplicaSet) -> bool:
 
 
 async def _relayed(
-    request: Request, found: FoundReplicas, many: bool, watch: Callable[[Snapshot], None] | None
+    request: Request,
+    found: FoundReplicas,
+    watch: Callable[[Snapshot], None] | None,
+    results: Results[TransferReport],
 ) -> TransferReport | None:
     """Fetch a file over other servers, if the plan says that this is faster; else return None."""
     from coalloc.collect.composition import fetch_over  # few downloads have a use for plans
     from coalloc.collect.single_file import report, snapshot
 
     exact = request.output if request.within else None  # the existing target may become a directory at any moment
-    where = exact or target(found.file.name, request.output, many, _is_foreign(found.file))
-    told = (lambda view: watch(snapshot(view, where.name))) if watch else None
+    where = exact or target(found.file.name, request.output, results.several, _is_foreign(found.file))
+    show = (lambda view: watch(snapshot(view, where.name))) if watch else None
+    relays, given = request.staging or (), found.file.checksums
+    collecting: Results[CollectionReport] = Results()
     try:
-        collected = await fetch_over(found.file, where, request.staging or (), request.options, told, request.overwrite)
-    except CoallocError as error:
-        if isinstance(error.report, CollectionReport):
-            error.report = report(error.report, found.file.checksums)
-        raise
-    except asyncio.CancelledError as stop:
-        given = found.file.checksums
-        stop.args = tuple(report(known, given) if isinstance(known, CollectionReport) else known for known in stop.args)
-        raise
-    return report(collected, found.file.checksums) if collected else None
+        collected = await fetch_over(found.file, where, relays, request.options, show, request.overwrite, collecting)
+    finally:
+        if collecting.unfinished:
+            results.unfinished = report(collecting.unfinished, given)
+    return report(collected, given) if collected else None
 
 
 def _bad(request: Request, found: FoundReplicas, report: TransferReport) -> list[tuple[str, str, str]]:
@@ -248,22 +245,23 @@ async def collect(
     wanted: CollectRequest,
     watch: Callable[[CollectionView], None] | None = None,
     network: "Scenario | None" = None,
+    results: Results[CollectionReport] | None = None,
 ) -> CollectionReport:
     """Collect many files from GridFTP servers to one place, over other hosts where a method sends them.
 
     Each file is at its destination only when it is complete and compared with its origin; an existing file is left
-    alone. Cancelling stops cleanly, and leaves nothing at intermediate servers; the CancelledError has the report as
-    its argument.
+    alone. Cancelling stops cleanly, and leaves nothing at intermediate servers. After an error or a cancellation,
+    `results` has the report of what was done until then.
 
     :param watch: receives views during the collection
     :param network: hosts that take part beside those that are named, and the links between them; missing values are
         taken from measurements. The host without a server is this machine. Without a network, every host is assumed to
         reach every other one, and missing measurements are guessed
-    :raises CoallocError: with the known results in its `report`
+    :raises CoallocError: when a file could not be collected
     """
     from coalloc.collect.composition import collect  # downloads have no use for methods and plans
 
-    return await collect(wanted, watch, network)
+    return await collect(wanted, watch, network, results or Results())
 
 
 async def plan(request: Request) -> list[Plan]:

@@ -97,10 +97,6 @@ class CoallocError(Exception):
         self.message = "\n  ".join(map(one_line, (message, *reasons)))
         super().__init__(self.message)
         self.remedy = one_line(remedy)
-        self.report: object | None = None
-        """The `coalloc.model.TransferReport` of the results so far, if a download ended with this error."""
-        self.done: Sequence[object] | None = None
-        """Reports of the files that were fetched before, when several were requested."""
 
 
 class UsageError(CoallocError):

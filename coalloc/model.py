@@ -4,8 +4,10 @@ Sizes and offsets are bytes, rates bytes per second, times seconds.
 """
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Literal, NamedTuple
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 __all__ = [
     "DATASET",
@@ -28,6 +30,7 @@ __all__ = [
     "PlannedShare",
     "Replica",
     "ReplicaSet",
+    "Results",
     "Snapshot",
     "SourceReport",
     "SourceState",
@@ -259,6 +262,36 @@ class TransferReport(NamedTuple):
     def compared(self) -> bool:
         """Return whether a checksum confirms the whole file, even if only that of the replica that sent it."""
         return self.basis != "none"
+
+
+Report = TypeVar("Report")
+
+
+@dataclass
+class Results(Generic[Report]):
+    """The results of a call, filled while it runs, so that its caller has them after an error or a cancellation, too.
+
+    `done` are reports of complete files; `unfinished` is the report of what failed or was cancelled, as far as it got.
+    `several`: the request named several files.
+    """
+
+    done: list[Report] = field(default_factory=list)
+    unfinished: Report | None = None
+    several: bool = False
+
+    @contextmanager
+    def of(self, report: Callable[[], Report]) -> Iterator[None]:
+        """Keep the report of what fails, or is cancelled, in the block."""
+        try:
+            yield
+        except BaseException:
+            self.unfinished = report()
+            raise
+
+    @property
+    def known(self) -> list[Report]:
+        """All reports, that of the unfinished file last."""
+        return [*self.done, *([] if self.unfinished is None else [self.unfinished])]
 
 
 class PlannedShare(NamedTuple):

@@ -14,7 +14,7 @@ from broker.services.collections.trees import Naming, called, named
 from broker.worker.recorder import Recorder
 from coalloc.broker_client.decision import decision, worth_telling
 from coalloc.errors import CoallocError
-from coalloc.model import TransferReport
+from coalloc.model import Results, TransferReport
 
 __all__ = ["TransferDecision"]
 
@@ -38,6 +38,7 @@ class TransferDecision(NamedTuple):
     whose: tuple[str, str]
     namings: Sequence[Naming]
     began: float
+    results: Results[TransferReport]
 
     @classmethod
     @contextmanager
@@ -50,14 +51,17 @@ class TransferDecision(NamedTuple):
         whose: tuple[str, str],
         namings: Sequence[Naming],
     ) -> Iterator["TransferDecision"]:
-        """Yield the decision and record it if the transfer fails in the block; after success, call `came`."""
-        deciding = cls(recorder, work, kind, thing, whose, namings, time.time())
+        """Yield the decision, whose `results` the transfer fills. A transfer that fails in the block is recorded.
+
+        After success, call `came`.
+        """
+        deciding = cls(recorder, work, kind, thing, whose, namings, time.time(), Results())
         try:
             with called(*namings):
                 yield deciding
         except CoallocError as error:
-            if isinstance(error.report, TransferReport):
-                deciding.came(error.report, error.message)
+            if deciding.results.unfinished:
+                deciding.came(deciding.results.unfinished, error.message)
             raise
 
     def came(self, report: TransferReport, error: str | None = None) -> None:

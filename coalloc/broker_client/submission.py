@@ -16,7 +16,7 @@ from coalloc.config import some_access
 from coalloc.errors import TransferFailed, UsageError
 from coalloc.model import DATASET, TaskStatus, TaskView
 
-__all__ = ["Sync", "TaskRequest", "cancel", "dry_run", "submit", "tasks", "watch"]
+__all__ = ["Sync", "TaskFailed", "TaskRequest", "cancel", "dry_run", "submit", "tasks", "watch"]
 
 Sync = Literal["exists", "size", "mtime", "checksum"]
 """Properties that have to be the same for a file to be skipped, in the order of the broker's levels."""
@@ -27,6 +27,14 @@ FIRST, LONGEST = 0.5, 5.0
 """Seconds until a silent broker is asked again; doubled each time up to the second value."""
 PATIENCE = 600.0
 """Seconds after which a silent broker is given up."""
+
+
+class TaskFailed(TransferFailed):
+    """The failure of a broker's task."""
+
+    def __init__(self, task: TaskView, message: str, remedy: str) -> None:
+        super().__init__(message, remedy)
+        self.task = task
 
 
 class TaskRequest(NamedTuple):
@@ -165,7 +173,7 @@ async def watch(number: str, show: Callable[[TaskView], None], broker: str | Non
 
     The beginning of its id is enough.
 
-    :raises TransferFailed: when it failed
+    :raises TaskFailed: when it failed
     :raises NothingToFetchFrom: when the broker does not answer at first, or later for `PATIENCE`
     """
     board, seen, pause, heard = BrokerTasks(some_access(broker)), "", FIRST, time.monotonic()
@@ -192,9 +200,8 @@ def _judged(task: TaskView) -> TaskView:
     if task.status == "SUCCEEDED":
         return task
     files = f"; {task.failed} of {task.files} files failed" if task.failed and task.files > 1 else ""
-    error = TransferFailed(
+    raise TaskFailed(
+        task,
         f"task {task.id} failed: {task.error}{files}",
         "submit it again when that is mended; with --sync size, what has arrived stays as it is",
     )
-    error.report = task
-    raise error

@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from coalloc.cli import interrupts, options
+from coalloc.cli.failures import CommandFailed
 from coalloc.cli.progress import showing
 from coalloc.errors import CoallocError
 from coalloc.util.streams import say_json
 
 if TYPE_CHECKING:
+    from coalloc.collect.values import CollectionReport
     from coalloc.display.collect_bars import CollectionBars
     from coalloc.display.collect_text import CollectionLines
+    from coalloc.display.json import Document
 
 __all__ = ["collect"]
 
@@ -92,29 +95,37 @@ def collect(
     wanted = api.CollectRequest(
         sources, to, relays, method, broker, frozenset(data_hosts), frozenset(delegate), overwrite
     )
+    results: api.Results[CollectionReport] = api.Results()
     try:
         with nullcontext() if quiet else showing(_printer) as watch:
             report = interrupts.run(
-                api.collect(wanted, watch, known), remedy="run the same command again: it goes on with what is missing"
+                api.collect(wanted, watch, known, results),
+                remedy="run the same command again: it goes on with what is missing",
             )
     except CoallocError as error:
-        if not (quiet or as_json):
-            _print(error.report)
+        if results.unfinished is None:
+            raise
+        if as_json:
+            raise CommandFailed(error, _document(results.unfinished)) from error
+        if not quiet:
+            _print(results.unfinished)
         raise
     if as_json:
-        from coalloc.display.json import collection
-
-        say_json(collection(report))
+        say_json(_document(report))
     elif not quiet:
         _print(report)
 
 
-def _print(report: object) -> None:
-    from coalloc.collect.values import CollectionReport
+def _document(report: "CollectionReport") -> "Document":
+    from coalloc.display.json import collection
+
+    return collection(report)
+
+
+def _print(report: "CollectionReport") -> None:
     from coalloc.display.collect_text import print_collection
 
-    if isinstance(report, CollectionReport):
-        print_collection(report, sys.stderr)
+    print_collection(report, sys.stderr)
 
 
 def _printer(file: TextIO, live: bool) -> "CollectionBars | CollectionLines":

@@ -7,7 +7,7 @@ an object on stdout.
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 import click
@@ -17,7 +17,7 @@ from coalloc.errors import CoallocError, SinkError, UsageError
 from coalloc.safe_text import redacted_text
 from coalloc.util.streams import say_json
 
-__all__ = ["reported"]
+__all__ = ["CommandFailed", "reported"]
 
 
 class Defect(CoallocError):
@@ -26,14 +26,23 @@ class Defect(CoallocError):
     code = "defect"
 
 
+class CommandFailed(Exception):
+    """An error of a command that had results before; they are the document that `--json` prints with the error."""
+
+    def __init__(self, error: CoallocError, document: Mapping[str, object]) -> None:
+        super().__init__(error.message)
+        self.error = error
+        self.document = document
+
+
 def reported(command: Callable[[], object], args: Sequence[str]) -> int:
     """Run `command`, which was called with `args`; show any error and return the exit status."""
     try:
         status = command()
     except Exception as error:
-        failure = _ours(error)
+        failure, known = (error.error, error.document) if isinstance(error, CommandFailed) else (_ours(error), {})
         with suppress(OSError):  # if nothing can be written, the status still reports the failure
-            _show(failure, as_json="--json" in args)
+            _show(failure, known, as_json="--json" in args)
         return failure.status
     return status if isinstance(status, int) else 0
 
@@ -61,9 +70,9 @@ def _ours(error: Exception) -> CoallocError:
     )
 
 
-def _show(error: CoallocError, as_json: bool) -> None:
-    from coalloc.display.json import failure
+def _show(error: CoallocError, known: Mapping[str, object], as_json: bool) -> None:
+    from coalloc.display.json import error_document
 
     print("coget:", "\n  ".join(filter(None, (error.message, error.remedy))), file=sys.stderr)
     if as_json:
-        say_json(failure(error))
+        say_json({**known, "error": error_document(error)})

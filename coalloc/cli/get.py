@@ -1,7 +1,7 @@
 """`coget get`: fetch files. Progress goes to stderr, so that stdout holds nothing but the JSON document."""
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from coalloc.cli import interrupts, options
+from coalloc.cli.failures import CommandFailed
 from coalloc.cli.progress import showing
 from coalloc.errors import CoallocError, UsageError
 from coalloc.util.streams import say_json
@@ -16,6 +17,7 @@ from coalloc.util.streams import say_json
 if TYPE_CHECKING:
     from coalloc.display.bars import Bars
     from coalloc.display.text import Lines
+    from coalloc.model import TransferReport
 
 __all__ = ["get"]
 
@@ -66,16 +68,21 @@ def get(as_json: bool, quiet: bool, **given: Any) -> None:
     from coalloc import api
 
     request = options.request(**given)
+    results: api.Results[TransferReport] = api.Results()
     try:
         with nullcontext() if quiet else showing(_printer) as watch:
             reports = interrupts.run(
-                api.download(request, watch),
+                api.download(request, watch, results=results),
                 remedy="run the same command again: it goes on with what has arrived",
             )
     except CoallocError as error:
-        if not (quiet or as_json):
-            _print_reports(error.done or ())
-        raise
+        if not as_json:
+            if not quiet and results.several:
+                _print_reports(results.done)
+            raise
+        from coalloc.display.json import unfinished
+
+        raise CommandFailed(error, unfinished(results)) from error
     if as_json:
         from coalloc.display.json import transfers
 
@@ -84,11 +91,10 @@ def get(as_json: bool, quiet: bool, **given: Any) -> None:
         _print_reports(reports)
 
 
-def _print_reports(reports: "Iterable[object]") -> None:
+def _print_reports(reports: "Sequence[TransferReport]") -> None:
     from coalloc.display.download_report import print_reports
-    from coalloc.model import TransferReport
 
-    print_reports([report for report in reports if isinstance(report, TransferReport)], sys.stderr)
+    print_reports(reports, sys.stderr)
 
 
 def _output(path: str | None) -> Path | None:

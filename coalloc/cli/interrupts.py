@@ -39,10 +39,8 @@ def run(work: Coroutine[Any, Any, T], remedy: str = "") -> T:
         with _signals_cancel(task):
             try:
                 return await task
-            except asyncio.CancelledError as stop:
-                interrupted = Interrupted("interrupted", remedy)
-                interrupted.report, interrupted.done = stop.args or (None, None)
-                raise interrupted from None
+            except asyncio.CancelledError:
+                raise Interrupted("interrupted", remedy) from None
 
     with asyncio.Runner(loop_factory=CommandLoop) as runner:
         return runner.run(stoppable())

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from coalloc.cli import interrupts, options
+from coalloc.cli.failures import CommandFailed
 from coalloc.cli.progress import showing
 from coalloc.util.streams import say, say_json
 
@@ -40,7 +41,12 @@ def until_over(number: str, broker: str | None, as_json: bool) -> None:
 
     with showing(printer) as show:
         remedy = f"the task goes on; look again: coget watch {number}; or end it: coget tasks cancel {number}"
-        task = interrupts.run(api.watch(number, show, broker), remedy)
+        try:
+            task = interrupts.run(api.watch(number, show, broker), remedy)
+        except api.TaskFailed as error:
+            if as_json:
+                raise CommandFailed(error, error.task.document) from error
+            raise
     if as_json:
         say_json(task.document)
     elif sys.stderr.isatty():

@@ -31,7 +31,7 @@ from coalloc.errors import CoallocError, UsageError
 from coalloc.history.links import MeasuredLink, Pairs
 from coalloc.history.transfers import TransferHistory
 from coalloc.history.values import PastTransfer
-from coalloc.model import ReplicaSet
+from coalloc.model import ReplicaSet, Results
 from coalloc.planner.documents.scenario import Scenario
 from coalloc.planner.merging import joined
 from coalloc.planner.network import Demand, File, Network
@@ -47,7 +47,10 @@ WORTH = 1.2
 
 
 async def collect(
-    wanted: CollectRequest, watch: Callable[[CollectionView], None] | None = None, network: Scenario | None = None
+    wanted: CollectRequest,
+    watch: Callable[[CollectionView], None] | None,
+    network: Scenario | None,
+    results: Results[CollectionReport],
 ) -> CollectionReport:
     """Collect many files to one place; see `coalloc.api.collect`."""
     given = labelled(network) if network else None
@@ -77,10 +80,10 @@ async def collect(
     began = time.time()
     collection = CollectJob(items, field, redact(wanted.to), choose, watch, getrandbits(32))
     try:
-        report = await collection.run()
+        with results.of(collection.report):
+            report = await collection.run()
     except CoallocError as error:
-        if isinstance(error.report, CollectionReport):
-            await _remember(error.report, began, wanted.broker, error.message)
+        await _remember(collection.report(), began, wanted.broker, error.message)
         raise
     await _remember(report, began, wanted.broker)
     return report
@@ -91,8 +94,9 @@ async def fetch_over(
     where: Path,
     via: Sequence[str],
     options: EngineOptions,
-    watch: Callable[[CollectionView], None] | None = None,
-    overwrite: bool = False,
+    watch: Callable[[CollectionView], None] | None,
+    overwrite: bool,
+    results: Results[CollectionReport],
 ) -> CollectionReport | None:
     """Fetch one file from its replicas, also over other servers, if that is faster; else do nothing and return None.
 
@@ -126,7 +130,8 @@ async def fetch_over(
     collection = CollectJob(
         [item], field, str(where), lambda demand: choice(make(default(), network, demand, seed=seed)), watch, seed
     )
-    report = await collection.run()
+    with results.of(collection.report):
+        report = await collection.run()
     await _remember(report, began, None)
     return report
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from coalloc.collect.values import Collected, CollectionReport, PairReport
 from coalloc.errors import CoallocError
-from coalloc.model import Checksum, Plan, PlannedShare, SourceReport, TaskView, TransferReport
+from coalloc.model import Checksum, Plan, PlannedShare, Results, SourceReport, TransferReport
 from coalloc.safe_text import redact
 
-__all__ = ["Document", "collection", "error_document", "failure", "plans", "transfers"]
+__all__ = ["Document", "collection", "error_document", "plans", "transfers", "unfinished"]
 
 Document = dict[str, Any]
 
@@ -48,16 +48,11 @@ def collection(report: CollectionReport) -> Document:
     }
 
 
-def failure(error: CoallocError) -> Document:
-    """Return the error, with the known results of the transfer, of each file if there are several, or of the task."""
-    if isinstance(error.report, TaskView):
-        return {**error.report.document, "error": error_document(error)}
-    if isinstance(error.report, CollectionReport):
-        return {**collection(error.report), "error": error_document(error)}
-    known = [_transfer(report) for report in [*(error.done or ()), error.report] if isinstance(report, TransferReport)]
-    if error.done is not None:
-        return {"error": error_document(error), "files": known}
-    return {"error": error_document(error)} | (known[0] if known else {})
+def unfinished(results: Results[TransferReport]) -> Document:
+    """Return the results of transfers that failed or were cancelled; of each file, if several were requested."""
+    if results.several:
+        return {"files": [_transfer(report) for report in results.known]}
+    return _transfer(results.known[0]) if results.known else {}
 
 
 def error_document(error: CoallocError) -> Document:

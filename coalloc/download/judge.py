@@ -7,7 +7,7 @@ from typing import NamedTuple
 from coalloc.download.continuation import Continuation
 from coalloc.download.runner import TransferRunner
 from coalloc.errors import ReplicaChanged, TransferFailed, VerificationError
-from coalloc.model import Extent
+from coalloc.model import Basis, Extent
 from coalloc.partial_file import Journal, PartialFile
 from coalloc.schedule.events import Rejected
 from coalloc.schedule.state import SourceLane
@@ -58,6 +58,11 @@ class Judge:
         self._continuation = continuation
         self.notice: str | None = None
         """Note for the user about bytes that were fetched again."""
+
+    @property
+    def basis(self) -> Basis:
+        """The basis of the verification so far."""
+        return self._verification.basis
 
     async def judge(self) -> Rejected | None:
         """Return the ranges to fetch again and the sources not to use for them; None when the file is right.

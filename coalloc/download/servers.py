@@ -13,7 +13,7 @@ from coalloc.engine.gridftp.address import parse
 from coalloc.engine.gridftp.remote import RemoteSource, Sink
 from coalloc.engine.gridftp.storage import Storage, open_storage
 from coalloc.engine.gridftp.thirdparty import ThirdParty, open_third_party
-from coalloc.model import Confirm, Estimate, Replica, ReplicaSet, Snapshot, TransferReport
+from coalloc.model import Confirm, Estimate, Replica, ReplicaSet, Results, Snapshot, TransferReport
 from coalloc.schedule.policies import make
 from coalloc.util.addresses import AddressPolicy
 from coalloc.util.checksums import parse as parse_checksum
@@ -86,6 +86,7 @@ async def copy(
     delegate: frozenset[str] = frozenset(),
     policy: AddressPolicy | None = None,
     confirm: Confirm | None = None,
+    results: Results[TransferReport] | None = None,
 ) -> TransferReport:
     """Copy one file from several GridFTP servers at once to another one, verified by the servers' own checksums.
 
@@ -108,7 +109,8 @@ async def copy(
     :param policy: the addresses that servers may have; None for the user's own policy
     :param confirm: awaited when the file is complete, before it gets its name; if it fails, the file does not get the
         name
-    :raises CoallocError: as a download does, or NoSpace at the sink; its `report` has the results so far
+    :param results: gets the report of a copy that fails or is cancelled
+    :raises CoallocError: as a download does, or NoSpace at the sink
     """
     address = parse(sink)
     expected = tuple(map(parse_checksum, checksums))
@@ -122,7 +124,9 @@ async def copy(
     connect = partial(open_storage, sink, options, proxies[1])
     shares = make(strategy, widens=False)
     shown = address.shown
-    return await ServerCopy(file, replicas, known, connect, names, shown, shares, watch, getrandbits(32), confirm).run()
+    copying = ServerCopy(file, replicas, known, connect, names, shown, shares, watch, getrandbits(32), confirm)
+    with (results or Results()).of(copying.report):
+        return await copying.run()
 
 
 def _dialer(policy: AddressPolicy | None) -> DirectDialer:

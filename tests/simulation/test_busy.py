@@ -7,7 +7,7 @@ import pytest
 
 from coalloc.download.to_disk import Download, DownloadSettings
 from coalloc.errors import NothingToFetchFrom, ServerBusy
-from coalloc.model import Estimate, Replica, ReplicaSet
+from coalloc.model import Estimate, Replica, ReplicaSet, Results
 from coalloc.schedule.pauses import TRIES
 from coalloc.schedule.policies import NAMES, make
 from coalloc.testing.simulated import Behaviour, SimulatedSource
@@ -26,7 +26,7 @@ def server(**more) -> Behaviour:
 def fetch(tmp_path):
     """A function that downloads from servers that behave like this; the report, the sources, and all that was shown."""
 
-    def fetch(*behaviours, strategy="adaptive", most=None):
+    def fetch(*behaviours, strategy="adaptive", most=None, results=None):
         sources = [SimulatedSource(f"s{i}", DATA, behaviour) for i, behaviour in enumerate(behaviours)]
         shown, target = [], tmp_path / "file.bin"
 
@@ -35,7 +35,9 @@ def fetch(tmp_path):
             estimates = [Estimate()] * len(sources)
             wishes = DownloadSettings(make(strategy), most=most)
             async with asyncio.timeout(NEVER / 2):
-                return await Download(file, sources, estimates, target, wishes, shown.append, seed=1).run()
+                download = Download(file, sources, estimates, target, wishes, shown.append, seed=1)
+                with (results or Results()).of(download.report):
+                    return await download.run()
 
         report = run(main())
         assert target.read_bytes() == DATA
@@ -71,11 +73,12 @@ def test_when_there_is_none_at_all_it_waits_and_says_so(fetch, strategy):
 
 
 def test_waiting_is_no_failure(fetch):
-    with pytest.raises(TimeoutError) as caught:
-        fetch(server(free_at=2 * NEVER))
-    (stopped,) = caught.value.__context__.args
-    assert stopped.sources[0].outcome == "unused"
-    assert "waiting for a free connection" in stopped.sources[0].error
+    results = Results()
+    with pytest.raises(TimeoutError):
+        fetch(server(free_at=2 * NEVER), results=results)
+    (source,) = results.unfinished.sources
+    assert source.outcome == "unused"
+    assert "waiting for a free connection" in source.error
 
 
 def test_another_source_takes_the_place_of_one_that_waits(fetch):
@@ -111,13 +114,14 @@ def test_when_all_are_busy_it_comes_back_in_time(fetch):
 
 @pytest.mark.parametrize("sources", [1, 2])
 def test_who_is_always_busy_is_left_some_day(fetch, sources):
+    results = Results()
     with pytest.raises((ServerBusy, NothingToFetchFrom), match="busy") as caught:
-        fetch(*[server(busy_until=NEVER)] * sources)
+        fetch(*[server(busy_until=NEVER)] * sources, results=results)
     assert caught.value.status == 3
-    assert caught.value.report.seconds < 60
-    with pytest.raises((ServerBusy, NothingToFetchFrom)) as caught:
-        fetch(*[server(busy_until=NEVER, retry_after=9999.0)] * sources)
-    assert (TRIES - 1) * 300 <= caught.value.report.seconds < (TRIES - 1) * 400
+    assert results.unfinished.seconds < 60
+    with pytest.raises((ServerBusy, NothingToFetchFrom)):
+        fetch(*[server(busy_until=NEVER, retry_after=9999.0)] * sources, results=results)
+    assert (TRIES - 1) * 300 <= results.unfinished.seconds < (TRIES - 1) * 400
 
 
 @pytest.mark.parametrize("strategy", NAMES)

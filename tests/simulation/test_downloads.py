@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from coalloc.download.to_disk import Download, DownloadSettings
 from coalloc.errors import CoallocError, NoSuchFile, NothingToFetchFrom, TransferFailed, Unreachable, VerificationError
-from coalloc.model import Checksum, Estimate, PieceHashes, Replica, ReplicaSet
+from coalloc.model import Checksum, Estimate, PieceHashes, Replica, ReplicaSet, Results, TransferReport
 from coalloc.schedule.policies import NAMES, make
 from coalloc.testing.simulated import Behaviour, SimulatedSource
 from coalloc.testing.virtual_clock import run
@@ -43,6 +43,7 @@ class Case:
     def __init__(self, target: Path, *behaviours: Behaviour, data: bytes = DATA) -> None:
         self.target = target
         self.sources = [SimulatedSource(f"s{i}", data, b) for i, b in enumerate(behaviours)]
+        self.results: Results[TransferReport] = Results()
 
     def download(self, strategy="adaptive", *, checksum=None, keep=True, seconds=None, **known):
         return run(self._download(strategy, checksum, keep, seconds, known))
@@ -52,8 +53,14 @@ class Case:
         file = ReplicaSet(self.target.name, tuple(Replica(s.url) for s in self.sources), checksums=checksums, **known)
         wishes = DownloadSettings(make(strategy), keep_checksums=keep)
         download = Download(file, self.sources, [Estimate()] * len(self.sources), self.target, wishes, lambda _: None)
-        async with asyncio.timeout(seconds):
-            return await download.run()
+        with self.results.of(download.report):
+            async with asyncio.timeout(seconds):
+                return await download.run()
+
+    def unfinished(self) -> TransferReport:
+        """The report of a download that failed."""
+        assert self.results.unfinished is not None
+        return self.results.unfinished
 
     @property
     def folder(self) -> Path:
@@ -272,10 +279,11 @@ def test_a_known_size_leaves_the_liar_out(target):
 def test_errors_at_the_start_are_told_as_they_are(target):
     with pytest.raises(NoSuchFile):
         Case(target, honest(missing=True)).download()
-    with pytest.raises(NothingToFetchFrom, match=r"s0/file: no such file\n.*s1/file refused") as caught:
-        Case(target, honest(missing=True), honest(dies_at=0.0)).download()
-    assert outcomes(caught.value.report) == ["failed", "failed"]
-    assert "no such file" in caught.value.report.sources[0].error
+    case = Case(target, honest(missing=True), honest(dies_at=0.0))
+    with pytest.raises(NothingToFetchFrom, match=r"s0/file: no such file\n.*s1/file refused"):
+        case.download()
+    assert outcomes(case.unfinished()) == ["failed", "failed"]
+    assert "no such file" in case.unfinished().sources[0].error
     with pytest.raises(Unreachable):
         Case(target, honest(dies_at=0.0)).download()
     assert not list(target.parent.iterdir())
@@ -317,9 +325,10 @@ def test_a_target_that_nobody_can_confirm_is_fetched_again_and_that_is_told(targ
 
 
 def test_what_is_here_is_not_fetched_again(target):
-    with pytest.raises(TransferFailed) as caught:
-        Case(target, honest(dies_at=1.0), honest(dies_at=1.0)).download()
-    first = sum(source.bytes for source in caught.value.report.sources)
+    case = Case(target, honest(dies_at=1.0), honest(dies_at=1.0))
+    with pytest.raises(TransferFailed):
+        case.download()
+    first = sum(source.bytes for source in case.unfinished().sources)
     assert 0 < first < SIZE
     report = Case(target, honest(), honest()).download()
     assert target.read_bytes() == DATA
@@ -380,8 +389,9 @@ def test_damage_between_runs_is_noticed(target):
     assert target.read_bytes() == DATA
 
 
-def test_an_error_carries_what_was_known(target):
-    with pytest.raises(CoallocError) as caught:
-        Case(target, honest(dies_at=1.0)).download()
-    assert caught.value.report.size == SIZE
-    assert caught.value.report.sources[0].outcome == "failed"
+def test_after_an_error_the_report_has_what_was_known(target):
+    case = Case(target, honest(dies_at=1.0))
+    with pytest.raises(CoallocError):
+        case.download()
+    assert case.unfinished().size == SIZE
+    assert case.unfinished().sources[0].outcome == "failed"

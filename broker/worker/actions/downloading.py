@@ -107,7 +107,8 @@ class Downloading:
 
         with TransferDecision.of(recorder, work, "download", work.source, self._whose, self._namings) as deciding:
             try:
-                (report,) = await download(wanted, arriving.watch, sources, self._limits.by_url(sources), confirm)
+                limits = self._limits.by_url(sources)
+                (report,) = await download(wanted, arriving.watch, sources, limits, confirm, deciding.results)
             except (LeaseLost, Unverifiable):
                 await _emptied(self._sink, work, [beside])
                 raise

@@ -92,6 +92,7 @@ class DatasetCopying:
                 limits=self._limits.by_url(urls, sink),
                 policy=policy,
                 delegate=self._sink.server.delegate,
+                results=deciding.results,
             )
             deciding.came(report)
         arriving.whole(report.size)

@@ -21,7 +21,7 @@ from coalloc.collect.runtime.meter import ByteMeter
 from coalloc.collect.runtime.runner import CollectRunner
 from coalloc.collect.runtime.server import Area, CollectServer
 from coalloc.collect.values import Collected, CollectionPhase, CollectionReport, CollectionView, LeftBehind
-from coalloc.errors import CoallocError, SourceError, TargetExists
+from coalloc.errors import SourceError, TargetExists
 from coalloc.model import Checksum
 from coalloc.planner.network import Demand, File
 from coalloc.util.concurrency import answers
@@ -90,24 +90,16 @@ class CollectJob:
         self._left: Sequence[LeftBehind] = ()
 
     async def run(self) -> CollectionReport:
-        """Collect everything.
+        """Collect everything. If that fails, `report` has the results so far.
 
-        :raises CoallocError: with the results so far in its `report`; a CancelledError has them as its first argument
+        :raises CoallocError: when it fails
         """
         showing = self._loop.create_task(self._show()) if self._watch else None
         try:
-            try:
-                await self._collect()
-            finally:
-                self._ended_at = self._loop.time()
-                await self._close()
-        except CoallocError as error:
-            error.report = self.report()
-            raise
-        except asyncio.CancelledError as stop:
-            stop.args = self.report(), None
-            raise
+            await self._collect()
         finally:
+            self._ended_at = self._loop.time()
+            await self._close()
             if showing:
                 showing.cancel()
         self._done = True

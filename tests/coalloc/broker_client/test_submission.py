@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from coalloc import api
-from coalloc.errors import NothingToFetchFrom, TransferFailed, UsageError
+from coalloc.errors import NothingToFetchFrom, UsageError
 from coalloc.model import TaskView
 from tests.support.coget import coget
 
@@ -113,9 +113,9 @@ async def test_a_stream_that_ends_early_is_asked_for_again_from_where_it_was():
 
 async def test_a_failed_task_is_an_error_with_all_that_is_known():
     failed = {**DONE, "status": "FAILED", "error": {"code": "NO_SPACE", "message": "the disk is full"}}
-    with stranger(lambda *_: stream(failed)) as url, pytest.raises(TransferFailed, match="NO_SPACE: the disk") as error:
+    with stranger(lambda *_: stream(failed)) as url, pytest.raises(api.TaskFailed, match="NO_SPACE: the disk") as error:
         await api.watch(NUMBER, lambda _: None, url)
-    assert isinstance(error.value.report, TaskView)
+    assert error.value.task.document == failed
 
 
 async def test_a_task_whose_answer_was_lost_is_sent_again_as_the_same():

@@ -216,11 +216,12 @@ async def test_a_host_in_between_lends_no_directory(servers, sink, content, plac
 
 async def test_a_destination_that_is_full(servers, start_gridftp, tmp_path, content):
     with small_tmpfs(tmp_path / "small", 1 << 20) as small, closing(start_gridftp(small, "127.0.0.8")) as full:
-        with pytest.raises(NoSpace) as raised:
-            await collect(servers, full.url("out"), "all-at-once")
+        results = api.Results()
+        with pytest.raises(NoSpace):
+            await collect(servers, full.url("out"), "all-at-once", results=results)
         assert set(found(small / "out").items()) <= set(content.items() | {("x", b"")})
         assert leftovers([*servers, full]) == []
-    assert raised.value.report.files
+    assert results.unfinished.files
 
 
 def spoil(root, piece, content):
@@ -298,9 +299,10 @@ async def test_an_origin_dies(servers, sink, content, place, relay):
             servers[1].kill()
 
     relay.happened = staticmethod(happened)
-    with pytest.raises(TransferFailed) as raised:
-        await collect(servers, to, "relay")
-    report = raised.value.report
+    results = api.Results()
+    with pytest.raises(TransferFailed):
+        await collect(servers, to, "relay", results=results)
+    report = results.unfinished
     whole = {file.name for file in report.files if file.outcome == "collected"}
     assert label(servers[1]) in report.gone
     named = {name: data for name, data in found(folder).items() if "coget" not in name}

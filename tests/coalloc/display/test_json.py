@@ -2,7 +2,7 @@
 
 from coalloc.display import json
 from coalloc.errors import TransferFailed
-from coalloc.model import Checksum, Estimate, Plan, PlannedShare
+from coalloc.model import Checksum, Estimate, Plan, PlannedShare, Results
 from tests.support.coget import REPORT_KEYS, SOURCE_KEYS
 from tests.support.snapshots import report, url
 
@@ -38,12 +38,15 @@ def test_passwords_are_not_shown():
 
 
 def test_a_failure_has_what_was_known():
-    error = TransferFailed("every source failed", "wait")
-    assert json.failure(error) == {
-        "error": {"code": "transfer_failed", "message": "every source failed", "remedy": "wait"}
+    assert json.error_document(TransferFailed("every source failed", "wait")) == {
+        "code": "transfer_failed",
+        "message": "every source failed",
+        "remedy": "wait",
     }
-    error.report = report()
-    assert set(json.failure(error)) == REPORT_KEYS | {"error"}
+    assert json.unfinished(Results()) == {}
+    assert set(json.unfinished(Results(unfinished=report()))) == REPORT_KEYS
+    several = json.unfinished(Results([report(output="a")], report(output="b"), several=True))
+    assert [each["output"] for each in several["files"]] == ["a", "b"]
 
 
 def test_a_plan_shows_what_each_source_is_expected_to_do():

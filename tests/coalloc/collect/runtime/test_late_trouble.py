@@ -45,10 +45,10 @@ def dies_before(fetch, server, monkeypatch):
     monkeypatch.setattr(Carrier, "fetch", dying)
 
 
-async def collect(server, to):
+async def collect(server, to, results=None):
     urls = tuple(server.url(name) for name in ("one", "two"))
     async with asyncio.timeout(LIMIT_SECONDS):
-        return await api.collect(api.CollectRequest(urls, to, method="all-at-once"))
+        return await api.collect(api.CollectRequest(urls, to, method="all-at-once"), results=results)
 
 
 @pytest.mark.parametrize("place", ["here", "server"])
@@ -58,17 +58,19 @@ async def test_the_origin_dies_while_a_file_is_mended(servers, tmp_path, monkeyp
 
     monkeypatch.setattr(Finisher, "_check", wrong)
     dies_before(1, servers[0], monkeypatch)
-    with pytest.raises((Unreachable, TransferFailed)) as raised:
-        await collect(servers[0], str(tmp_path / "out") if place == "here" else servers[1].url("out"))
-    assert len(raised.value.report.gone) == 1
+    results = api.Results()
+    with pytest.raises((Unreachable, TransferFailed)):
+        await collect(servers[0], str(tmp_path / "out") if place == "here" else servers[1].url("out"), results)
+    assert len(results.unfinished.gone) == 1
     assert not list(servers[1].root.rglob("*coget*"))
 
 
 async def test_a_server_dies_that_is_its_own_destination(servers, monkeypatch):
     dies_before(2, servers[0], monkeypatch)
-    with pytest.raises(Unreachable) as raised:
-        await collect(servers[0], servers[0].url("out"))
-    assert [file.outcome for file in raised.value.report.files] == ["collected", "missing"]
+    results = api.Results()
+    with pytest.raises(Unreachable):
+        await collect(servers[0], servers[0].url("out"), results)
+    assert [file.outcome for file in results.unfinished.files] == ["collected", "missing"]
 
 
 async def test_a_longer_file_that_takes_the_place_of_one_is_not_cut_off(servers, monkeypatch):
@@ -97,9 +99,10 @@ async def test_a_file_that_became_shorter_since_it_was_listed_is_not_asked_for_a
         return begun(self, *hop)
 
     monkeypatch.setattr(Carrier, "begin", shortened)
-    with pytest.raises(TransferFailed, match="one cannot be had") as raised:
-        await collect(servers[0], str(tmp_path / "out") if place == "here" else servers[1].url("out"))
-    assert {file.name: file.outcome for file in raised.value.report.files}["one"] == "missing"
+    results = api.Results()
+    with pytest.raises(TransferFailed, match="one cannot be had"):
+        await collect(servers[0], str(tmp_path / "out") if place == "here" else servers[1].url("out"), results)
+    assert {file.name: file.outcome for file in results.unfinished.files}["one"] == "missing"
 
 
 async def test_a_file_that_is_whole_when_all_is_over_does_not_get_its_name(servers, tmp_path, monkeypatch):

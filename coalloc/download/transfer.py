@@ -1,0 +1,202 @@
+"""The transfer of one file from several sources, whatever its destination. Subclasses write, verify, and publish it."""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+from coalloc.download.agreement import Agreement, unusable
+from coalloc.download.report import source_reports, source_views, unstarted_reports, unstarted_views
+from coalloc.download.runner import TransferRunner
+from coalloc.engine.base import Source
+from coalloc.engine.sessions.process_limits import CONNECTING
+from coalloc.errors import CoallocError, TransferFailed
+from coalloc.model import Estimate, Phase, ReplicaSet, Snapshot, Stat, TransferReport
+from coalloc.safe_text import redact
+from coalloc.schedule import Scheduler
+from coalloc.schedule.events import Event, Started
+from coalloc.schedule.policies import Policy
+
+__all__ = ["Transfer"]
+
+LOOK = 0.125
+"""Seconds between two snapshots for the display."""
+FIRST_LOOK = 0.01
+"""Seconds until the first one. By then the servers have been asked, and a display can load while they answer."""
+
+
+class Transfer(ABC):
+    """The transfer of one file.
+
+    :param file: description of the file; its replicas are in the order of `sources`
+    :param estimates: forecast of each source
+    :param output: the destination, as it may be shown
+    :param most: number of sources to use at once; None for as many as the limit allows
+    :param watch: receives a snapshot several times a second
+    :param seed: seed of the random pauses, so that they differ from transfer to transfer
+    """
+
+    def __init__(
+        self,
+        file: ReplicaSet,
+        sources: Sequence[Source],
+        estimates: Sequence[Estimate],
+        output: str,
+        policy: Policy,
+        most: int | None = None,
+        watch: Callable[[Snapshot], None] | None = None,
+        seed: int = 0,
+    ) -> None:
+        self._file = file
+        self._sources = sources
+        self._estimates = estimates
+        self._output = output
+        self._policy = policy
+        self._most = min(most or len(sources), CONNECTING)
+        self._watch = watch
+        self._seed = seed
+        self._loop = asyncio.get_running_loop()
+        self._began = self._loop.time()
+        self._fetched_at: float | None = None
+        self._ended_at: float | None = None
+        self._phase: Phase = "connecting"
+        self._agreement = Agreement(file)
+        self._runner = TransferRunner(sources, self._agree, self._write, seed)
+        self._scheduler: Scheduler | None = None
+        self._urls = [redact(source.url) for source in sources]
+
+    async def run(self) -> TransferReport:
+        """Transfer the file, verify it, and give it its name. If that fails, `report` has the results so far.
+
+        :raises CoallocError: when it fails
+        """
+        showing = self._loop.create_task(self._show()) if self._watch else None
+        try:
+            await self._carry_out()
+        finally:
+            self._stop_clock()
+            if showing:
+                showing.cancel()
+            await self._runner.close()
+        self._phase = "done"
+        if self._watch:
+            self._watch(self.snapshot())
+        return self.report()
+
+    def _stop_clock(self) -> None:
+        """End the time that the report counts; what follows is cleaning up."""
+        if self._ended_at is None:
+            self._ended_at = self._loop.time()
+
+    @abstractmethod
+    async def _carry_out(self) -> None:
+        """Connect, fetch and verify, and give the file its name."""
+
+    @abstractmethod
+    def _write(self, source: int, offset: int, view: memoryview) -> None:
+        """Keep bytes that have arrived."""
+
+    @property
+    @abstractmethod
+    def _name(self) -> str:
+        """The file's name, for the display."""
+
+    @property
+    @abstractmethod
+    def _bad(self) -> Mapping[int, str]:
+        """The sources whose bytes were wrong, with the reason."""
+
+    def _agree(self, source: int, stat: Stat) -> None:
+        """Process a replica's answer.
+
+        :raises CoallocError: as `Agreement.check`
+        """
+        self._agreement.check(source, stat)
+
+    async def _connect(self) -> None:
+        """Connect until the first server answers, which determines the size.
+
+        :raises CoallocError: when no source can be used
+        """
+        if not await self._runner.connect(self._most):
+            raise unusable(self._urls, self._runner.errors)
+
+    def _schedule(self, missing: Sequence[tuple[int, int]] | None = None) -> Scheduler:
+        """Make the scheduler, once the size is known; `missing` are the ranges to fetch, None for all."""
+        size = self._agreement.size or 0
+        self._scheduler = Scheduler(
+            size, self._estimates, self._policy, missing=missing, most=self._most, seed=self._seed
+        )
+        return self._scheduler
+
+    async def _fetch(self, judge: Callable[[], Awaitable[Event | None]]) -> None:
+        """Fetch all ranges of the scheduler, and wrong ones again.
+
+        :param judge: called when all ranges are there; returns the event by which wrong ones are fetched again, or None
+            if the file is right
+        """
+        assert self._scheduler is not None
+        event: Event | None = Started(self._loop.time(), self._runner.connected)
+        while event:
+            self._phase, self._fetched_at = "fetching", None
+            try:
+                await self._runner.run(self._scheduler, event)
+            except TransferFailed as failed:
+                raise self._cause() or failed from None
+            self._phase, self._fetched_at = "verifying", self._loop.time()
+            event = await judge()
+
+    def _cause(self) -> CoallocError | None:
+        """Return the error that tells why no source is left, if one tells it better than the list of all."""
+        return None
+
+    async def _show(self) -> None:
+        assert self._watch is not None
+        await asyncio.sleep(FIRST_LOOK)
+        while True:
+            self._watch(self.snapshot())
+            await asyncio.sleep(LOOK)
+
+    def snapshot(self) -> Snapshot:
+        """Return the current state of the transfer."""
+        now = self._loop.time()
+        if self._scheduler is None:
+            waiting = unstarted_views(self._urls, self._runner.errors)
+            return Snapshot(self._name, self._phase, now - self._began, sources=waiting)
+        state = self._scheduler.state
+        views = source_views(state, self._urls, now)
+        rate = sum(view.rate for view in views)
+        return Snapshot(
+            name=self._name,
+            phase=self._phase,
+            seconds=now - self._began,
+            done_bytes=state.final.total,
+            size=state.size,
+            rate=rate,
+            eta_seconds=(state.size - state.final.total) / rate if rate else None,
+            sources=views,
+        )
+
+    def report(self) -> TransferReport:
+        """Return the results of the transfer so far, or of all of it."""
+        ended = self._loop.time() if self._ended_at is None else self._ended_at
+        scheduler = self._scheduler
+        if scheduler is None:
+            sources = unstarted_reports(self._urls, self._runner.errors)
+        else:
+            until = ended if self._fetched_at is None else self._fetched_at
+            sources = source_reports(scheduler.state, self._urls, self._bad, self._began, until)
+        moved = sum(source.bytes for source in sources)
+        seconds = ended - self._began
+        return TransferReport(
+            output=self._output,
+            size=self._agreement.size or 0,
+            seconds=seconds,
+            rate=moved / seconds if seconds else 0.0,
+            strategy=self._policy.name,
+            resumed_bytes=0,
+            duplicate_bytes=0,
+            checksum=None,
+            basis="none",
+            rationale=scheduler.rationale if scheduler else "",
+            sources=sources,
+        )
