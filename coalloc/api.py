@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from random import getrandbits
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from coalloc.broker_client import Broker, DatasetEntry, FoundReplicas, PlannedFile
 from coalloc.broker_client.imports import read_log, remember, remember_globus, report_globus
@@ -16,17 +16,15 @@ from coalloc.broker_client.submission import TaskFailed, TaskRequest, cancel, dr
 from coalloc.collect.runtime.name_equality import held
 from coalloc.collect.values import CollectionReport, CollectionView, CollectRequest
 from coalloc.config import access, some_access
-from coalloc.download.agreement import Agreement, unusable
 from coalloc.download.preview import preview
 from coalloc.download.report import past_transfers
 from coalloc.download.request import Engine, Request, Strategy, named_files, ranked, sources_of
+from coalloc.download.server_answers import Probe, planned_file, probe
 from coalloc.download.servers import Storage, ThirdParty, copy, storage, third_party
 from coalloc.download.to_disk import Download, DownloadSettings
-from coalloc.engine import open_source
-from coalloc.engine.base import Admission, Leads, Source
-from coalloc.engine.sessions.process_limits import PROCESSES
+from coalloc.engine.base import Admission, Leads
 from coalloc.engine.sessions.slots import Slots
-from coalloc.errors import CoallocError, NoFreeConnection, SourceError, UsageError
+from coalloc.errors import CoallocError, UsageError
 from coalloc.history.globus_tasks import tasks as globus_tasks
 from coalloc.history.transfers import TransferHistory
 from coalloc.history.values import SourceSummary
@@ -34,12 +32,12 @@ from coalloc.model import Confirm, Estimate, Plan, ReplicaSet, Results, Snapshot
 from coalloc.partial_file import HeldHere, discard, held_in
 from coalloc.resolve import bounds, refuse_collisions, target
 from coalloc.resolve.inventory import Registered, register_below
-from coalloc.safe_text import redact, without_query
+from coalloc.safe_text import without_query
 from coalloc.schedule.policies import make
 from coalloc.util.addresses import AddressPolicy
 from coalloc.util.dialer import DirectDialer
 from coalloc.util.partial_names import private as private_name
-from coalloc.verify import SUSPECTED, WitnessServers, agreed_checksum
+from coalloc.verify import SUSPECTED
 
 if TYPE_CHECKING:
     import httpx
@@ -94,17 +92,6 @@ __all__ = [
     "third_party",
     "watch",
 ]
-
-
-class Probe(NamedTuple):
-    """Result of a probe: whether a server answers, after how many seconds, and the size and features of the file."""
-
-    url: str
-    ok: bool
-    seconds: float
-    size: int | None = None
-    features: tuple[str, ...] = ()
-    error: SourceError | None = None
 
 
 async def download(
@@ -266,7 +253,7 @@ async def collect(
 
 async def plan(request: Request) -> list[Plan]:
     """Return the plan of each file's transfer. Asks the servers for sizes, moves nothing."""
-    return [(await _plan(request, found))[0] for found in await named_files(request, _broker(request))]
+    return [(await planned_file(request, found))[0] for found in await named_files(request, _broker(request))]
 
 
 async def metalink(request: Request) -> str:
@@ -275,7 +262,7 @@ async def metalink(request: Request) -> str:
     Where no checksum is known yet, the servers are asked to compute one, which takes them a read of the file.
     """
     files = await named_files(request, _broker(request))
-    described = [(await _plan(request, found, ask_checksum=True))[1] for found in files]
+    described = [(await planned_file(request, found, ask_checksum=True))[1] for found in files]
     return metalink_document(described, datetime.now(UTC))
 
 
@@ -301,83 +288,6 @@ def metalink_document(files: Sequence[ReplicaSet], published: datetime) -> str:
     from coalloc.resolve.metalink import write
 
     return write(files, published)
-
-
-async def _plan(request: Request, found: FoundReplicas, ask_checksum: bool = False) -> tuple[Plan, ReplicaSet]:
-    """Return the plan, and the file's description with the usable replicas in the order of the plan."""
-    ordered, estimates = ranked(found, TransferHistory.open())
-    sources = sources_of(request, ordered, request.options)
-    try:
-        answers, agreement = await _answers(ordered, sources, keep=ask_checksum and len(sources) <= PROCESSES)
-        known = [*ordered.checksums, *agreement.digests]
-        if ask_checksum and not known:
-            witnesses = WitnessServers(sources, lambda source: isinstance(answers[source], Stat))
-            known = await agreed_checksum(witnesses, agreement.size or 0)
-    finally:
-        await asyncio.gather(*(source.close() for source in sources))
-    made = preview(ordered, estimates, make(request.strategy, request.blocks), answers, known)
-    usable = [
-        replica._replace(priority=share.priority)
-        for replica, share in zip(ordered.replicas, made.shares, strict=False)  # replicas left out come last
-        if share.error is None
-    ]
-    return made, ordered._replace(replicas=tuple(usable), size=made.size, checksums=made.checksums)
-
-
-async def _answers(
-    file: ReplicaSet, sources: Sequence[Source], keep: bool
-) -> tuple[dict[int, Stat | SourceError], Agreement]:
-    """Return each server's answer, of which at least one is usable.
-
-    :param keep: whether to keep the connections, because more queries follow soon
-    """
-    agreement = Agreement(file)
-    answers = dict(enumerate(await asyncio.gather(*(_stat(source, keep) for source in sources))))
-    for i, answer in answers.items():
-        try:
-            if isinstance(answer, Stat):
-                agreement.check(i, answer)
-        except SourceError as error:
-            answers[i] = error
-    errors = {i: answer for i, answer in answers.items() if isinstance(answer, SourceError)}
-    if len(errors) == len(sources):
-        raise unusable([redact(source.url) for source in sources], errors)
-    return answers, agreement
-
-
-async def _stat(source: Source, keep: bool = False) -> Stat | SourceError:
-    """Return a server's answer, once a connection to it is free; close the connection unless it is to be kept."""
-    try:
-        while True:
-            try:
-                return await source.open()
-            except NoFreeConnection as error:
-                await error.until_free()
-    except SourceError as error:
-        return error
-    finally:
-        if not keep:
-            await source.close()
-
-
-async def probe(urls: Sequence[str], engine: Engine = "auto", delegate: frozenset[str] = frozenset()) -> list[Probe]:
-    """Probe each of these servers; `delegate` are hosts that may be given a limited proxy."""
-    request = Request(tuple(urls), engine=engine, delegate=delegate)
-    return list(await asyncio.gather(*(_probe(url, request) for url in urls)))
-
-
-async def _probe(url: str, request: Request) -> Probe:
-    source = open_source(url, request.engine, request.options)
-    began = time.monotonic()
-    try:
-        answer = await _stat(source)
-    finally:
-        await source.close()
-    seconds = time.monotonic() - began
-    if isinstance(answer, SourceError):
-        return Probe(redact(url), False, seconds, error=answer)
-    features = () if answer.ranged else ("ignores ranges",)
-    return Probe(redact(url), True, seconds, answer.size, features)
 
 
 async def search(beginning: str, most: int = 100, broker: str | None = None) -> list[DatasetEntry]:
@@ -407,7 +317,7 @@ async def register(name: str, urls: Sequence[str], broker: str | None = None) ->
     found, *others = await named_files(request, None)
     if others:
         raise UsageError(f"{urls[0]} has several files", "register them one by one")
-    _, file = await _plan(request, found, ask_checksum=True)
+    _, file = await planned_file(request, found, ask_checksum=True)
     return file, await known.register(name, file)
 
 

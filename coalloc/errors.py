@@ -28,6 +28,7 @@
         ├── PermissionRefused     permanent: login, certificate, mode bits
         │   └── AddressRefused        the server or document that named it may not lead there
         ├── NotThatProtocol       permanent: another protocol answers at that port
+        │   └── NoGreeting        accepts the connection and says nothing; not permanent
         ├── Unsupported           permanent: the server lacks what we need (ranges, a command)
         ├── ReplicaChanged        permanent: size or validator differ from the agreed ones
         └── ServerSays            the server's own message, when nothing above fits
@@ -51,6 +52,7 @@ __all__ = [
     "LimitExceeded",
     "NoFreeConnection",
     "NoFreeProcess",
+    "NoGreeting",
     "NoSpace",
     "NoSuchFile",
     "NotAllowed",
@@ -255,13 +257,16 @@ class NoFreeProcess(NoFreeConnection):
 class NoSuchFile(SourceError):
     """A file that the server does not have, or that is not a plain file.
 
-    `certain`: the server says that nothing is there, and not only that it refuses the request.
+    :param certain: whether the server says that nothing is there, and not only that it refuses the request
     """
 
     status = 3
     code = "no_such_file"
     permanent = True
-    certain = True
+
+    def __init__(self, message: str, remedy: str = "", *, certain: bool = True) -> None:
+        super().__init__(message, remedy)
+        self.certain = certain
 
 
 class IsDirectory(NoSuchFile):
@@ -316,6 +321,12 @@ class NotThatProtocol(SourceError):
     status = 3
     code = "not_that_protocol"
     permanent = True
+
+
+class NoGreeting(NotThatProtocol):
+    """Silence after a connection was accepted: an overloaded server looks like one of another protocol."""
+
+    permanent = False
 
 
 class Unsupported(SourceError):

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol, cast
 
 from coalloc.engine.gridftp.protocol import LineReader, Reply, ReplyReader, format_command
 from coalloc.engine.gridftp.refusals import refusal
-from coalloc.errors import ConnectionLost, LimitExceeded, NotThatProtocol, ServerBusy, SourceError, Stalled
+from coalloc.errors import ConnectionLost, LimitExceeded, NoGreeting, NotThatProtocol, ServerBusy, SourceError, Stalled
 from coalloc.util.dialer import Dialer, round_trip
 
 __all__ = ["ControlConnection", "PendingReply", "Protection"]
@@ -201,12 +201,10 @@ class ControlConnection(asyncio.Protocol):
     def _silence(self, seconds: float) -> SourceError:
         if self._greeting.done():
             return Stalled(f"{self.where} gave no answer for {seconds:g} s", "try again later")
-        error = NotThatProtocol(
+        return NoGreeting(
             f"{self.where} accepts the connection but says nothing",
             "check that this is the port of a GridFTP server, and that the server is not overloaded",
         )
-        error.permanent = False  # an overloaded server looks the same
-        return error
 
     async def ask(self, command: str) -> Reply:
         """Send a command and wait for its final reply."""

@@ -55,9 +55,8 @@ def refusal(reply: Reply, thing: str) -> SourceError:
         return PermissionRefused(said, "ask the owner for access, or log in: ftp://USER:PASSWORD@HOST/...")
     missing = _says(MISSING, reply)
     if missing or reply.code in (550, 553) or _says(OF_NO_USE, reply):
-        nothing = NoSuchFile(said, "check the path: after the host, it begins at the server's root")
-        nothing.certain = missing
-        return nothing
+        remedy = "check the path: after the host, it begins at the server's root"
+        return NoSuchFile(said, remedy, certain=missing)
     if reply.code in (501, 502, 504, 534, 536):
         return Unsupported(said, "use --engine globus-url-copy, or another replica")
     return ServerSays(said, "see what the server says, or use another replica")

@@ -134,8 +134,7 @@ class _GraphBuilder:
             else:
                 self._limited(tail, head, limit, named)
         self._hosts(total, {name: size for holders, size in sizes.items() if len(holders) == 1 for name in holders})
-        self._files(total, sizes)
-        return self._graph(total)
+        return self._graph(total, self._files(total, sizes))
 
     def _vertex(self) -> int:
         self.vertices += 1
@@ -163,17 +162,19 @@ class _GraphBuilder:
                 self.limits[len(self.arcs)] = (Limit("io", host.name), Fraction(1, 2))
                 self.arcs.append((i, n + i, host.io, -alone.get(host.name, 0)))
 
-    def _files(self, total: int, sizes: Mapping[frozenset[str], int]) -> None:
-        self.source = self._vertex()
+    def _files(self, total: int, sizes: Mapping[frozenset[str], int]) -> int:
+        """Add the files; return the vertex from which all of them flow."""
+        source = self._vertex()
         enter = {name: self._entrance(name) for name in sorted({name for holders in sizes for name in holders})}
         for holders, size in sizes.items():
-            at = self.source
+            at = source
             if len(holders) > 1:
                 at = self._vertex()
-                self.arcs.append((self.source, at, 0, 2 * size))
+                self.arcs.append((source, at, 0, 2 * size))
             for name in sorted(holders):
                 self.groups[len(self.arcs)] = (holders, name)
                 self.arcs.append((at, enter[name], 0, 2 * size))
+        return source
 
     def _entrance(self, name: str) -> int:
         host = self.arrays.index[name]
@@ -184,7 +185,7 @@ class _GraphBuilder:
         self._limited(vertex, at, io, Limit("io", name))
         return vertex
 
-    def _graph(self, total: int) -> CapacityGraph:
+    def _graph(self, total: int, source: int) -> CapacityGraph:
         arrays, owners = self.arrays, np.array(self.arrays.owners, np.int32)
         wanted = owners[arrays.tails] != self.at
         if self.direct:
@@ -201,7 +202,7 @@ class _GraphBuilder:
             np.concatenate([arrays.heads[links], heads.astype(np.int32)]),
             slopes // step,
             {first + arc: offset // unit for arc, offset in enumerate(offsets.tolist()) if offset},
-            self.source,
+            source,
             self.sink,
             self.at,
             total // unit,

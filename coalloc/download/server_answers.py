@@ -1,0 +1,110 @@
+"""The servers' answers about a file before a transfer: the plan of a download, and probes. Nothing is moved."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from coalloc.broker_client import FoundReplicas
+from coalloc.download.agreement import Agreement, unusable
+from coalloc.download.preview import preview
+from coalloc.download.request import Engine, Request, ranked, sources_of
+from coalloc.engine import open_source
+from coalloc.engine.base import Source
+from coalloc.engine.sessions.process_limits import PROCESSES
+from coalloc.errors import NoFreeConnection, SourceError
+from coalloc.history.transfers import TransferHistory
+from coalloc.model import Plan, ReplicaSet, Stat
+from coalloc.safe_text import redact
+from coalloc.schedule.policies import make
+from coalloc.verify import WitnessServers, agreed_checksum
+
+__all__ = ["Probe", "planned_file", "probe"]
+
+
+class Probe(NamedTuple):
+    """Result of a probe: whether a server answers, after how many seconds, and the size and features of the file."""
+
+    url: str
+    ok: bool
+    seconds: float
+    size: int | None = None
+    features: tuple[str, ...] = ()
+    error: SourceError | None = None
+
+
+async def planned_file(request: Request, found: FoundReplicas, ask_checksum: bool = False) -> tuple[Plan, ReplicaSet]:
+    """Return the plan, and the file's description with the usable replicas in the order of the plan."""
+    ordered, estimates = ranked(found, TransferHistory.open())
+    sources = sources_of(request, ordered, request.options)
+    try:
+        answers, agreement = await _answers(ordered, sources, keep=ask_checksum and len(sources) <= PROCESSES)
+        known = [*ordered.checksums, *agreement.digests]
+        if ask_checksum and not known:
+            witnesses = WitnessServers(sources, lambda source: isinstance(answers[source], Stat))
+            known = await agreed_checksum(witnesses, agreement.size or 0)
+    finally:
+        await asyncio.gather(*(source.close() for source in sources))
+    made = preview(ordered, estimates, make(request.strategy, request.blocks), answers, known)
+    usable = [
+        replica._replace(priority=share.priority)
+        for replica, share in zip(ordered.replicas, made.shares, strict=False)  # replicas left out come last
+        if share.error is None
+    ]
+    return made, ordered._replace(replicas=tuple(usable), size=made.size, checksums=made.checksums)
+
+
+async def _answers(
+    file: ReplicaSet, sources: Sequence[Source], keep: bool
+) -> tuple[dict[int, Stat | SourceError], Agreement]:
+    """Return each server's answer, of which at least one is usable.
+
+    :param keep: whether to keep the connections, because more queries follow soon
+    """
+    agreement = Agreement(file)
+    answers = dict(enumerate(await asyncio.gather(*(_stat(source, keep) for source in sources))))
+    for i, answer in answers.items():
+        try:
+            if isinstance(answer, Stat):
+                agreement.check(i, answer)
+        except SourceError as error:
+            answers[i] = error
+    errors = {i: answer for i, answer in answers.items() if isinstance(answer, SourceError)}
+    if len(errors) == len(sources):
+        raise unusable([redact(source.url) for source in sources], errors)
+    return answers, agreement
+
+
+async def _stat(source: Source, keep: bool = False) -> Stat | SourceError:
+    """Return a server's answer, once a connection to it is free; close the connection unless it is to be kept."""
+    try:
+        while True:
+            try:
+                return await source.open()
+            except NoFreeConnection as error:
+                await error.until_free()
+    except SourceError as error:
+        return error
+    finally:
+        if not keep:
+            await source.close()
+
+
+async def probe(urls: Sequence[str], engine: Engine = "auto", delegate: frozenset[str] = frozenset()) -> list[Probe]:
+    """Probe each of these servers; `delegate` are hosts that may be given a limited proxy."""
+    request = Request(tuple(urls), engine=engine, delegate=delegate)
+    return list(await asyncio.gather(*(_probe(url, request) for url in urls)))
+
+
+async def _probe(url: str, request: Request) -> Probe:
+    source = open_source(url, request.engine, request.options)
+    began = time.monotonic()
+    try:
+        answer = await _stat(source)
+    finally:
+        await source.close()
+    seconds = time.monotonic() - began
+    if isinstance(answer, SourceError):
+        return Probe(redact(url), False, seconds, error=answer)
+    features = () if answer.ranged else ("ignores ranges",)
+    return Probe(redact(url), True, seconds, answer.size, features)
