@@ -139,8 +139,9 @@ async def _read_whole(source: Source, limit: int) -> bytes:
             )
         document = bytearray(size)
 
-        def deliver(offset: int, view: memoryview) -> None:
-            document[offset : offset + len(view)] = view
+        def deliver(start: int, end: int, data: memoryview | None) -> None:
+            assert data is not None, "this engine delivers bytes"
+            document[start:end] = data
 
         await source.fetch(Span(0, size), deliver)
     finally:

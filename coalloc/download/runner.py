@@ -21,8 +21,11 @@ from coalloc.schedule.pauses import TRIES, pause_seconds
 
 __all__ = ["TransferRunner", "Write"]
 
-Write = Callable[[int, int, memoryview], None]
-"""`write(source, offset, view)`: keep these bytes. An exception it raises ends the transfer."""
+Write = Callable[[int, int, int, memoryview | None], None]
+"""`write(source, start, end, data)`: keep the bytes [start, end), as `Deliver` has them.
+
+An exception it raises ends the transfer.
+"""
 Job = Callable[[], Coroutine[None, None, None]]
 Agree = Callable[[int, Stat], None]
 """`agree(source, stat)`: raise a SourceError if this replica is not of the agreed file, any other error to stop."""
@@ -360,10 +363,10 @@ class TransferRunner:
         self._confirmed.discard(source)
         span, write, handle, time = self._spans[copy], self._write, self._handle, self._loop.time
 
-        def deliver(offset: int, view: memoryview) -> None:
+        def deliver(start: int, end: int, data: memoryview | None) -> None:
             if copy in self._spans:
-                write(source, offset, view)
-                handle(Received(time(), copy, offset, offset + len(view)))
+                write(source, start, end, data)
+                handle(Received(time(), copy, start, end))
 
         try:
             await self._fetch_admitted(copy, source, span, deliver)

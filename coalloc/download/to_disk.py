@@ -250,10 +250,11 @@ class Download(Transfer):
         changed = [error for error in self._runner.errors.values() if isinstance(error, ReplicaChanged)]
         return changed[0] if len(changed) == len(self._sources) else None
 
-    def _write(self, source: int, offset: int, view: memoryview) -> None:
+    def _write(self, source: int, start: int, _: int, data: memoryview | None) -> None:
+        assert data is not None, "these engines deliver bytes"
         assert self._verification is not None
         assert self._journal is not None
-        fresh = self._partial.write(source, offset, view)
+        fresh = self._partial.write(source, start, data)
         self._journal.append(fresh)
         self._verification.add(fresh)
 

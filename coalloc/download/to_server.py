@@ -106,14 +106,13 @@ class ServerCopy(Transfer):
     def _pieces(self) -> list[Extent]:
         return sorted(Extent(start, end, i) for i, first in enumerate(self._first) for start, end in first)
 
-    def _write(self, source: int, offset: int, view: memoryview) -> None:
-        """Note ranges that are at the sink; the view is a placeholder for bytes there."""
-        end = offset + len(view)
-        fresh = self._here.gaps(offset, end)
-        for start, stop in fresh:
-            self._first[source].add(start, stop)
-        self._here.add(offset, end)
-        self._duplicate_bytes += len(view) - sum(stop - start for start, stop in fresh)
+    def _write(self, source: int, start: int, end: int, _: memoryview | None) -> None:
+        """Note that a range is at the sink."""
+        fresh = self._here.gaps(start, end)
+        for gap in fresh:
+            self._first[source].add(*gap)
+        self._here.add(start, end)
+        self._duplicate_bytes += end - start - sum(stop - at for at, stop in fresh)
 
     def _reject(self, scheduler: Scheduler, bad: Mapping[int, str]) -> Rejected:
         """Unassign all ranges that bad sources wrote, even over others' bytes, so that others copy them again."""

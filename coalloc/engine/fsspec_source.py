@@ -138,10 +138,9 @@ class BridgeSource(Source):
                         f"{self._shown}: the data ended at byte {at} of {span.start}-{span.end}", "try again"
                     )
                 ahead = self._begin(at + len(block), span.end)
-                view = memoryview(block)[: max(0, span.end - at)]
-                if view:
-                    deliver(at, view)
-                at += len(view)
+                start, at = at, min(at + len(block), max(at, span.end))
+                if start < at:
+                    deliver(start, at, memoryview(block)[: at - start])
         finally:
             ahead.cancel()
             await asyncio.gather(ahead, return_exceptions=True)

@@ -175,10 +175,9 @@ class URLCopySource(Source):
                 chunk = await tool.stdout.read(CHUNK)
                 if not chunk:
                     raise self._ended_short(await self._words(tool), at, span)
-                view = memoryview(chunk)[: max(0, span.end - at)]
-                if view:
-                    deliver(at, view)
-                at += len(view)
+                start, at = at, min(at + len(chunk), max(at, span.end))
+                if start < at:
+                    deliver(start, at, memoryview(chunk)[: at - start])
                 await asyncio.sleep(0)  # reading never pauses while there are data: let other tasks and cancellation in
 
     async def checksum(self, algorithm: str, start: int, end: int) -> str | None:

@@ -63,7 +63,7 @@ class RangeRequest:
         if start < end:
             self.received.add(start, end)
             try:
-                self._deliver(start, view[: end - start])
+                self._deliver(start, end, view[: end - start])
             except Exception as error:
                 self.end(error)
         if self.complete:

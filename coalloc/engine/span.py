@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 
 __all__ = ["Deliver", "Span"]
 
-Deliver = Callable[[int, memoryview], None]
-"""`deliver(offset, view)`: these bytes of the file have arrived. The view is only valid during the call.
+Deliver = Callable[[int, int, memoryview | None], None]
+"""`deliver(start, end, data)`: the bytes [start, end) of the file have arrived.
 
-If they arrived at another server, only the length of the view counts.
+`data` has these bytes, and is only valid during the call. It is None if they arrived at another server.
 """
 
 

@@ -242,5 +242,5 @@ class _Flow:
         self._left = 0
         self._span.end = self._span.start
 
-    def _arrived(self, _: int, view: memoryview) -> None:
-        self.samples.append(Sample(self._loop.time(), len(view)))
+    def _arrived(self, start: int, end: int, _: memoryview | None) -> None:
+        self.samples.append(Sample(self._loop.time(), end - start))

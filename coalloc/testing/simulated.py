@@ -141,7 +141,7 @@ class SimulatedSource(Source):
             stop = min(at + self.behaviour.chunk, span.end)
             if at < stop:
                 self.sent += stop - at
-                deliver(at, memoryview(self._content if self.behaviour.in_place else content)[at:stop])
+                deliver(at, stop, memoryview(self._content if self.behaviour.in_place else content)[at:stop])
 
     def _offsets(self, span: Span) -> list[int]:
         """Return the offsets of the chunks, in order of arrival."""

@@ -234,8 +234,8 @@ async def test_a_range_is_shortened_while_it_runs(setup, lowered_to):
     span = Span(1000, BIG)
     collected = Collected(span)
 
-    def deliver(offset: int, view: memoryview) -> None:
-        collected(offset, view)
+    def deliver(start: int, end: int, data: memoryview | None) -> None:
+        collected(start, end, data)
         span.end = min(span.end, lowered_to)
 
     async with opened(setup.source("big")) as source:
@@ -251,8 +251,8 @@ async def test_a_range_is_widened_while_it_runs(setup):
     span = Span(3, len(expected))
     collected = Collected(span)
 
-    def deliver(offset: int, view: memoryview) -> None:
-        collected(offset, view)
+    def deliver(start: int, end: int, data: memoryview | None) -> None:
+        collected(start, end, data)
         source.widen(3)
 
     async with opened(setup.source("wide")) as source:
@@ -267,8 +267,8 @@ async def cancelled_at_once(source: Source, size: int = BIG) -> list[int]:
     """The offsets that are delivered although the first delivery cancels the fetch."""
     offsets = []
 
-    def deliver(offset: int, view: memoryview) -> None:
-        offsets.append(offset)
+    def deliver(start: int, end: int, data: memoryview | None) -> None:
+        offsets.append(start)
         task.cancel()
 
     task = asyncio.create_task(source.fetch(Span(0, size), deliver))
@@ -288,7 +288,7 @@ async def test_a_cancelled_range_delivers_nothing_more(setup, content):
 async def test_cancelled_at_any_moment_it_stays_usable(setup, content):
     async with opened(setup.source("data.bin")) as source:
         for rounds in range(8):
-            task = asyncio.create_task(source.fetch(Span(0, SIZE), lambda offset, view: None))
+            task = asyncio.create_task(source.fetch(Span(0, SIZE), lambda start, end, data: None))
             for _ in range(rounds):
                 await asyncio.sleep(0)
             task.cancel()
@@ -299,7 +299,7 @@ async def test_cancelled_at_any_moment_it_stays_usable(setup, content):
 async def test_an_error_of_deliver_comes_out(setup, content):
     error = OSError("disk full")
 
-    def deliver(offset: int, view: memoryview) -> None:
+    def deliver(start: int, end: int, data: memoryview | None) -> None:
         raise error
 
     async with opened(setup.source("data.bin")) as source:
@@ -389,7 +389,7 @@ async def test_what_a_source_is_asked_when_it_goes_to_rest_is_answered(setup, co
 async def test_a_server_that_dies_and_comes_back(setup, content):
     setup.big()
 
-    def deliver(offset: int, view: memoryview) -> None:
+    def deliver(start: int, end: int, data: memoryview | None) -> None:
         setup.kill()
 
     source = setup.source("big")

@@ -59,11 +59,13 @@ class Collected:
         self.count = 0
         self.deliveries = 0
 
-    def __call__(self, offset: int, view: memoryview) -> None:
-        assert self.span.start <= offset
-        assert offset + len(view) <= self.span.end
-        self.bytes[offset - self.start : offset - self.start + len(view)] = view
-        self.count += len(view)
+    def __call__(self, start: int, end: int, data: memoryview | None) -> None:
+        assert self.span.start <= start
+        assert end <= self.span.end
+        assert data is not None
+        assert len(data) == end - start
+        self.bytes[start - self.start : end - self.start] = data
+        self.count += end - start
         self.deliveries += 1
 
 
@@ -102,8 +104,8 @@ async def cancelled(source, span):
     """Cancel a fetch at its first delivery."""
     offsets = []
 
-    def deliver(offset, view):
-        offsets.append(offset)
+    def deliver(start, end, data):
+        offsets.append(start)
         task.cancel()
 
     task = asyncio.create_task(source.fetch(span, deliver))

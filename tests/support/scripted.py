@@ -100,7 +100,7 @@ async def fetched(url):
     source = open_source(url, "auto", EngineOptions(DirectDialer(), connect_seconds=60.0))
     try:
         stat = await source.open()
-        await source.fetch(Span(0, stat.size), lambda offset, view: None)
+        await source.fetch(Span(0, stat.size), lambda start, end, data: None)
         print("fetched", stat.size)
     except CoallocError as error:
         told(error)

@@ -59,8 +59,9 @@ async def _download(content, behaviours, strategy, blocks, estimates, most, miss
         if stat.size != len(content):
             raise ReplicaChanged(f"source {source} has {stat.size} bytes", "leave it out")
 
-    def write(source: int, offset: int, view: memoryview) -> None:
-        sink[offset : offset + len(view)] = view
+    def write(source: int, start: int, end: int, data: memoryview | None) -> None:
+        assert len(data) == end - start
+        sink[start:end] = data
 
     loop = asyncio.get_running_loop()
     scheduler = CheckedScheduler(

@@ -125,10 +125,11 @@ class Inward(Channel):
         for at, until in self._here.held(sink, start, end):
             received(at, until)  # stored by an earlier run
 
-        def deliver(offset: int, view: memoryview) -> None:
+        def deliver(start: int, end: int, data: memoryview | None) -> None:
+            assert data is not None, "these channels end at this machine"
             self._moved = self._time()
-            self._here.write(sink, offset, view)
-            received(offset, offset + len(view))
+            self._here.write(sink, start, data)
+            received(start, end)
 
         for gap in missing:
             try:

@@ -1,14 +1,13 @@
 """A replica whose bytes go to another server, not to us: the same contract, so that the same schedulers drive it.
 
 Ranges are copied in short slices, two at a time, so that a range can be shortened while it runs and progress is
-reported often. The delivered views are placeholders: the bytes themselves are on the sink's disk.
+reported often.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from mmap import mmap
 from pathlib import Path
 
 from coalloc.engine.base import EngineOptions, Source
@@ -21,8 +20,6 @@ from coalloc.util.intervals import Intervals
 
 __all__ = ["RemoteSource", "Sink"]
 
-NOTHING = memoryview(mmap(-1, 64 << 20))
-"""Placeholder for bytes that are elsewhere; never written or read, so it takes no memory."""
 FIRST, MOST = 256 * 1024, 1 << 30
 """Bytes of the first slice, and of the largest."""
 GROWTH = 4
@@ -82,7 +79,7 @@ class RemoteSource(Source):
             self._pair = None
 
     async def fetch(self, span: Span, deliver: Deliver) -> None:
-        """Copy [span.start, span.end); `deliver` is called for bytes that are on the sink's disk."""
+        """Copy [span.start, span.end); `deliver` is called without data, for ranges that are on the sink's disk."""
         if span.start < span.end:
             await self._usable_pair()
             await _Slices(self, span, deliver).run()
@@ -167,11 +164,9 @@ class _Slices:
 
     def _hand_on(self, start: int, end: int) -> None:
         end = min(end, self._span.end)
-        self._arrived.add(start, end)
-        while start < end:
-            count = min(end - start, len(NOTHING))
-            self._deliver(start, NOTHING[:count])
-            start += count
+        if start < end:
+            self._arrived.add(start, end)
+            self._deliver(start, end, None)
 
 
 async def _cancel(copies: Iterable[asyncio.Task[None]]) -> None:

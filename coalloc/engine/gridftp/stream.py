@@ -104,7 +104,7 @@ class _Receiver:
             return
         self._at = start + count
         try:
-            self._deliver(start, BUFFER[:count])
+            self._deliver(start, start + count, BUFFER[:count])
         except Exception as error:
             self._end(error)
         else:

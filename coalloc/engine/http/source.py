@@ -211,10 +211,9 @@ class HTTPSource(Source):
                     raise ConnectionLost(
                         f"{self._shown}: the data ended at byte {at} of {span.start}-{asked}", "try again"
                     )
-                view = memoryview(chunk)[: max(0, span.end - at)]
-                if view:
-                    deliver(at, view)
-                at += len(view)
+                start, at = at, min(at + len(chunk), max(at, span.end))
+                if start < at:
+                    deliver(start, at, memoryview(chunk)[: at - start])
                 await asyncio.sleep(0)  # reading never pauses while there are data: let other tasks and cancellation in
             if at == asked and "content-length" in answer.headers:
                 with self._server.border():

@@ -179,15 +179,14 @@ class RangeSharing:
         without = max(1, working - sum(bool(other.parts) for other in self._works.values()))
         return max(SMALLEST, -(-self._unshared.total // without))
 
-    def _take(self, work: SessionWork, part: RangePart, offset: int, view: memoryview) -> None:
+    def _take(self, work: SessionWork, part: RangePart, start: int, end: int, data: memoryview | None) -> None:
         if self._caller and self._caller.cancelling():  # the caller is cancelled and has not stopped this object yet
             return
-        view = view[: max(0, part.end - offset)]
-        if view:
-            self._deliver(offset, view)
-            at = offset + len(view)
-            work.delivered(part, at, self._time())
-            self._received.add(offset, at)
+        end = min(end, part.end)
+        if start < end:
+            self._deliver(start, end, data and data[: end - start])
+            work.delivered(part, end, self._time())
+            self._received.add(start, end)
         wanted = self._span.end - self._span.start  # sessions may still fetch bytes beyond an end that was lowered
         if self._received.total >= wanted and self._received.covers(self._span.start, self._span.end):
             self._end()

@@ -46,7 +46,7 @@ def agree_on(size):
     return agree
 
 
-def keep_nothing(source: int, offset: int, view: memoryview) -> None:
+def keep_nothing(source: int, start: int, end: int, data: memoryview | None) -> None:
     pass
 
 

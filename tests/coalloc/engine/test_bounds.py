@@ -24,7 +24,7 @@ async def failure(url, **more):
 
     async def fetch():
         stat = await source.open()
-        await source.fetch(Span(0, stat.size), lambda offset, view: None)
+        await source.fetch(Span(0, stat.size), lambda start, end, data: None)
 
     with pytest.raises(SourceError) as caught:
         await fetch()
@@ -310,7 +310,7 @@ async def fetched_in_blocks(url):
     fetching = GridFTPSource(url, EngineOptions(DirectDialer()), GridFTPFindings(connects_back=True))
     try:
         await fetching.open()
-        await fetching.fetch(Span(0, 1_000_000_000), lambda offset, view: None)
+        await fetching.fetch(Span(0, 1_000_000_000), lambda start, end, data: None)
     except CoallocError as error:
         print(error.permanent)
         told(error)

@@ -59,7 +59,7 @@ async def test_no_url_stands_in_a_command_line_and_no_process_is_left(gridftp_se
     random_file(gridftp_server.root / "file", SIZE)
     before, seen = children(), []
 
-    def deliver(offset, view):
+    def deliver(start, end, data):
         seen.extend(line for pid, line in children().items() if pid not in before)
         task.cancel()
 

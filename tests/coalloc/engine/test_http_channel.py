@@ -88,7 +88,7 @@ async def test_ranges_that_are_asked_for_ahead_come_in_their_order(start, asking
     seen = []
     async with opened(asking_ahead(start())) as source:
         spans = [Span(begin, begin + 500_000) for begin in (3_000_000, 0, 5_000_000)]
-        await asyncio.gather(*(source.fetch(span, lambda offset, view: seen.append(offset)) for span in spans))
+        await asyncio.gather(*(source.fetch(span, lambda start, end, data: seen.append(start)) for span in spans))
     assert [offset for offset in seen if offset in {span.start for span in spans}] == [3_000_000, 0, 5_000_000]
 
 
@@ -206,7 +206,7 @@ async def test_a_cancelled_range_costs_its_connection_only_if_much_is_left(
 
 
 async def test_one_range_fails_and_the_next_goes_on(start, asking_ahead, content, made):
-    def fail(offset, view):
+    def fail(start, end, data):
         raise OSError("disk full")
 
     async with opened(asking_ahead(start())) as source:
@@ -240,7 +240,7 @@ async def test_closing_ends_what_is_under_way(start, asking_ahead, content, made
     async with opened(asking_ahead(start())) as source:
         begun = asyncio.Event()
         spans = Span(0, SIZE), Span(1, SIZE)
-        fetching = [asyncio.create_task(source.fetch(span, lambda offset, view: begun.set())) for span in spans]
+        fetching = [asyncio.create_task(source.fetch(span, lambda start, end, data: begun.set())) for span in spans]
         await begun.wait()
         await source.close()
         for task in fetching:

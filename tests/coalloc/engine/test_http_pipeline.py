@@ -27,9 +27,9 @@ class Asked:
         self.over = Future()
         self.request = pipeline.ask(RangeRequest(self.span, self.deliver, self.over))
 
-    def deliver(self, offset, view):
-        assert offset == self.span.start + len(self.here)
-        self.here += view
+    def deliver(self, start, end, data):
+        assert start == self.span.start + len(self.here)
+        self.here += data
 
     @property
     def right(self):

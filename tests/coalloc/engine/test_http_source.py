@@ -164,7 +164,7 @@ async def test_the_connection_is_kept_between_ranges(start_nginx, content):
         for start in range(0, SIZE, 500_000):
             await collect(source, start, min(start + 500_000, SIZE))
         assert len(dialer.dialled) == 1
-        await source.fetch(span := Span(0, SIZE), lambda offset, view: shorten(span))
+        await source.fetch(span := Span(0, SIZE), lambda start, end, data: shorten(span))
         await collect(source, 0, 10)
         assert len(dialer.dialled) == 2
 

@@ -45,8 +45,8 @@ async def wait(source: Source, span: Span, far: Distance) -> int:
     collected, arrived = Collected(span), []
     asked = far.trips
 
-    def deliver(offset: int, view: memoryview) -> None:
-        collected(offset, view)
+    def deliver(start: int, end: int, data: memoryview | None) -> None:
+        collected(start, end, data)
         arrived.append(far.trips)
 
     await source.fetch(span, deliver)
@@ -100,7 +100,7 @@ async def test_http_asked_ahead(tmp_path, monkeypatch):
             asked = far.trips
             await asyncio.gather(
                 *(
-                    source.fetch(Span(start, start + PART), lambda offset, view: arrived.append(far.trips))
+                    source.fetch(Span(start, start + PART), lambda start, end, data: arrived.append(far.trips))
                     for start in range(0, SIZE, PART)
                 )
             )

@@ -121,8 +121,8 @@ async def test_a_running_range_is_shortened(gridftp_server, content, known, lowe
         span = Span(0, SIZE)
         collected = Collected(span)
 
-        def deliver(offset, view):
-            collected(offset, view)
+        def deliver(start, end, data):
+            collected(start, end, data)
             span.end = min(span.end, lowered_to)
 
         await source.fetch(span, deliver)
@@ -134,8 +134,8 @@ async def test_a_cancelled_range_delivers_nothing_more(gridftp_server, content, 
     async with opened(source_of(gridftp_server, known=known)) as source:
         delivered = []
 
-        def deliver(offset, view):
-            delivered.append(offset)
+        def deliver(start, end, data):
+            delivered.append(start)
             task.cancel()
 
         for rounds in range(3):
@@ -149,7 +149,7 @@ async def test_a_cancelled_range_delivers_nothing_more(gridftp_server, content, 
 async def test_cancelled_at_any_moment_it_stays_usable(gridftp_server, content, known):
     async with opened(source_of(gridftp_server, known=known)) as source:
         for rounds in range(12):
-            task = asyncio.create_task(source.fetch(Span(0, SIZE), lambda offset, view: None))
+            task = asyncio.create_task(source.fetch(Span(0, SIZE), lambda start, end, data: None))
             for _ in range(rounds):
                 await asyncio.sleep(0)
             task.cancel()
@@ -158,7 +158,7 @@ async def test_cancelled_at_any_moment_it_stays_usable(gridftp_server, content, 
 
 
 async def test_what_deliver_raises_comes_out(gridftp_server, content, known):
-    def deliver(offset, view):
+    def deliver(start, end, data):
         raise OSError("disk full")
 
     async with opened(source_of(gridftp_server, known=known)) as source:
@@ -171,7 +171,7 @@ async def test_beyond_the_end_of_the_file_is_an_error(gridftp_server, content, k
     """The server says 226 there."""
     async with opened(source_of(gridftp_server, known=known)) as source:
         with pytest.raises(ConnectionLost, match=f"at byte {SIZE} of {SIZE - 5}-{SIZE + 5}"):
-            await source.fetch(Span(SIZE - 5, SIZE + 5), lambda offset, view: None)
+            await source.fetch(Span(SIZE - 5, SIZE + 5), lambda start, end, data: None)
         assert await collect(source, 0, 100) == content[:100]
 
 
@@ -181,7 +181,7 @@ async def test_a_killed_server(gridftp_server, known):
         file.truncate(size)
     async with opened(source_of(gridftp_server, known=known)) as source:
         with pytest.raises(ConnectionLost) as caught:
-            await source.fetch(Span(0, size), lambda offset, view: gridftp_server.kill())
+            await source.fetch(Span(0, size), lambda start, end, data: gridftp_server.kill())
         assert not caught.value.permanent
         assert gridftp_server.url("file") in str(caught.value)
         with pytest.raises(Unreachable):
@@ -210,7 +210,7 @@ async def test_a_server_that_stops_answering(gridftp_server, content):
         for _ in range(2):
             with pytest.raises(TimeoutError):  # no time-out of the engine's own while data are awaited
                 async with asyncio.timeout(0.2):
-                    await source.fetch(Span(0, SIZE), lambda offset, view: None)
+                    await source.fetch(Span(0, SIZE), lambda start, end, data: None)
         source.options = options(connect_seconds=0.6)
         with pytest.raises(SourceError) as caught:
             await source.open()
@@ -260,7 +260,7 @@ async def test_a_checksum_beside_a_fetch(gridftp_server, content):
         span = Span(0, SIZE)
         asked = []
 
-        def deliver(offset, view):
+        def deliver(start, end, data):
             if not asked:
                 asked.append(asyncio.create_task(source.checksum("md5", 0, SIZE)))
 
@@ -314,7 +314,7 @@ async def test_a_file_that_may_not_be_read(start_gridftp, open_folder):
     (server.root / "secret").chmod(0)
     async with opened(source_of(server, "secret")) as source:
         with pytest.raises(PermissionRefused):
-            await source.fetch(Span(0, 6), lambda offset, view: None)
+            await source.fetch(Span(0, 6), lambda start, end, data: None)
 
 
 async def test_refused_connection_and_unknown_host(gridftp_server):

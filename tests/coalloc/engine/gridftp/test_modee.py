@@ -66,7 +66,7 @@ async def test_ranges_that_are_asked_for_ahead_come_in_their_order(gridftp_serve
     seen = []
     async with opened(kept(gridftp_server)) as source:
         spans = [Span(start, start + 500_000) for start in (3_000_000, 0, 5_000_000)]
-        await asyncio.gather(*(source.fetch(span, lambda offset, view: seen.append(offset)) for span in spans))
+        await asyncio.gather(*(source.fetch(span, lambda start, end, data: seen.append(start)) for span in spans))
     assert [offset for offset in seen if offset in {span.start for span in spans}] == [3_000_000, 0, 5_000_000]
     assert len(made) == 1
 
@@ -76,9 +76,9 @@ async def test_little_that_is_not_wanted_is_skipped(gridftp_server, content, mad
     span = Span(999, 2_000_000)
     collected = Collected(span)
 
-    def deliver(offset, view):
-        collected(offset, view)
-        span.end = min(span.end, max(offset + len(view) - 900_000, lowered_to))
+    def deliver(start, end, data):
+        collected(start, end, data)
+        span.end = min(span.end, max(end - 900_000, lowered_to))
 
     async with opened(kept(gridftp_server)) as source:
         await source.fetch(span, deliver)
@@ -102,7 +102,7 @@ async def test_a_cancelled_range_costs_its_connection_only_if_much_is_left(gridf
 
 
 async def test_one_range_fails_and_the_next_goes_on(gridftp_server, content, made):
-    def fail(offset, view):
+    def fail(start, end, data):
         raise OSError("disk full")
 
     async with opened(kept(gridftp_server)) as source:
@@ -144,8 +144,8 @@ async def test_widened_sessions_keep_their_connections_over_all_ranges(gridftp_s
         span = Span(0, SIZE)
         collected = Collected(span)
 
-        def deliver(offset, view):
-            collected(offset, view)
+        def deliver(start, end, data):
+            collected(start, end, data)
             source.widen(5)
 
         await source.fetch(span, deliver)

@@ -60,7 +60,7 @@ async def test_a_server_without_restart_sends_only_from_the_start():
         assert not (await source.open()).ranged
         assert await collect(source, 0, len(CONTENT)) == CONTENT
         with pytest.raises(Unsupported):
-            await source.fetch(Span(1, 5), lambda offset, view: None)
+            await source.fetch(Span(1, 5), lambda start, end, data: None)
 
 
 async def test_a_range_lowered_while_its_connection_is_made():

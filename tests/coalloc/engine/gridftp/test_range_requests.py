@@ -41,10 +41,10 @@ class Asked:
         self.turn = RangeRequest(self.span, self.deliver, self.over)
         turns.ask(self.turn)
 
-    def deliver(self, offset, view):
+    def deliver(self, start, end, data):
         assert not self.over.done()
-        assert self.start <= offset < offset + len(view) <= self.span.end
-        self.here.update((offset + i, byte) for i, byte in enumerate(view))
+        assert self.start <= start < end <= self.span.end
+        self.here.update((start + i, byte) for i, byte in enumerate(data))
         if self.lowered is not None:
             self.span.end = min(self.span.end, self.lowered)
 
@@ -100,7 +100,7 @@ def test_a_range_that_ends_short_is_over_and_incomplete():
 def test_what_deliver_raises_ends_its_range_only():
     turns, over = RangeRequests(), Future()
 
-    def fail(offset, view):
+    def fail(start, end, data):
         raise OSError("disk full")
 
     turns.ask(RangeRequest(Span(0, 100), fail, over))

@@ -1,8 +1,10 @@
-"""A replica that is copied to another real server: whose sessions are lost, and made anew."""
+"""A replica that is copied to another real server: the ranges reported, and sessions that are lost and made anew."""
 
 import asyncio
 
 from coalloc.engine.gridftp.remote import RemoteSource, Sink
+from coalloc.engine.span import Span
+from coalloc.util.intervals import Intervals
 from tests.support.fetching import opened, options, random_file
 from tests.support.waiting import until
 
@@ -25,3 +27,20 @@ async def test_a_pair_that_has_lost_one_end_is_made_anew_once_and_keeps_no_sessi
         assert (sink.root / "out").read_bytes() == content
         await until(lambda: (len(source.sessions), len(sink.sessions)) == before)
     await until(lambda: not source.sessions + sink.sessions)
+
+
+async def test_ranges_are_delivered_without_their_bytes(start_gridftp, tmp_path):
+    source, sink = start_gridftp(tmp_path / "source", "127.0.0.2"), start_gridftp(tmp_path / "sink", "127.0.0.3")
+    content, arrived = random_file(source.root / "file", SIZE), Intervals()
+
+    def deliver(start, end, data):
+        assert 10 <= start < end <= SIZE
+        assert data is None
+        arrived.add(start, end)
+
+    async with opened(
+        RemoteSource(source.url("file"), Sink(sink.url("out"), str(sink.root / "out")), options())
+    ) as remote:
+        await remote.fetch(Span(10, SIZE), deliver)
+    assert list(arrived) == [(10, SIZE)]
+    assert (sink.root / "out").read_bytes()[10:] == content[10:]

@@ -96,9 +96,9 @@ async def test_no_more_slots_than_streams_and_no_more_streams_than_slots(gridftp
     content = random_file(gridftp_server.root / "big", 10 * SIZE)
     seen, collected = set(), Collected(Span(0, len(content)))
 
-    def deliver(offset, view):
+    def deliver(start, end, data):
         seen.add(held(slots))
-        collected(offset, view)
+        collected(start, end, data)
 
     async with opened(source_at(gridftp_server.url("big"), slots, streams=streams)) as source:
         await source.fetch(collected.span, deliver)
@@ -118,10 +118,10 @@ async def fetch_and_look(source, slots, size, full):
     span = Span(0, size)
     collected = Collected(span)
 
-    def deliver(offset, view):
+    def deliver(start, end, data):
         if held(slots) == slots.most:
             full.set()
-        collected(offset, view)
+        collected(start, end, data)
 
     await source.fetch(span, deliver)
     assert collected.count == size

@@ -57,7 +57,8 @@ class Far(Source):
             for at in range(start, end, CHUNK):
                 await self.pace(min(CHUNK, end - at))
                 if at < span.end:
-                    deliver(at, memoryview(CONTENT)[at : min(at + CHUNK, span.end)])
+                    until = min(at + CHUNK, span.end)
+                    deliver(at, until, memoryview(CONTENT)[at:until])
                 self.sent += min(CHUNK, end - at)
             self.done_at = loop.time()
 
@@ -93,8 +94,8 @@ def fetched(*make, at_delivery=lambda: None, skip=()):
 
         collected = Collected(Span(0, SIZE, skip))
 
-        def deliver(offset, view):
-            collected(offset, view)
+        def deliver(start, end, data):
+            collected(start, end, data)
             at_delivery()
 
         async with opened(Parallel(session, len(make))) as source:
