@@ -21,26 +21,26 @@ from tests.testbed import driver
 settings.register_profile("tests", derandomize=not (LONG or FUZZING), deadline=None, print_blob=True)
 settings.load_profile("tests")
 
-os.environ.update(with_this_checkout(os.environ))  # what tests start is of this checkout, too
+os.environ.update(with_this_checkout(os.environ))  # programs started by tests come from this checkout, too
 
-gc.set_threshold(20_000, 20, 50)  # a tenth of the time went into looking through what is only loaded
+gc.set_threshold(20_000, 20, 50)  # a tenth of the time went into scanning modules that are only loaded
 
 _no_wan = functools.cache(driver.refusal)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Have failures told with all that a developer needs."""
+    """Register the plugin that reports failures with all that a developer needs."""
     config.pluginmanager.import_plugin("tests.support.failures")
 
 
 def pytest_collection_finish() -> None:
-    """Leave modules and tests alone when garbage is looked for: they last."""
+    """Exclude modules and tests from garbage collection: they live to the end."""
     gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Tests marked `wan` are skipped, in CI too, where the kernel gives no WAN, before a fixture tries to build it."""
+    """Skip tests marked `wan` where the kernel allows no WAN, in CI too, before a fixture tries to build it."""
     if item.get_closest_marker("wan") and (reason := _no_wan()):
         pytest.skip(f"no WAN here: {reason}")
 
@@ -68,7 +68,7 @@ def grid(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 @pytest.fixture(scope="session")
 def alice(grid: Authority) -> Identity:
-    """A user whom the grid's servers let in."""
+    """A user who may log in at the grid's servers."""
     user = grid.user("Alice")
     grid.map(user)
     return user
@@ -76,13 +76,13 @@ def alice(grid: Authority) -> Identity:
 
 @pytest.fixture(scope="session")
 def alice_proxy(alice: Identity) -> Identity:
-    """What Alice has after grid-proxy-init."""
+    """Alice's proxy, as after grid-proxy-init."""
     return alice.proxy()
 
 
 @pytest.fixture
 def become(grid: Authority, monkeypatch: pytest.MonkeyPatch) -> Callable[[Identity], None]:
-    """A function that gives this process the credential of someone who has a proxy."""
+    """A function that gives this process the credential of a user with a proxy."""
 
     def become(proxy: Identity) -> None:
         for name, value in grid.client_env(proxy).items():
@@ -93,11 +93,11 @@ def become(grid: Authority, monkeypatch: pytest.MonkeyPatch) -> Callable[[Identi
 
 @pytest.fixture
 def as_alice(become: Callable[[Identity], None], alice_proxy: Identity) -> None:
-    """Makes this process Alice's."""
+    """Make this process act as Alice."""
     become(alice_proxy)
 
 
 @pytest.fixture
 def gsi_server(start_gridftp: Callable[..., GridFTPServer], tmp_path: Path, grid: Authority) -> GridFTPServer:
-    """A server that lets in by certificate only; it serves `tmp_path / "export"`."""
+    """A server that requires a certificate; it serves `tmp_path / "export"`."""
     return start_gridftp(tmp_path / "export", env=grid.server_env(grid.localhost), anonymous=False)

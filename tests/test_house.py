@@ -1,4 +1,4 @@
-"""The house keeps its own rules: import contracts, papers that are true."""
+"""Rules of the project: import contracts, docs that agree with the code, and plain words."""
 
 import ast
 import configparser
@@ -27,9 +27,9 @@ RIDDLES = re.compile(
 )
 """First words of a docstring that begins with neither a verb nor a noun."""
 WIDEST = 100
-"""Characters of a line of prose in the docs."""
+"""Longest line of prose in the docs, in characters."""
 MADE = {"docs/reference/results.md", "docs/reference/reports.md"}
-"""Pages that a command writes."""
+"""Pages that a command generates."""
 
 
 def text(path: str) -> str:
@@ -37,7 +37,7 @@ def text(path: str) -> str:
 
 
 def test_imports_keep_to_the_contracts():
-    command = [Path(sys.executable).with_name("lint-imports"), "--no-cache"]  # in this process it silenced all logs
+    command = [Path(sys.executable).with_name("lint-imports"), "--no-cache"]  # in this process it disabled all logs
     checked = subprocess.run(command, cwd=HOUSE, capture_output=True, text=True)
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
@@ -116,7 +116,7 @@ def test_the_picture_of_the_code_has_every_room(package: str):
 
 
 def test_the_page_on_trust_names_tests_that_are_there():
-    """As `file::test` below tests/, or `::test` of the file that was named last."""
+    """Names have the form `file::test` below tests/, or `::test` for the last named file."""
     page, file, missing = text("docs/explanation/trust.md"), "", []
     for said in re.findall(r"`([\w/]+\.py)?(?:::(test_\w+))?`", page):
         file = said[0] or file
@@ -134,7 +134,7 @@ def test_all_tests_on_a_wan_are_where_make_test_looks_for_them():
     assert [path for path in marked if not any(path.is_relative_to(HOUSE / each) for each in folders[1].split())] == []
 
 
-@pytest.mark.parametrize("package", PACKAGES)
+@pytest.mark.parametrize("package", [*PACKAGES, "tests"])
 def test_docstrings_begin_with_a_verb_or_a_noun(package: str):
     documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
     riddles = [
@@ -168,7 +168,7 @@ def test_class_names_are_unique():
 
 
 def prose(paper: Path) -> list[tuple[int, str]]:
-    """The lines of a page that are no table and no code, and that no command writes."""
+    """Return the lines of a page outside of tables, code and generated parts."""
     fenced = made = False
     found = []
     for number, line in enumerate(paper.read_text().splitlines(), 1):

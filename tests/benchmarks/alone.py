@@ -1,4 +1,4 @@
-"""The check of the ideal: what each source delivers when nothing else runs, over what the schedule says.
+"""A check of the ideal: the rate of each source when nothing else runs, over the rate in the schedule.
 
 As a program it is the client of that: `python -m tests.benchmarks.alone URL` reads the URL over several connections
 and prints the bytes of payload per second that came, after a while in which TCP finds its pace. Random loss is set
@@ -29,7 +29,7 @@ BLOCK = 1 << 18
 
 
 def delivered(scenario: Scenario, congestion: str, folder: Path, name: str) -> dict[str, float]:
-    """By source: what it delivered alone, over what the scenario's schedule says.
+    """Return for each source the rate that it delivered alone, over the rate in the scenario's schedule.
 
     Where the testbed could not keep up it is told all the same: the number then shows it.
 
@@ -46,7 +46,7 @@ def delivered(scenario: Scenario, congestion: str, folder: Path, name: str) -> d
 
 
 def _read(url: str) -> float:
-    """Bytes per second that come from a URL, over several connections."""
+    """Return the rate from a URL over several connections, in bytes per second."""
     counts = [0] * CONNECTIONS
     for number in range(CONNECTIONS):
         threading.Thread(target=_keep_reading, args=(url, counts, number), daemon=True).start()

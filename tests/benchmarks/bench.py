@@ -1,4 +1,4 @@
-"""A scenario is run: who takes part, in which order, and how often; what each needs is laid out for it.
+"""Runs of a scenario: the rivals, their order, the number of rounds, and the files that each needs.
 
 One run is left to `tests.benchmarks.race`, the network to `tests.benchmarks.field`, what is made of the runs to
 `tests.benchmarks.results`.
@@ -32,12 +32,12 @@ NAME = "data.bin"
 BLOCK = 1 << 20
 TRIES = 4
 LEAST_LIMIT = 20.0
-"""Seconds that everybody has, however small the file."""
+"""Seconds that every rival has, however small the file is."""
 
 
 @contextmanager
 def in_memory() -> Iterator[Path]:
-    """A folder in memory; what killed runs have left there is removed first."""
+    """A folder in memory; folders of killed runs are removed first."""
     for left in MEMORY.glob(f"{PREFIX}*"):
         if not Path("/proc", left.name.removeprefix(PREFIX)).exists():
             shutil.rmtree(left, ignore_errors=True)
@@ -50,9 +50,9 @@ def in_memory() -> Iterator[Path]:
 
 
 class Bench:
-    """One scenario with one congestion control, and who takes part.
+    """One scenario with one congestion control and its rivals.
 
-    :param folder: for the file, which is written here, and for what comes of it
+    :param folder: for the file, which is written here, and for the results
     """
 
     def __init__(self, scenario: Scenario, congestion: str, rivals: Sequence[Rival], folder: Path) -> None:
@@ -68,11 +68,11 @@ class Bench:
             _write(file, scenario.size)
 
     def alone(self) -> dict[str, float]:
-        """What each source delivers alone, over what the schedule says."""
+        """Return each source's rate alone, over the rate in the schedule."""
         return delivered(self._scenario, self._congestion, self._served, NAME)
 
     def run(self, rounds: int) -> Result:
-        """All rounds, each in an order of its own, of rivals and of URLs."""
+        """Run all rounds; each has its own order of rivals and of URLs."""
         plan = Plan(self._scenario, self._congestion)
         runs: dict[str, list[Run]] = {rival.name: [] for rival in self._rivals}
         for seed in range(1, rounds + 1):
@@ -83,7 +83,7 @@ class Bench:
         return Result(self._scenario.name, self._congestion, plan.ideal, size, {}, timeline, runs, self._repeated)
 
     def round(self, seed: int) -> Iterator[tuple[str, Run]]:
-        """One run of each rival."""
+        """Run each rival once."""
         plan, shuffle = Plan(self._scenario, self._congestion, seed), random.Random(seed).shuffle
         rivals, hosts = list(self._rivals), list(plan.sources)
         shuffle(rivals)
@@ -120,7 +120,7 @@ class Bench:
         )
 
     def _valid(self, attempt: Callable[[], Run]) -> Run:
-        """What comes of an attempt that the testbed could keep up with, if one of several is such."""
+        """Return the result of the first attempt with which the testbed kept up, or an invalid one."""
         run = attempt()
         for _ in range(TRIES - 1):
             if run.outcome != "invalid":
@@ -131,14 +131,14 @@ class Bench:
 
 
 def _environment(home: Path, authority: Path | None) -> dict[str, str]:
-    """Nothing of the user's; an empty history."""
+    """Return an environment with an empty history and no files of the user."""
     kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
     trust = {"SSL_CERT_FILE": str(authority)} if authority else {}
     return {**kept, **trust, "HOME": str(home), "COGET_HISTORY": str(home / "history.sqlite")}
 
 
 def _write(path: Path, size: int) -> None:
-    """Random bytes, the same each time."""
+    """Write random bytes, the same each time."""
     draw = random.Random(size).randbytes
     with path.open("wb") as file:
         for begin in range(0, size, BLOCK):

@@ -1,4 +1,4 @@
-"""How fast the broker is, as a process of its own, asked over HTTP on this machine.
+"""Speed of the broker, in a process of its own, over HTTP on this machine.
 
     python -m tests.benchmarks.broker [catalogue] [history] [postgres] [--names N] [--rows N]
 
@@ -31,12 +31,12 @@ NOW = time.time()
 
 
 def show(what: str, figure: float, unit: str, wanted: str) -> None:
-    """One line."""
+    """Print one line of the table."""
     print(f"{what:<58} {figure:>10,.4g} {unit:<6} wanted {wanted}", flush=True)
 
 
 def timed(work: Callable[[], object]) -> float:
-    """Seconds."""
+    """Return the seconds that a call takes."""
     began = time.perf_counter()
     work()
     return time.perf_counter() - began
@@ -45,7 +45,7 @@ def timed(work: Callable[[], object]) -> float:
 def at_once(
     broker: BrokerProcess, ask: Callable[[HTTPConnection, dict[str, str], int], None], count: int
 ) -> list[float]:
-    """Seconds that each request took, of so many in all, from 8 clients at once; and of the whole."""
+    """Return the seconds of each of these requests, from 8 clients at once, and the seconds of all together."""
     took: list[float] = []
     address = urlsplit(broker.url)
     headers = {"Authorization": f"Bearer {broker.token}", "Content-Type": "application/json"}
@@ -67,7 +67,7 @@ def at_once(
 
 
 def observations(begin: int, count: int, back: float = 5e6) -> list[dict[str, object]]:
-    """Reports of transfers over a hundred pairs."""
+    """Make reports of transfers over a hundred pairs."""
     draw = random.Random(begin)
     return [
         {
@@ -85,7 +85,7 @@ def observations(begin: int, count: int, back: float = 5e6) -> list[dict[str, ob
 
 
 def catalogue(folder: Path, names: int) -> None:
-    """Bulk load, and resolving."""
+    """Measure a bulk load and the resolving of names."""
     with BrokerProcess(f"sqlite:///{folder / 'catalogue.sqlite'}", folder, "") as broker:
         client = broker.client()
         client.put("/broker/v1/sites/S", json={"name": "S"})
@@ -137,7 +137,7 @@ def catalogue(folder: Path, names: int) -> None:
 
 
 def history(folder: Path) -> None:
-    """Reports and forecasts."""
+    """Measure reports and forecasts."""
     with BrokerProcess(f"sqlite:///{folder / 'history.sqlite'}", folder, "") as broker:
         client = broker.client()
         parts = [observations(begin, 20_000) for begin in range(0, 100_000, 20_000)]
@@ -160,7 +160,9 @@ def history(folder: Path) -> None:
 
 
 def filled(server: Postgres, folder: Path, rows: int) -> str:
-    """A database with so many observations over a hundred pairs and a year, put there by the database itself."""
+    """Fill a database with this many observations over a hundred pairs and a year, by a statement of the database
+    itself.
+    """
     url = server.create()
     with BrokerProcess(url, folder, "") as broker:
         token = broker.token
@@ -185,7 +187,7 @@ def filled(server: Postgres, folder: Path, rows: int) -> str:
 
 
 def large(folder: Path, rows: int) -> None:
-    """PostgreSQL with a long history."""
+    """Measure PostgreSQL with a long history."""
     with postgres() as server:
         began = time.perf_counter()
         token, url = filled(server, folder, rows).split()

@@ -1,4 +1,4 @@
-"""How soon a collection can be over when links change once, and that is known beforehand. Pure."""
+"""The earliest end of a collection if links change once and the planner knows it beforehand. Pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -12,7 +12,7 @@ Pair = tuple[str, str]
 
 
 class Change(NamedTuple):
-    """From `at` seconds on, a pair of hosts moves `rate` bytes per second."""
+    """A change of a pair of hosts: from `at` seconds on, it moves `rate` bytes per second."""
 
     at: float
     pair: Pair
@@ -55,14 +55,14 @@ def clairvoyant(rates: Mapping[Pair, float], supply: Mapping[str, float], sink: 
 
 
 def _balance(rows: lil_matrix, row: int, host: str, pairs: Sequence[Pair], first: int) -> None:
-    """What leaves a host in a period, less what comes."""
+    """Return the bytes that leave a host in a period, less those that arrive."""
     for number, (source, target) in enumerate(pairs):
         if host in (source, target):
             rows[row, first + number] = 1.0 if source == host else -1.0
 
 
 def kept(flows: Mapping[Pair, float], makespan: float, change: Change) -> float:
-    """Seconds that a plan takes which is kept when links change.
+    """Return the seconds of a plan that does not react when links change.
 
     >>> kept({("a", "t"): 100.0}, 10.0, Change(5.0, ("a", "t"), 5.0))
     15.0

@@ -1,4 +1,4 @@
-"""Where a race is run: a scenario's network, with the servers of one rival, and what happens there while it runs.
+"""The place of a race: a scenario's network with the servers of one rival, and the events during a run.
 
 Everything is made anew for each run, so that nothing is left of the one before. When things happen is decided by
 `tests.benchmarks.plan`, who runs by `tests.benchmarks.race`.
@@ -54,29 +54,29 @@ class Field:
         self._stack.close()
 
     def url(self, host: str, name: str) -> str:
-        """Where a host has the file."""
+        """Return the URL of the file at a host."""
         return self._servers[host].url(name)
 
     def command(self, words: Sequence[str]) -> list[str]:
-        """The words that run a command at the client."""
+        """Return the words that run a command at the client."""
         return self._wan.command(CLIENT, words)
 
     def sent(self) -> dict[str, int]:
-        """The bytes of payload that each source has sent towards the client, as its link counted them."""
+        """Return the bytes of payload that each source has sent towards the client, as counted by its link."""
         stats = self._wan.stats()
         return {host: _payload(stats, self.plan.ways[host]) for host in self.plan.sources}
 
     def moved(self) -> int:
-        """The bytes of payload that went to the client."""
+        """Return the bytes of payload that went to the client."""
         stats = self._wan.stats()
         return sum(_payload(stats, way) for way in self.plan.ways.values() if way.onward == CLIENT)
 
     def events(self) -> list[tuple[float, Callable[[], None]]]:
-        """What is to happen, with its second."""
+        """Return the events with their seconds."""
         return [(at, lambda event=event: self._happen(event)) for at, event in self.plan.timeline]
 
     def check(self) -> None:
-        """Raises Invalid when the network was not what it should have been."""
+        """Check the network; raises Invalid if it was not as specified."""
         self._wan.check()
 
     def _server(self, host: str) -> AbstractContextManager[Server]:
@@ -89,7 +89,7 @@ class Field:
                 return servers.nginx(self._wan, host, self._folder, self._identity if scheme == "https" else None)
 
     def _certify(self) -> None:
-        """One certificate for all hosts, from an authority of our own."""
+        """Make one certificate for all hosts, from an authority of our own."""
         grid = Authority(self._wan.folder / "authority")
         addresses = ",".join(f"IP:{self._wan.address(host)}" for host in self.plan.sources)
         self._identity, self.authority = grid.host(names=addresses), grid.authority.certificate

@@ -1,4 +1,4 @@
-"""How good and how fast forecasts are: `python -m tests.benchmarks.forecasts [accuracy] [speed]`.
+"""Accuracy and speed of forecasts: `python -m tests.benchmarks.forecasts [accuracy] [speed]`.
 
 Accuracy is on the published data in ../shared/data, each set replayed with delayed feedback, its last 60 % scored.
 Nothing is tuned on these. Speed is with numba, on series that are made here.
@@ -48,7 +48,7 @@ SOME = 1_000_000
 
 
 def accuracy() -> None:
-    """A table a set: those compared, and the best single member of the bank."""
+    """Print a table for each set: the compared forecasters, and the best single member of the bank."""
     if not DATA.exists():
         sys.exit(f"{DATA} is not there: accuracy cannot be measured")
     for name, (path, direction) in SETS.items():
@@ -74,7 +74,7 @@ def _print(found: Evaluation, before: str = "") -> None:
 
 
 def speed() -> None:
-    """Rates, and times of single forecasts."""
+    """Print rates, and times of single forecasts."""
     print(f"full bank, {len(MEMBERS)} members: {SOME / _bank_seconds():,.0f} observations/s (wanted: 200,000)")
     for members, wanted, rows in ((CONSTANT, 1, ROWS), (MEMBERS, 45, SOME)):
         seconds = _replay_seconds(members, rows) * ROWS / rows

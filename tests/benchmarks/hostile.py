@@ -1,4 +1,4 @@
-"""What a broker does for others while eight users send the worst requests that it takes.
+"""Service for honest users while eight others send the worst requests that the broker accepts.
 
     python -m tests.benchmarks.hostile [--postgres] [--minutes M] [--after M]
 
@@ -37,7 +37,7 @@ SAMPLED = 5.0
 
 
 class Honest:
-    """Users who ask for little, and how long they waited; by what they asked, and the time they did."""
+    """Users with small requests, and how long they waited, by request and time."""
 
     def __init__(self, url: str, token: str) -> None:
         self._address = urlsplit(url)
@@ -49,7 +49,7 @@ class Honest:
             each.start()
 
     def end(self) -> None:
-        """Wait until they have gone."""
+        """Wait until the users have left."""
         self._ended.set()
         for each in self._threads:
             each.join()
@@ -94,14 +94,14 @@ def stocked(broker: BrokerProcess) -> None:
 
 
 def token(client: httpx.Client, subject: str, role: str) -> str:
-    """Have a token issued."""
+    """Issue a token."""
     answer = client.post("/broker/v1/tokens", json={"subject": subject, "role": role, "site": "S"})
     answer.raise_for_status()
     return str(answer.json()["token"])
 
 
 def besiege(url: str, users: list[tuple[str, str]], seconds: float, told: Connection) -> None:
-    """Send it all, in a process of its own."""
+    """Send all attacks, in a process of its own."""
     told.send(dict(Siege(url, users).run(seconds)))
 
 
@@ -136,7 +136,7 @@ def percentiles(took: list[tuple[str, float, float, int]], begin: float, end: fl
 
 
 def run(broker: BrokerProcess, quiet: BrokerProcess, folder: Path, minutes: float, after: float) -> None:
-    """Have a broker besieged beside one that is left alone, and print what came of it."""
+    """Attack a broker beside an idle one, and print the results."""
     stocked(broker)
     stocked(quiet)
     client = broker.client()
@@ -172,7 +172,7 @@ def run(broker: BrokerProcess, quiet: BrokerProcess, folder: Path, minutes: floa
 
 
 def main() -> None:
-    """Run it."""
+    """Run the benchmark."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--postgres", action="store_true")
     parser.add_argument("--minutes", type=float, default=10)

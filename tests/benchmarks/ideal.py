@@ -1,4 +1,4 @@
-"""The ideal: when the bytes could be at the client at the earliest, from the links' schedule alone. Pure.
+"""The ideal: the earliest time at which the bytes can be at the client, from the links' schedule alone. Pure.
 
 No client can be faster: from each source bytes flow from the moment the protocol allows, as fast as the links on its
 way carry them, and nothing is lost to a ramp, a gap or a byte fetched twice. Where the numbers come from (which links,
@@ -25,7 +25,7 @@ HEADERS = 52
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A link in the direction of the client: payload `rate` in bytes per second; `onward` is the next one, if any."""
+    """A link towards the client: payload `rate` in bytes per second; `onward` is the next link, if any."""
 
     rate: float
     onward: str | None = None
@@ -33,7 +33,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """From `at` on (seconds) the link carries `rate` (bytes of payload per second)."""
+    """A change: from `at` on (seconds) the link carries `rate` (bytes of payload per second)."""
 
     at: float
     link: str
@@ -42,7 +42,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """What the links carry, and when.
+    """The rates of the links over time.
 
     :param links: by name; together a tree whose root is the client
     :param ready: for each link that begins at a source: the second at which its first byte can be at the client
@@ -54,11 +54,11 @@ class Schedule:
     changes: tuple[Change, ...] = ()
 
     def after(self, change: Change) -> "Schedule":
-        """The schedule with one more change."""
+        """Return the schedule with one more change."""
         return replace(self, changes=(*self.changes, change))
 
     def seconds(self, size: float) -> float:
-        """When `size` bytes can have arrived; infinite when they never can."""
+        """Return when `size` bytes can have arrived; infinity if never."""
         arrived = 0.0
         for begin, end, rate in self._stretches():
             if rate and arrived + rate * (end - begin) >= size:
@@ -67,13 +67,13 @@ class Schedule:
         return math.inf
 
     def _stretches(self) -> Iterator[tuple[float, float, float]]:
-        """Begin and end of each stretch of time in which nothing changes, with the rate at the client."""
+        """Return begin and end of each period without a change, with the rate at the client."""
         moments = sorted({0.0, *self.ready.values(), *(change.at for change in self.changes)})
         for begin, end in zip(moments, [*moments[1:], math.inf], strict=True):
             yield begin, end, self._rate(begin)
 
     def _rate(self, now: float) -> float:
-        """What arrives at the client: each link passes on what comes in, as far as its rate allows."""
+        """Return the rate at the client: each link passes on its input, up to its own rate."""
         rates = {name: link.rate for name, link in self.links.items()}
         rates |= {change.link: change.rate for change in self.changes if change.at <= now}
         incoming = dict.fromkeys(self.links, 0.0)
@@ -94,5 +94,5 @@ class Schedule:
 
 
 def payload_share(mtu: int = 1500) -> float:
-    """The part of a link's rate that full segments leave to the data."""
+    """Return the share of a link's rate that full segments leave for data."""
     return (mtu - HEADERS) / mtu

@@ -62,7 +62,7 @@ def measure(command: list[str], env: dict[str, str] | None = None) -> Run:
 
 
 def spread(values: list[float], form: str = "{:.2f}") -> str:
-    """Median [least-most]."""
+    """Format as median [least-most]."""
     return f"{form} [{form}-{form}]".format(median(values), min(values), max(values))
 
 
@@ -81,7 +81,7 @@ def rounds(rivals: dict[str, Callable[[], Run]], count: int) -> dict[str, list[R
 
 
 def fresh(target: Path, *command: str) -> Callable[[], Run]:
-    """Measures a command that makes `target`, which is not there when it begins."""
+    """Measure a command that makes `target`, which does not exist when it starts."""
 
     def run() -> Run:
         target.unlink(missing_ok=True)
@@ -91,7 +91,7 @@ def fresh(target: Path, *command: str) -> Callable[[], Run]:
 
 
 def throughput(stack: ExitStack, folder: Path, size: int, count: int) -> None:
-    """`four`, `four-plain` and `one` against globus-url-copy from one server."""
+    """Run `four`, `four-plain` and `one` against globus-url-copy from one server."""
     source, target = folder / "source.bin", folder / "target.bin"
     with source.open("wb") as file:
         for _ in range(size >> 20):
@@ -125,7 +125,7 @@ def throughput(stack: ExitStack, folder: Path, size: int, count: int) -> None:
 
 
 def start(stack: ExitStack, folder: Path, count: int) -> None:
-    """Seconds of `coget --help` and of a 1-byte download, whole process."""
+    """Measure seconds of `coget --help` and of a 1-byte download, whole process."""
     (folder / "byte").write_bytes(b"x")
     server = stack.enter_context(GridFTPServer(folder, "127.0.0.6"))
     target = folder / "byte.here"
@@ -140,7 +140,7 @@ def start(stack: ExitStack, folder: Path, count: int) -> None:
 
 
 def memory(stack: ExitStack, folder: Path) -> None:
-    """Peak memory with 16 sources."""
+    """Measure peak memory with 16 sources."""
     servers = [stack.enter_context(GridFTPServer(folder, f"127.0.0.{20 + i}")) for i in range(16)]
     target = folder / "target.bin"
     run = measure([*COGET, *(server.url("source.bin") for server in servers), "-o", str(target)])
@@ -149,7 +149,7 @@ def memory(stack: ExitStack, folder: Path) -> None:
 
 
 def gsi(stack: ExitStack, folder: Path, count: int) -> None:
-    """Seconds to connect and authenticate with a proxy, beside globus-url-copy's from its start to the first byte."""
+    """Measure seconds to connect and authenticate with a proxy; for globus-url-copy, from start to first byte."""
     grid = Authority(folder / "grid")
     alice = grid.user("Alice")
     grid.map(alice)

@@ -1,4 +1,4 @@
-"""The results page: made of the file that a run of the benchmark keeps, never by hand.
+"""The results page, generated from the file that a benchmark run stores.
 
     python -m tests.benchmarks.page FILE
 

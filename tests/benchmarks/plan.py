@@ -1,4 +1,4 @@
-"""What a scenario means on its topology: which links lead to the client, when its events happen, and the ideal. Pure.
+"""A scenario on its topology: links to the client, times of events, and the ideal. Pure.
 
 The network itself is made by `tests.benchmarks.field`.
 """
@@ -16,7 +16,7 @@ CLIENT = "client"
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """The link by which a host's data leaves for the client.
+    """The link from a host towards the client.
 
     :param direction: `ab` or `ba`, as the data goes
     :param settings: what the link does to it
@@ -36,7 +36,7 @@ class Plan:
 
     :ivar sources: the hosts that have the file, in the order of the topology
     :ivar schemes: what each speaks to coget
-    :ivar ways: the way of each host, the nearest to the client first
+    :ivar ways: the links of each host's path, the nearest to the client first
     :ivar timeline: the scenario's events with their seconds
     :ivar ideal: the seconds in which the file could be here
     """
@@ -62,12 +62,12 @@ class Plan:
         return max(self.sources, key=lambda host: (self.ways[host].settings.rate, -self.ways[host].round_trip))
 
     def rate(self, host: str) -> float:
-        """What a host's link carries when nothing has happened to it: payload bytes per second."""
+        """Return the rate of a host's link before any event: payload bytes per second."""
         settings = self.ways[host].settings
         return settings.rate * payload_share() * (1 - settings.loss)
 
     def alone(self, host: str) -> float:
-        """What the links from a host to the client carry when nothing has happened: payload bytes per second."""
+        """Return the rate of the links from a host to the client before any event: payload bytes per second."""
         onward = self.ways[host].onward
         return self.rate(host) if onward == CLIENT else min(self.rate(host), self.alone(onward))
 
@@ -81,7 +81,7 @@ class Plan:
 
 
 def _topology(scenario: Scenario, congestion: str, seed: int) -> Topology:
-    """The scenario's own: with its loss on the links of the sources."""
+    """Return the scenario's topology, with its loss on the links of the sources."""
     topology = Topology.load(scenario.topology)
     links = tuple(
         replace(link, ab=link.ab.changed(loss=scenario.loss), ba=link.ba.changed(loss=scenario.loss))

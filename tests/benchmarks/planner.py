@@ -1,4 +1,4 @@
-"""How fast the flow planner is: `python -m tests.benchmarks.planner`.
+"""Speed of the flow planner: `python -m tests.benchmarks.planner`.
 
 The least time T* and its flow, from a network that is arrays already: making the graph, and all max-flows. Apart from
 that, because they are done once or can be left out: turning dataclasses into arrays, and paths of whole bytes. The
@@ -24,7 +24,7 @@ from coalloc.planner.static.newton import least_time
 
 TIMES = 7
 SLACK = 5
-"""How much longer SciPy may take than what is wanted of OR-tools."""
+"""Factor by which SciPy may be slower than the target for OR-tools."""
 
 
 class Case(NamedTuple):
@@ -61,7 +61,7 @@ def drawn(case: Case, narrow: bool, seed: int) -> tuple[Network, list[File]]:
 
 
 def bare(graph: CapacityGraph, seconds: float) -> float:
-    """Milliseconds of one max-flow by OR-tools."""
+    """Return the milliseconds of one max-flow by OR-tools."""
     from ortools.graph.python.max_flow import SimpleMaxFlow
 
     scale = 2.0**60 / max(graph.total, graph.slopes.max() * seconds)
@@ -77,7 +77,7 @@ def bare(graph: CapacityGraph, seconds: float) -> float:
 
 
 class Times(NamedTuple):
-    """Milliseconds of one network."""
+    """Milliseconds for one network."""
 
     whole: float
     bare: float
@@ -86,7 +86,7 @@ class Times(NamedTuple):
 
 
 def times(case: Case, narrow: bool, backend: Backend, seed: int) -> Times:
-    """Of the best of three runs, as far as the bar goes."""
+    """Return the times of the best of three runs, for the steps with a target."""
     network, files = drawn(case, narrow, seed)
     arrays = Arrays(network)
     whole = min(_milliseconds(lambda: least_time(graph_of(arrays, files, "h0"), backend)) for _ in range(3))
@@ -102,7 +102,7 @@ def times(case: Case, narrow: bool, backend: Backend, seed: int) -> Times:
 
 
 def line(case: Case, narrow: bool, backend: Backend) -> str:
-    """Of the table."""
+    """Return a line of the table."""
     found = [times(case, narrow, backend, seed) for seed in range(TIMES)]
     whole, reference, arrays, paths = (statistics.median(column) for column in zip(*found, strict=True))
     least, most = min(each.whole for each in found), max(each.whole for each in found)
@@ -120,7 +120,7 @@ def _milliseconds(work: Callable[[], object]) -> float:
 
 
 def main() -> None:
-    """The table."""
+    """Print the table."""
     print(f"T* and its flow, ms; the median, least and most of {TIMES} networks")
     titles = ("T*", "least", "most", "wanted", "bare", "ratio", "arrays", "paths")
     print(" " * 39 + "".join(f"{title:>9}" for title in titles))

@@ -1,4 +1,5 @@
-"""A picture of one run of coget: each source's rate over time, and below it which part of the file it delivered when.
+"""A picture of one run of coget: each source's rate over time, and below it the part of the file that it delivered
+when.
 
 Rates are what the links counted; the ranges are what coget says of itself. Needs matplotlib, of the `bench` extra.
 """
@@ -18,7 +19,7 @@ from tests.benchmarks.results import Result
 __all__ = ["draw", "save", "shortened"]
 
 WINDOW = 3
-"""Samples over which a rate is taken."""
+"""Samples over which a rate is averaged."""
 
 
 def draw(result: Result, run: Run, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""One run of one rival: the clock, what it used, what the wire carried, and whether its file is right.
+"""One run of one rival: its time, resources and traffic, and whether its file is correct.
 
 The network and its servers come from `tests.benchmarks.field`; what is made of several runs is left to
 `tests.benchmarks.results`.
@@ -19,8 +19,9 @@ from typing import Any, Literal, Protocol
 __all__ = ["Command", "Copy", "Outcome", "Run", "Sample", "Wire", "compete", "interrupted"]
 
 Outcome = Literal["ok", "late", "fails", "wrong", "invalid"]
-"""`late`: it was not done within the time that it had; `wrong`: it said all is well, and the file is not the file;
-`invalid`: the testbed could not keep up, so that nothing is known."""
+"""`late`: not done within the limit; `wrong`: reports success with a wrong file; `invalid`: the testbed did not keep
+up, so that the run shows nothing.
+"""
 
 SAMPLE_SECONDS = 0.1
 INTERRUPT_SECONDS = 0.02
@@ -28,7 +29,7 @@ INTERRUPT_SECONDS = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What each source had sent towards the client (payload bytes) by a moment (seconds)."""
+    """Bytes that each source had sent towards the client (payload) by a moment (seconds)."""
 
     seconds: float
     sent: Mapping[str, int]
@@ -45,18 +46,18 @@ class Copy:
 
 
 class Wire(Protocol):
-    """What counts the bytes of payload, since it was made."""
+    """A counter of payload bytes since its creation."""
 
     def sent(self) -> Mapping[str, int]:
-        """By each source, towards the client."""
+        """Return the bytes that each source sent towards the client."""
 
     def moved(self) -> int:
-        """To the client."""
+        """Return the bytes that went to the client."""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What runs, at home in the folder of its target, which has to become as `original` is.
+    """A command, run in the folder of its target, which must become equal to `original`.
 
     :param sources: by URL: the source that has it
     """
@@ -78,8 +79,8 @@ class Run:
 
     :param cpu: user and system seconds of the client
     :param waited: seconds that its threads were ready to run and had no processor: how much the machine disturbed it
-    :param copies: by source: the partial copies of which coget tells
-    :param said: the words of one that failed
+    :param copies: by source: the partial copies in coget's document
+    :param said: the output of a failed command
     """
 
     outcome: Outcome
@@ -93,7 +94,7 @@ class Run:
 
 
 class _Process:
-    """A running command, watched from outside: when it ends is known to the millisecond."""
+    """A running command, watched from outside: its end is known to the millisecond."""
 
     def __init__(self, command: Command) -> None:
         self._waited = 0.0
@@ -121,7 +122,7 @@ class _Process:
         return bool(readable)
 
     def waited(self) -> float:
-        """Seconds that its threads have waited for a processor so far."""
+        """Return the seconds that its threads have waited for a processor."""
         threads = Path(f"/proc/{self._process.pid}/task").glob("*/schedstat")
         with suppress(OSError):  # threads end while we look
             self._waited = sum(int(file.read_text().split()[1]) for file in threads) / 1e9
@@ -132,7 +133,7 @@ class _Process:
             os.killpg(self._process.pid, signal.SIGKILL)
 
     def close(self) -> tuple[int, float, str, str]:
-        """Reap it: exit status, CPU seconds, what it wrote."""
+        """Reap the process: exit status, CPU seconds, output."""
         _, status, usage = os.wait4(self._process.pid, 0)
         self._process.returncode = os.waitstatus_to_exitcode(status)
         os.close(self._handle)
@@ -145,10 +146,10 @@ class _Process:
 
 
 def compete(command: Command, wire: Wire, events: Sequence[tuple[float, Callable[[], None]]], limit: float) -> Run:
-    """Run it to its end.
+    """Run the command to its end.
 
     :param events: what happens to the network, and when
-    :param limit: seconds after which it has lost
+    :param limit: seconds after which it counts as late
     """
     process = _Process(command)
     samples, coming, waited, late = [Sample(0.0, wire.sent())], list(events), 0.0, False
@@ -173,7 +174,7 @@ def compete(command: Command, wire: Wire, events: Sequence[tuple[float, Callable
 
 
 def interrupted(command: Command, wire: Wire, size: int, limit: float) -> None:
-    """Run it, and kill it when half of `size` has gone over the wire."""
+    """Run the command, and kill it when half of `size` has gone over the wire."""
     process = _Process(command)
     try:
         while wire.moved() < size / 2 and process.now < limit and not process.ended(process.now + INTERRUPT_SECONDS):
@@ -188,7 +189,7 @@ def _same(target: Path, original: Path) -> bool:
 
 
 def _copies(out: str, sources: Mapping[str, str], ended: float) -> dict[str, list[Copy]]:
-    """What coget's document says of each source; its clock begins late, when the program has started."""
+    """Return the copies of each source from coget's document; its clock starts late, after the program's start."""
     try:
         document = json.loads(out)
         started = ended - document["seconds"]

@@ -1,4 +1,4 @@
-"""How soon reports are there, as pages and as data, when there is much to report: asked over HTTP on this machine.
+"""Speed of reports on large histories, as pages and as data, over HTTP on this machine.
 
     python -m tests.benchmarks.reports [postgresql] [sqlite] [--rows N] [--times N]
 
@@ -35,7 +35,7 @@ from tests.support.postgres import postgres
 NOW = time.time()
 YEAR = 365 * DAY
 ASKED = {"pair": {"source": "gsiftp://dtn1.example", "sink": "SITE1"}, "transfer": {"id": "1"}}
-"""Of the reports that are of one thing: of which."""
+"""Subject of each report that needs one."""
 DECISIONS = 3000
 SQLITE = {"{random}": "abs(random() / 9223372036854775807.0)", "{least}": "min"}
 POSTGRESQL = {"{random}": "random()", "{least}": "least"}
@@ -44,7 +44,7 @@ SMALL = 100_000
 
 
 async def filled(url: str, rows: int) -> None:
-    """So many transfers in PostgreSQL, summed up and scored."""
+    """Fill PostgreSQL with this many transfers, aggregated and scored."""
     database = Database(addressed(url))
     months = {month_of(NOW - days * DAY) for days in range(370)}
     async with database.write() as connection:
@@ -60,7 +60,7 @@ async def filled(url: str, rows: int) -> None:
 
 
 async def scored(database: Database, rows: int) -> None:
-    """What the scorer would have made of the transfers: it takes its time."""
+    """Insert the scores that the scorer would compute; the scorer itself takes too long."""
     for name, statement in (
         ("scores", SCORES),
         ("accuracy", ACCURACY),
@@ -83,7 +83,7 @@ async def _run(database: Database, name: str, script: str, rows: int) -> None:
 
 
 def reported(client: httpx.Client, rows: int) -> None:
-    """So many transfers, over a hundred pairs and three months, by whoever asks."""
+    """Report this many transfers, over a hundred pairs and three months, as the caller."""
     draw = random.Random(1)
     for begin in range(0, rows, 20_000):
         part = []
@@ -108,7 +108,7 @@ def reported(client: httpx.Client, rows: int) -> None:
 
 
 async def followed(url: str) -> None:
-    """Sum up what was reported, and score it."""
+    """Aggregate and score the reported transfers."""
     database = Database(addressed(url))
     while await Rolling(database).step():
         pass
@@ -117,7 +117,7 @@ async def followed(url: str) -> None:
 
 
 def decided(client: httpx.Client) -> None:
-    """How some files were fetched from three sources each, over four weeks, by whoever asks."""
+    """Report how some files were fetched from three sources each, over four weeks, as the caller."""
     for begin in range(0, DECISIONS, 100):
         part = [_decision(i, NOW - 28 * DAY * (1 - i / DECISIONS)) for i in range(begin, begin + 100)]
         client.post("/broker/v1/decisions", json=part).raise_for_status()
@@ -160,14 +160,14 @@ def _decision(number: int, at: float) -> dict[str, Any]:
 
 
 def address(kind: ReportKind) -> str | None:
-    """What is asked for; None where it is not known of what."""
+    """Return the address of a report; None if its subject is unknown."""
     needed = {name for name, field in kind.wanted.model_fields.items() if field.is_required()}
     asked = ASKED.get(kind.name, {})
     return f"{kind.name}?{urlencode(asked)}".rstrip("?") if needed <= asked.keys() else None
 
 
 def logged_in(broker: BrokerProcess, token: str) -> httpx.Client:
-    """Somebody at a browser."""
+    """Return a client with a browser session."""
     client = httpx.Client(base_url=broker.url, follow_redirects=True, timeout=60)
     page = Page(client.get("/reports/overview"))
     while page.action and "token" in page.fields:
@@ -177,7 +177,7 @@ def logged_in(broker: BrokerProcess, token: str) -> httpx.Client:
 
 
 def measured(broker: BrokerProcess, who: str, token: str, bar: float, times: int) -> None:
-    """Each report, as a page and as data."""
+    """Measure each report, as a page and as data."""
     pages = logged_in(broker, token)
     data = httpx.Client(base_url=broker.url, headers={"Authorization": f"Bearer {token}"}, timeout=60)
     for kind in REPORTS.values():
@@ -201,7 +201,7 @@ def _times(client: httpx.Client, path: str, times: int) -> Iterator[float]:
 
 
 def of(database: str, url: str, folder: Path, options: argparse.Namespace) -> None:
-    """One database."""
+    """Measure one database."""
     with BrokerProcess(url, folder, "") as broker:
         token = broker.token
         client = broker.client()

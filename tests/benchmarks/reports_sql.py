@@ -1,4 +1,4 @@
-"""What databases make by themselves: transfers of a year, and what the scorer would have made of them.
+"""SQL that generates a year of transfers, and the scores that the scorer would compute for them.
 
 `{rows}` are as many, from `{begin}` on, one every `{step}` seconds; `{random}` is a number from 0 to 1, `{least}` a
 function. Transfers are made by PostgreSQL alone.

@@ -1,4 +1,4 @@
-"""What a scenario gave: the runs of all rivals beside the ideal, as a table's cells and as JSON. No processes here."""
+"""Results of a scenario: the runs of all rivals beside the ideal, as table cells and as JSON. Starts no processes."""
 
 import json
 import math
@@ -14,12 +14,12 @@ from tests.benchmarks.scenarios import SCENARIOS
 __all__ = ["COLUMNS", "LIMIT", "SHOWN", "Result", "beside", "checked", "read", "rows", "typical", "write"]
 
 SHOWN = "coget"
-"""The rival whose runs are drawn."""
+"""Rival whose runs are drawn."""
 BELIEVED = 0.02
-"""A source that alone differs by more than this part from its schedule was not what it should have been."""
+"""Largest accepted difference between a source's rate alone and its schedule, as a share."""
 COLUMNS = ("rival", "seconds", "time / ideal", "duplicated", "CPU s/GB", "waited", "")
 LIMIT = 4
-"""A run that takes more than this many times the ideal has lost."""
+"""Largest accepted time, as a multiple of the ideal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +48,12 @@ class Result:
         return f"{self.scenario} ({self.congestion})" if len(variants) > 1 else self.scenario
 
     def ratio(self, rival: str) -> float:
-        """The median of time over the ideal (of bytes moved over the file's, in `rerun`); failures are infinite."""
+        """Return the median time over the ideal (in `rerun`, bytes moved over the file's); failures are infinite."""
         return median(_ratio(self, run) for run in self.runs[rival])
 
 
 def checked(result: Result) -> str:
-    """What the sources delivered alone, and whether the schedule, and with it the ideal, is to be believed."""
+    """Return what the sources delivered alone, and whether the schedule, and so the ideal, is trustworthy."""
     if not result.alone:
         return ""
     told = "sources alone, over the schedule: " + ", ".join(f"{host} {part:.3f}" for host, part in result.alone.items())
@@ -62,7 +62,7 @@ def checked(result: Result) -> str:
 
 
 def beside(result: Result) -> str:
-    """How coget's time compares with that of the rival that its bar names; nothing when none does."""
+    """Return coget's time over that of the rival in its bar; nothing if it has none."""
     found = []
     for rival in SCENARIOS[result.scenario].extra:
         if rival in result.runs and SHOWN in result.runs:
@@ -72,7 +72,7 @@ def beside(result: Result) -> str:
 
 
 def rows(result: Result) -> list[tuple[str, ...]]:
-    """The cells of a table, one row a rival, in the order of COLUMNS."""
+    """Return the cells of a table, one row per rival, in the order of COLUMNS."""
     return [(rival, *_cells(result, runs)) for rival, runs in result.runs.items()]
 
 
@@ -106,13 +106,13 @@ def _ratio(result: Result, run: Run) -> float:
 
 
 def typical(runs: Sequence[Run]) -> Run | None:
-    """The run of the median time, of those that went well."""
+    """Return the run of the median time among the successful ones."""
     done = sorted((run for run in runs if run.outcome == "ok"), key=lambda run: run.seconds)
     return done[(len(done) - 1) // 2] if done else None
 
 
 def write(path: Path, results: Sequence[Result]) -> None:
-    """Keep results in a file, with the course of one typical run of coget; those of other scenarios stay there."""
+    """Store results in a file, with the course of one typical run of coget; other scenarios in it are kept."""
     results = [_trimmed(result) for result in results]
     kept = {result.title: result for result in (read(path) if path.exists() else [])}
     kept |= {result.title: result for result in results}
@@ -123,7 +123,7 @@ def write(path: Path, results: Sequence[Result]) -> None:
 
 
 def read(path: Path) -> list[Result]:
-    """The results in a file that `write` made."""
+    """Return the results in a file that `write` made."""
     return [_result(document) for document in json.loads(path.read_text())]
 
 

@@ -1,4 +1,4 @@
-"""The rivals: which servers each is given, and the command line that fetches the file from them.
+"""The rivals: the servers that each uses, and the command line that fetches the file from them.
 
 Names are permanent. Each gets the same replicas in the same order; those that take one server only get the fastest.
 Settings are the programs' own defaults where the name does not say otherwise. Running them is left to
@@ -18,14 +18,14 @@ from coalloc.resolve import metalink
 __all__ = ["PEERS", "RIVALS", "Errand", "Rival"]
 
 Servers = Literal["own", "ftp", "http", "root"]
-"""What its servers speak; `own`: what the scenario gives to coget."""
+"""Protocol of its servers; `own` is the protocol that the scenario gives to coget."""
 
 COGET = str(Path(sys.executable).with_name("coget"))
 
 
 @dataclass(frozen=True, slots=True)
 class Errand:
-    """What is to be fetched: one file, `size` bytes, from `urls` (`best` is the fastest of them), to `target`."""
+    """An order to fetch one file of `size` bytes from `urls` (`best` is the fastest of them) to `target`."""
 
     urls: Sequence[str]
     best: str
@@ -34,7 +34,7 @@ class Errand:
 
     @property
     def metalink(self) -> Path:
-        """Where a program that reads Metalinks finds the URLs."""
+        """Return the path of a Metalink with the URLs."""
         return self.target.with_suffix(".meta4")
 
     def write_metalink(self) -> None:
@@ -118,4 +118,4 @@ RIVALS = {
 }
 
 PEERS = [name for name in RIVALS if name not in ("coget-best", "globus-url-copy-p8")]
-"""Those that take part in every scenario."""
+"""Rivals that take part in every scenario."""

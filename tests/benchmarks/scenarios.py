@@ -17,7 +17,7 @@ Act = Literal["rate", "cross", "kill", "hole"]
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """When the ideal has `share` of the file, something happens to a source.
+    """An event at a source, at the moment when the ideal has `share` of the file.
 
     `rate`: its link carries `left` of its rate. `cross`: other traffic takes all but `left` of it. `kill`: SIGKILL to
     its server. `hole`: its packets vanish, both ways.
@@ -30,7 +30,7 @@ class Event:
 
     @property
     def says(self) -> str:
-        """What happens, for people."""
+        """Return a description of the event."""
         match self.act:
             case "rate":
                 return f"the link of {self.source} goes to {self.left:.0%}"
@@ -72,7 +72,7 @@ class Scenario:
 
 
 def _bursts(seed: int, source: str, left: float, mean: float, until: float) -> Iterator[Event]:
-    """Traffic of others that comes and goes, for `mean` of the file each time, exponentially distributed."""
+    """Return the on and off times of cross traffic: `mean` of the file each time, exponentially distributed."""
     draw = random.Random(f"{seed} {source}")
     share, busy = 0.0, False
     while (share := share + draw.expovariate(1 / mean)) < until:

@@ -32,7 +32,7 @@ COGET = Path(sys.executable).with_name("coget")
 LIMIT_SECONDS = 600
 LOOK_SECONDS = 0.05
 MOVING = 1_000_000
-"""Bytes at the sink by which a collection has begun."""
+"""Bytes at the sink that mark the beginning of a collection."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Situation:
 
     @cached_property
     def topology(self) -> Topology:
-        """That of `collect`."""
+        """Return the topology of `collect`."""
         topology = Topology.load("collect")
         if self.inward is None:
             return topology
@@ -64,12 +64,12 @@ class Situation:
 
     @property
     def sites(self) -> list[str]:
-        """The hosts that have files."""
+        """Return the hosts that have files."""
         return sorted(set(self.topology.hosts) - {SINK})
 
     @cached_property
     def ways(self) -> dict[tuple[str, str], tuple[str, Literal["ab", "ba"], Settings]]:
-        """The link and its direction that lead from one host to another one."""
+        """Return the link and the direction from one host to another."""
         ways: dict[tuple[str, str], tuple[str, Literal["ab", "ba"], Settings]] = {}
         for link in self.topology.links:
             ways[link.a, link.b] = link.name, "ab", link.ab
@@ -78,7 +78,7 @@ class Situation:
 
     @property
     def network(self) -> Network:
-        """What the links carry of data."""
+        """Return the data rates of the links."""
         links = (
             Link(LinkKey(*pair), int(settings.rate * payload_share())) for pair, (_, _, settings) in self.ways.items()
         )
@@ -86,17 +86,17 @@ class Situation:
 
     @property
     def demand(self) -> Demand:
-        """All files, wanted at the sink."""
+        """Return a demand for all files at the sink."""
         held = ((site, number) for site in self.sites for number in range(self.files))
         return Demand(tuple(File(f"{site}{number}", self.size, (site,), (SINK,)) for site, number in held))
 
     @property
     def supply(self) -> dict[str, float]:
-        """Bytes at each site."""
+        """Return the bytes at each site."""
         return dict.fromkeys(self.sites, float(self.files * self.size))
 
     def change(self, at: float) -> Change | None:
-        """What happens at that second, if anything does."""
+        """Return the change at that second, if there is one."""
         if self.halves is None:
             return None
         return Change(at, self.halves, self.ways[self.halves][2].rate * payload_share() / 2)
@@ -104,7 +104,7 @@ class Situation:
 
 @dataclass(frozen=True)
 class Site:
-    """How it is done: in which folder, to what at the sink, and from where the network is known.
+    """A way to run a collection: its folder, its kind of sink, and its knowledge of the network.
 
     :param sink: "here" for a directory of the host `t`, in which coget runs; "server" for a GridFTP server there
     :param known: "file" for the rates of the topology, "probe" for what `coget probe` measures before
@@ -117,12 +117,12 @@ class Site:
 
 @dataclass(frozen=True)
 class Run:
-    """What came of a collection.
+    """The result of a collection.
 
     :param seconds: its makespan
     :param relayed: part of the bytes that went over other sites
-    :param pairs: what went from where to where, for people
-    :param invalid: why it says nothing
+    :param pairs: bytes by pair of hosts, as text
+    :param invalid: why the run does not count
     """
 
     seconds: float
@@ -153,7 +153,7 @@ def collected(situation: Situation, method: str, change: Change | None, site: Si
 
 
 class _Field:
-    """Servers in a WAN, and what is asked of them."""
+    """Servers in a WAN, and the collection that they take part in."""
 
     def __init__(self, situation: Situation, wan: Wan, home: Path, stack: ExitStack, site: Site) -> None:
         self._situation, self._wan, self._home = situation, wan, home
@@ -168,11 +168,11 @@ class _Field:
 
     @property
     def names(self) -> dict[str, str]:
-        """The host of each server, by its label."""
+        """Return the host of each server, by its label."""
         return {f"ftp://{server.host}:{server.port}": host for host, server in self._servers.items()}
 
     def written(self) -> Path:
-        """The network as the topology has it."""
+        """Return the network from the topology."""
         urls = {host: {"url": label} for label, host in self.names.items()}
         links = self._situation.network.links.values()
         rates = {f"{link.key.source} -> {link.key.sink}": link.capacity for link in links}
@@ -181,20 +181,23 @@ class _Field:
         return path
 
     def probed(self) -> Path:
-        """The network as `coget probe` finds it."""
+        """Return the network that `coget probe` measures."""
         path = self._home / "network.yaml"
         self._coget("probe", "-o", str(path), *(f"{server.url('')}/" for server in self._servers.values()))
         return path
 
     def collect(self, method: str, network: Path) -> dict[str, Any]:
-        """What `coget collect` reports, at the sink."""
+        """Run `coget collect` at the sink and return its report."""
         sources = [f"{self._servers[host].url('run')}/" for host in self._situation.sites]
         words = ["collect", *sources, "--to", self._to, "--method", method, "--network", str(network), "--json"]
         report: dict[str, Any] = json.loads(self._coget(*words))
         return report
 
     def compare(self) -> None:
-        """:raises RuntimeError: a file is not what it was"""
+        """Compare all files with their originals.
+
+        :raises RuntimeError: a file differs
+        """
         for file in self._situation.demand.files:
             if (self._output / file.name).read_bytes() != (
                 self._home / file.holders[0] / "run" / file.name
@@ -212,7 +215,7 @@ class _Field:
 
 
 def _write(root: Path, host: str, situation: Situation) -> None:
-    """The files of a host, random and the same each time."""
+    """Write the files of a host, random and the same each time."""
     (root / "run").mkdir(parents=True)
     for file in situation.demand.files:
         if file.holders == (host,):
@@ -221,7 +224,7 @@ def _write(root: Path, host: str, situation: Situation) -> None:
 
 @contextmanager
 def _meanwhile(situation: Situation, wan: Wan, change: Change | None) -> Iterator[None]:
-    """A change takes place in its time after the first bytes have come."""
+    """Apply a change at its time after the first bytes have arrived."""
     if change is None:
         yield
         return

@@ -31,7 +31,7 @@ SCENARIOS = {
 
 @dataclass(frozen=True)
 class Expected:
-    """What the planner says: seconds with relays, without, and of plans that know of a change or do not react to it."""
+    """Seconds that the planner predicts: with relays, without, and for plans that foresee or ignore a change."""
 
     plan: TransferPlan
     change: Change | None
@@ -40,18 +40,18 @@ class Expected:
 
     @property
     def seconds(self) -> float:
-        """Of the plan with relays."""
+        """Return the seconds of the plan with relays."""
         return float(self.plan.makespan)
 
     @property
     def straight(self) -> float:
-        """Of the plan without."""
+        """Return the seconds of the plan without relays."""
         assert self.plan.direct is not None
         return float(self.plan.direct)
 
 
 def expected(situation: Situation) -> Expected:
-    """From the rates of the topology."""
+    """Compute the predictions from the rates of the topology."""
     plan = least_makespan(situation.network, situation.demand)
     seconds, change = float(plan.makespan), situation.change(float(plan.makespan) / 2)
     if change is None:
@@ -63,7 +63,7 @@ def expected(situation: Situation) -> Expected:
 
 
 def measured(situation: Situation, says: Expected, site: Site, rounds: int, verbose: bool) -> dict[str, list[Run]]:
-    """All valid runs, by method; the order of methods changes from round to round."""
+    """Make all valid runs, by method; the order of methods changes from round to round."""
     runs: dict[str, list[Run]] = {method: [] for method in METHODS}
     for number in range(rounds):
         for method in METHODS[:: 1 if number % 2 else -1]:
@@ -79,7 +79,7 @@ def measured(situation: Situation, says: Expected, site: Site, rounds: int, verb
 
 
 def shown(situation: Situation, says: Expected, runs: dict[str, list[Run]]) -> str:
-    """The table."""
+    """Return the table."""
     took = {method: [run.seconds for run in each] for method, each in runs.items()}
     if not all(took.values()):
         return "no valid run: the machine is too busy"

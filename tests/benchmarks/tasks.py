@@ -1,4 +1,4 @@
-"""Tasks: how fast the broker carries them out beside globus-url-copy, and what those cost that wait.
+"""Tasks: the broker's speed beside globus-url-copy, and the cost of waiting tasks.
 
     python -m tests.benchmarks.tasks [small] [big] [far] [queue] [woken] [--files 10000] [--gib 2] [--rounds 3]
 
@@ -53,7 +53,7 @@ WAITING = 10_000
 IN_TABLE = 100_000
 LOOKED = 20.0
 TIMED = 20
-"""Seconds for which those that wait are watched."""
+"""Seconds for which waiting tasks are observed."""
 
 
 class Elsewhere(NamedTuple):
@@ -69,7 +69,7 @@ class Elsewhere(NamedTuple):
 
 @asynccontextmanager
 async def working(folder: Path, *between: Server) -> AsyncIterator[World]:
-    """A broker on SQLite with a worker, in this process; with two servers, or with these."""
+    """Run a broker on SQLite with a worker, in this process; with two new servers or with the given ones."""
     collect_seldom()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     database = f"sqlite:///{folder / 'broker.sqlite'}"
@@ -85,7 +85,7 @@ async def working(folder: Path, *between: Server) -> AsyncIterator[World]:
 async def race(
     title: str, unit: str, amount: float, rivals: dict[str, Callable[[], Awaitable[None]]], count: int
 ) -> None:
-    """A line a rival: amount per second, and how it compares with the first."""
+    """Print a line per rival: amount per second, and the ratio to the first."""
     seconds: dict[str, list[float]] = {name: [] for name in rivals}
     for _ in range(count):
         for name in random.sample(list(rivals), len(rivals)):
@@ -101,7 +101,7 @@ async def race(
 
 
 def rivals(world: World, name: str, item: Item, words: Sequence[str]) -> dict[str, Callable[[], Awaitable[None]]]:
-    """globus-url-copy, and tasks with and without checksums; each begins with nothing at the sink."""
+    """Return the rivals: globus-url-copy, and tasks with and without checksums; each starts with an empty sink."""
 
     def clear() -> None:
         target = world.sink.root / name.rstrip("/")
@@ -125,7 +125,7 @@ def rivals(world: World, name: str, item: Item, words: Sequence[str]) -> dict[st
 
 
 async def small(world: World, files: int, count: int, title: str = "small") -> None:
-    """`small`, or `far`."""
+    """Run `small` or `far`."""
     (world.source.root / "small").mkdir()
     for number in range(files):
         (world.source.root / "small" / f"file-{number}").write_bytes(random.randbytes(SMALL))
@@ -136,16 +136,16 @@ async def small(world: World, files: int, count: int, title: str = "small") -> N
 
 
 async def big(world: World, size: int, count: int) -> None:
-    """`big`."""
+    """Run `big`."""
     with (world.source.root / "big").open("wb") as file:
-        file.truncate(size)  # with no blocks: so that there is memory for what is made of it
+        file.truncate(size)  # no allocated blocks, so that memory remains for its copy
     runs = rivals(world, "big", Item(source="/big", destination="/big"), [])
     await race(f"big: one file of {size >> 20} MiB", "MB/s", size / 1e6, runs, count)
     print("wanted: ratio >= 0.95")
 
 
 def far(options: argparse.Namespace) -> None:
-    """`far`: this program once more, in the host that is the client."""
+    """Run `far`: this program again, in the host of the client."""
     with tempfile.TemporaryDirectory(dir=MEMORY, prefix="coget-bench-") as name, Wan(Topology.load("far")) as wan:
         folders = [Path(name) / end for end in ("from", "to")]
         for folder in (Path(name), *folders):
@@ -167,7 +167,7 @@ def far(options: argparse.Namespace) -> None:
 
 
 async def queue(world: World) -> None:
-    """`queue`."""
+    """Run `queue`."""
     await fill(world, IN_TABLE)
     await hold(world)
     took = []
@@ -185,7 +185,7 @@ async def queue(world: World) -> None:
 
 
 async def fill(world: World, count: int) -> None:
-    """Tasks that are over, in the table."""
+    """Insert finished tasks into the table."""
     first = await world.submit("TRANSFER", [Item(source="/none", destination="/none")], "local")
     async with world.factory.database.write() as connection:
         values = dict((await connection.execute(select(tasks).where(tasks.c.id == first))).one()._mapping)
@@ -195,7 +195,7 @@ async def fill(world: World, count: int) -> None:
 
 
 async def hold(world: World) -> None:
-    """One transfer to the sink may run, and one does, slowly."""
+    """Allow one transfer to the sink, and start a slow one."""
     async with world.factory.database.write() as connection:
         kept = CollectionStore(connection)
         (sink,) = [each for each in await kept.all() if each.name == "sink"]
@@ -210,7 +210,7 @@ async def hold(world: World) -> None:
 
 
 async def woken() -> None:
-    """`woken`."""
+    """Run `woken`."""
     folder = Path(tempfile.mkdtemp(prefix="coget-woken-"))
     try:
         with postgres() as server:

@@ -1,4 +1,4 @@
-"""The benchmark over a real WAN, with a file so small that nothing is learned of speed."""
+"""The benchmark over a real WAN, with a file too small to show speed."""
 
 import subprocess
 import sys
@@ -61,7 +61,7 @@ def test_events_happen_to_the_network(tmp_path: Path):
 
 
 def why(field: Field, host: str) -> str:
-    """What the client is told when it connects."""
+    """Return the greeting that a client gets from the server."""
     address = field.url(host, "x").split("/")[2].split(":")[0]
     done = subprocess.run(
         field.command([sys.executable, "-c", CONNECT, address]), capture_output=True, text=True, timeout=30

@@ -1,4 +1,4 @@
-"""What collections on the WAN are compared with: a plan that knows what will happen, and one that does not care."""
+"""References for collections on the WAN: a plan that knows the future, and a plan that does not react."""
 
 import pytest
 
@@ -22,7 +22,9 @@ def test_it_is_the_plan_of_least_time_if_nothing_changes():
 
 
 def test_what_is_known_beforehand_is_sent_ahead():
-    """For 10 s nothing leaves b, which fills up meanwhile; then 10 a second do. Straight goes 1 all the time."""
+    """The link from b is dead for 10 s, so b fills up; then it carries 10 a second. The direct link carries 1 all the
+    time.
+    """
     ways = {("a", "t"): 1.0, ("a", "b"): 5.0, ("b", "t"): 1e-9}
     opens = Change(10.0, ("b", "t"), 10.0)
     assert clairvoyant(ways, {"a": 100.0}, "t", opens) == pytest.approx(10 + 90 / 11)

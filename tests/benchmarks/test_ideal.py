@@ -1,4 +1,4 @@
-"""The ideal's arithmetic, held against sums done by hand."""
+"""Arithmetic of the ideal, against values computed by hand."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What scenarios mean on their topologies, held against sums done by hand."""
+"""Scenarios on their topologies, against values computed by hand."""
 
 from dataclasses import replace
 

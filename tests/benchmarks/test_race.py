@@ -1,4 +1,4 @@
-"""Runs of small commands: what is told of them, and that none outlives its time."""
+"""Runs of small commands: their reports, and that none outlives its limit."""
 
 import os
 import sys
@@ -22,7 +22,7 @@ print(json.dumps(dict(seconds=0.1, sources=[dict(url="ftp://a/x", copies=[copy, 
 
 
 class Clockwork:
-    """A wire on which a source sends 100 bytes each time that somebody looks."""
+    """A wire on which a source has sent 100 more bytes at each look."""
 
     def __init__(self) -> None:
         self.bytes = 0

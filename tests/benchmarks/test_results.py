@@ -1,4 +1,4 @@
-"""Tables, files and the page, made of runs that are written down here."""
+"""Tables, files and the page, made from runs that are written here."""
 
 from dataclasses import replace
 from pathlib import Path

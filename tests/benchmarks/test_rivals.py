@@ -1,4 +1,4 @@
-"""What rivals are told: all replicas or the best, and where the file has to be."""
+"""Command lines of rivals: all replicas or the best, and the path of the file."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Small collections on a real WAN, as the benchmark runs them: relays where they pay, straight where not."""
+"""Small collections on a real WAN, as the benchmark runs them: relays if they are faster, else direct."""
 
 from pathlib import Path
 

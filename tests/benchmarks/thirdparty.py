@@ -29,7 +29,7 @@ SMALL = 10_000
 
 
 def timed(work: Callable[[], Coroutine[None, None, None]]) -> Run:
-    """What our own client needs, in this process."""
+    """Measure our own client, in this process."""
     began, cpu = time.perf_counter(), time.process_time()
     asyncio.run(work())
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -57,7 +57,7 @@ async def copy_file(source: GridFTPServer, sink: GridFTPServer, size: int) -> No
 
 
 def emptied(target: Path, work: Callable[[], Run]) -> Callable[[], Run]:
-    """Measures what fills a directory, or writes a file, that is not there when it begins."""
+    """Measure a command whose target, a file or directory, does not exist when it starts."""
 
     def run() -> Run:
         if target.name == "big":
@@ -71,7 +71,7 @@ def emptied(target: Path, work: Callable[[], Run]) -> Callable[[], Run]:
 
 
 def small(source: GridFTPServer, sink: GridFTPServer, files: int, count: int) -> None:
-    """`small`."""
+    """Run `small`."""
     (source.root / "small").mkdir()
     for number in range(files):
         (source.root / "small" / f"file-{number}").write_bytes(random.randbytes(SMALL))
@@ -89,7 +89,7 @@ def small(source: GridFTPServer, sink: GridFTPServer, files: int, count: int) ->
 
 
 def big(source: GridFTPServer, sink: GridFTPServer, size: int, count: int) -> None:
-    """`big`."""
+    """Run `big`."""
     with (source.root / "big").open("wb") as file:
         for _ in range(size >> 20):
             file.write(random.randbytes(1 << 20))
@@ -105,7 +105,7 @@ def big(source: GridFTPServer, sink: GridFTPServer, size: int, count: int) -> No
 
 
 def show(title: str, rivals: dict[str, Callable[[], Run]], amount: float, count: int) -> None:
-    """A line a rival: amount per second, and how it compares with the first."""
+    """Print a line per rival: amount per second, and the ratio to the first."""
     runs = rounds(rivals, count)
     peer = next(iter(runs.values()))
     print(f"\n{title}, {count} rounds: median [least-most]")

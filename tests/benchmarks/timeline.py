@@ -1,4 +1,4 @@
-"""How fast timetables are planned: `python -m tests.benchmarks.timeline`.
+"""Speed of timetable planning: `python -m tests.benchmarks.timeline`.
 
 Networks are made here: capacities between hosts spread as on the Internet, the way of some sources to the destination
 congested, the destination's downlink below what all could send. A row is the worst of several of them, each the best
@@ -22,14 +22,14 @@ from coalloc.planner.timeline.timetable import timeline
 __all__ = ["made", "rows"]
 
 SIZES = {(149, 8): 60, (149, 20): None, (496, 8): 200, (992, 8): 450}
-"""Steps and hosts, and the milliseconds that may be taken with OR-tools; without, five times as many."""
+"""Steps, hosts, and the target in milliseconds with OR-tools; without it, five times as many."""
 UNITS = Units(Fraction(8), 64 * 1024)
 """The paper's step and unit."""
 SEEDS = range(5)
 
 
 def made(steps: int, hosts: int, seed: int) -> tuple[Network, Demand]:
-    """A network, and a demand that takes so many steps."""
+    """Make a network, and a demand that takes this many steps."""
     chance = np.random.default_rng(seed)
     sources = [f"S{i}" for i in range(1, hosts)]
     rates = chance.lognormal(np.log(150_000), 0.6, (hosts, hosts))
@@ -55,7 +55,7 @@ def made(steps: int, hosts: int, seed: int) -> tuple[Network, Demand]:
 
 
 def rows() -> Iterator[str]:
-    """A table."""
+    """Print a table."""
     yield "   T  b    arcs   with   whole  (wanted)  solver  ratio   paths  proof  check"
     for (steps, hosts), wanted in SIZES.items():
         collections = [made(steps, hosts, seed) for seed in SEEDS]

@@ -54,12 +54,12 @@ ABOUT_THE_DATABASE = {
     "test_work",
     "test_workers",
 }
-"""Modules whose tests run on both databases always."""
+"""Modules whose tests always run on both databases."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out, or mark as `long`, one of the two forms of each test that is not about the database."""
+    """Drop, or mark as `long`, one of the two forms of each test that is not about the database."""
     pairs: dict[str, dict[str, pytest.Item]] = {}
     for item in items:
         if (kind := _database_of(item)) and item.path.stem not in ABOUT_THE_DATABASE:
@@ -79,13 +79,13 @@ def _database_of(item: pytest.Item) -> str | None:
 
 
 def _named(config: pytest.Config) -> bool:
-    """Whether tests were asked for by their names, so that what is named runs."""
+    """Return whether the command line names tests, so that those run in both forms."""
     return any("::" in word for word in config.args)
 
 
 @pytest.fixture
 def noon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sets the clock of this process to noon: no day ends while the test runs."""
+    """Set the clock of this process to noon, so that no day ends while the test runs."""
     at_noon(monkeypatch)
 
 
@@ -96,7 +96,7 @@ def server() -> Iterator[Postgres]:
 
 
 class Templates:
-    """Databases to copy, made when they are first wanted: copies are quicker than upgrades and requests.
+    """Databases to copy, made on first use: a copy is quicker than an upgrade and requests.
 
     :param folder: where those of SQLite are
     """
@@ -109,7 +109,7 @@ class Templates:
         """The file or the name of a database with tables.
 
         :param server: where it is; None: it is a file of SQLite
-        :param stocked: whether there is something in them, as `stock` puts it there
+        :param stocked: whether they hold the data of `stock`
         """
         kind = (server, stocked)
         if kind not in self._made:
@@ -129,7 +129,7 @@ def templates(tmp_path_factory: pytest.TempPathFactory) -> Templates:
 
 @pytest.fixture(params=DATABASES)
 def database(request: pytest.FixtureRequest, tmp_path: Path, templates: Templates) -> Iterator[str]:
-    """The URL of a database with tables; in them is nothing, or what a test that asks for `stocked` wants."""
+    """The URL of a database with tables; empty, or with the data of `stock` for tests that ask for `stocked`."""
     server: Postgres | None = request.getfixturevalue("server") if request.param == "postgresql" else None
     template = templates.get(server, "stocked" in request.fixturenames)
     if server is None:
@@ -153,7 +153,7 @@ def empty_database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[s
 
 
 class Broker:
-    """A broker that runs, and clients of each role."""
+    """A running broker, and clients of each role."""
 
     def __init__(self, factory: Factory, app: Any) -> None:
         self.factory = factory
@@ -162,18 +162,18 @@ class Broker:
         self._open: list[httpx.AsyncClient] = []
 
     async def client(self, role: str, site: str = "") -> httpx.AsyncClient:
-        """One that has a token of that role, and whose transfers go to that site."""
+        """Return a client with a token of that role, whose transfers go to that site."""
         issued = await self.factory.access.issue("tests", NewToken(subject=f"a-{role}", role=role, site=site))
         return self.with_headers({"Authorization": f"Bearer {issued.token}"})
 
     def with_headers(self, headers: dict[str, str]) -> httpx.AsyncClient:
-        """One that sends these."""
+        """Return a client that sends these headers."""
         client = httpx.AsyncClient(transport=self._transport, base_url=HERE, headers=headers)
         self._open.append(client)
         return client
 
     async def settled(self) -> None:
-        """Wait until all that was reported is known."""
+        """Wait until all reported transfers are processed."""
         await self.factory.forecasting.look()
         await asyncio.gather(*self.factory.forecasting._making.values())
 
@@ -184,7 +184,7 @@ class Broker:
 
 @asynccontextmanager
 async def running(settings: Settings) -> AsyncIterator[Broker]:
-    """A broker with these settings, whose forecasters are not compiled: that would take longer than the tests."""
+    """A broker with these settings and interpreted forecasters: compiling takes longer than the tests."""
     factory = Factory.of(settings, compiled=False)
     app = create_app(factory)
     async with app.router.lifespan_context(app):

@@ -1,4 +1,4 @@
-"""A random tree full of links, what a user may reach of it, and a model of that which asks the operating system."""
+"""A random tree full of links, and a model, asked of the operating system, of what a user may reach in it."""
 
 import os
 import re
@@ -15,7 +15,7 @@ STEPS = 4
 
 
 class LinkedTree:
-    """Folders, files and links of a collection, and a folder beside it that is nobody's business.
+    """Folders, files and links of a collection, and a folder beside it that is granted to no user.
 
     :param home: where all of it is made; the collection is `home/data`, and `home/alias` is a link to that
     """
@@ -63,16 +63,16 @@ class LinkedTree:
         )
 
     def may(self, path: str, writes: bool = False) -> bool:
-        """Whether a path is granted, whatever leads there."""
+        """Return whether a path is granted, wherever it leads."""
         fits = [each for folder, each in self.grants.items() if f"{path.rstrip('/')}/".startswith(folder)]
         return any("w" in each or not writes for each in fits)
 
     def reaches(self, end: str | None, writes: bool = False) -> bool:
-        """Whether the user may reach where a path ends: nobody asks where links end of who may reach all."""
+        """Return whether the user may reach the place where a path ends; always true for users who may reach all."""
         return self.may("/", writes) or (end is not None and self.may(end, writes))
 
     def real(self, path: str) -> str | None:
-        """The path in the collection of where a path leads; None outside of it, or in a circle."""
+        """Return the real path in the collection; None outside of it or in a circle."""
         try:
             place = os.path.realpath(self._at(path), strict=True)
         except OSError:
@@ -80,7 +80,7 @@ class LinkedTree:
         return self._inside(place)
 
     def entered(self, path: str) -> str | None:
-        """The same for a path whose last part is not followed, and need not be there."""
+        """Return the same for a path whose last part is not followed and may be missing."""
         above, _, name = path.rstrip("/").rpartition("/")
         folder = self.real(above or "/")
         return folder and f"{folder.rstrip('/')}/{name}"
@@ -92,11 +92,11 @@ class LinkedTree:
         return Path(self._at(path.rstrip("/"))).is_symlink()
 
     def names(self, path: str) -> set[str]:
-        """What a server lists of a folder: no link that leads nowhere."""
+        """Return the names that a server lists in a folder: no dangling links."""
         return {each.name for each in Path(self._at(path)).iterdir() if _leads(each)}
 
     def walk(self) -> str:
-        """A random path that goes from what is granted, over links, wherever they lead."""
+        """Return a random path from a granted folder over links, wherever they lead."""
         path = self.chance.choice(sorted(self.grants)).rstrip("/")
         for _ in range(self.chance.randrange(STEPS + 1)):
             try:
@@ -118,7 +118,7 @@ class LinkedTree:
         return place.removeprefix(str(self.root)) if place.startswith(f"{self.root}/") else None
 
     def closed(self, writes: bool) -> dict[str, Any]:
-        """All that the user may not read, or not write: what it is, and what is in it."""
+        """Return all places that the user may not read (or not write), with their content."""
         found: dict[str, Any] = {}
         for folder in (self.root, self._outside):
             for at, folders, files in os.walk(folder):
@@ -130,13 +130,13 @@ class LinkedTree:
         return found
 
     def _is_ours(self, path: str | None) -> bool:
-        """Whether a path is what a granted one is called until it is whole, which is beside it."""
+        """Return whether a path is the temporary name of a granted path, in the same folder."""
         folder, _, name = (path or "").rpartition("/")
         found = re.fullmatch(r"\.(.+)\.coget-[0-9a-f]{32}-[0-9-]+", name)
         return found is not None and self.may(f"{folder}/{found[1]}", writes=True)
 
     def leaked(self, secrets: Mapping[str, Any]) -> Sequence[str]:
-        """What of the contents that the user may not read is where the user may."""
+        """Return the places that the user may read and that hold content which they may not."""
         words = {content for content in secrets.values() if content and content.startswith("<")}
         return [
             f"{at}/{name}"
@@ -147,7 +147,7 @@ class LinkedTree:
 
 
 def _content(place: str) -> str:
-    """What is at a place, which is not followed."""
+    """Return the content of a place, without following links."""
     path = Path(place)
     if path.is_symlink():
         return f"-> {path.readlink()}"
@@ -155,7 +155,7 @@ def _content(place: str) -> str:
 
 
 def _leads(path: Path) -> bool:
-    """Whether a path leads to something, not in a circle."""
+    """Return whether a path leads to something, not in a circle."""
     try:
         return path.exists()
     except OSError:

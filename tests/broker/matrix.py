@@ -1,4 +1,4 @@
-"""The authorization table: for each route what it takes to be heard there. A route without a row fails a test.
+"""The authorization table: the right that each route requires. A route without a row fails a test.
 
 A rule is a role, and what the token has to have: `ALL` the scope transfer:all, or no scope at all since an admin issued
 the token (`issued`: only that). `seat` is a browser that has logged in. `open` are routes for everybody.

@@ -1,7 +1,6 @@
-"""Random trees and tasks, and a model of what may be there when a task is over; made from a seed, so that each can be
-repeated.
+"""Random trees and tasks, and a model of the allowed outcomes; made from a seed, so that each can be repeated.
 
-The model has two parts. Safety holds whatever happened: the source and what lies outside of the destination are as they
+The model has two parts. Safety always holds: the source and all places outside of the destination are as they
 were, each file has one version of a source's content or its own, and nothing is gone that the task was not to delete.
 Where nothing in the trees is in each other's way the task succeeds, too, and all is as it was told.
 """
@@ -25,16 +24,16 @@ NAMES = [
 ]
 OURS = re.compile(r"\.coget-(?!0{32})[0-9a-f]{32}-[0-9]+")
 ACCENTED = ["\u00e9", "e\u0301", "\u00c9"]
-"""Names that some servers do not understand."""
+"""Names that some servers do not support."""
 SIZES = [0, 1, 10, 10, 1000, 1000, 70_000, 300_000]
 VANISHES = 0.2
-"""How likely what changes at the source is removed."""
+"""Probability that a change at the source is a removal."""
 OLD = 1_000_000_000
-"""When all files of before were changed, as seconds since the epoch."""
+"""Modification time of the older files, in seconds since the epoch."""
 
 
 class Seen(NamedTuple):
-    """A tree as it is: contents of files, targets of links, and folders, by their paths below its root."""
+    """A snapshot of a tree: contents of files, targets of links, and folders, by their paths below its root."""
 
     files: Mapping[str, bytes]
     links: Mapping[str, str]
@@ -46,7 +45,7 @@ class Seen(NamedTuple):
 
 
 def seen(root: Path) -> Seen:
-    """Look at a tree; no link is followed."""
+    """Read a tree; no link is followed."""
     files, links, folders = {}, {}, set()
     for at, inner, names in os.walk(root):
         for name in (*inner, *names):
@@ -62,7 +61,7 @@ def seen(root: Path) -> Seen:
 
 
 def ours(root: Path) -> list[Path]:
-    """What is below a folder under names that tasks write until a file is whole, which no user's file has by chance."""
+    """Return the temporary names of tasks below a folder; no user's file has such a name by chance."""
     return [path for path in root.rglob("*.coget-*") if OURS.search(path.name)]
 
 
@@ -122,7 +121,7 @@ class Case:
         )
 
     def _resemble(self) -> None:
-        """Fill the destination with an older copy: some is missing, some is another, some is only there.
+        """Fill the destination with an older copy: some entries are missing, some changed, some extra.
 
         A task that cannot copy something deletes nothing, so that it may be in the way in some cases only.
         """
@@ -152,7 +151,7 @@ class Case:
                     self._put(there / name, self.chance.choice(self._kinds), 2)
 
     def _contents(self) -> dict[str, bytes]:
-        """What a copy may bring by its path, also through links; not deeper than folders are made."""
+        """Return the entries that a copy may bring, by path, also through links; not deeper than folders are made."""
         found: dict[str, bytes] = {}
         for at, inner, names in os.walk(self.source, followlinks=True):
             where = Path(at).relative_to(self.source)
@@ -165,7 +164,7 @@ class Case:
 
     @property
     def _dangling(self) -> set[str]:
-        """Links of the source that lead nowhere, or in a circle."""
+        """Return links of the source that dangle or lead in a circle."""
         return {link for link in self.before[0].links if not (self.source / link).exists()}
 
     def _is_newer(self, path: str) -> bool:
@@ -173,7 +172,7 @@ class Case:
         return not there.is_file() or (self.source / path).stat().st_mtime > there.stat().st_mtime
 
     def two_paths(self, beyond: bool) -> tuple[str, str]:
-        """Two of the destination, of things that are there for the most part, and may be the same, or in each other.
+        """Return two paths of the destination, mostly of existing entries; they may be equal or contain each other.
 
         Links that lead nowhere are left out: servers show none, and a rename replaces them there.
 
@@ -187,7 +186,7 @@ class Case:
         return self.chance.choice(shown + made[:1]), self.chance.choice(shown + made)
 
     def change(self) -> None:
-        """Write a file of the source anew, as long as the one before, or remove something."""
+        """Rewrite a file of the source with the same length, or remove something."""
         there = [path for path in sorted(self.before[0].names) if os.path.lexists(self.source / path)]
         files = [path for path in there if path in self.before[0].files]
         if there and self.chance.random() < VANISHES:
@@ -206,7 +205,7 @@ class Case:
 
     @property
     def rerouted(self) -> bool:
-        """Whether a link that was written through is gone: what was begun beyond it cannot be reached again.
+        """Return whether a link that was written through is gone: partial data beyond it cannot be reached any more.
 
         A link `a` that leads to its own folder is replaced when `a/a` is written.
         """
@@ -217,7 +216,7 @@ class Case:
 
     @property
     def plain(self) -> bool:
-        """Whether nothing is in the way: no link, no file where a folder is to be, or the other way around.
+        """Return whether no entry is in the way: no link, and no file in the place of a folder or the reverse.
 
         Nor a folder `run2.coget` with a `lock`, which may be partial data of another file: nothing goes into it.
         """
@@ -230,9 +229,9 @@ class Case:
     def check(
         self, status: str, why: str | None, calm: bool = True, changed: bool = False, hides: bool = False
     ) -> None:
-        """Compare what is there now with what may be.
+        """Compare the tree with the allowed outcomes.
 
-        :param calm: whether nothing went wrong on purpose
+        :param calm: whether the test injected no failures
         :param changed: whether files of the source changed meanwhile
         :param hides: whether the source's server lists no links that lead nowhere, and counts none
         """
@@ -257,7 +256,7 @@ class Case:
             self._check_all(sink)
 
     def check_deleted(self, path: str, status: str, why: str | None) -> None:
-        """Compare what is there with what may be when all at a path of the destination was to be deleted.
+        """Compare the tree with the allowed outcomes after a deletion of everything at a path of the destination.
 
         A folder may stay with a link that leads nowhere: Globus servers do not list such.
         """
@@ -280,7 +279,7 @@ class Case:
         assert beside.names >= self.beside[1].names, "something outside is gone"
 
     def _check_all(self, sink: Seen) -> None:
-        """What is there when nothing was in the way."""
+        """Check the result of a task without obstacles."""
         source, old = self.before
         wanted = {path: self._wanted(path) for path in source.files}
         if not self.options["delete_destination_extra"]:

@@ -1,4 +1,4 @@
-"""Tasks between folders of this machine that behave as servers do: no server runs, and all goes wrong when it is to.
+"""Tasks between local folders that behave like servers: no server runs, and all failures are injected.
 
 The broker's worker and all that decides are the real ones; what is simulated is what servers say of their files, and
 how bytes get from one to the other.
@@ -34,7 +34,7 @@ AT_ONCE = 4
 
 
 class Trouble:
-    """What goes wrong, by chance, and when the worker dies: at this call of a server."""
+    """A failure that is injected by chance, and the server call at which the worker dies."""
 
     def __init__(self, chance: Random, likely: float = 0.0, last: int | None = None) -> None:
         self._chance = chance
@@ -43,7 +43,7 @@ class Trouble:
         self.died = asyncio.Event()
 
     async def call(self) -> None:
-        """Return, or raise what a server said, or never return."""
+        """Return the result, raise a server's error, or never return."""
         if self._left is not None:
             self._left -= 1
             if self._left <= 0:
@@ -56,7 +56,7 @@ class Trouble:
 
 
 class SimulatedServer(LocalTree):
-    """A folder as a server shows it: links are followed, and what leads nowhere is not listed.
+    """A folder as a server shows it: links are followed, and dangling links are not listed.
 
     :param counts: whether listings tell how much they leave out
     """
@@ -73,7 +73,7 @@ class SimulatedServer(LocalTree):
         return os.open(self.real(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def _shown(self, path: str) -> Entry:
-        """What a path leads to, with where its link ends, if it is one."""
+        """Return the target of a path, and the target of its link if it is one."""
         here, real = self.at(path), self.real(path)
         found = LocalTree(real.parent, "shown")._stat(f"/{real.name}")
         found = found._replace(name=path.rstrip("/").rpartition("/")[2] or "/")
@@ -139,7 +139,7 @@ class SimulatedServer(LocalTree):
 
 
 class _Trees:
-    """The simulated ends of all tasks, in place of the broker's."""
+    """The simulated endpoints of all tasks, in place of the broker's."""
 
     def __init__(self, ends: dict[str, SimulatedServer]) -> None:
         self._ends = ends
@@ -149,7 +149,7 @@ class _Trees:
 
 
 class _Carrier(Executor):
-    """As the broker's, but for how bytes go."""
+    """The broker's carrier, with a simulated transfer of bytes."""
 
     async def _copier(self, task: LaneCandidate, source: TaskEnd, sink: TaskEnd) -> Doer:
         async def copy(batch: Sequence[Work], recorder: Recorder) -> None:
@@ -170,7 +170,7 @@ class _Carrier(Executor):
 
 
 async def _copy(source: SimulatedServer, sink: SimulatedServer, recorder: Recorder, work: Work) -> WorkResult:
-    """Copy one file as it is between servers: under another name, compared, and then renamed."""
+    """Copy one file as between servers: under a temporary name, compared, then renamed."""
     for name in earlier(work.destination, work):
         with suppress(NoSuchFile):
             await sink.delete(name)
@@ -211,7 +211,7 @@ def _write(sink: SimulatedServer, path: str, content: bytes) -> None:
 
 
 def simulated(world: World, roots: dict[str, Path], trouble: Trouble, counts: bool) -> Worker:
-    """A worker of a world whose collections are these folders."""
+    """A worker of a world with these folders as collections."""
     factory = world.factory
     ends = {str(world.collections[name]): SimulatedServer(root, name, trouble, counts) for name, root in roots.items()}
     carrier = _Carrier(factory.database, _Trees(ends), factory.places, factory.replicas)

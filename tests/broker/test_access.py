@@ -1,4 +1,4 @@
-"""Who may do what, and that every route says so."""
+"""Authorization: rights of each role, and that every route declares its rule."""
 
 import asyncio
 import time
@@ -179,7 +179,7 @@ async def test_tokens_that_a_revoked_token_issued_are_listed_and_end_on_request(
 
 
 async def _waiting(broker: Broker, owner: str) -> str:
-    """A task for workers of a site where there are none."""
+    """A task for workers of a site without workers."""
     new = NewTask(
         owner=owner,
         kind="DELETE",
@@ -201,7 +201,7 @@ async def test_the_stream_of_a_revoked_token_ends_at_its_next_beat(broker, admin
     await until(lambda: broker.factory.watching._watched)
     assert not stream.done()
     assert (await admin.delete(f"/broker/v1/tokens/{issued.id}")).status_code == 204
-    assert (await stream).status_code == 200  # it has come to its end
+    assert (await stream).status_code == 200  # it has expired
 
 
 async def test_tokens_are_never_listed_nor_stored(broker, admin):
@@ -239,7 +239,7 @@ async def test_who_sends_wrong_tokens_is_told_to_wait(broker: Broker):
         refused = await wrong.get("/v0.10/task_list", headers={"Authorization": f"Bearer {kind}"})
         assert (refused.status_code, 0 < int(refused.headers["Retry-After"]) <= 60) == (429, True)
     assert (await reader.get("/broker/v1/whoami")).status_code == 200  # from the same address
-    assert (await broker.with_headers({}).get("/broker/v1/whoami")).status_code == 401  # no token is no wrong one
+    assert (await broker.with_headers({}).get("/broker/v1/whoami")).status_code == 401  # no token is not a wrong one
 
 
 async def test_a_body_that_is_too_long_is_refused_before_it_is_read(database):

@@ -1,4 +1,4 @@
-"""Where the broker and its workers connect to: networks that are listed, endpoints that an admin registered."""
+"""Addresses to which the broker and its workers connect: allowed networks, and endpoints that an admin registered."""
 
 import asyncio
 import socket
@@ -40,7 +40,7 @@ def endpoint(name, host="dtn.example", **changes):
 
 
 async def allowed(factory, host="dtn.example", port=21):
-    """The inner addresses that a server may have."""
+    """Private addresses that a server may have."""
     policy = await factory.places.policy()
     assert not any(policy.allows(each, (host, port)) for each in LINK_LOCAL)
     assert policy.allows("203.0.113.1", (host, port))
@@ -79,7 +79,7 @@ async def test_networks_that_are_listed_are_open_to_all(database):
 
 
 async def refusals(world, number):
-    """What went wrong in a task."""
+    """Return the errors of a task."""
     return (await world.factory.tasks.events(ANN, number, True, 10, 0))[0]
 
 
@@ -89,7 +89,7 @@ async def test_what_a_curator_registers_at_this_machine_is_not_read(database, tm
         write(world.source.root, {"x": 10})
         (world.source.root / "x").write_bytes(content)
         task = await world.done("TRANSFER", [Item(source="/x", destination="/x")], "local")
-        assert (world.local / "x").read_bytes() == content  # as root, an admin, has put it
+        assert (world.local / "x").read_bytes() == content  # set by root, an admin
         places, catalogue = world.factory.places, world.factory.catalogue
         where = {"scheme": "ftp", "host": "localhost", "port": world.source.port, "prefix": f"{world.source.root}/"}
         await places.put_endpoint("eve", Endpoint(name="evil", site="here", **where), "curator")
@@ -161,7 +161,7 @@ def test_the_table_of_networks(tmp_path, said, networks):
 
 
 async def test_the_keys_of_an_issuer_are_not_fetched_from_inner_addresses():
-    """The issuer itself may be anywhere, as the configuration names it; what its document names may not."""
+    """The issuer itself may have any address, as the configuration names it; the URLs in its document may not."""
     with socket.create_server(("127.0.0.1", 0)) as inner:
         inner.setblocking(False)
         port = inner.getsockname()[1]

@@ -1,4 +1,4 @@
-"""What identity providers answer, and tokens that nobody has signed: neither fills the memory nor is a defect."""
+"""Answers of identity providers, and unsigned tokens: bounded memory, and no internal error."""
 
 import base64
 import gzip
@@ -12,7 +12,7 @@ from broker.services.auth.issuers import LARGEST, Issuers, document
 from tests.support.scripted import limited, raw_server
 
 BOMB = gzip.compress(bytes(1 << 26)) * 8
-"""Half a gigabyte."""
+"""A body of half a gigabyte."""
 
 
 def answering(body, headers=""):

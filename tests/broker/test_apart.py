@@ -1,4 +1,4 @@
-"""Work in processes apart: what exceeds its budget ends alone, and who had the least is served first."""
+"""Work in separate processes: work over budget ends alone, and the user with the least usage comes first."""
 
 import asyncio
 import mmap
@@ -48,7 +48,7 @@ async def test_what_exceeds_its_budget_is_refused_and_the_next_is_served(apart, 
 
 @pytest.mark.parametrize("megabytes", range(200, 260, 10))
 async def test_a_table_is_written_whatever_its_library_would_reserve(tmp_path, megabytes):
-    """Arrow's own allocator reserves a gigabyte, and makes do with less at some limits, not at others."""
+    """Limits at which Arrow starts: its own allocator reserves a gigabyte, but needs less at some limits."""
     record = dict.fromkeys(TransferRecord.model_fields)
     rows, table = tmp_path / "rows", tmp_path / "table"
     rows.write_bytes(framed([record] * 2000) * 10)
@@ -135,7 +135,7 @@ async def test_nobody_waits_with_much_and_who_had_too_much_is_told_when_to_come_
     turns._counted.add("ann", 20)
     with pytest.raises(TooManyRequests, match="took 20 s") as refused:
         turns.admit("ann", "it")
-    assert 1 < refused.value.retry_after <= 302  # the half of it counts after 300 s
+    assert 1 < refused.value.retry_after <= 302  # half of it still counts after 300 s
 
 
 async def test_who_is_not_served_for_long_is_refused_and_holds_up_nobody(monkeypatch):

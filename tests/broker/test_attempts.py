@@ -1,4 +1,4 @@
-"""How often one address may try, and that those who come from very many addresses fill nothing."""
+"""Rate limits of login attempts per address, with bounded memory for very many addresses."""
 
 from collections import Counter
 
@@ -18,7 +18,7 @@ def test_very_many_addresses_are_forgotten_in_the_order_in_which_they_began(monk
         guesses.failed(address)
     with pytest.raises(TooManyRequests):
         guesses.failed("192.0.2.1")
-    guesses.failed("192.0.2.4")  # takes the place of 192.0.2.1
+    guesses.failed("192.0.2.4")  # evicts 192.0.2.1
     guesses.check("192.0.2.1")
     assert len(guesses._made) == 3
 
@@ -32,7 +32,7 @@ def test_those_whose_time_is_over_go_first(monkeypatch):
     now = 30.0
     guesses.failed("192.0.2.2")
     now = 70.0
-    guesses.failed("192.0.2.1")  # anew: it is the last by now
+    guesses.failed("192.0.2.1")  # used again: it is the newest now
     guesses.failed("192.0.2.3")
     now = 95.0
     guesses.failed("192.0.2.4")

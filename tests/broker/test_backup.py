@@ -1,4 +1,4 @@
-"""Backup and restore by the very commands of the how-to, while the broker is told of transfers."""
+"""Backup and restore with the commands of the how-to, while a broker receives reports."""
 
 import os
 import re
@@ -17,7 +17,7 @@ from tests.support.waiting import PATIENCE
 
 HOWTO = Path(__file__).parents[2] / "docs" / "howto" / "broker.md"
 PART = 20
-"""Transfers in a report."""
+"""Transfers per report."""
 
 
 def _steps(database: str) -> tuple[list[str], list[str]]:
@@ -29,7 +29,7 @@ def _steps(database: str) -> tuple[list[str], list[str]]:
 
 
 class Told:
-    """Somebody who reports to a broker, thread beside thread, until it is gone."""
+    """A client that reports to a broker from several threads until it is gone."""
 
     def __init__(self, broker: BrokerProcess) -> None:
         self.acknowledged: list[int] = []
@@ -58,7 +58,7 @@ class Told:
 
 
 def _backed_up(database: str, kind: str, folder: Path, env: dict[str, str]) -> tuple[str, list[int], list[int]]:
-    """Serve, write, back up meanwhile, restore: the token, what was acknowledged before the backup, and in all."""
+    """Serve, write, back up meanwhile, restore; return the token, the reports acknowledged by then, and all."""
     backup, restore = _steps(kind)
     assert (len(backup), len(restore)) == (1, 2)
     with BrokerProcess(database, folder) as broker:
@@ -84,7 +84,7 @@ def _has_all(database: str, folder: Path, token: str, before: list[int], acknowl
         kept = kept_by(client)
         assert len(kept) == len(set(kept))
         assert set(before) <= set(kept)
-        assert set(acknowledged) - set(kept)  # else the copy was made of what came later, and shows nothing
+        assert set(acknowledged) - set(kept)  # otherwise the copy contains later reports and proves nothing
         assert client.get("/broker/v1/datasets/run1:x").json()["size"] == 7
         again = [reports(number, 1)[0] for number in acknowledged]
         client.post("/broker/v1/transfers", json=again).raise_for_status()

@@ -1,4 +1,4 @@
-"""The broker behind a real nginx with TLS, with the block that the how-to shows, and nothing else."""
+"""The broker behind a real nginx with TLS, with exactly the configuration of the how-to."""
 
 import re
 import socket
@@ -24,7 +24,7 @@ TRUSTED = '[proxy]\ntrusted = ["127.0.0.1"]\n'
 
 
 def _block(port: int, brokers: str, keys: tuple[Path, Path]) -> str:
-    """What is in the document, with ports and files of here; each has to be there once."""
+    """Return the nginx block of the how-to with local ports and files; each must occur once."""
     (block,) = re.findall(r"^```nginx\n(.*?)^```$", HOWTO.read_text(), re.S | re.M)
     for pattern, here in (
         (r"listen 443 ssl;", f"listen 127.0.0.1:{port} ssl;"),
@@ -38,26 +38,26 @@ def _block(port: int, brokers: str, keys: tuple[Path, Path]) -> str:
 
 
 class Place(NamedTuple):
-    """A broker, and where users find it."""
+    """A broker and its public address."""
 
     broker: BrokerProcess
     url: str
     context: ssl.SSLContext
 
     def client(self, address: str = "127.0.0.1", **headers: str) -> httpx.Client:
-        """One that comes from this address of loopback."""
+        """Return a client that connects from this address of the loopback network."""
         transport = httpx.HTTPTransport(verify=self.context, local_address=address)
         return httpx.Client(transport=transport, base_url=self.url, headers=headers, timeout=PATIENCE)
 
     def wrong(self, address: str, times: int = 1, header: str = "X-Forwarded-For") -> int:
-        """The last status, of so many wrong tokens from there, each with another address in a header."""
+        """Return the last status after this many wrong tokens from there, each with another address in a header."""
         with self.client(address, Authorization="Bearer cogetb_wrong") as client:
             for i in range(times):
                 status = client.get("/broker/v1/whoami", headers={header: f"192.0.2.{i}"}).status_code
         return status
 
     def warnings(self) -> list[dict]:
-        """What the log says of proxies."""
+        """Return the warnings about proxies in the log."""
         return [
             each for each in self.broker.events() if "forwarded headers of an untrusted proxy" in str(each.get("event"))
         ]
@@ -68,14 +68,14 @@ Start = Callable[..., Place]
 
 @pytest.fixture(scope="module")
 def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
-    """What starts a broker behind nginx, with this in its file and these words."""
+    """Return a function that starts a broker behind nginx with these settings and options."""
     with _places(tmp_path_factory) as begin:
         yield begin
 
 
 @pytest.fixture(scope="module")
 def unnamed(start: Start) -> Place:
-    """The same without `--public-url`."""
+    """A broker behind nginx without `--public-url`."""
     return start(TRUSTED, False)
 
 
@@ -102,12 +102,12 @@ def _places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
 
 @pytest.fixture(scope="module")
 def place(start: Start) -> Place:
-    """As the how-to says: nginx, `[proxy]` and `--public-url`."""
+    """A broker behind nginx as in the how-to, with `[proxy]` and `--public-url`."""
     return start(TRUSTED, True)
 
 
 def _log_in(place: Place, **headers: str) -> list[str]:
-    """Log in with a browser; all cookies that were set, and addresses to which it was led."""
+    """Log in with a browser; return all cookies, and the addresses of all redirects."""
     said = []
     with place.client(**headers) as client:
         answer = client.get("/reports/tasks")
@@ -126,7 +126,7 @@ def _log_in(place: Place, **headers: str) -> list[str]:
 
 @pytest.mark.parametrize("public", [True, False])
 def test_cookies_are_secure(place, unnamed, public):
-    """Also without `--public-url`, by X-Forwarded-Proto."""
+    """Cookies are secure without `--public-url`, too, by X-Forwarded-Proto."""
     said = _log_in(place if public else unnamed)
     cookies = [each for each in said if each.startswith("cookie ")]
     assert {each.partition("=")[0] for each in cookies} >= {"cookie __Host-coget-session", "cookie __Host-coget-login"}
@@ -175,7 +175,7 @@ def test_the_log_tells_of_a_proxy_that_was_forgotten(start):
 
 
 def _raw(place: Place, target: str, headers: str) -> str:
-    """What nginx answers to a request as it is written here."""
+    """Return nginx's answer to a raw request."""
     host, port = place.url.removeprefix("https://").split(":")
     with (
         socket.create_connection((host, int(port)), timeout=PATIENCE) as plain,

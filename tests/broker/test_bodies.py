@@ -1,4 +1,4 @@
-"""Bodies of requests: nothing twice, no number that is true, no name with blanks around it; and ids of objects."""
+"""Bodies of requests: no duplicate keys, no booleans as numbers, no names with outer blanks; and object ids."""
 
 import asyncio
 import json
@@ -126,7 +126,7 @@ async def test_a_site_is_changed_only_if_it_is_the_same(stocked):
 
 
 async def test_of_changes_meant_for_the_same_state_one_is_made(database, broker, stocked):
-    """Also when several processes serve one database, and have each read the catalogue before."""
+    """The rule also holds for several processes on one database that have all read the catalogue before."""
     if broker.factory.database.sqlite:
         pytest.skip("one process serves SQLite")
     path = "/broker/v1/endpoints/cern-1"

@@ -1,4 +1,4 @@
-"""Limits of a request and of a user: bodies, rows per hour, and all the worst requests together."""
+"""Limits per request and per user: bodies, rows per hour, and the most expensive requests together."""
 
 import asyncio
 import json
@@ -94,7 +94,7 @@ def test_the_hours_quota_is_read_from_the_file(tmp_path):
 
 @pytest.mark.long
 async def test_the_worst_requests_of_eight_users_are_refused_and_memory_is_given_back(tmp_path):
-    """The long form sends them at their full size, for minutes; tests.benchmarks.hostile measures times, too."""
+    """The long form sends full-size requests for minutes; tests.benchmarks.hostile also measures times."""
     with broker_in(tmp_path) as broker:
         client = broker.client()
         for name in ("S", "T"):

@@ -1,4 +1,4 @@
-"""Catalogues of others, in and out."""
+"""Import and export of other catalogues."""
 
 import asyncio
 import hashlib

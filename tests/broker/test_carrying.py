@@ -1,4 +1,4 @@
-"""Tasks carried out between real GridFTP servers, on both databases."""
+"""Tasks between real GridFTP servers, on both databases."""
 
 import asyncio
 import hashlib
@@ -370,7 +370,7 @@ async def test_a_collection_whose_folder_cannot_be_made_fails_its_tasks(world):
 
 
 async def test_links_are_kept_and_kept_again(world):
-    """They lead to what they led to, at the destination: servers make none before that is there."""
+    """Links keep their targets; they are made after their targets, as servers refuse dangling ones."""
     write(world.source.root, {"d/z/a": 1})
     (world.source.root / "d" / "l").symlink_to("z/a")
     for _ in range(2):

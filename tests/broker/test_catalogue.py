@@ -1,4 +1,4 @@
-"""Sites, endpoints, datasets and replicas as callers say and find them."""
+"""Sites, endpoints, datasets and replicas: input and lookup."""
 
 import asyncio
 import json
@@ -224,7 +224,7 @@ async def test_an_import_that_says_no_state_brings_no_bad_replica_back(stocked):
 
 
 async def test_a_change_is_seen_at_once_though_it_was_made_while_others_read(broker, admin, monkeypatch):
-    """What was read before the change is not remembered after it, whoever ends first."""
+    """A read from before the change is not cached after it, whichever ends first."""
     place = {"name": "late", "site": "NEW", "scheme": "ftp", "host": "late.example"}
     read, go_on, reading = Stored.sites, asyncio.Event(), asyncio.Event()
 

@@ -1,4 +1,4 @@
-"""No forecast exceeds what the interfaces, and all that was carried over them, make possible."""
+"""Upper bounds of forecasts: the capacity of the interfaces, and the traffic that was carried over them."""
 
 import time
 
@@ -81,7 +81,7 @@ def patient(monkeypatch):
 
 
 def reported(i: int, source: str, sink: str, **more: object) -> dict[str, object]:
-    """200 MB in 2 s, of which so many were measured."""
+    """Return a transfer of 200 MB in 2 s, of which this many were measured."""
     at = NOW - 10_000 + 10 * i
     return {
         "id": f"{source}.{sink}.{i}", "source": source, "sink": sink, "bytes": 200 * MB, "started": at, "ended": at + 2,
@@ -95,7 +95,7 @@ async def forecast(client, source: str, sink: str) -> dict:
 
 @pytest.mark.usefixtures("patient")
 async def test_busy_times_that_were_not_measured_make_no_forecast_of_terabytes(broker, admin):
-    """All that is known of this pair is wrong by a factor of five hundred; what it has carried is not."""
+    """All reports on this pair are wrong by a factor of five hundred; its carried traffic is not."""
     wrong = [reported(i, "ftp://a.example", "FNAL", busy_seconds=0.004) for i in range(40)]
     right = [reported(i, "ftp://a.example", "CERN", busy_seconds=2) for i in range(20)]
     await admin.post(T, json=wrong + right)
@@ -121,7 +121,7 @@ async def test_a_capacity_that_the_catalogue_knows_bounds_forecasts(broker, admi
 
 @pytest.mark.usefixtures("patient")
 async def test_what_no_interface_carries_is_kept_and_set_aside(broker, admin):
-    """Whoever says so; small ones tell no rate anyway."""
+    """Reports are set aside whoever sends them; small transfers say nothing about rates anyway."""
     wrong = reported(1, "ftp://a.example", "CERN", bytes=6000 * MB, busy_seconds=0.001)
     small = reported(2, "ftp://a.example", "CERN", bytes=1000, busy_seconds=1e-9)
     assert (await admin.post(T, json=[wrong, small])).json()["accepted"] == 2

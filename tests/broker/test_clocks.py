@@ -1,4 +1,4 @@
-"""Workers on hosts whose clocks are hours apart: the database's clock decides."""
+"""Workers on hosts whose clocks differ by hours: the database's clock decides."""
 
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -21,7 +21,7 @@ from tests.support.waiting import until
 from tests.support.workers import Workers
 
 APART = 7200.0
-"""Seconds; more than until the deadline of a task."""
+"""Clock offset in seconds; larger than a task's deadline."""
 RATE = 2_000_000
 ON_POSTGRESQL = pytest.mark.parametrize("database", ["postgresql"], indirect=True)
 
@@ -49,7 +49,7 @@ async def opened(database: str) -> AsyncIterator[Database]:
 
 @ON_POSTGRESQL
 async def test_workers_whose_clocks_differ_share_a_task_and_a_rate(world, workers):
-    """None takes the other for dead, the task does not expire, and what failed once is tried again soon."""
+    """No worker takes another for dead, the task does not expire, and failed work is retried soon."""
     files = write(world.source.root, {f"d/f{i}": RATE // 50 for i in range(100)})
     await held(world, "source", rate=RATE)
     for ahead in (APART, -APART):
@@ -86,7 +86,7 @@ async def silent(connection: AsyncConnection, seconds: float) -> None:
 @ON_POSTGRESQL
 @pytest.mark.parametrize("ahead", [APART, -APART])
 async def test_a_host_whose_clock_is_wrong_writes_the_database_s_time(opened, world, monkeypatch, ahead):
-    """Who is dead, and until when bytes are promised."""
+    """Heartbeats and reserved bytes use the database's clock."""
     await held(world, "source", rate=10.0)
     real, source = time.time, frozenset([str(world.collections["source"])])
     monkeypatch.setattr(time, "time", lambda: real() + ahead)

@@ -1,4 +1,4 @@
-"""Two processes of the broker on one PostgreSQL, behind nginx as the how-to has it."""
+"""Two broker processes on one PostgreSQL, behind nginx as in the how-to."""
 
 import threading
 import time
@@ -59,4 +59,4 @@ def test_one_is_killed_and_no_report_is_lost_that_was_answered(server: Postgres,
         kept = kept_by(one.client())
     assert len(kept) == len(set(kept))
     assert set(answered) <= set(kept)
-    assert len(failed) <= len(lanes)  # at most what each had under way
+    assert len(failed) <= len(lanes)  # at most the reports in flight at each

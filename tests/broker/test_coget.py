@@ -29,7 +29,7 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 @pytest.fixture
 def known(broker: BrokerProcess, start_gridftp: Callable, tmp_path: Path) -> httpx.Client:
-    """A client of the broker, which knows a dataset at two GridFTP servers."""
+    """A client of a broker that knows a dataset at two GridFTP servers."""
     client = broker.client()
     client.put("/broker/v1/sites/LAB", json={"name": "LAB"})
     places = []
@@ -157,7 +157,7 @@ def test_a_broker_that_is_down_fails_no_transfer_and_hears_of_it_later(broker, k
     (waiting,) = (home / ".local/share/coget/history.sqlite.outbox").iterdir()
     assert (waiting.stat().st_mode & 0o777, waiting.parent.stat().st_mode & 0o777) == (0o600, 0o700)
     report = json.loads(waiting.read_text())
-    waiting.write_text(json.dumps({**report, "broker": broker.url}))  # as if it had been down
+    waiting.write_text(json.dumps({**report, "broker": broker.url}))  # as if the broker had been down
     assert coget(["--quiet", "-o", "b", *urls], home, **_environment(broker)).returncode == 0
     assert sum(each["bytes"] for each in _reported(known)) == 2 * len(CONTENT)
     assert len({each["key"] for each in _decided(tmp_path / "b.sqlite")}) == 2
@@ -179,7 +179,7 @@ def test_a_name_service_that_says_nothing_does_not_hold_up_the_end(broker, known
 
 
 def test_a_replica_with_wrong_bytes_is_marked_bad(broker, known, tmp_path):
-    (tmp_path / "two" / "2024" / "x.root").write_bytes(CONTENT[::-1])  # wrong wherever it is asked
+    (tmp_path / "two" / "2024" / "x.root").write_bytes(CONTENT[::-1])  # wrong wherever the file is asked for
     line = {"name": DATASET, "checksums": {"adler32": f"{zlib.adler32(CONTENT):08x}"}}
     known.post("/broker/v1/import", content=json.dumps(line))
     result = coget(["--json", "--strategy", "brute", DATASET], tmp_path, **_environment(broker))  # half from each
@@ -350,7 +350,7 @@ def test_what_lies_broken_in_the_outbox_harms_nobody(broker, known, tmp_path):
     result = coget(["--quiet", DATASET], tmp_path, **_environment(broker))
     assert result.returncode == 0, result.stderr
     assert sum(each["bytes"] for each in _reported(known)) == len(CONTENT)
-    assert {path.name for path in outbox.iterdir()} == {"mine.json", "3.report"}  # of another broker, and not old
+    assert {path.name for path in outbox.iterdir()} == {"mine.json", "3.report"}  # of another broker, and recent
 
 
 def test_a_checksum_of_the_user_marks_no_replica(broker, known, tmp_path):

@@ -1,4 +1,4 @@
-"""Collections: made by admins, and seen by those to whom something is granted."""
+"""Collections: made by admins, visible to users with grants."""
 
 from uuid import uuid4
 
@@ -24,7 +24,7 @@ async def disk(tmp_path):
 
 @pytest.fixture
 async def collection(admin, disk):
-    """The id of a collection that nobody was granted yet."""
+    """The id of a collection without grants."""
     made = await admin.put(f"{OWN}/disk", json={"name": "disk", "kind": "local", "base": str(disk)})
     assert made.status_code == 200, made.text
     return made.json()["id"]
@@ -163,7 +163,9 @@ async def test_a_rule_without_sense_is_refused(admin, collection, rule):
 
 
 async def test_the_owner_grants_what_is_hers(broker, admin, collection, database):
-    """Collections are made by admins; who owns one may do all with it as long as it is there, whatever they are now."""
+    """Collections are made by admins; an owner keeps all rights while the collection exists, whatever their role is
+    now.
+    """
     owner = await somebody(broker, "a-admin", "transfer")
     rule = {"DATA_TYPE": "access", "principal_type": "identity", "principal": str(identity("ann")), "path": "/data/"}
     made = await owner.post(f"{GLOBUS}/endpoint/{collection}/access", json={**rule, "permissions": "rw"})

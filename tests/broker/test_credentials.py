@@ -1,4 +1,4 @@
-"""Credentials of collections: shown where the workers' TOML allows it, and who moves an endpoint gets nothing."""
+"""Credentials of collections: used only where the workers' TOML allows; a user who moves an endpoint gets nothing."""
 
 import asyncio
 import time
@@ -225,7 +225,7 @@ def test_an_upgrade_that_binds_nothing_lists_nothing(empty_database):
 
 @pytest.fixture
 async def world(database, tmp_path, start_gridftp, grid, alice, alice_proxy, no_usual_proxy):
-    """Two GSI servers with a collection each, whose credential alone lets in; nothing is bound yet."""
+    """Two GSI servers, each with a collection and its own required credential; no credential is bound yet."""
     servers = [
         start_gridftp(tmp_path / name, env=grid.server_env(grid.localhost), anonymous=False) for name in ("from", "to")
     ]
@@ -262,7 +262,7 @@ def endpoint_of(name, port, prefix, **more):
 
 
 def bind(world, proxy, *urls):
-    """Say in the settings of broker and worker where the credential may be shown; nowhere said without a URL."""
+    """Write into the settings of broker and worker where the credential may be used; without a URL, nowhere."""
     places = tuple(map(place, urls)) if urls else None
     known = {"robot": CollectionCredential(proxy.certificate, places)}
     world.factory.trees._settings = world.factory.settings._replace(credentials=known)
@@ -273,14 +273,14 @@ def places_of(world):
 
 
 async def tried(world):
-    """What is said of a task that fails: its last error, and its code."""
+    """Return the last error of a task, and its code."""
     number = await world.submit("TRANSFER", [Item(source="/a", destination="/a")])
     async with working(world):
         return await world.over(number)
 
 
 async def faults_of(world, number):
-    """Codes and words of what went wrong in a task."""
+    """Return codes and messages of a task's errors."""
     async with world.factory.database.read() as connection:
         rows = await connection.execute(
             sa.text("SELECT error_code, error FROM work WHERE task_id = :task AND error IS NOT NULL"), {"task": number}
@@ -306,7 +306,7 @@ async def test_a_credential_is_shown_for_files_that_workers_fetch(world, alice_p
 
 @pytest.mark.parametrize("end", ["source", "sink"])
 async def test_who_moves_an_endpoint_gets_nothing(world, grid, alice_proxy, end):
-    """Neither as the one end of a copy between servers nor as the other, nor by a listing."""
+    """The credential is not used for either end of a copy between servers, nor for a listing."""
     write(world.source.root, {"a": 3000})
     bind(world, alice_proxy, *places_of(world))
     async with GreedyServer(grid, grid.localhost) as thief:

@@ -1,4 +1,4 @@
-"""Workers that PostgreSQL does not hear, or that do not hear PostgreSQL."""
+"""Workers whose connection to PostgreSQL is cut, in one or both directions."""
 
 import asyncio
 import time
@@ -31,11 +31,11 @@ from tests.support.workers import Way, way
 
 pytestmark = pytest.mark.parametrize("database", ["postgresql"], indirect=True)
 NUMBERED = b"SET flushed"
-"""What is in the last statement of those that write what was done."""
+"""Text in the last statement of a transaction that records results."""
 
 
 class Endless(Ready):
-    """Does work without end; when it is stopped, it asks whether the file may get its name all the same."""
+    """An executor that never finishes; when it is stopped, it asks whether the file may still be renamed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class Endless(Ready):
 
 
 class After(Ready):
-    """Does work, and knows whether another worker had stopped before that began."""
+    """An executor that records whether another worker had stopped before it began."""
 
     def __init__(self, other: Endless) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ async def cut(database: str, tmp_path: Path) -> AsyncIterator[Way]:
 
 @pytest.fixture
 async def far(cut: Way) -> AsyncIterator[Database]:
-    """The database at the end of that way."""
+    """The database behind that proxy."""
     far = Database(addressed(cut.database))
     yield far
     cut.mend()
@@ -96,7 +96,7 @@ async def far(cut: Way) -> AsyncIterator[Database]:
 
 @contextmanager
 def stalled(cut: Way) -> Iterator[None]:
-    """Nothing goes through meanwhile."""
+    """Block all data for a while."""
     cut.stall()
     try:
         yield
@@ -121,7 +121,7 @@ async def test_a_worker_that_is_cut_off_stops_before_another_has_its_work_and_na
 
 
 async def test_a_worker_that_was_cut_off_for_a_moment_goes_on(opened, far, cut):
-    """What it had is still its own."""
+    """A worker that reconnects in time keeps its leases."""
     tasks, first = Tasks(opened, Announcements()), Endless()
     number, _ = await tasks.submit(task("/a"))
     async with working(far, first) as worker:
@@ -172,7 +172,7 @@ async def test_what_was_written_counts_once_when_no_answer_comes(opened, far, cu
 
 
 async def test_a_lane_whose_opening_nobody_answered_is_closed(opened, far, cut):
-    """Else it would count for as long as the worker lives, and nothing of its task would be cleared away."""
+    """Otherwise the lease would count for the worker's whole life, and nothing of its task would be removed."""
     tasks, performer = Tasks(opened, Announcements()), Ready()
     async with working(far, performer) as worker:
         await until(lambda: worker._name)

@@ -1,4 +1,4 @@
-"""Servers whose data are at other hosts: tasks reach them where an admin has said so, and nowhere else."""
+"""Servers whose data connections go to other hosts: allowed only where an admin has listed those."""
 
 from functools import partial
 
@@ -10,7 +10,7 @@ from tests.support.gridftp import GridFTPServer
 from tests.support.waiting import until
 
 APART = "127.0.0.77"
-"""Where a server of these tests has its data."""
+"""The data host of a server in these tests."""
 
 
 @pytest.fixture(params=["source", "sink"])
@@ -41,7 +41,7 @@ async def test_data_come_from_a_host_that_an_admin_listed(world, to):
 
 
 async def refusals(world, number):
-    """What went wrong in a task."""
+    """Return the errors of a task."""
     return (await world.factory.tasks.events(ANN, number, True, 10, 0))[0]
 
 
@@ -49,7 +49,7 @@ async def test_data_come_from_no_other(world):
     made, end = world
     write(made.source.root, {"a": 300_000})
     await allow(made, end, "127.0.0.78")
-    await allow(made, {"source": "sink", "sink": "source"}[end], APART)  # what is another's opens nothing here
+    await allow(made, {"source": "sink", "sink": "source"}[end], APART)  # no permission for this server
     to = "local" if end == "source" else "sink"  # between two servers, the source makes the connection
     number = await made.submit("TRANSFER", [Item(source="/a", destination="/b")], to)
     said = (await until(partial(refusals, made, number)))[0].details

@@ -1,4 +1,4 @@
-"""Transactions end, however those end who began them."""
+"""Transactions end even if the code that began them is interrupted."""
 
 import asyncio
 import gc
@@ -20,7 +20,7 @@ from tests.support.waiting import PATIENCE
 
 @pytest.fixture
 def uncollected() -> Iterator[None]:
-    """Nothing is cleared away by chance."""
+    """Garbage collection is off, so that no connection is closed by chance."""
     gc.collect()
     gc.disable()
     yield
@@ -43,7 +43,7 @@ async def test_who_is_cancelled_in_the_middle_of_a_write_locks_out_nobody(databa
         cancelled.cancel()
         with suppress(asyncio.CancelledError):
             await cancelled
-        async with asyncio.timeout(PATIENCE):  # who is locked out waits for longer
+        async with asyncio.timeout(PATIENCE):  # a locked-out writer waits for longer
             await write()
     async with opened.read() as connection:
         assert (await connection.execute(text("SELECT count(*) % 5 FROM counted"))).scalar_one() == 0
@@ -74,7 +74,9 @@ async def test_no_other_user_reads_a_database(tmp_path, mask, named):
 
 
 async def test_a_connection_that_is_given_back_at_the_end_is_closed(database):
-    """As by work that is cancelled: what is left open is a warning, and so an error here, when memory is cleared."""
+    """The connection of cancelled work is closed, too; an open one causes a warning, and so an error here, at
+    collection.
+    """
     made, taken = Database(addressed(database)), asyncio.Event()
 
     async def work() -> None:

@@ -1,4 +1,4 @@
-"""Who gets the next lane, how many lanes help, what an error means: decided without I/O."""
+"""Decisions without I/O: the next task for a lane, the useful number of lanes, the meaning of an error."""
 
 import pytest
 from hypothesis import given

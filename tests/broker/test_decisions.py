@@ -1,4 +1,4 @@
-"""Decisions as they are reported: kept once, judged, listed, and only shown to whose they are."""
+"""Reported decisions: stored once, evaluated, listed, and visible only to their owners."""
 
 import time
 
@@ -14,7 +14,7 @@ ROOT, ANN = Caller(subject="root", role="admin"), Caller(subject="a-transfer", r
 
 
 def part(name: str, count: int, seconds: float, planned: int | None = None, **more: object) -> dict:
-    """A candidate that delivered so much in so many seconds, from the first second on."""
+    """Return a candidate that delivered this many bytes in this many seconds, from the first second on."""
     return {
         "source": f"ftp://{name}.example",
         "url": f"ftp://{name}.example/x.root",
@@ -31,7 +31,9 @@ def part(name: str, count: int, seconds: float, planned: int | None = None, **mo
 
 
 def decided(key: str = "d1", **more: object) -> dict:
-    """60 MB from one source and 40 MB from another one, in 10 s after the first; each was to give the half."""
+    """Return a decision with 60 MB from one source and 40 MB from another, in 10 s after the first; half was planned
+    for each.
+    """
     return {
         "id": key,
         "at": AT,

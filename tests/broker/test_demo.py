@@ -1,4 +1,4 @@
-"""The demonstration: what it promises is in it, the same for the same seed, and a command shows it in a minute."""
+"""The demonstration: all promised content, the same for the same seed, shown by one command within a minute."""
 
 import os
 import re
@@ -47,7 +47,7 @@ def told(story: Story) -> DemoLink:
 
 
 def rates(way: DemoLink, older: float, newer: float) -> list[float]:
-    """Of large files that went well, between two ages."""
+    """Return the rates of large successful files between two ages."""
     return [
         each.observed.bytes / (each.observed.ended - each.observed.started)
         for each in along(way)
@@ -128,7 +128,7 @@ def test_decisions_are_of_several_sources_and_some_go_wrong(seed):
 
 
 def tiled(ranges: Sequence[Range]) -> int:
-    """Where the last ends, when they lie one after the other, with no gap and no byte twice."""
+    """Check that ranges follow each other without gap or overlap; return the end of the last one."""
     at = 0
     for each in sorted((each for each in ranges if each.bytes), key=lambda each: each.start):
         assert (each.start, each.end - each.start) == (at, each.bytes)
@@ -148,7 +148,7 @@ SERVERS = st.builds(
 
 @given(st.lists(SERVERS, max_size=5), st.floats(1e3, 1e9))
 def test_servers_share_a_file_to_the_last_byte(servers, rate):
-    servers = [*servers, DemoServer(0.1, rate, 1)]  # at least one of them lasts
+    servers = [*servers, DemoServer(0.1, rate, 1)]  # at least one of them is still running
     ranges = shared(servers)
     assert tiled(ranges) == sum(server.planned for server in servers)
     for each in ranges:
@@ -184,7 +184,7 @@ async def test_it_is_taken_in_as_real_data_are(database):
 
 
 class Demo:
-    """`coget-broker demo` in a process, and what it printed."""
+    """A process of `coget-broker demo`, and its output."""
 
     def __init__(self, folder: Path, *words: str) -> None:
         self._said = folder / "demo.log"
@@ -197,7 +197,7 @@ class Demo:
         return self._said.read_text()
 
     def wait(self) -> "Demo":
-        """Until it serves."""
+        """Wait until it serves."""
 
         def serves() -> bool:
             assert self.process.poll() is None, self.said()
@@ -241,13 +241,13 @@ def test_one_command_shows_it(demo, tmp_path):
 
 
 def lines(document: dict) -> int:
-    """How many rows its tables have, and those that its figures are drawn from."""
+    """Return the number of rows in a report's tables, and of the rows behind its figures."""
     drawn = [figure["table"] for figure in document["figures"] if not figure["note"]]
     return sum(len(table["rows"]) for table in (*document["tables"], *drawn))
 
 
 def links(name: str, documents: dict[str, dict]) -> Iterator[str]:
-    """What leads to a report of this name."""
+    """Return the links to a report of this name."""
     for document in documents.values():
         for table in (*document["tables"], *(figure["table"] for figure in document["figures"])):
             for row in table["rows"]:

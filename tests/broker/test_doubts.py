@@ -1,4 +1,4 @@
-"""Nobody decides for everybody: reports of several subjects, and what one of them can do to what others are told."""
+"""Reports of several subjects: no single user decides what others are told."""
 
 import json
 import time
@@ -24,7 +24,7 @@ DAY = 86_400.0
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch):
-    """Answers wait until forecasters are made, however much else this machine does."""
+    """Settings in which answers wait for forecasters, however busy this machine is."""
     monkeypatch.setattr(forecasts, "PATIENCE", 600.0)
 
 
@@ -34,7 +34,7 @@ async def user(broker, subject, role="transfer", site="FNAL"):
 
 
 def transfers(host, rate, count, *, ended=None, sink="FNAL"):
-    """So many transfers from a server, at MB/s, an hour apart; the last one ended an hour ago."""
+    """Return this many transfers from a server, at a rate in MB/s, an hour apart; the last one ended an hour ago."""
     last = time.time() - 3600 if ended is None else ended
     return [
         {
@@ -56,7 +56,7 @@ async def ranked(client, name=A):
 
 
 async def cern(client):
-    """Which of the two at CERN comes first."""
+    """Return which of the two servers at CERN comes first."""
     return [endpoint for endpoint in await ranked(client) if endpoint != "fnal-1"]
 
 
@@ -67,7 +67,7 @@ async def report(client, rows):
 
 @pytest.fixture
 async def world(broker, stocked):
-    """Honest users who know cern-1 to be fast and cern-2 to be slow, and fnal-1 to be in between."""
+    """Reports of honest users: cern-1 is fast, cern-2 is slow, fnal-1 is in between."""
     for name in ("ann", "bob"):
         client = await user(broker, name)
         rates = {"cern-1": 100, "fnal-1": 30, "cern-2": 5}
@@ -138,7 +138,7 @@ async def test_reports_that_are_set_aside_count_for_nothing(broker, stocked, adm
     await report(ann, transfers("cern-1", 100, 5) + transfers("cern-2", 5, 5))
     await broker.settled()
     reader = await user(broker, "reader", "reader")
-    assert await cern(reader) == ["cern-2", "cern-1"]  # of two, who was there first counts
+    assert await cern(reader) == ["cern-2", "cern-1"]  # of two subjects, the first one counts
     assert (await admin.put("/broker/v1/asides", json={"subject": "mallory"})).status_code == 200
     await broker.settled()
     await ranked(reader)
@@ -200,7 +200,7 @@ async def test_a_replica_that_is_not_read_from_is_none_that_is_left(broker, stoc
 
 
 async def test_a_suspected_replica_comes_last(broker, world, stocked):
-    await stocked.put("/broker/v1/replicas", json={"dataset": A, "endpoint": "cern-1"})  # a curator has looked at it
+    await stocked.put("/broker/v1/replicas", json={"dataset": A, "endpoint": "cern-1"})  # a curator has checked it
     mallory = await user(broker, "mallory")
     assert await mark(mallory, "cern-1") == "AVAILABLE"
     assert await mark(await user(broker, "bob"), "cern-1") == "SUSPICIOUS"
@@ -230,7 +230,7 @@ async def test_a_curators_word_by_an_import_stands(broker, stocked):
 async def test_a_curator_answers_what_was_reported(broker, stocked):
     await mark(await user(broker, "ann"), "cern-1")
     await stocked.put("/broker/v1/replicas", json={"dataset": A, "endpoint": "cern-1"})
-    assert await mark(await user(broker, "bob"), "cern-1") == "AVAILABLE"  # the first after the curator's word
+    assert await mark(await user(broker, "bob"), "cern-1") == "AVAILABLE"  # the first after the curator's decision
 
 
 async def test_what_one_subject_reported_is_undone_and_done_again(broker, stocked):
@@ -276,8 +276,8 @@ def test_of_many_that_are_doubted_one_is_left():
 
 
 async def test_a_broker_that_starts_hears_all_who_reported(broker, world, monkeypatch):
-    """However much one of them did since."""
-    monkeypatch.setattr(forecasts, "EVERYWHERE", 75)  # of 160; of ann and bob all but cern-1
+    """The result does not depend on how many transfers one user adds."""
+    monkeypatch.setattr(forecasts, "EVERYWHERE", 75)  # of 160; for ann and bob all but cern-1
     mallory = await user(broker, "mallory")
     await report(mallory, transfers("cern-2", 5000, 100, ended=time.time(), sink="ELSEWHERE"))
     async with running(Settings(broker.factory.settings.database)) as started:

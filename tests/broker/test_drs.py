@@ -1,4 +1,4 @@
-"""GA4GH's Data Repository Service, as its clients read it; one that people use fetches a file by it."""
+"""GA4GH's Data Repository Service, as read by its clients; a common one fetches a file with it."""
 
 import hashlib
 import re
@@ -55,7 +55,7 @@ async def test_everybody_may_know_what_the_service_is(broker):
 
 @pytest.fixture
 def serving(empty_database, tmp_path):
-    """A broker that knows a file on a server, and on another that is gone; its bytes."""
+    """A broker with a file that has a live and a dead replica; the file's content."""
     content = bytes(range(256)) * 4096
     with Nginx(tmp_path / "root", tmp_path / "run") as nginx, BrokerProcess(empty_database, tmp_path) as broker:
         (nginx.root / "2024").mkdir()

@@ -1,4 +1,4 @@
-"""A dry run names what a task would copy, link and delete, and changes nothing."""
+"""Dry runs: they list what a task would copy, link and delete, and change nothing."""
 
 import json
 from pathlib import Path
@@ -9,7 +9,7 @@ from tests.broker.test_submitting import Lab, lab  # noqa: F401 - a fixture
 
 
 def tree(root: Path) -> dict[str, tuple[object, ...]]:
-    """All that is below a folder: what it is, what is in it, and when it was changed."""
+    """Return everything below a folder: types, contents and modification times."""
     found: dict[str, tuple[object, ...]] = {}
     for each in sorted(root.rglob("*")):
         status = each.lstat()
@@ -20,7 +20,7 @@ def tree(root: Path) -> dict[str, tuple[object, ...]]:
 
 @pytest.fixture
 def mirror(lab: Lab) -> Lab:  # noqa: F811
-    """A folder and an old copy of it: one file is new, one changed, one the same; some are only in the copy."""
+    """A folder and an old copy of it: one file is new, one changed, one equal; some exist only in the copy."""
     for root, files in (
         (lab.one / "run", {"new": b"new", "changed": b"changed", "same": b"same", "deep/new": b"more"}),
         (lab.two / "copy", {"changed": b"old", "same": b"same", "extra": b"x", "old/a": b"a", "old/b/c": b"c"}),

@@ -1,4 +1,4 @@
-"""The catalogue opens nothing: a replica inside a collection is read with grants, or because its owner said so."""
+"""Replicas inside collections: readable with grants, or if the collection's owner has opened them."""
 
 import asyncio
 import os
@@ -27,7 +27,7 @@ SECRET = os.urandom(4000)
 
 
 class Place(NamedTuple):
-    """A world with a catalogue for all, a private collection, and a curator who reads by a task."""
+    """A world with a catalogue for all, a private collection, and a curator who tries to read it by a task."""
 
     world: World
     eve: httpx.AsyncClient
@@ -49,7 +49,7 @@ class Place(NamedTuple):
         assert answer.status_code == 200, answer.text
 
     async def reads(self, client, name="eve:secret"):
-        """Whether a task of the caller's gets the file from the catalogue."""
+        """Return whether a task of the caller can read the file from the catalogue."""
         to = f"/{uuid4()}"
         items = [{"source": "/" + name.replace(":", "/"), "destination": to}]
         said = {"submission_id": str(uuid4()), "source": "datasets", "destination": "to", "items": items}
@@ -67,7 +67,7 @@ class Place(NamedTuple):
         return there
 
     async def told(self, client, name="eve:secret"):
-        """What a caller is told of replicas, by each way that there is."""
+        """Return what a caller learns about replicas, by each route."""
         found = {}
         answer = await client.get(f"{B}/datasets/{name}")
         found["dataset"] = bool(answer.json()["replicas"])
@@ -134,7 +134,7 @@ async def test_nor_by_the_globus_api(place):
 
 
 async def test_nor_into_a_folder_of_workers(place, tmp_path):
-    """What an open replica has is fetched; one that is closed is not asked, whatever is expected of it."""
+    """Open replicas are read; closed replicas are never asked, however good their forecasts are."""
     admin = place.world.admin
     (tmp_path / "folder").mkdir()
     said = {"name": "folder", "kind": "local", "base": f"{tmp_path}/folder"}
@@ -178,7 +178,7 @@ async def test_however_its_place_is_written(place, variant):
 
 
 async def test_by_another_name_of_its_server(place, tmp_path):
-    """The workers look names up."""
+    """The workers resolve names."""
     name = socket.gethostname()
     admin = place.world.admin
     with GridFTPServer(tmp_path / "named", socket.gethostbyname(name)) as server:
@@ -225,7 +225,7 @@ async def test_grants_are_asked_for_the_path_and_when_work_begins(place):
 
 
 async def test_a_link_in_what_is_granted_opens_nothing_else(place):
-    """A curator registers what lies behind a link: the path is granted, what it leads to is not."""
+    """A curator registers a file behind a link: its path is granted, the link's target is not."""
     root = place.world.source
     (root / "pub" / "plain").write_bytes(SECRET)
     (root / "pub" / "out").symlink_to(root / "secret")
@@ -249,7 +249,7 @@ async def confirmed(client, url, name="eve:secret"):
 
 
 async def test_its_owner_or_an_admin_opens_a_replica(place):
-    """Neither a curator nor whoever may read it; the collection's owner with any role that may submit tasks."""
+    """Neither a curator nor a user who may read it can open it; the owner can, with any role that may submit tasks."""
     await place.registered(place.eve)
     owner = await somebody(place.world.broker, "a-admin", "transfer")
     url = await url_of(place, owner)
@@ -273,13 +273,13 @@ async def test_what_they_register_is_open(place, who):
     owner = await somebody(place.world.broker, "a-admin", "curator")
     await place.registered(place.world.admin if who == "admin" else owner)
     assert await place.reads(place.bob)
-    await place.registered(place.eve)  # said again, it is where it was
+    await place.registered(place.eve)  # registered again, it is at the old place
     assert await place.reads(place.bob)
 
 
 @pytest.mark.parametrize("how", ["path", "prefix", "port", "host", "registered again"])
 async def test_what_is_moved_is_closed(place, how):
-    """By whoever moves it, and wherever to in the collection."""
+    """A replica is closed after any move, by any user and to any place in the collection."""
     await place.registered(place.eve, "pub/secret")
     assert await confirmed(place.world.admin, await url_of(place, place.world.admin)) == 204
     assert await place.reads(place.bob)
@@ -314,7 +314,7 @@ async def test_a_collection_made_later_closes_what_curators_registered(place):
 
 
 async def test_who_moves_a_collections_endpoint_opens_nothing(place):
-    """The folder where the collection was stays closed, until an admin moves its endpoint."""
+    """The old folder of the collection stays closed until an admin moves its endpoint."""
     await place.registered(place.eve)
     for prefix in ("/nowhere/", "/elsewhere/"):
         assert (await place.endpoint(place.eve, "from", prefix=prefix)).status_code == 200
@@ -364,7 +364,7 @@ def _run(*words):
 
 
 def test_an_upgrade_lists_what_lies_in_collections(empty_database):
-    """And closes it: nobody knows who registered it."""
+    """The upgrade closes them: their creator is unknown."""
     address = addressed(empty_database)
     with migration._connected(address) as connection:
         alembic.command.upgrade(migration._config(connection), "0013")

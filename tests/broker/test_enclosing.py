@@ -1,4 +1,4 @@
-"""Which collections a replica lies in, however its server and its path are written; pure."""
+"""Collections that enclose a replica, in any spelling of its server and path. Pure."""
 
 import socket
 import time

@@ -1,4 +1,4 @@
-"""Trees that never end make a task fail, with an event that names the folder, and do not fill the database."""
+"""Endless trees: the task fails with an event that names the folder, and the database does not fill up."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -22,7 +22,7 @@ async def world(database: str, tmp_path: Path, monkeypatch) -> AsyncIterator[Wor
 
 
 async def failing(world, kind, **options):
-    """A task about the folder `/d/` that fails; what its events say."""
+    """Run a task on the folder `/d/` that fails; return its events' messages."""
     item = Item(source="/d/", destination="/copy/") if kind == "TRANSFER" else Item(source="/d")
     origin, to = ("source", "sink") if kind == "TRANSFER" else ("source", None)
     task = await world.done(kind, [item], to, origin=origin, recursive=kind == "DELETE", **options)

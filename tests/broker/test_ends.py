@@ -1,4 +1,4 @@
-"""Tasks end while others add to their work, lease it, or end them, too: in either order nothing of them is left."""
+"""Ends of tasks while others add to their work, lease it or end them: no order leaves work behind."""
 
 import asyncio
 import time
@@ -33,14 +33,14 @@ async def opened(database: str) -> AsyncIterator[Database]:
 
 @pytest.fixture
 async def other(database: str) -> AsyncIterator[Database]:
-    """The same database, in another process for all that it knows."""
+    """The same database, as if opened by another process."""
     other = Database(addressed(database))
     yield other
     await other.close()
 
 
 async def waits(database: Database) -> None:
-    """Return when somebody waits for a lock; on SQLite they wait for the whole file, whenever they begin."""
+    """Return when a transaction waits for a lock; on SQLite, at once, as transactions wait for the whole file."""
 
     async def blocked() -> bool:
         async with database.read() as connection:
@@ -56,7 +56,7 @@ async def states(connection: AsyncConnection, number: str) -> dict[str, str]:
 
 
 async def submitted(database: Database, *names: str, deadline: float = 3600.0) -> str:
-    """A task, and a worker that may lease its work."""
+    """Submit a task, and register a worker that may lease its work."""
     new = task(*names).model_copy(update={"deadline": time.time() + deadline})
     number, _ = await Tasks(database, Announcements()).submit(new)
     async with database.write() as connection:
@@ -120,7 +120,7 @@ async def test_nothing_is_leased_of_a_task_that_ends(opened, other):
 
 
 async def test_results_and_an_end_that_meet_do_not_wait_in_a_circle(opened, other):
-    """Who records results locks the task before its work, as who ends it."""
+    """Transactions that record results lock the task before its work, like those that end it."""
     number = await submitted(opened, "/a", "/b")
     async with opened.write() as connection:
         leased = await WorkStore(connection).lease(number, "w", ["look"], True, 10, 10, time.time())
@@ -137,7 +137,7 @@ async def test_results_and_an_end_that_meet_do_not_wait_in_a_circle(opened, othe
 
 
 async def test_a_worker_that_was_taken_for_dead_leases_nothing(opened, other):
-    """Nobody would ever free what it leases."""
+    """Leases of a worker that counts as dead would never be freed."""
     number = await submitted(opened, "/a")
 
     async def lease() -> list[object]:

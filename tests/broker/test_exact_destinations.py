@@ -1,4 +1,4 @@
-"""What a task writes into a folder of workers goes to the path that was named, and through no symbolic link."""
+"""Writes into a folder of workers: to the exact path, and through no symbolic link."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from broker.models.tasks import Item
 from tests.broker.worlds import World, read, working, world_of, write
 
-pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)  # what is decided asks no database
+pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)  # decisions here need no database
 SECRET = ".bashrc"
 
 
@@ -52,7 +52,7 @@ async def test_a_link_to_a_file_is_replaced_itself(world, tmp_path):
 
 
 async def test_a_file_does_not_go_into_a_folder_of_its_name(world):
-    """As at servers: `/folder` is that path, `/folder/` would be a file in it."""
+    """Workers do the same as servers: `/folder` is that path; `/folder/` would mean a file in it."""
     write(world.source.root, {"a": 10})
     (world.local / "folder").mkdir()
     task = await world.done("TRANSFER", [Item(source="/a", destination="/folder")], to="local")

@@ -1,4 +1,4 @@
-"""A sync deletes only what it knows to be extra: never for a listing that leaves something out, nor the source."""
+"""Deletion by a sync: only certain extras; never after an incomplete listing, and never at the source."""
 
 import time
 from collections.abc import AsyncIterator
@@ -13,7 +13,7 @@ from broker.models.tasks import Item
 from broker.storage.collections import CollectionStore
 from tests.broker.worlds import ANN, World, read, working, world_of, write
 
-pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)  # what is decided asks no database
+pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)  # decisions here need no database
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ async def world(database: str, tmp_path: Path) -> AsyncIterator[World]:
 
 
 async def synced(world: World, *items: Item, to: str = "sink", origin: str = "source", **options: object):
-    """A sync of these items, or of /d/ to /d/; the task, and what its events say was not deleted."""
+    """Run a sync of these items, or of /d/ to /d/; return the task, and its events about skipped deletions."""
     options = {"delete_destination_extra": True, **options}
     wanted = list(items) or [Item(source="/d/", destination="/d/")]
     task = await world.over(await world.submit("TRANSFER", wanted, to, origin, **options))
@@ -90,7 +90,7 @@ async def test_a_link_that_is_extra_is_deleted_and_not_what_it_leads_to(world, t
 
 
 async def beside(world: World, base: str, host: str = "", prefix: str | None = None) -> None:
-    """Another collection at the source's server, called "sink" from now on."""
+    """Return another collection at the source's server, called "sink" from now on."""
     where = {"scheme": "ftp", "host": host or world.source.host, "port": world.source.port}
     endpoint = Endpoint(name="again", site="here", prefix=prefix or f"{world.source.root}/", **where)
     await world.factory.places.put_endpoint("root", endpoint)

@@ -1,4 +1,4 @@
-"""A worker that is stopped for long, while another does its work and the user goes on with the file."""
+"""A worker that is paused for long while another does its work and the user continues with the file."""
 
 import asyncio
 import os
@@ -22,7 +22,7 @@ WRITTEN = b"what the user wrote when the task was over"
 
 
 class Stopped:
-    """The first call of a method waits there, as in a process that is stopped."""
+    """A pause in the first call of a method, as in a paused process."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, owner: type, name: str) -> None:
         self._method: Callable = getattr(owner, name)
@@ -38,7 +38,7 @@ class Stopped:
 
 
 async def taken_over(world: World, first: Worker, number: str) -> None:
-    """Have another worker do all of a task, as the first one is dead for all that is known."""
+    """Let another worker do all of a task, because the first one counts as dead."""
     async with world.factory.database.write() as connection:
         await WorkerStore(connection).leave([first._name], died=True)
     async with working(world):

@@ -1,4 +1,4 @@
-"""Where the first admin token goes: a terminal, or a file for one's own eyes; never the log."""
+"""Output of the first admin token: a terminal or a private file; never the log."""
 
 import os
 import pty
@@ -86,7 +86,7 @@ def test_on_a_terminal_it_is_shown(tmp_path):
     bound = threading.Timer(SECONDS, process.kill)
     bound.start()
     said = ""
-    while "Press CTRL" not in said:  # once it has ended, reading is an error
+    while "Press CTRL" not in said:  # after the child's end, reading is an error
         said += os.read(terminal, 65536).decode()
     bound.cancel()
     url = said.partition("running on ")[2].split()[0]

@@ -1,4 +1,4 @@
-"""Plans of files through a network: what the caller says, filled in with what the broker knows."""
+"""Plans of files through a network: the caller's data, completed with the broker's."""
 
 import time
 from fractions import Fraction
@@ -27,7 +27,7 @@ async def planned(client, body):
 
 
 def read_back(plan, files):
-    """The plan as a value, from what went over the wire."""
+    """Parse the plan from the wire format."""
     network = scenario({**plan["network"], "files": files})
     proof, ends = plan["certificate"], ("source", "sink", "source_isp", "sink_isp")
 

@@ -1,4 +1,4 @@
-"""What servers and users say, in a broker's events, logs and commands: escaped, on one line."""
+"""Text from servers and users in a broker's events, logs and commands: escaped, on one line."""
 
 import json
 import sqlite3

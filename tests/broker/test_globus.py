@@ -1,4 +1,4 @@
-"""The Globus Transfer API, request by request: what is taken, what is refused and in which words."""
+"""The Globus Transfer API, request by request: accepted and refused requests, and the messages."""
 
 import time
 from datetime import datetime, timedelta
@@ -20,7 +20,7 @@ async def somebody(broker, subject, role="transfer"):
 
 @pytest.fixture
 async def ends(stocked, tmp_path):
-    """Ids of two collections at servers that do not answer, of a folder of this machine, and of the catalogue."""
+    """Ids of two collections at servers that do not answer, of a local folder, and of the catalogue."""
     folder = tmp_path / "disk"
     folder.mkdir()
     bodies = {
@@ -135,7 +135,7 @@ async def test_all_that_a_client_can_say_is_kept(broker, ann, ends):
 
 
 async def test_what_is_to_be_encrypted_is_refused(ann, ends):
-    """No client sends it unless it is told to."""
+    """No client sends this unless the user asks for it."""
     answer = await ann.post(f"{V}/transfer", json=transfer(ends) | {"encrypt_data": True})
     assert (answer.status_code, answer.json()["code"]) == (400, "ClientError.BadRequest")
     assert "not encrypted" in answer.json()["message"]
@@ -261,7 +261,7 @@ async def test_the_root_is_not_deleted(ann, ends):
 
 @pytest.fixture
 async def several(ann, ends):
-    """Five tasks of Ann's, the last of them over; their ids."""
+    """The ids of five tasks of Ann, the last of them finished."""
     numbers = [await submitted(ann, transfer(ends, label=label)) for label in ("alpha", "beta", "100%", None)]
     document = {"submission_id": str(uuid4()), "endpoint": ends["far"], "label": "gone", "DATA": [{"path": "/x"}]}
     numbers.append(await submitted(ann, document))
@@ -537,7 +537,7 @@ async def test_bookmarks_are_ones_own(broker, ann, ends):
 
 @pytest.fixture
 async def folder(ends, tmp_path):
-    """What the folder of this machine has."""
+    """Return the entries of the local folder."""
     disk = tmp_path / "disk"
     for name, size in (("b.txt", 3), ("a.txt", 1), (".hidden", 0), ("c.dat", 2), ("new\nline", 0)):
         (disk / name).write_bytes(b"x" * size)

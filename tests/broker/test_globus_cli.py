@@ -1,4 +1,4 @@
-"""The real globus CLI and SDK at a real broker, between real GridFTP servers: what is documented for each command."""
+"""The real globus CLI and SDK with a real broker and real GridFTP servers: all documented commands."""
 
 import shutil
 import subprocess
@@ -23,7 +23,7 @@ DATA = {"a.txt": b"hello", "sub/b.txt": b"x" * 1000, "sub/deep/c d.dat": b"", ".
 
 
 class Place(NamedTuple):
-    """Somebody with the CLI, and two collections: `one` has data, `two` has nothing."""
+    """A user with the CLI, and two collections: `one` has data, `two` is empty."""
 
     globus: Globus
     broker: BrokerProcess
@@ -33,7 +33,7 @@ class Place(NamedTuple):
     sink: Path
 
     def wait(self, done: subprocess.CompletedProcess[str], status: int = 0) -> str:
-        """Wait for the task that a command has submitted; its id."""
+        """Wait for the task that a command has submitted; return its id."""
         number = done.stdout.split()[-1]
         self.globus.cli("task", "wait", number, *WAIT, status=status)
         return number
@@ -73,7 +73,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 @pytest.fixture(autouse=True)
 def fresh(place: Place) -> None:
-    """The data as it was, and nothing anywhere else."""
+    """Restore the data, and empty all other places."""
     for root in (place.source, place.sink):
         for each in root.iterdir():
             shutil.rmtree(each) if each.is_dir() else each.unlink()
@@ -202,7 +202,7 @@ def test_a_transfer_that_fails(place):
 
 
 def test_a_dataset_is_transferred_as_a_file(place):
-    """From the catalogue, whoever has it; under the name that the catalogue has for it."""
+    """A dataset comes from the catalogue, from any replica, under its name in the catalogue."""
     client = place.broker.client()
     assert client.put("/broker/v1/collections/all", json={"name": "all", "kind": "catalogue"}).status_code == 200
     catalogue = client.get("/broker/v1/collections/all").json()["id"]
@@ -234,7 +234,7 @@ def test_rm_and_delete(place):
 
 @pytest.fixture
 def endless(place: Place) -> Iterator[str]:
-    """A task that waits: an admin has paused it."""
+    """A task that an admin has paused."""
     rule = {"message": "wait", "endpoint_id": place.two, "pause_task_transfer_write": True}
     client = place.broker.client()
     made = client.post("/v0.10/endpoint_manager/pause_rule", json=rule).json()["id"]
@@ -334,7 +334,7 @@ def test_the_sdk(place):
 
 @pytest.fixture
 def secure(place: Place, tmp_path: Path) -> Iterator[Globus]:
-    """The same person, to whom the broker is behind nginx, which has a certificate of a test's own authority."""
+    """The same user, for whom the broker is behind nginx with a certificate of a test authority."""
     authority = Authority(tmp_path / "ca")
     keys = (authority.localhost.certificate, authority.localhost.key)
     more = f"location / {{ proxy_pass {place.broker.url}; proxy_set_header Host $http_host; }}"

@@ -1,4 +1,4 @@
-"""`coget history import --globus`, through the real SDK: tasks that a broker has carried out between real servers."""
+"""`coget history import --globus`, through the real SDK: tasks that a broker has run between real servers."""
 
 import json
 import os
@@ -38,19 +38,19 @@ class Place(NamedTuple):
     source: str
 
     def transfers(self) -> list[dict]:
-        """What the broker has been told, the oldest first."""
+        """Return the transfers that the broker has received, the oldest first."""
         found, before = [], None
         client = self.broker.client()
         while True:
             params = {"limit": 1000, **({"before": before} if before else {})}
             page = client.get("/broker/v1/transfers", params=params).json()
-            found += [each for each in page["transfers"] if each["subject"] == "admin"]  # not what robot's tasks told
+            found += [each for each in page["transfers"] if each["subject"] == "admin"]  # not those of robot's tasks
             before = page["next"]
             if before is None:
                 return sorted(found, key=lambda each: each["started"])
 
     def imported(self, home: Path) -> dict:
-        """What an import said."""
+        """Return the output of an import."""
         done = coget(["history", "import", "--globus", "--json"], home, **self.environment)
         assert done.returncode == 0, done.stderr
         (said,) = json.loads(done.stdout)["logs"]
@@ -58,7 +58,7 @@ class Place(NamedTuple):
 
 
 class Service(NamedTuple):
-    """A broker that has no tasks yet, its database, and what the SDK of a service has to be told."""
+    """A broker without tasks, its database, and the SDK settings of a service."""
 
     broker: BrokerProcess
     database: Path
@@ -66,7 +66,7 @@ class Service(NamedTuple):
 
 
 def made(database: Path, *words: str) -> list[str]:
-    """The id, and the secret if it has one, of a new client."""
+    """Register a client; return its id, and its secret if it has one."""
     command = [PROGRAM, "client", "create", *words, "--database", f"sqlite:///{database}"]
     return run(command, text=True, check=True).stdout.split()
 
@@ -89,7 +89,7 @@ def service(tmp_path: Path) -> Iterator[Service]:
 
 @pytest.fixture
 def place(tmp_path: Path, service: Service) -> Iterator[Place]:
-    """A large file has been transferred, and a small one."""
+    """Transfer a large file and a small one."""
     client = service.broker.client()
     assert client.put("/broker/v1/sites/HERE", json={"name": "HERE"}).status_code == 200
     with GridFTPServer(tmp_path / "one") as one, GridFTPServer(tmp_path / "two") as two:
@@ -116,7 +116,7 @@ def home(tmp_path: Path) -> Path:
 
 
 def clones(database: Path, count: int) -> None:
-    """So many tasks more like the one that took its time, a minute apart, some of them spoiled, each in its own way."""
+    """Insert copies of the slow task, a minute apart, some of them corrupted, each in another way."""
     with closing(sqlite3.connect(database, timeout=PATIENCE)) as connection:
         connection.row_factory = sqlite3.Row
         (like,) = connection.execute("SELECT * FROM tasks WHERE bytes_transferred = ?", (SIZE,)).fetchall()
@@ -131,7 +131,7 @@ def clones(database: Path, count: int) -> None:
                 name = list(SPOILED)[i]
                 values[name] = SPOILED[name]
             connection.execute(insert, [values.get(name, like[name]) for name in names])
-            if i == len(SPOILED):  # the service has forgotten what happened
+            if i == len(SPOILED):  # the service has deleted the events
                 continue
             connection.execute(event, (number, ended - 12, "STARTED", details))
             if i == len(SPOILED) + 1:
@@ -165,7 +165,7 @@ def test_there_may_be_more_than_are_told_at_once(place, home):
 def test_a_collection_that_a_broker_does_not_know_keeps_its_id(place, home):
     client = place.broker.client()
     assert client.delete("/broker/v1/collections/one").status_code == 204
-    time.sleep(2.1)  # for so long the broker may remember it
+    time.sleep(2.1)  # the broker may remember it for this long
     place.imported(home)
     (told,) = place.transfers()
     assert (told["source"], told["sink"]) == (f"globus://{place.one}", "HERE")
@@ -178,7 +178,7 @@ def test_a_collection_that_a_broker_does_not_know_keeps_its_id(place, home):
         ({"GLOBUS_CLIENT_SECRET": "cogetb_wrong"}, 7, "Globus refuses the login"),
         ({"GLOBUS_CLIENT_SECRET_FILE": "file"}, 2, "GLOBUS_CLIENT_SECRET_FILE are both set"),
         ({"GLOBUS_SDK_SERVICE_URL_AUTH": ""}, 2, 'environment "broker"'),
-        ({"GLOBUS_CLIENT_SECRET": ""}, 2, "Globus does not answer as expected"),  # a person, who is not there to log in
+        ({"GLOBUS_CLIENT_SECRET": ""}, 2, "Globus does not answer as expected"),  # a user, who is not there to log in
     ],
 )
 def test_what_is_missing_is_said(service, home, change, status, said):

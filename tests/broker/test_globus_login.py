@@ -1,4 +1,4 @@
-"""The real globus CLI and SDK log in: by credentials, by what an earlier login left, and as people do."""
+"""Logins of the real globus CLI and SDK: by credentials, with tokens of an earlier login, and interactively."""
 
 import json
 import sqlite3
@@ -142,7 +142,7 @@ def test_what_an_earlier_login_left_is_enough(home, ann, tmp_path, broker):
     home.cli("login", BROWSER=program(tmp_path / "cookies.json", ann))
     tokens, config = _remembered(home), _kept(home, "auth_client_data")
     for token in tokens.values():
-        token["expires_at_seconds"] = 0  # it is old, and refreshed
+        token["expires_at_seconds"] = 0  # the token has expired, and is refreshed
     later = Globus(tmp_path / "later", broker.url)
     later.remember(config["client_id"], config["client_secret"], str(identity("ann")), tokens)
     assert later.cli("whoami").stdout == "ann@localhost\n"
@@ -212,6 +212,6 @@ def test_people_log_in_by_copying_a_code(home, ann, tmp_path):
 
 
 def _link(home: Globus) -> str:
-    """What the CLI asks people to open; it goes on with the same client when it is asked again."""
+    """Return the URL that the CLI asks users to open; asked again, it uses the same client."""
     said = home.cli("login", "--no-local-server", status=1, stdin="").stdout
     return next(line for line in said.splitlines() if line.startswith("http"))

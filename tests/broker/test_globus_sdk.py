@@ -1,7 +1,7 @@
-"""What the broker answers has all that the SDK's own recordings of Globus have, in the same types.
+"""The broker's answers beside the SDK's recordings of Globus: all fields, in the same types.
 
-The recordings come with the SDK (`globus_sdk.testing`). Each is asked for here, with ids of ours; a failure proves that
-the broker refuses, and says it in the right shape.
+The recordings come with the SDK (`globus_sdk.testing`). Each request is repeated here with our own ids; a
+failure proves that the broker refuses in the right form.
 """
 
 import json
@@ -52,13 +52,13 @@ CALLS = {
     "update_endpoint default": ("/endpoint/{near}", {"description": "new"}),
 }
 LEFT_OUT = ("set_subscription_id", "set_subscription_admin_verified")
-"""Subscriptions are a matter between Globus and those who pay for them."""
+"""Recordings about subscriptions, which exist only between Globus and its customers."""
 NULLABLE = {"expire_time", "last_key", "next_marker", "organization", "subject", "destination_local_user"} | {
     f"{end}_local_user_status" for end in ("source", "destination")
 }
-"""What we never have to say, or not here."""
+"""Fields that we never send, or not here."""
 METHODS = {"operation_stat permission_denied": "POST"}
-"""The catalogue refuses, whoever asks: by another method than that of the recording."""
+"""Requests that the catalogue always refuses: it has another method than the recording."""
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,7 @@ def recordings(tmp_path_factory) -> dict:
 
 @pytest.fixture
 async def ids(stocked, broker, tmp_path):
-    """Collections, a task that is active, and one that has transferred a file."""
+    """Collections, an active task, and one that has transferred a file."""
     (tmp_path / "disk").mkdir()
     (tmp_path / "disk" / "a").touch()
     bodies = {
@@ -119,7 +119,7 @@ async def test_an_answer_has_all_that_globuss_has(recordings, stocked, ids, name
 
 
 def different(recorded, ours, where="") -> list[str]:
-    """What is missing in ours, or has another type."""
+    """Return the fields that are missing in our answer or have another type."""
     if isinstance(recorded, dict) and isinstance(ours, dict):
         missing = [f"{where}.{key} is missing" for key in recorded.keys() - ours.keys()]
         both = recorded.keys() & ours.keys()
@@ -137,7 +137,7 @@ def different(recorded, ours, where="") -> list[str]:
 
 
 def kind(value) -> str:
-    """The type that JSON has for it; ids and times are types of their own."""
+    """Return the JSON type; ids and times count as types of their own."""
     if isinstance(value, str):
         try:
             return f"uuid {bool(UUID(value))}"

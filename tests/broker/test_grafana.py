@@ -1,4 +1,4 @@
-"""The dashboard for Grafana: what it asks is PromQL, and of metrics that a broker has."""
+"""The dashboard for Grafana: its queries are valid PromQL on metrics that a broker has."""
 
 import json
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ def questions() -> Iterator[str]:
 
 
 def asked(question: str) -> Iterator[tuple[str, frozenset[str]]]:
-    """Which metrics it names, with the labels that are told apart."""
+    """Return the metrics in a query, with the labels that it distinguishes."""
     found: list[Any] = []
     promql_parser.walk(promql_parser.parse(question), found.append)
     for each in found:

@@ -1,4 +1,4 @@
-"""People log in at a real OpenID provider, to which the broker hands them over."""
+"""Logins at a real OpenID provider, to which the broker redirects users."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -57,14 +57,14 @@ def browser(tmp_path: Path) -> Iterator[Browser]:
 
 
 def _asked(broker: BrokerProcess) -> str:
-    """Where a program sends the browser, which wants the code to be shown."""
+    """Return the login URL of a program whose user copies the code by hand."""
     made = httpx.post(f"{broker.url}/v2/api/clients", json={"client": {"name": "a program"}}, timeout=PATIENCE).json()
     asked = {"client_id": made["client"]["id"], "redirect_uri": f"{broker.url}/v2/web/auth-code"}
     return f"{broker.url}/v2/oauth2/authorize?" + urlencode({**asked, "response_type": "code"})
 
 
 def _there(browser: Browser, page: Page, subject: str) -> Page:
-    """Log in at the provider, and be sent back."""
+    """Log in at the provider; return the redirect back."""
     return Page(browser.client.post(browser.open(page.links[0]).url, data={"sub": subject}))
 
 

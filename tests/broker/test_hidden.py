@@ -1,4 +1,4 @@
-"""A collection that a caller may not see is answered by its id exactly as one that does not exist."""
+"""Collections that a caller may not see: answers are the same as for an unknown id."""
 
 import time
 from uuid import uuid4
@@ -18,7 +18,7 @@ FILED = "gsiftp://dtn.hidden.example"
 
 @pytest.fixture
 async def hidden(broker, admin):
-    """The id of a collection of which only admins know, with transfers from its server and to its site."""
+    """The id of a collection that only admins know, with transfers from its server and to its site."""
     assert (await admin.put(f"{B}/sites/SECRETLAB", json={"name": "SECRETLAB"})).status_code == 200
     where = {"scheme": "gsiftp", "host": "dtn.hidden.example", "prefix": "/data"}
     endpoint = {"name": "dtn", "site": "SECRETLAB", "capacity": 4e7, **where}
@@ -37,7 +37,7 @@ def observed(number, source, sink, ended=NOW - 60):
 
 
 def asks(number):
-    """Requests that name a collection by its id, in each way that there is."""
+    """Return requests that name a collection by its id, in each possible way."""
     source = f"globus://{number}"
     pair = {"source": source, "sink": number}
     file = {"bytes": 1000, "at": ["a"], "to": ["b"]}
@@ -95,7 +95,7 @@ async def test_who_may_see_a_collection_is_told_by_its_id(broker, admin, hidden)
 
 @pytest.mark.parametrize("role", ["transfer", "curator"])
 async def test_reports_by_the_id_of_a_hidden_collection_name_no_server(broker, admin, hidden, role):
-    """Neither in what is kept of them, nor in what a later question finds."""
+    """Neither stored reports nor later answers name the server."""
     eve = await somebody(broker, "eve", role)
     source = f"globus://{hidden}"
     assert (await eve.post(f"{B}/transfers", json=observed("mine", source, hidden))).status_code == 200
@@ -120,7 +120,7 @@ async def test_reports_by_the_id_of_a_hidden_collection_name_no_server(broker, a
 
 
 async def test_grantees_are_not_told_where_a_collection_is(world):
-    """By no document about it, and by no error: the folder at the server, and the name of the credential."""
+    """Neither documents nor errors show the folder at the server or the name of the credential."""
     (world.source / "file").write_bytes(b"x" * 1000)
     (world.source / "closed").write_bytes(b"x")
     (world.source / "inside").symlink_to("file")

@@ -1,4 +1,4 @@
-"""What is reported is kept once, and what is kept is forecast from."""
+"""Reported transfers: stored once, and the basis of forecasts."""
 
 import asyncio
 import csv
@@ -127,7 +127,7 @@ async def test_what_is_too_old_is_forgotten(broker, admin):
     assert await broker.factory.transfers.forget(NOW - 100 * day) in (1, 2, 10)  # months; on SQLite transfers
     assert len((await admin.get(T)).json()["transfers"]) == 5
     assert (await admin.post(T, json=_transfer(20))).json() == {"accepted": 0, "known": 1}
-    assert (await admin.post(T, json=old)).json() == {"accepted": 10, "known": 0}  # their month is made anew
+    assert (await admin.post(T, json=old)).json() == {"accepted": 10, "known": 0}  # their month is created again
     kept = (await admin.get(T)).json()["transfers"]
     assert len(kept) == len({each["id"] for each in kept}) == 15
 
@@ -213,7 +213,7 @@ async def test_the_log_of_a_real_gridftp_server_is_taken_once(admin, start_gridf
     (server.root / "x").write_bytes(b"x" * 5_000_000)
     fetched = await asyncio.create_subprocess_exec("globus-url-copy", server.url("x"), f"file://{tmp_path}/x")
     assert await fetched.wait() == 0
-    await until(log.read_bytes)  # the session may write after its client has gone
+    await until(log.read_bytes)  # the session may write after its client has disconnected
     taken = (await admin.post(f"{T}/import", content=log.read_bytes() + b"DATE=nonsense\n")).json()
     assert (taken["accepted"], taken["known"], [each["line"] for each in taken["refused"]]) == (1, 0, [2])
     assert (await admin.post(f"{T}/import", content=log.read_bytes())).json()["known"] == 1
@@ -302,14 +302,14 @@ async def test_a_forecaster_is_made_of_the_newest_and_kept_up(broker, admin, mon
     assert known.observations == 25
     await admin.post(
         T, json=[_transfer(i, bytes=10_000_000) for i in range(300, 350)]
-    )  # more than it is made of: made anew
+    )  # more than its data: built anew
     await broker.settled()
     (known,) = await broker.factory.forecasting.ask([asked])
     assert known.observations == 20
 
 
 async def test_forecasters_have_bounded_memory_and_are_dropped_when_nobody_asks(broker, admin, monkeypatch):
-    """What was dropped is made again when it is asked for, and says the same."""
+    """A dropped forecaster is rebuilt when it is needed, with the same forecasts."""
     sources = [f"ftp://s{i}.example" for i in range(8)]
     reports = [_transfer(i, source=sources[i % 8]) for i in range(80)]
     assert (await admin.post(T, json=reports)).json()["accepted"] == 80
@@ -340,7 +340,7 @@ async def test_a_broker_that_was_told_something_just_now_ends(database):
     from broker.config.settings import Settings
     from tests.broker.conftest import running
 
-    for turns in range(6):  # of the loop, between the news and the end
+    for turns in range(6):  # of the loop, between the notification and the end
         async with asyncio.timeout(PATIENCE), running(Settings(database)) as broker:
             await broker.settled()
             await asyncio.sleep(0.02)

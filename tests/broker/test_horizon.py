@@ -1,4 +1,4 @@
-"""What is learnt of all pairs: each transfer once, in whatever order those who write them commit."""
+"""Data learned about all pairs: each transfer once, in any order of commits."""
 
 import asyncio
 import contextlib
@@ -25,7 +25,9 @@ NOW = time.time()
 @given(st.randoms(use_true_random=False), st.integers(1, 200))
 @settings(max_examples=effort(200, 20_000), deadline=None)
 def test_every_number_is_read_once_however_writers_end(chance, steps):
-    """Writers take numbers while they hold the lock; who reads asks for the last, then for writers, then reads."""
+    """Writers take numbers while they hold the lock; a reader fetches the last number, then waits for writers, then
+    reads.
+    """
     horizon, cursor, read = Horizon(), 0, []
     number, visible, open_, done = 0, set(), {}, 0
     for _ in range(steps):
@@ -45,7 +47,7 @@ def test_every_number_is_read_once_however_writers_end(chance, steps):
             cursor = max(cursor, settled)
     for numbers in open_.values():
         visible |= numbers
-    for _ in range(2):  # once all have ended, all is read with the next look
+    for _ in range(2):  # once all have ended, the next look reads everything
         settled = horizon.look(max(visible, default=0), frozenset())
         read += sorted(each for each in visible if cursor < each <= settled)
         cursor = max(cursor, settled)
@@ -58,7 +60,7 @@ def observed(i: int, source: str) -> Observed:
 
 @pytest.fixture
 async def learnt(database, monkeypatch):
-    """A broker that looks when it is told, and what it has learnt of all pairs."""
+    """A broker that looks only on request, and its data about all pairs."""
     monkeypatch.setattr(forecasts.Forecasting, "watch", lambda self: asyncio.sleep(0))
     async with running(Settings(database)) as broker:
         found: list[int] = []
@@ -81,7 +83,7 @@ postgresql = pytest.mark.parametrize("database", ["postgresql"], indirect=True)
 
 @postgresql
 async def test_what_is_committed_after_a_greater_number_is_learnt(learnt):
-    """The writer of number 2 is done while that of number 1 is not."""
+    """The writer of number 2 commits while that of number 1 is still running."""
     broker, found = learnt
     database, look = broker.factory.database, broker.factory.forecasting.look
     await broker.factory.transfers.take("ann", [observed(0, "ftp://a.example")])
@@ -92,7 +94,7 @@ async def test_what_is_committed_after_a_greater_number_is_learnt(learnt):
         async with database.write() as second:
             await ObservationStore(second).add("ann", [observed(2, "ftp://c.example")])
         await look()
-        assert found == [0]  # 2 can be seen; what lies before it may still come
+        assert found == [0]  # 2 is visible; earlier ones may still follow
     await look()
     assert found == [0, 1, 2]
     await look()
@@ -101,7 +103,7 @@ async def test_what_is_committed_after_a_greater_number_is_learnt(learnt):
 
 @postgresql
 async def test_who_gives_up_holds_nothing_up_and_others_of_the_server_do_not(learnt, server, database):
-    """Of another database, and of other tables, whoever writes for however long."""
+    """Writers to other databases and other tables cause no wait, however long they take."""
     import psycopg
 
     broker, found = learnt
@@ -120,7 +122,7 @@ async def test_who_gives_up_holds_nothing_up_and_others_of_the_server_do_not(lea
 
 
 async def test_writers_in_any_order_lose_nothing_and_nothing_is_learnt_twice(learnt, monkeypatch):
-    """On SQLite they take turns; looks are taken all the while, and pages are small."""
+    """Writers take turns on SQLite; the reader looks all the time, in small pages."""
     broker, found = learnt
     database, look = broker.factory.database, broker.factory.forecasting.look
     await broker.factory.transfers.take("ann", [observed(0, "ftp://a.example")])

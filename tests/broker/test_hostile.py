@@ -1,4 +1,4 @@
-"""Inputs that got peers into trouble, and what a fuzzer makes of our document of the interface."""
+"""Inputs that broke similar services, and fuzzing from our own OpenAPI document."""
 
 import asyncio
 import json
@@ -124,7 +124,7 @@ async def test_a_defect_says_nothing_of_the_inside(broker, admin, monkeypatch):
 
 @pytest.mark.long
 async def test_the_fuzzer_finds_no_defect(broker, admin):
-    """All operations of our document, with inputs made from it: no 5xx, and what is answered is as documented."""
+    """All operations of our document, with generated inputs: no 5xx, and answers as documented."""
     server = uvicorn.Server(uvicorn.Config(broker.app, port=0, lifespan="off", log_config=None))
     serving = asyncio.create_task(server.serve())
     try:

@@ -1,4 +1,4 @@
-"""Addresses in answers: from `--public-url`, or of the socket, never what a request says of its host."""
+"""Addresses in answers: from `--public-url` or the socket, never from a request's Host header."""
 
 import re
 import socket
@@ -41,7 +41,7 @@ HEADERS = (
 
 
 def _answer(url: str, target: str, headers: str, token: str) -> str:
-    """All that the server answers to a request as it is written here."""
+    """Return the server's whole answer to a raw request."""
     parts = urlsplit(url)
     asked = f"GET {target} HTTP/1.1\r\n{headers.replace('{port}', str(parts.port))}\r\nConnection: close\r\n"
     asked += f"Authorization: Bearer {token}\r\n\r\n" if token else "\r\n"
@@ -110,7 +110,7 @@ def test_loopback_by_another_port_is_a_tunnel(broker):
 
 @pytest.mark.parametrize("host", [EVIL, "127.0.0.1:1"])
 def test_a_login_stays_at_the_host_of_the_browser(broker, host):
-    """Each redirect is relative: the browser goes on where it is, whatever the broker could make of its host."""
+    """Redirects are relative: the browser stays at its host, whatever the broker would think of it."""
     with httpx.Client(base_url=broker.url, headers={"Host": host}, timeout=PATIENCE) as client:
         where, seen = "/reports/tasks", []
         answer = client.get(where)

@@ -1,4 +1,4 @@
-"""The image's recipe: linted, and what it puts into the image serves as it says. No registry of images is asked."""
+"""The container image's recipe: linted, and its content serves as promised. No image registry is used."""
 
 import json
 import re
@@ -20,7 +20,7 @@ RECIPE = HOUSE / "deploy" / "Dockerfile"
 
 @pytest.fixture
 def installed(tmp_path: Path) -> Path:
-    """The packages as they are installed from what the image is made of."""
+    """The packages, installed from the image's sources."""
     source, target = tmp_path / "src", tmp_path / "installed"
     source.mkdir()
     for name in re.findall("^!(.*)$", (HOUSE / ".dockerignore").read_text(), re.MULTILINE):
@@ -65,14 +65,16 @@ NoNewPrivileges=yes
 RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX
 SystemCallFilter=@system-service
 """
-"""What a container has by `--read-only --tmpfs /tmp --cap-drop ALL --security-opt no-new-privileges` and its volume."""
+"""A container's resources with `--read-only --tmpfs /tmp --cap-drop ALL --security-opt no-new-privileges` and its
+volume.
+"""
 
 
 @pytest.mark.skipif(
     not shutil.which("systemd-analyze"), reason="systemd-analyze, which lists system calls, is not installed"
 )
 def test_it_needs_no_root_and_no_writable_root_file_system(tmp_path):
-    """No registry of images is asked: the command is run as another user, on a root that is read-only."""
+    """Run the image's command without an image registry: as another user, on a read-only root."""
     recipe = RECIPE.read_text()
     (user,), (folder,), (volume,) = (
         re.findall(f"^{word} (.*)$", recipe, re.M) for word in ("USER", "WORKDIR", "VOLUME")
@@ -98,7 +100,7 @@ def test_it_needs_no_root_and_no_writable_root_file_system(tmp_path):
 
 
 def test_what_writes_has_a_place_in_the_volume():
-    """The database, the first token of a broker on PostgreSQL, and what is compiled."""
+    """The database, the first token of a broker on PostgreSQL, and compiled forecasters."""
     recipe = RECIPE.read_text()
     (volume,) = re.findall("^VOLUME (.*)$", recipe, re.M)
     named = dict(each.split("=", 1) for each in re.findall("^ENV (.*)$", recipe, re.M))

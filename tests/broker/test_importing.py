@@ -1,4 +1,4 @@
-"""Logs of others, taken by a broker: what is kept is what a line says, or the answer names the line."""
+"""Logs of other programs, imported by a broker: each line is stored as it is, or named in the answer."""
 
 import csv
 import io
@@ -48,7 +48,7 @@ GRIDFTP = (
 
 
 def table(*rows: dict[str, object]) -> bytes:
-    """A table of transfers, one a line from line 2 on, with the columns of the first."""
+    """Return a table of transfers, one per line from line 2 on, with the columns of the first."""
     text = io.StringIO()
     writer = csv.DictWriter(text, ["source", "sink", "start", "bytes", "seconds", *_more(rows)])
     writer.writeheader()
@@ -113,7 +113,7 @@ async def test_a_server_that_is_kept_in_another_form_is_told(stocked):
 
 
 async def test_a_gridftp_log_is_kept_as_it_is(admin):
-    """Its clients by IPv6, its volumes, and what cannot be kept, by lines; blank ones and listings between."""
+    """IPv6 clients, volumes and lines that cannot be stored, by line number; blank lines and listings in between."""
     good = {"host": "dtn.example.org", "volume": "/", "streams": 4, "client": "192.0.2.7", "kind": "RETR"}
     lines = [
         good,
@@ -205,7 +205,7 @@ REPORTERS = itertools.count()
 @settings(max_examples=effort(60, 2000), deadline=None, suppress_health_check=list(HealthCheck))
 @given(rows=ROWS)
 async def test_every_line_is_kept_as_it_is_or_named(broker, rows):
-    """Whatever is in it; each reporter is new, so that nothing is known before."""
+    """All content is possible; each reporter is new, so that the broker knows nothing before."""
     name = f"reporter-{next(REPORTERS)}"
     issued = await broker.factory.access.issue("tests", NewToken(subject=name, role="admin"))
     reporter = broker.with_headers({"Authorization": f"Bearer {issued.token}"})
@@ -244,7 +244,7 @@ LINES = st.lists(
 @settings(max_examples=effort(40, 1000), deadline=None, suppress_health_check=list(HealthCheck))
 @given(rows=LINES)
 async def test_every_line_of_a_servers_log_is_kept_as_it_is_or_named(broker, rows):
-    """Its bytes tell each; names are without what ends lines or begins fields."""
+    """Bytes distinguish the names; names contain nothing that ends lines or starts fields."""
     name = f"reporter-{next(REPORTERS)}"
     issued = await broker.factory.access.issue("tests", NewToken(subject=name, role="admin"))
     reporter = broker.with_headers({"Authorization": f"Bearer {issued.token}"})

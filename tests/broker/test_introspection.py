@@ -1,4 +1,4 @@
-"""Tokens that another server gave: a second broker, whose tokens do not look like ours, asked over HTTP."""
+"""Tokens from another server: a second broker with tokens of another form, queried over HTTP."""
 
 import asyncio
 import base64
@@ -38,7 +38,7 @@ main()
 
 
 class Server(NamedTuple):
-    """An authorization server, and a client of its that may ask it."""
+    """An authorization server, and a client of it that may query it."""
 
     process: support.BrokerProcess
     client: str
@@ -49,11 +49,11 @@ class Server(NamedTuple):
         return f"{self.process.url}/v2/oauth2/token/introspect"
 
     def settings(self, **change: object) -> IntrospectionSettings:
-        """What our broker is told of it."""
+        """Return our broker's settings for it."""
         return IntrospectionSettings(self.endpoint, self.client, self.secret, ROLES, (self.client,))._replace(**change)
 
     def token(self, scope: str = TRANSFER) -> str:
-        """One that it gives."""
+        """Return a token that it issues."""
         form = {"grant_type": "client_credentials", "scope": scope}
         answer = self.process.client().post("/v2/oauth2/token", data=form, auth=(self.client, self.secret))
         token = answer.raise_for_status().json()["access_token"]
@@ -65,7 +65,7 @@ class Server(NamedTuple):
         self.process.client().post("/v2/oauth2/token/revoke", data={"token": token}, auth=who).raise_for_status()
 
     def asked(self) -> int:
-        """How often it was asked for a token."""
+        """Return the number of queries about a token."""
         lines = self.process.client().get("/metrics").text.splitlines()
         counts = [line for line in lines if line.startswith("coget_broker_requests_total") and "introspect" in line]
         return int(sum(float(line.split()[-1]) for line in counts))
@@ -175,7 +175,7 @@ async def test_a_token_for_somebody_else_is_refused(server, settings):
     [
         {"url": "http://127.0.0.1:9/"},
         {"client_secret": "wrong"},
-        {"url": "http://broker.example/introspect"},  # in clear
+        {"url": "http://broker.example/introspect"},  # in plain text
     ],
 )
 async def test_a_server_that_cannot_be_asked_is_no_refusal(server, settings, change):

@@ -1,4 +1,4 @@
-"""Tokens of an identity provider: real keys, real signatures, its documents served by nginx."""
+"""Tokens of an identity provider: real keys and signatures, documents served by nginx."""
 
 import json
 import time
@@ -23,14 +23,14 @@ ROLES = {"storage.read:/": "reader", "/lab/production": "transfer", "coget.admin
 
 
 class Provider(NamedTuple):
-    """An identity provider, and what it signs with."""
+    """An identity provider and its signing key."""
 
     url: str
     rsa: rsa.RSAPrivateKey
     ec: ec.EllipticCurvePrivateKey
 
     def token(self, algorithm: str = "RS256", kid: str | None = None, **claims: Any) -> str:
-        """A good one, but for what is said."""
+        """Return a valid token with the given changes."""
         usual = {
             "iss": self.url,
             "sub": "ann",
@@ -136,7 +136,7 @@ async def test_what_is_wrong_with_a_token_is_refused_in_the_same_words(broker, p
 
 
 async def test_a_token_that_has_expired_is_told_so_where_others_make_up_theirs(broker, provider):
-    """They are counted apart, by the subject that the issuer has signed."""
+    """Failed attempts count per subject, as signed by the issuer."""
     old = provider.token(exp=time.time() - 1)
     head, claims, _ = old.split(".")
     forged = f"{head}.{claims}.{'A' * 342}"

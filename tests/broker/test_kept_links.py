@@ -1,4 +1,4 @@
-"""Links that a task keeps: by sync levels, in one step, in place of what a file would replace."""
+"""Links that a task keeps: by sync level, in one step, and in place of files."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -9,7 +9,7 @@ from broker.models.tasks import Item
 from broker.services.collections.trees import GridFTPTree
 from tests.broker.worlds import World, working, world_of, write
 
-pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)  # what is decided asks no database
+pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)  # decisions here need no database
 KEEP = {"recursive_symlinks": "keep"}
 
 
@@ -23,7 +23,7 @@ async def world(database: str, tmp_path: Path) -> AsyncIterator[World]:
 
 
 def at(world: World) -> str | bytes:
-    """What the link leads to, or else what is in the file."""
+    """Return a link's target, or else the file's content."""
     path = world.sink.root / "d/l"
     return path.readlink().name if path.is_symlink() else path.read_bytes()
 
@@ -41,7 +41,7 @@ def at(world: World) -> str | bytes:
         ("a dangling link", None, "a"),
         ("a file", None, "a"),
         ("a file", 0, b"x" * 10),
-        ("a file", 1, b"x" * 10),  # of the size of what the link leads to
+        ("a file", 1, b"x" * 10),  # of the size of the link's target
         ("a larger file", 1, "a"),
     ],
 )
@@ -76,7 +76,7 @@ async def test_a_folder_in_its_place_stays(world):
 
 
 async def test_the_name_is_there_at_each_moment(world, monkeypatch):
-    """Between what was there and the link nobody sees nothing."""
+    """Either the old entry or the link exists at every moment."""
     path = world.sink.root / "d/l"
     path.write_bytes(b"before")
     seen = []

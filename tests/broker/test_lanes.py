@@ -1,4 +1,4 @@
-"""All lanes of a task are at work as soon as there is work for them, which nobody has to look for.
+"""Lanes of a task: all start as soon as there is work, without polling.
 
 The worker does not look here, takes no turns, and leaves a task alone until it is told: whatever opens, was told.
 """
@@ -34,7 +34,7 @@ async def test_files_of_a_large_folder_are_copied_before_all_of_it_is_read(world
     listed, copied = GridFTPTree.list, asyncio.Event()
 
     async def endless(self, path, *more):
-        """A listing that goes on until something is copied."""
+        """A listing that continues until something is copied."""
         async with aclosing(listed(self, path, *more)) as listing:
             async for batch in listing:
                 yield batch

@@ -1,4 +1,4 @@
-"""A worker's leases, when the database goes in the middle of a transaction or before it says that it is kept."""
+"""A worker's leases when the database fails within a transaction, or before it confirms the commit."""
 
 import asyncio
 import time
@@ -32,7 +32,7 @@ GONE = Unavailable("the database cannot be used now: it has gone", "try again in
 
 
 class Interrupted(Database):
-    """A database that goes once, in a transaction that writes."""
+    """A database that fails once, in a transaction that writes."""
 
     turns = -1
     kept = False
@@ -57,7 +57,7 @@ async def opened(database: str) -> AsyncIterator[Interrupted]:
 
 
 class Working(NamedTuple):
-    """A task of `ITEMS` pieces of work, and the leases of a worker."""
+    """A task of `ITEMS` work items, and the leases of a worker."""
 
     task: str
     leases: Leases
@@ -114,7 +114,7 @@ async def test_no_work_is_lost_or_done_by_two_whenever_the_database_goes(opened,
 
 
 async def test_what_a_crashed_database_forgot_is_done_again(opened, working):
-    """As PostgreSQL does with `synchronous_commit` off: what it had acknowledged is undone."""
+    """Acknowledged commits are lost, as in a PostgreSQL with `synchronous_commit` off."""
     number, leases, recorder = working
     first, other = await leases.lease(number, [["look"]], True, 2)
     recorder.report(WorkResult(first, "succeeded"))

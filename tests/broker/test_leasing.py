@@ -1,4 +1,4 @@
-"""What leases and results cost in the database, by what its planner makes of the statements."""
+"""The database cost of leases and results, from query plans."""
 
 import time
 from collections.abc import AsyncIterator
@@ -17,7 +17,7 @@ from broker.storage.work import WorkStore
 from broker.storage.workers import WorkerStore
 
 WAITING, LEASED, DONE = 30_000, 2000, 100
-"""Of a small table PostgreSQL reads all, whatever is asked."""
+"""Planner settings for a small table, which PostgreSQL would otherwise read in full."""
 ROWS = ("Actual Rows", "Rows Removed by Filter", "Rows Removed by Join Filter", "Rows Removed by Index Recheck")
 
 
@@ -29,7 +29,7 @@ async def opened(database: str) -> AsyncIterator[Database]:
 
 
 async def test_results_are_written_row_by_row_however_much_is_leased(opened):
-    """Not by going through all that the worker has."""
+    """Results are not written by a scan over all leases of the worker."""
     ends = {"source": uuid4(), "destination": uuid4(), "items": (Item(source="/a", destination="/b"),)}
     new = NewTask(owner="ann", kind="TRANSFER", submission_id=uuid4(), deadline=time.time() + 3600, **ends)
     number, _ = await Tasks(opened, Announcements()).submit(new)
@@ -54,7 +54,7 @@ async def test_results_are_written_row_by_row_however_much_is_leased(opened):
 
 
 async def looked_at(connection: AsyncConnection, statement: str, values: object) -> int:
-    """How many rows a statement goes through, and joins in vain; on SQLite, whether it does so by their ids."""
+    """Return the number of rows that a statement scans and joins in vain; on SQLite, whether it looks them up by id."""
     if connection.dialect.name == "sqlite":
         plan = [row[-1] for row in await connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", values)]
         of_work = [step for step in plan if " work " in f"{step} "]

@@ -1,4 +1,4 @@
-"""Where a replica's server leads a worker: into no collection that the task's owner may not read."""
+"""Redirects by a replica's server: never into a collection that the task's owner may not read."""
 
 import asyncio
 import os
@@ -19,13 +19,13 @@ from coalloc.errors import Unreachable
 from tests.broker.worlds import World, working, world_of
 from tests.support.scripted import raw_server
 
-pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)  # what is decided asks no database
+pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)  # decisions here need no database
 SECRET = os.urandom(4000)
 
 
 @pytest.fixture
 async def world(database: str, tmp_path: Path) -> AsyncIterator[World]:
-    """Its source is bob's collection, too, who lets nobody in."""
+    """A task's source that is also in bob's collection, which has no grants."""
     async with world_of(database, tmp_path) as world, working(world):
         (world.source.root / "secret").write_bytes(SECRET)
         async with world.factory.database.write() as connection:
@@ -35,7 +35,7 @@ async def world(database: str, tmp_path: Path) -> AsyncIterator[World]:
 
 
 def files(asked: list[str]) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]:
-    """A web server of which each file is the secret, and which notes what was asked for."""
+    """A web server where every file is the secret; it records requests."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         request = await reader.readuntil(b"\r\n\r\n")
@@ -50,7 +50,7 @@ def files(asked: list[str]) -> Callable[[asyncio.StreamReader, asyncio.StreamWri
 
 
 def leading(*targets: str) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]:
-    """A web server that leads from /0 to /1 and so on, and from the last one to the last target."""
+    """A web server that redirects from /0 to /1 and so on, and from the last one to a given target."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         path = (await reader.readuntil(b"\r\n\r\n")).decode().split()[1]

@@ -1,4 +1,4 @@
-"""Whoever is granted a folder of a collection stays in it, also where a symbolic link leads out."""
+"""Users with grants to some folders of a collection stay in them, even if symbolic links lead out."""
 
 import asyncio
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ world = test_tasks.world
 
 
 class Eve(NamedTuple):
-    """A user who may read `from here`, and use /u1/ of `to`, where there is /private, too."""
+    """A user who may read `from here`, and use /u1/ of `to`, which also has /private."""
 
     client: httpx.AsyncClient
     world: World
@@ -33,7 +33,7 @@ class Eve(NamedTuple):
         return await self.client.post(url, json={"DATA_TYPE": operation, **said})
 
     async def task(self, *items: tuple[str, str], origin: str = "from here", **options: Any) -> dict[str, Any]:
-        """A transfer to `to`, when it is over; without an end a deletion there."""
+        """Run a transfer to `to`, or without a source a deletion there; return the finished task."""
         pairs = [{"source": source, "destination": there} if there else {"source": source} for source, there in items]
         ends = {"source": origin, "destination": "to"} if items[0][1] else {"source": "to", "kind": "DELETE"}
         new = (await self.client.get("/v0.10/submission_id")).json()["value"]
@@ -53,7 +53,7 @@ class Eve(NamedTuple):
         return found
 
     async def skipped(self, task: dict[str, Any]) -> set[tuple[str, str]]:
-        """What was left out, and why."""
+        """Return the skipped entries and the reasons."""
         files = await self.client.get(f"{TASKS}/{task['id']}/files", params={"state": "skipped"})
         return {(each["source"], each["error"]["code"]) for each in files.json()["files"]}
 
@@ -152,7 +152,7 @@ async def test_a_followed_link_that_leads_out_is_named_and_the_rest_is_copied(ev
 
 
 async def test_a_kept_link_leads_to_what_its_owner_may_write(eve, world):
-    """By its target, and by where that is: a folder of theirs may be a link, too."""
+    """Both a link's target and its own place count: a folder of theirs may be a link, too."""
     for name in ("a/b/keep", "private", "a/private", "a/b/way"):
         (world.source / name).mkdir(parents=True)
     (world.source / "a/b/keep/file").write_text("x")
@@ -210,7 +210,7 @@ async def test_links_of_a_collection_whose_own_path_is_a_link_are_kept_once(eve,
 
 
 async def test_nothing_is_asked_about_links_for_whom_all_is_granted(eve, world, monkeypatch):
-    """It would be a round trip more."""
+    """Looking at links would cost a round trip more."""
     (world.sink / "u1/own/link").symlink_to("mine")
     asked: list[str] = []
     stat = Storage.stat

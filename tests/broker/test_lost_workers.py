@@ -1,4 +1,4 @@
-"""Workers that were taken for dead and go on: no two ever write to one file, and theirs gets no name any more."""
+"""Workers that counted as dead and continue: two never write to one file, and a lost worker never renames its file."""
 
 import asyncio
 import signal
@@ -25,9 +25,9 @@ from tests.support.waiting import until
 from tests.support.workers import Workers, way
 
 SIZE = 80_000_000
-"""Of which enough is kept to go on with it."""
+"""Size of which enough is stored for a resume."""
 RATE = 2e6
-"""Bytes per second, so that a copy is under way for as long as it is to be; it is let go then."""
+"""Rate in bytes per second, so that a copy runs until the test releases it."""
 ON_POSTGRESQL = pytest.mark.parametrize("database", ["postgresql"], indirect=True)
 ON_SQLITE = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 ROUTES = pytest.mark.parametrize(
@@ -52,7 +52,7 @@ async def world(database: str, tmp_path: Path) -> AsyncIterator[World]:
 
 @pytest.fixture
 async def told(world: World) -> AsyncIterator[World]:
-    """The same, whose workers hear of tasks."""
+    """The same world, whose workers get notifications."""
     async with WakeUps(world.factory.database.url) as wake_ups:
         world.factory.new_work.subscribe(wake_ups.ring)
         yield world
@@ -63,7 +63,7 @@ def root(world: World, to: str) -> Path:
 
 
 async def copying(world: World, origin: str, to: str, size: int = SIZE) -> tuple[str, bytes]:
-    """A task that copies one file, or dataset, and what is in that."""
+    """Submit a task that copies one file or dataset; return its content, too."""
     files = write(world.source.root, {"a": size})
     if origin == "catalogue":
         await register(world, "cms:a", files["a"], world.source, told=False)
@@ -73,19 +73,19 @@ async def copying(world: World, origin: str, to: str, size: int = SIZE) -> tuple
 
 
 async def silence(world: World) -> None:
-    """Have all workers that there are taken for dead, as if they had been silent for long."""
+    """Mark all present workers as dead, as after a long silence."""
     async with world.factory.database.write() as connection:
         await connection.execute(sa.text("UPDATE workers SET seen_at = 0"))
 
 
 async def let_go(world: World) -> None:
-    """Have all go as fast as it can from now on."""
+    """Lift the rate limit."""
     for name in ("source", "sink", "local"):
         await held(world, name, rate=None)
 
 
 async def lost(world: World) -> bool:
-    """Whether work was lost with a worker."""
+    """Return whether work was lost with a worker."""
     async with world.factory.database.read() as connection:
         return bool((await connection.execute(sa.text("SELECT max(lost) FROM work"))).scalar_one())
 
@@ -113,7 +113,7 @@ async def test_a_worker_that_was_stopped_and_goes_on_writes_to_no_file_of_anothe
 @ON_POSTGRESQL
 @pytest.mark.parametrize(("how", "origin", "to"), [("cut", "catalogue", "sink"), ("stall", "source", "local")])
 async def test_a_worker_without_its_database_names_no_file(told, workers, database, tmp_path, how, origin, to):
-    """It goes on while another does it anew; and what there is to copy is another by then."""
+    """The worker continues while another one does its work anew, from a source that has changed by then."""
     (tmp_path / "way").mkdir()
     async with way(database, tmp_path / "way") as cut:
         workers.start(cut.database)
@@ -153,7 +153,7 @@ async def test_a_worker_whose_database_is_gone_ends_when_it_is_told_to(told, wor
 @ON_SQLITE
 @ROUTES
 async def test_a_worker_that_was_stopped_at_its_last_step_names_no_file(world, monkeypatch, origin, to):
-    """The database has just said that it may."""
+    """The database has just allowed it."""
     hold, reached, go_on = Fence.hold, asyncio.Event(), asyncio.Event()
 
     async def slow(self: Fence, work: object) -> None:
@@ -178,7 +178,7 @@ async def test_a_worker_that_was_stopped_at_its_last_step_names_no_file(world, m
 
 @asynccontextmanager
 async def one_worker(world: World, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Worker]:
-    """A worker of this process that hears nothing of the database."""
+    """A worker of this process that gets no answers from the database."""
     worker = worker_of(world.factory)
     for routine in ("_beat", "_stop_in_time"):
         monkeypatch.setattr(worker, routine, partial(asyncio.sleep, 0))
@@ -192,13 +192,13 @@ async def one_worker(world: World, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
 
 
 def test_there_is_time_to_stop():
-    """A look each second, and a second to leave off."""
+    """Intervals for tests: a check each second, and one second to stop."""
     assert fencing.SILENT + 1 + 1 < SILENCE - 1
 
 
 @ON_SQLITE
 async def test_nothing_long_comes_between_the_question_and_the_name(world, monkeypatch):
-    """What is fetched is on the disk by then."""
+    """All fetched bytes are on the disk by then."""
     happened: list[str] = []
     hold, sync = Fence.hold, Data.sync
 

@@ -1,4 +1,4 @@
-"""Folders that a task reaches by several paths: links, mounts, names in other case, other servers of the same disk.
+"""Folders with several paths: links, mounts, names that differ in case, other servers of the same disk.
 
 Nothing of what it reads or writes is deleted as extra, whichever path leads there, and nothing is copied into itself.
 """
@@ -25,7 +25,7 @@ from tests.broker.worlds import ANN, Server, World, begun, held, read, register,
 from tests.support.gridftp import GridFTPServer
 from tests.support.mounts import caseless
 
-pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)  # what is decided asks no database
+pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)  # decisions here need no database
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ async def world(database: str, tmp_path: Path) -> AsyncIterator[World]:
 
 
 async def synced(world: World, *pairs: tuple[str, str], to: str = "sink", origin: str = "source", **options) -> Task:
-    """A sync from and to these paths, by default of /d/; over."""
+    """Run a sync from and to these paths, by default of /d/; return the finished task."""
     items = [Item(source=here, destination=there) for here, there in pairs or [("/d/", "/d/")]]
     return await world.over(
         await world.submit("TRANSFER", items, to, origin, **{"delete_destination_extra": True, **options})
@@ -43,7 +43,7 @@ async def synced(world: World, *pairs: tuple[str, str], to: str = "sink", origin
 
 
 async def collection(world: World, server: Server, prefix: str, name: str = "again") -> None:
-    """One more collection, of a folder of a server."""
+    """Return another collection of a folder at a server."""
     where = {"scheme": "ftp", "host": server.host, "port": server.port, "prefix": prefix}
     await world.factory.places.put_endpoint("root", Endpoint(name=name, site="here", write_priority=1, **where))
     number = world.collections[name] = uuid4()
@@ -52,7 +52,7 @@ async def collection(world: World, server: Server, prefix: str, name: str = "aga
 
 
 class Twofold:
-    """A source and a destination on one disk, by different names.
+    """A source and a destination on one disk, under different names.
 
     :ivar root: where the files are
     """
@@ -78,7 +78,7 @@ async def twofold(world: World, tmp_path: Path, request: pytest.FixtureRequest) 
 
 @contextmanager
 def bound(folder: Path, place: Path) -> Iterator[None]:
-    """A folder that can be reached at a second place."""
+    """Make a folder reachable at a second place."""
     place.mkdir(parents=True, exist_ok=True)
     if subprocess.run(["mount", "--bind", folder, place], check=False, capture_output=True).returncode:
         pytest.skip("mounting takes root")
@@ -138,7 +138,7 @@ async def test_a_folder_is_not_copied_onto_itself(world, twofold):
 
 
 async def test_folders_that_two_servers_tell_apart_alike_are_two(world, monkeypatch):
-    """As where one machine was made like the other: what is made in one does not appear in the other."""
+    """Two machines from one installation: a file made in one folder does not appear in the other."""
     files = write(world.source.root, {"d/a": 5})
     asked = Storage.stat
 
@@ -223,7 +223,7 @@ async def test_of_two_names_that_the_destination_holds_for_one_the_second_fails(
 
 
 class without_case:
-    """A collection on a disk that holds names which differ in case only for one; its name, and where it is."""
+    """A collection on a disk that ignores case; its name and root."""
 
     def __init__(self, world: World, tmp_path: Path, to: str) -> None:
         self._world, self._to = world, to
@@ -259,7 +259,7 @@ async def test_replicas_of_what_is_copied_are_not_extra(world, to):
 
 
 async def test_a_link_takes_the_place_of_what_was_extra(world, tmp_path):
-    """A user puts a link in the place of a folder while files are copied: nothing is deleted where it leads."""
+    """A user replaces a folder by a link during the copy: nothing at its target is deleted."""
     write(world.source.root, {"d/a": 40_000_000})
     kept = write(tmp_path / "outside", {"one": 5, "deep/two": 5})
     write(world.sink.root, {"d/old/f": 5})
@@ -303,7 +303,7 @@ async def test_what_the_source_has_by_then_is_not_deleted(world):
 
 
 async def test_a_name_with_a_line_end_does_not_make_up_for_a_link_that_is_not_listed(world):
-    """Its second line looks like one more entry, so that the server's count seems right."""
+    """Its second line looks like another entry, so that the server's count seems right."""
     write(world.source.root, {"d/a": 10})
     (world.source.root / "d/hidden").symlink_to("/nowhere/at/all")
     os.mkfifo(world.source.root / "d/p\nType=OS.other; q")
@@ -314,7 +314,7 @@ async def test_a_name_with_a_line_end_does_not_make_up_for_a_link_that_is_not_li
 
 
 async def test_what_stays_in_an_extra_folder_is_told(world):
-    """Servers list no links that lead nowhere, so that their folder cannot be removed."""
+    """Servers do not list dangling links, so that their folder cannot be removed."""
     write(world.source.root, {"d/a": 5})
     write(world.sink.root, {"d/old/f": 5})
     (world.sink.root / "d/old/gone").symlink_to("nowhere")
@@ -345,7 +345,7 @@ async def test_a_folder_that_is_moved_while_a_file_comes_gets_none(world, tmp_pa
 
 
 async def test_names_under_which_files_are_written_cannot_be_foreseen(world, tmp_path):
-    """Whoever sees one of a task knows no other, and can put no link there."""
+    """A user who sees one temporary name of a task cannot predict another one, and so cannot plant a link there."""
     write(world.source.root, {"d/slow": 40_000_000, "d/z": 1000})
     kept = write(tmp_path / "outside", {"victim": 50})
     (world.sink.root / "d").mkdir()
@@ -390,7 +390,7 @@ async def test_what_is_no_file_fails_when_it_is_named(world, kind):
 
 
 async def test_names_that_are_no_text_stay_apart_from_those_that_look_like_them(world):
-    """A name of bytes, and one that is written as programs show these."""
+    """A name of raw bytes, and one that looks like their usual representation."""
     write(world.source.root, {"d/caf\\udce9": 5})
     (world.local / "d").mkdir()
     (world.local / "d/caf\udce9").write_bytes(b"extra")

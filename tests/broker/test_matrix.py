@@ -1,4 +1,4 @@
-"""Every route with every principal: what is told to whom, from the table in `matrix`."""
+"""Every route with every principal, from the table in `matrix`."""
 
 import re
 from pathlib import Path
@@ -34,7 +34,7 @@ AUTH = {scope for scope, server in KNOWN.items() if server == "auth.globus.org"}
 
 
 class Principal(NamedTuple):
-    """Who asks.
+    """The principal of a request.
 
     :param role: None: nobody
     :param scopes: None: all, the token was issued
@@ -47,7 +47,7 @@ class Principal(NamedTuple):
     seated: bool = False
 
     def expected(self, rule: str) -> int:
-        """The status, 200 for all that is no refusal."""
+        """Return the status; 200 for all but refusals."""
         if rule == "open":
             return 200
         if rule.startswith("seat:"):
@@ -83,7 +83,7 @@ async def _issued(broker: Broker, role: Role, subject: str = "") -> str:
 
 
 async def _principals(broker: Broker) -> list[Principal]:
-    """All kinds of them; a token that is good for something is good until the end."""
+    """Tokens of all kinds; each useful one stays valid to the end."""
     found = [Principal("anonymous", {}, None), _bearing("unknown", "cogetb_nothing", None)]
     secrets = {role: await _issued(broker, role) for role in ROLES}
     found += [_bearing(f"issued {role}", secret, role) for role, secret in secrets.items()]
@@ -109,7 +109,7 @@ async def _principals(broker: Broker) -> list[Principal]:
 
 
 async def _strangers(broker: Broker, admin: str) -> list[Principal]:
-    """Clients: one that registered itself, and one that is a service."""
+    """Clients: one that registered itself, and a service."""
     registered, secret = await broker.factory.clients.register("stranger", "192.0.2.1")
     strange = (await Program(broker, registered.id, secret).login(admin, scope=ALL))[TRANSFER]["access_token"]
     service, known = await broker.factory.clients.make("tests", "robot", "admin")
@@ -166,14 +166,14 @@ async def test_every_route_has_a_row_and_every_row_a_route(alone):
 
 async def test_every_principal_at_every_route(alone, monkeypatch):
     monkeypatch.setattr("broker.services.tasks.watching.LONGEST", 0.0)  # streams end at once
-    alone.app.state.wrong_tokens = Attempts(1_000_000, 60)  # else more are told to wait
+    alone.app.state.wrong_tokens = Attempts(1_000_000, 60)  # otherwise more would get 429
     principals = await _principals(alone)
     wrong = []
     for who in principals:
         client = alone.with_headers(who.headers)
         for (method, path), rule in rules().items():
             if rule == "open" and who.name != "anonymous":
-                continue  # they look at no token
+                continue  # these routes ignore tokens
             one = str(identity(f"a-{who.role}")) if rule == "consents" else SOMETHING
             answer = await client.request(method, re.sub(r"\{[^}]+\}", one, path))
             kept = answer.headers.get("Cache-Control", "")

@@ -1,4 +1,4 @@
-"""What Prometheus is told: read by its own parser, to the numbers that were reported, and to nobody without a token."""
+"""Metrics for Prometheus: parsed by its own parser, equal to the reported numbers, and closed without a token."""
 
 import asyncio
 import time
@@ -22,7 +22,7 @@ Sample = tuple[str, frozenset[tuple[str, str]]]
 
 
 def samples(text: str) -> Mapping[Sample, float]:
-    """By name and labels; each is there once."""
+    """Return the samples by name and labels; each occurs once."""
     found: dict[Sample, float] = {}
     for family in text_string_to_metric_families(text):
         assert family.documentation
@@ -38,7 +38,7 @@ def sample(name: str, **labels: str) -> Sample:
 
 
 async def counted(broker: Broker) -> None:
-    """Wait until the sums have all that was reported."""
+    """Wait until the sums include all reports."""
     async with asyncio.timeout(PATIENCE):
         while True:
             async with broker.factory.database.read() as connection:
@@ -48,7 +48,7 @@ async def counted(broker: Broker) -> None:
 
 
 async def reported(broker: Broker, *transfers: dict) -> None:
-    """Reported, and counted."""
+    """Reports that have been counted."""
     client = await broker.client("transfer")
     now = time.time()
     full = [{"id": f"{now}.{i}", "started": now - 20, "ended": now - 10, **each} for i, each in enumerate(transfers)]
@@ -74,7 +74,7 @@ async def test_what_was_moved_is_told_by_source_sink_and_outcome(broker):
 
 
 async def forecast(broker: Broker) -> None:
-    """Transfers that are all alike, so that what is expected of them is soon known."""
+    """Equal transfers, so that forecasts are soon available."""
     began = time.time() - 3600
     same = {"source": "ftp://a.example", "sink": "X", "bytes": 2_000_000}
     await reported(broker, *({**same, "started": began + 10 * i, "ended": began + 10 * i + 2} for i in range(40)))

@@ -1,4 +1,4 @@
-"""Users' files that are called as what is partial is called: they are data like others, and keep their content."""
+"""Users' files whose names look like partial data: handled like all other files, and kept."""
 
 import os
 from collections.abc import AsyncIterator
@@ -53,7 +53,7 @@ async def test_a_sync_deletes_what_only_looks_like_ours(world, to):
 @pytest.mark.parametrize("to", ["sink", "local"])
 async def test_a_sync_deletes_nothing_of_another_task_under_way(world, to):
     content = write(world.source.root, {"slow": 60_000_000, "d/a": 10})
-    await held(world, to, rate=2e6)  # so that it is under way until the sync is over
+    await held(world, to, rate=2e6)  # so that it runs until the sync is over
     slow = await world.submit("TRANSFER", [Item(source="/slow", destination="/d/slow")], to)
     await begun(world, slow, 1_000_000)
     task = await world.over(await world.submit("TRANSFER", TREE, to, delete_destination_extra=True))

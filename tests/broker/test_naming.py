@@ -1,4 +1,4 @@
-"""Where a collection's folder is, at its server or on a worker's disk, is not for users: what they read names none."""
+"""Folders of collections at servers or on workers' disks: never shown to users."""
 
 import json
 import os
@@ -21,7 +21,7 @@ async def world(database, tmp_path):
 
 
 async def read_of(world, number):
-    """All that its owner reads of a task."""
+    """Return everything that its owner can read about a task."""
     task = await world.task(number)
     events, _ = await world.factory.tasks.events(ANN, number, None, 100, 0)
     skipped = await world.factory.tasks.done(ANN, number, "skipped", 0, 10)
@@ -43,7 +43,7 @@ async def read_of(world, number):
     ],
 )
 async def test_failures_of_tasks_name_paths_of_collections(world, tmp_path, origin, to, source, destination, told):
-    write(world.source.root, {"a b": 1, "d/gone c\nd": 2})  # of which the server lists what is before the line's end
+    write(world.source.root, {"a b": 1, "d/gone c\nd": 2})  # the server lists only the part before the line's end
     write(world.sink.root, {"file": 1})
     os.mkfifo(world.local / "pipe")
     await register(world, "cms:data", b"x" * 1000, world.source)
@@ -55,7 +55,7 @@ async def test_failures_of_tasks_name_paths_of_collections(world, tmp_path, orig
 
     assert told in await until(trouble)
     read = await read_of(world, number)
-    replica = f"ftp://{world.source.host}:{world.source.port}{world.source.root}/cms"  # which the catalogue tells all
+    replica = f"ftp://{world.source.host}:{world.source.port}{world.source.root}/cms"  # public in the catalogue
     assert str(tmp_path) not in read.replace(replica, "")
     assert "%20" not in read
 
@@ -88,7 +88,7 @@ async def test_decisions_name_files_as_users_know_them(world, tmp_path):
         ("ftp://h:1/data: it says 550 /data is gone", "runs:/: it says 550 / is gone"),
         ("ftp://h:1/data/x: it says 550 '/data/x' or /mnt/data/x", "runs:/x: it says 550 '/x' or /mnt/data/x"),
         ("ftp://h:1/database/x: it says 550 /data/x", "ftp://h:1/database/x: it says 550 /data/x"),
-        ("/data/x had 3 bytes", "/data/x had 3 bytes"),  # which is a path in the collection
+        ("/data/x had 3 bytes", "/data/x had 3 bytes"),  # a path in the collection
     ],
 )
 def test_paths_that_only_look_like_the_folder_are_left(said, shown):

@@ -1,4 +1,4 @@
-"""A hook hears of tasks that are over: a real HTTP server, which checks signatures as any receiver would."""
+"""Webhooks for finished tasks: a real HTTP server checks signatures like any receiver."""
 
 import asyncio
 import base64
@@ -29,7 +29,7 @@ SECRET = f"whsec_{base64.b64encode(KEY).decode()}"
 
 
 class Receiver:
-    """A server that refuses the first few, and keeps what it took."""
+    """A server that refuses the first few requests, and stores the others."""
 
     def __init__(self) -> None:
         self.refuses = 0
@@ -73,7 +73,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @asynccontextmanager
 async def at_work(settings: Settings) -> AsyncIterator[Broker]:
-    """A broker with a worker, wherever its tasks are done."""
+    """A broker with a worker, in this or another process."""
     async with running(settings) as broker:
         beside = [] if broker.factory.database.sqlite else [asyncio.create_task(worker_of(broker.factory).run())]
         yield broker
@@ -98,7 +98,7 @@ def gridftp(tmp_path: Path) -> Iterator[GridFTPServer]:
 
 
 async def stocked(broker: Broker, gridftp: GridFTPServer) -> httpx.AsyncClient:
-    """An admin of a broker that knows the server, a folder here, and one where nobody works."""
+    """An admin of a broker with the server, a local folder, and a folder without workers."""
     admin = await broker.client("admin")
     assert (await admin.put("/broker/v1/sites/LAB", json={"name": "LAB"})).status_code == 200
     where = {"scheme": "ftp", "host": gridftp.host, "port": gridftp.port, "prefix": f"{gridftp.root}/"}
@@ -113,7 +113,7 @@ async def stocked(broker: Broker, gridftp: GridFTPServer) -> httpx.AsyncClient:
 
 
 async def submit(admin: httpx.AsyncClient, source: str, path: str, **more: Any) -> str:
-    """A copy to `there`, or of what is far something to be deleted; its id."""
+    """Submit a copy to `there`, or a deletion of `far`; return its id."""
     far = source == "far"
     kind = {"kind": "DELETE"} if far else {"kind": "TRANSFER", "destination": "there"}
     item = {"source": path} if far else {"source": path, "destination": path}

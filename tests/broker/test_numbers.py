@@ -1,4 +1,4 @@
-"""Numbers in bodies that JSON does not have, or that nothing can count to: refused, and never a defect."""
+"""Numbers in bodies that are not JSON or out of range: refused without an internal error."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What is learnt of copies that tasks made: only what was measured."""
+"""Observations from copies of tasks: only measured transfers count."""
 
 import time
 
@@ -13,20 +13,20 @@ GB = 10**9
 
 
 def report(*moments: tuple[float, float], size: int = GB, seconds: float = 6.0, idle: float = 4.0) -> SourceReport:
-    """A source that was busy for so long, and delivered in copies with these first and last moments."""
+    """Return a source that was busy for this long, and delivered in copies with these first and last moments."""
     copies = tuple(PartialCopy(0, size, size, 0.0, first, last, last, "whole") for first, last in moments)
     return SourceReport("ftp://a/x", size, seconds, ranges=1, idle_seconds=idle, outcome="ok", copies=copies)
 
 
 def test_it_was_busy_for_as_long_as_it_was_busy():
-    """That it was idle, too, takes nothing away."""
+    """Idle time does not shorten busy time."""
     (observed,) = of_sources(WORK, "here", time.time() - 10, [report((1.0, 6.0))])
     assert (observed.busy_seconds, observed.bytes) == (6.0, GB)
 
 
 @pytest.mark.parametrize("size", [1000, GB, 10**15])
 def test_what_came_at_one_moment_tells_no_rate(size):
-    """A server tells every few seconds how many bytes have arrived; no file fails for that."""
+    """A server reports every few seconds how many bytes have arrived; no file fails because of that."""
     assert of_sources(WORK, "here", time.time() - 10, [report((2.0, 2.0), size=size, seconds=0.001)]) == []
 
 
@@ -35,7 +35,7 @@ def test_what_no_network_carries_is_not_learnt():
 
 
 def test_of_a_batch_the_time_counts_in_which_something_was_moved():
-    """Not the minute in which it was compared what is there already."""
+    """A minute in which existing files were compared does not count."""
     now = time.time()
     times = ((3, 9, 7), (2, 8, 5))
     moves = [Move(WORK._replace(id=i, size=GB, leases=7), now - begin, now - end) for i, begin, end in times]

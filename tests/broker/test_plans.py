@@ -1,4 +1,4 @@
-"""Plans of the broker: what coget would do."""
+"""Plans of the broker: the shares that coget would use."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""Ways between endpoints are measured while nothing else is done: those that nobody knows, within a budget."""
+"""Probes between endpoints in idle times: links without data, within a budget."""
 
 import asyncio
 import functools
@@ -39,7 +39,7 @@ def test_what_somebody_wants_measured_goes_before_all_else():
 
 @pytest.fixture
 async def servers(start_gridftp, tmp_path, admin):
-    """Three endpoints that may be written to, each at a site of its own, and one that may not."""
+    """Three writable endpoints, each at its own site, and one read-only endpoint."""
     started = [start_gridftp(tmp_path / f"server{n}", host=f"127.0.0.{n}") for n in (2, 3, 4)]
     for server, name in zip(started, ("one", "two", "closed"), strict=True):
         await admin.put(f"/broker/v1/sites/{name}-site", json={"name": f"{name}-site"})

@@ -1,4 +1,4 @@
-"""Tokens of a real OpenID provider, got as a person's browser gets them, at a broker that is told of it by its file."""
+"""Tokens of a real OpenID provider, obtained like a user's browser does, at a broker configured by its file."""
 
 import re
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ roles = {{ "/lab" = "reader", "/lab/production" = "transfer" }}
 
 @pytest.fixture(scope="module")
 def providers() -> Iterator[tuple[Provider, Provider]]:
-    """One whose tokens last, and one whose tokens are old when they come."""
+    """Two providers: one with lasting tokens, one whose tokens have expired on arrival."""
     started = Provider(600), Provider(-60)
     yield started
     for each in started:

@@ -1,4 +1,4 @@
-"""Whoever is granted some folders of a collection reaches nothing else of it, whatever links there are."""
+"""Users with grants to some folders of a collection reach nothing else in it, whatever links there are."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -24,7 +24,7 @@ CALLS, TASKS = 40, 8
 
 
 class World(NamedTuple):
-    """A broker with a worker, a real server, and those who ask."""
+    """A broker with a worker, a real server, and its users."""
 
     broker: Broker
     admin: httpx.AsyncClient
@@ -41,7 +41,7 @@ async def world(database: str, tmp_path: Path) -> AsyncIterator[World]:
 
 
 class Attack:
-    """What one user tries in one tree."""
+    """All attempts of one user in one tree."""
 
     def __init__(self, world: World, tree: LinkedTree, eve: httpx.AsyncClient, number: str) -> None:
         self._world = world
@@ -52,7 +52,7 @@ class Attack:
         self.done: list[str] = []
 
     async def call(self) -> None:
-        """One call, and what the model says of it."""
+        """Make one call, and compare it with the model."""
         calls = self._list, self._stat, self._make, self._rename
         await self._tree.chance.choices(calls, (4, 3, 2, 2))[0]()
 
@@ -84,7 +84,7 @@ class Attack:
         return (self._tree.root / path.strip("/")).exists()
 
     def _check(self, path: str, said: dict[str, Any]) -> None:
-        """Of a link that leads to what may not be read nothing is said."""
+        """Check that nothing is shown of a link whose target may not be read."""
         end = self._tree.real(path)
         if not self._tree.reaches(end):
             facts = {
@@ -123,7 +123,7 @@ class Attack:
         return f"{self._tree.walk().rstrip('/')}/n{self._made}"
 
     async def submit(self) -> str | None:
-        """A random task; None where it is refused at once."""
+        """Submit a random task; return None if it is refused."""
         chance = self._tree.chance
         kind = chance.choices(("TRANSFER", "DELETE"), (5, 1))[0]
         item: dict[str, Any] = {"source": self._tree.walk() + chance.choice(["", "/"])}
@@ -167,7 +167,7 @@ class Attack:
 
 
 async def attack(world: World, seed: int, number: int) -> list[str]:
-    """Try all that there is in one tree; what was done."""
+    """Try everything in one tree; return the number of calls."""
     chance = Random(seed)
     tree = LinkedTree(world.server.root / f"case{number}", chance)
     name, prefix = f"case {number}", tree.root if chance.random() < 0.5 else tree.root.with_name("alias")

@@ -1,4 +1,4 @@
-"""Random tasks between random trees, on real servers: workers and servers die, and files change or go meanwhile."""
+"""Random tasks between random trees, on real servers: workers and servers die, and files change or vanish meanwhile."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -26,7 +26,7 @@ AT_ONCE = effort(8, 20)
 ROUNDS = effort(1, 3)
 KILLS = effort(1, 4)
 DEATHS = 0.1
-"""How likely a server's sessions die when a file changes."""
+"""Probability that a server's sessions die when a file changes."""
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def workers(database: str, tmp_path: Path) -> Iterator[Workers]:
 
 
 async def working(world: World, cases: list[Case], calm: bool) -> None:
-    """Work until told to stop; else with a worker that is stopped, and one that goes on, while files change."""
+    """Run workers until stopped; unless `calm`, change files while the first one runs, stop it, and start another."""
     chance = cases[0].chance
     while True:
         running = asyncio.create_task(worker_of(world.factory).run())
@@ -63,7 +63,7 @@ async def working(world: World, cases: list[Case], calm: bool) -> None:
 
 
 async def at_work(world: World, done: int) -> bool:
-    """Whether so much was begun, or nothing is to be done any more."""
+    """Return whether enough work has begun, or none is left."""
     async with world.factory.database.read() as connection:
         states = (await connection.execute(sa.text("SELECT state FROM work WHERE kind = 'copy'"))).scalars().all()
         active = (await connection.execute(sa.text("SELECT count(*) FROM tasks WHERE status = 'ACTIVE'"))).scalar_one()
@@ -116,7 +116,7 @@ async def test_nor_when_workers_are_killed(world, workers, to):
 
 
 async def carried_out(world: World, workers: Workers, cases: list[Case], to: str) -> list[Task]:
-    """Have workers do what is submitted, each killed at some time but for the last, which sweeps, too."""
+    """Run submitted tasks by workers that are each killed at some time, but for the last, which also sweeps."""
     chance = cases[0].chance
     async with WakeUps(world.factory.database.url) as wake_ups:
         world.factory.new_work.subscribe(wake_ups.ring)
@@ -190,7 +190,7 @@ async def test_renames_move_what_is_named_and_replace_nothing(world, where):
 
 
 def moved(tree: Seen, old: str, new: str) -> Seen:
-    """The tree with what is at a path, and below it, at another one, at which nothing was."""
+    """Return the tree with an entry, and all below it, copied to a path that was empty."""
     assert old in tree.names
     assert new not in tree.names
 

@@ -1,4 +1,4 @@
-"""Rates of collections hold for whatever is moved, over all workers: real servers, both databases.
+"""Rate limits of collections, over all workers: real servers, both databases.
 
 How fast bytes came is bounded from above only: by the clock of whoever looks, with a piece for what has leave at once.
 """
@@ -47,7 +47,9 @@ async def world(database: str, tmp_path: Path) -> AsyncIterator[World]:
 
 
 async def paced(world: World, *numbers: str, since: float, rate: float = RATE) -> Task:
-    """The last of these tasks, when all are over; all the while no more had come than the rate allows, and a piece."""
+    """Wait for these tasks, and check that no more bytes came than the rate allows plus one piece; return the last
+    task.
+    """
     async with asyncio.timeout(PATIENCE):
         while True:
             tasks = [await world.task(number) for number in numbers]
@@ -73,7 +75,7 @@ async def test_what_is_fetched_into_a_folder_comes_at_the_rate_of_either_end(wor
 
 @pytest.mark.parametrize(("to", "limited"), [("sink", "sink"), ("local", "local"), ("sink", "source")])
 async def test_a_dataset_comes_at_the_rate_of_where_it_goes_and_where_it_is(world, tmp_path, to, limited):
-    """Of where it is: a collection at the server of its only replica, though nobody names that collection."""
+    """The limit of the source counts: a collection at the server of the only replica, which the task does not name."""
     content = os.urandom(SIZE)
     with GridFTPServer(tmp_path / "other", "127.0.0.3") as other:
         servers = [world.source] if limited == "source" else [world.source, other]
@@ -132,13 +134,13 @@ async def test_two_workers_share_a_rate(database, tmp_path, monkeypatch):
 
 
 async def workers_of(world: World, count: int) -> bool:
-    """Whether so many workers have something to do."""
+    """Return whether this many workers are busy."""
     async with world.factory.database.read() as connection:
         return len({row.worker for row in await connection.execute(lanes.select())}) == count
 
 
 async def test_what_is_stopped_blocks_the_rate_for_no_longer_than_a_moment(world):
-    """However many files are under way: there are four of them."""
+    """The limit holds for any number of files in flight; here four."""
     write(world.source.root, {f"d/{i}": 10 * RATE for i in range(8)})
     await held(world, "source", rate=RATE)
     number = await world.submit("TRANSFER", [Item(source="/d/", destination="/d/")], "local")
@@ -150,7 +152,7 @@ async def test_what_is_stopped_blocks_the_rate_for_no_longer_than_a_moment(world
 
 
 async def test_a_database_that_crashes_takes_nothing_away_from_what_is_under_way(tmp_path):
-    """Nothing is kept of such a copy that fails: without a database it waits for leave."""
+    """A failed copy stores nothing: without a database it waits for the rate limiter."""
     content = os.urandom(SIZE)
     with postgres() as server:
         database = server.create()
@@ -169,7 +171,9 @@ async def test_a_database_that_crashes_takes_nothing_away_from_what_is_under_way
 
 
 async def test_a_rate_is_that_of_a_folder_whoever_it_is_named_by(world):
-    """By its own collection, by one that it is in, or by the address of a replica; what is beside it is free."""
+    """A folder's limit holds through its own collection, an enclosing one, or a replica's address; other folders are
+    free.
+    """
     async with world.factory.database.write() as connection:
         kept = CollectionStore(connection)
         for name, base, rate in (("inner", "/d e/", 10.0), ("deep", "/d e/f/", 5.0)):

@@ -1,4 +1,4 @@
-"""Refused bodies: the answer names what was sent and what is wrong with it, never how the broker checks it."""
+"""Refused bodies: the answer names the input and its fault, never the broker's internals."""
 
 import io
 import re
@@ -24,7 +24,7 @@ def _routes() -> list[APIRoute]:
 
 
 def _wrong(schema: dict[str, Any], named: dict[str, Any], depth: int = 0) -> Iterator[Any]:
-    """Bodies of about this schema: junk, then all that is right but for one part that is junk."""
+    """Bodies for this schema: junk, then valid ones with one part of junk."""
     yield from JUNK
     schema = named[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
     for each in (*schema.get("anyOf", ()), *schema.get("oneOf", ())):
@@ -46,7 +46,7 @@ def _wrong(schema: dict[str, Any], named: dict[str, Any], depth: int = 0) -> Ite
 
 
 def _right(schema: dict[str, Any], named: dict[str, Any]) -> Any:
-    """Something of the type, so that validators of whole objects are reached."""
+    """A value of the type, so that validators of whole objects run."""
     schema = named[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
     if options := (*schema.get("anyOf", ()), *schema.get("oneOf", ())):
         return _right(options[0], named)
@@ -83,7 +83,7 @@ async def test_no_answer_names_a_type_of_ours(admin, route):
 
 
 def _some(bodies: Iterator[Any], most: int = 400) -> list[Any]:
-    """Of very many bodies so many, spread over all."""
+    """Return this many of the bodies, spread evenly."""
     every = list(bodies)
     return every[:: max(1, len(every) // most)]
 
@@ -93,7 +93,7 @@ def _some(bodies: Iterator[Any], most: int = 400) -> list[Any]:
     [{}, [{}], [1], "x", {"id": "a", "source": "ftp://a", "started": 2, "ended": 1, "bytes": 0}],
 )
 async def test_a_body_is_refused_for_what_it_is(admin, body):
-    """A list is not told that it is no object, and an object not that it is no list."""
+    """A list as input gives no message about objects, and the reverse."""
     said = (await admin.post("/broker/v1/transfers", json=body)).json()["error"]["message"]
     assert ("list" in said, "object" in said) == (False, body in ([1], "x"))
     assert all(each.startswith("body") for each in said.split("; "))

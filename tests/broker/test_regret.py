@@ -1,4 +1,4 @@
-"""What would have been best, in hindsight: pure."""
+"""The best plan in hindsight. Pure."""
 
 import math
 
@@ -76,7 +76,7 @@ def test_no_plan_is_better_than_the_best(sources, data):
 
 @given(some.lists(some.tuples(some.floats(0, 50), some.floats(0.1, 50), some.integers(1, 10**10)), min_size=1))
 def test_what_was_done_was_never_better_than_the_best(done):
-    """Sources that delivered so many bytes in so many seconds, with pauses or without: their rates are means."""
+    """Sources that delivered this many bytes in this many seconds, with or without pauses: their rates are means."""
     sources = [Able(start, count / flowed) for start, flowed, count in done]
     actual = max(start + flowed for start, flowed, _ in done)
     assert hindsight(sum(count for *_, count in done), sources).best <= actual * (1 + 1e-9)

@@ -1,4 +1,4 @@
-"""Where paths end, by servers that say of links what they are made of, or where they end: as the system has it."""
+"""Ends of paths, at servers that report a link's text or its final target: the same as in the operating system."""
 
 import asyncio
 from pathlib import Path
@@ -21,7 +21,7 @@ WALKS = 50
 
 
 class Described:
-    """The part of a session that is asked, over this machine's files.
+    """The part of a session that is needed here, on local files.
 
     :param raw: whether links are told as they were made, else where they end, as Globus's servers do
     """
@@ -60,7 +60,7 @@ async def test_a_path_ends_where_the_system_says(tmp_path, raw, alias):
             for _ in range(WALKS):
                 path = tree.walk()
                 if not _ends(tree.root, path):
-                    continue  # there nothing can be reached
+                    continue  # nothing can be reached there
                 assert (await links.end(session, path))[0] == tree.real(path), path
                 above = path.rpartition("/")[0] or "/"
                 assert await links.folder(session, above) == tree.real(above), above

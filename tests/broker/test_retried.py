@@ -1,4 +1,4 @@
-"""PostgreSQL undoes one of two transactions that stand in each other's way; that one is done again."""
+"""Transactions that PostgreSQL aborts in a deadlock or conflict are retried."""
 
 import ast
 import asyncio
@@ -112,7 +112,7 @@ async def _report(client, key: str) -> int:
 
 
 async def _waits(broker: Broker) -> None:
-    """Until somebody waits for a lock."""
+    """Wait until a transaction waits for a lock."""
     async with asyncio.timeout(PATIENCE):
         while True:
             async with broker.factory.database.read() as connection:

@@ -1,4 +1,4 @@
-"""Sums of traffic are those of what was reported: each transfer once, whatever ends in between."""
+"""Sums of traffic equal the reports: each transfer once, whenever processes end."""
 
 import asyncio
 import random
@@ -28,7 +28,7 @@ T = "/broker/v1/transfers"
 
 
 async def counted(database: Database) -> None:
-    """Wait until all that was reported is counted."""
+    """Wait until all reported transfers are counted."""
     while True:
         await Rolling(database).step()
         if not await _lacks(database):
@@ -42,14 +42,14 @@ async def _lacks(database: Database) -> bool:
 
 
 async def kept(database: Database) -> dict:
-    """The sums, by what they are of."""
+    """Return the sums by their keys."""
     async with database.read() as connection:
         rows = await connection.execute(sa.select(traffic))
         return {tuple(row[:4]): tuple(row[4:]) for row in rows}
 
 
 async def recomputed(database: Database) -> dict:
-    """The same, from the transfers as they are kept."""
+    """Compute the same sums from the stored transfers."""
     async with database.read() as connection:
         transfers = await ObservationStore(connection).listed({}, None, 1_000_000)
         rows = await connection.execute(sa.text("SELECT source, sink, direction, id FROM pairs"))
@@ -67,7 +67,7 @@ async def recomputed(database: Database) -> dict:
 
 
 def history(draw: random.Random, begin: int, count: int) -> list[dict]:
-    """Transfers of all kinds, many of them at the borders of days and of classes of sizes."""
+    """Transfers of all kinds, many at the borders of days and size classes."""
     borders = [int(size) + near for size in SIZES for near in (-1, 0, 1)] + [0]
     found = []
     for i in range(begin, begin + count):
@@ -115,7 +115,7 @@ async def test_classes_are_those_of_forecasts(broker):
 
 
 async def test_sums_and_how_far_they_are_are_kept_together(database, monkeypatch):
-    """Whatever ends between the one and the other, nothing is counted twice."""
+    """A crash between the two writes counts nothing twice."""
     factory = Factory.of(Settings(database), compiled=False)
     await factory.transfers.take("ann", [Observed(**each) for each in history(random.Random(7), 0, 200)])
 
@@ -194,7 +194,7 @@ NEWEST = "UPDATE pairs SET newest_id = (SELECT max(id) FROM observations WHERE p
 
 
 async def filled(url: str, doubled: int) -> str:
-    """100 transfers that no broker has counted, so often doubled; the token of an admin."""
+    """Create 100 uncounted transfers and double them several times; return the token of an admin."""
     factory = Factory.of(Settings(url), compiled=False)
     issued = await factory.access.issue("tests", NewToken(subject="ann", role="admin"))
     await factory.transfers.take("ann", [Observed(**each) for each in reports(0, 100)])
@@ -228,7 +228,7 @@ def test_a_broker_that_is_killed_again_and_again_counts_each_transfer_once(datab
     while lacks:
         with BrokerProcess(database, tmp_path, token) as broker:
             time.sleep(0.05 + 0.02 * len(seen))
-            if len(seen) >= effort(6, 100):  # killed often enough: it may come to its end
+            if len(seen) >= effort(6, 100):  # killed often enough: it may finish now
                 asyncio.run(whole())
             broker.process.kill()
         count, lacks, right = asyncio.run(state())

@@ -1,4 +1,4 @@
-"""Tables: made, upgraded, and as the code thinks they are."""
+"""Tables: creation, upgrades, and agreement with the code."""
 
 import asyncio
 import contextlib
@@ -110,7 +110,7 @@ def test_logins_at_a_provider_from_before_they_had_an_end_get_one(empty_database
 
 
 def test_work_that_was_left_in_tasks_that_are_over_is_ended(empty_database):
-    """A walk had added it while they ended."""
+    """A listing added it while the others ended."""
     address = addressed(empty_database)
     with migration._connected(address) as connection:
         alembic.command.upgrade(migration._config(connection), "0018")
@@ -158,7 +158,7 @@ def _of_first_version(address: str, *tokens: str) -> None:
 
 
 def _upgrade_and_die(address: str, at: int) -> bool:
-    """Upgrade in a process that is killed before its statement number `at`; whether there was such a statement."""
+    """Upgrade in a process that is killed before its statement number `at`; return whether it got that far."""
 
     def child() -> None:
         left = itertools.count(at, -1)
@@ -212,7 +212,7 @@ def test_the_older_file_is_kept_beside_for_its_owner_only(tmp_path):
 
 
 def test_of_two_upgrades_at_once_the_second_finds_all_done(tmp_path, monkeypatch):
-    """The other one is begun between the look at the version and the copy: the copy is of before, all the same."""
+    """The second upgrade starts between the version check and the copy; the copy still holds the old version."""
     path = tmp_path / "broker.sqlite"
     address = addressed(f"sqlite:///{path}")
     _of_first_version(address, "one")

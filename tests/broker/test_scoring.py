@@ -1,4 +1,4 @@
-"""Each forecast is compared with what came of it: once, with what was known then, whatever came in between."""
+"""Forecasts against the transfers that followed: each scored once, with the knowledge of its time."""
 
 import asyncio
 import time
@@ -29,18 +29,18 @@ HPSS = Path(__file__).parents[3] / "shared" / "data" / "transfers" / "hpss_slac.
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch):
-    """Answers wait until forecasters are made, however much else this machine does."""
+    """Settings in which answers wait for forecasters, however busy this machine is."""
     monkeypatch.setattr(forecasts, "PATIENCE", 600.0)
 
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch):
-    """Scores come when a test wants them."""
+    """Disable the scorer; the test runs it."""
     monkeypatch.setattr("broker.main.followers_of", lambda factory: [])
 
 
 def log(count: int = 40, seed: int = 1, days: float = 30.0, **more) -> list[dict]:
-    """Transfers that overlap, of different sizes, in the order in which they began."""
+    """Transfers that overlap, of different sizes, in the order of their starts."""
     chance, at, found = Random(seed), NOW - days * 86_400, []
     for i in range(count):
         at += chance.uniform(0, 2) * days * 86_400 / (count + 1) * 0.9
@@ -72,7 +72,7 @@ async def rows(broker, table):
 
 
 async def said(broker) -> dict[tuple, Score]:
-    """The scores, by when the transfer began and how much it was; numbers of pairs and observations left out."""
+    """Return the scores by start and size of the transfer, without ids of pairs and observations."""
     found = [score_of(row) for row in await rows(broker, scores)]
     return {(each.started, each.bytes): each._replace(observation_id=0, pair_id=0) for each in found}
 
@@ -114,7 +114,7 @@ async def test_the_sums_are_those_of_the_rows(broker, admin):
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    """Forecasters begin anew often, as they do in long logs."""
+    """Settings with frequent restarts of forecasters, as in long logs."""
     monkeypatch.setattr(module, "BLOCK", 20)
     monkeypatch.setattr(module, "WARM", 10)
     monkeypatch.setattr(scoring, "BLOCK", 20)
@@ -123,7 +123,7 @@ def small_blocks(monkeypatch):
 
 @pytest.mark.parametrize(("seed", "disorder"), [(1, 60), (2, 60), (3, 0), (4, 3)])
 async def test_in_whatever_order_a_log_comes_its_scores_are_the_same(broker, admin, small_blocks, seed, disorder):
-    """One scorer, so that it goes on from what it knows where it may."""
+    """One scorer that may continue from its own state."""
     given, chance, one = log(60, seed), Random(seed), scorer(broker)
     await admin.post(T, json=given)
     await scorer(broker).all()

@@ -1,4 +1,4 @@
-"""A real broker scores what is reported by itself, whenever it is killed."""
+"""A real broker scores reported transfers by itself, even if it is killed at any time."""
 
 import httpx
 
@@ -6,7 +6,7 @@ from tests.support.broker import BrokerProcess, reports
 from tests.support.waiting import PATIENCE, wait_until
 
 COMPILED = 2 * PATIENCE
-"""Seconds, in which compiling is done on a busy machine."""
+"""Seconds that compiling may take on a busy machine."""
 
 
 def judged(client: httpx.Client) -> int:
@@ -15,12 +15,12 @@ def judged(client: httpx.Client) -> int:
 
 
 def until(client: httpx.Client, count: int) -> int:
-    """Wait until so many are scored; how many there are then."""
+    """Wait until at least this many transfers are scored; return the number."""
     return wait_until(lambda: found if (found := judged(client)) >= count else None, COMPILED)
 
 
 def test_all_is_scored_once_though_the_broker_is_killed(empty_database, tmp_path):
-    """Five pairs of 60 each: one that began when none of its pair had ended has nothing to be compared with."""
+    """Five pairs of 60 transfers; those that began before any of their pair had ended have no forecast to compare."""
     with BrokerProcess(empty_database, tmp_path) as broker:
         assert broker.client().post("/broker/v1/transfers", json=reports(0, 300)).json()["accepted"] == 300
         assert until(broker.client(), 1) >= 1

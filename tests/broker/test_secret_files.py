@@ -1,4 +1,4 @@
-"""Secrets of the broker's TOML and environment: who may read them, and that they may be in files of their own."""
+"""Secrets in the broker's TOML and environment: file permissions, and separate secret files."""
 
 import os
 import subprocess
@@ -32,7 +32,7 @@ IN_URLS = [
 
 @pytest.fixture
 def file(tmp_path: Path) -> Iterator[Path]:
-    """A TOML that everybody may reach, not yet written; beside it a file with a secret."""
+    """The path of a TOML file that others may read, not yet written; and a file with a secret."""
     (tmp_path / "s").write_text(f"{KEY}\n")
     path = tmp_path / "broker.toml"
     path.touch(0o600)

@@ -1,4 +1,4 @@
-"""The broker as a newcomer starts it, and as power failures end it."""
+"""The broker's first start, and its end by power failures."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Transfers whose rate an older broker got wrong are set aside by the upgrade: shown, and no ground of any forecast."""
+"""Transfers with wrong rates from older brokers: the upgrade keeps them visible, without effect on forecasts."""
 
 import time
 
@@ -19,7 +19,7 @@ ROWS = [  # key, bytes, busy_seconds, seconds, why it is wrong
     ("task.0a-1.1.1.0", 200 * MB, 0.001, 5.0, "its busy time was not measured"),
     ("task.0a-1.2.1.0", 200 * MB, 0.0009999275207519531, 0.002, "its busy time was not measured"),
     ("task.0a-1.3.1.0", 200 * MB, 4.0, 5.0, None),
-    ("task.0a-1.4.1.0", 1000, 0.001, 5.0, None),  # too little to tell a rate
+    ("task.0a-1.4.1.0", 1000, 0.001, 5.0, None),  # too small for a rate
     ("task.0a-1.5.1", 200 * MB, None, 5.0, None),  # a copy between two servers
     ("download.7", 2 * MB, 0.001, 0.1, None),  # a client at the same machine
     ("download.8", 6000 * MB, 0.001, 9.0, "no interface is as fast"),
@@ -28,7 +28,7 @@ ROWS = [  # key, bytes, busy_seconds, seconds, why it is wrong
 
 
 def of_before(database: str) -> None:
-    """Tables of the version before, with those rows of one pair."""
+    """Tables of the previous version, with those rows of one pair."""
     address = addressed(database)
     with migration._connected(address) as connection:
         alembic.command.upgrade(migration._config(connection), "0018")

@@ -1,4 +1,4 @@
-"""A key in the query of a URL: no output, no file that others get, and nothing that a broker is told has it."""
+"""Signed URLs: their keys are in no output, no shared file, and no report to a broker."""
 
 import base64
 import json
@@ -15,16 +15,16 @@ from tests.support.coget import coget, patient
 from tests.support.waiting import PATIENCE
 
 KEY = "Zk9/hush+Tq7=="
-"""Of the user's URL, and of what redirects lead to."""
+"""Keys of the user's URL and of redirect targets."""
 SPELT = quote(KEY, safe="")
 QUERY = f"X-Amz-Date=20261122&X-Amz-Signature={SPELT}&v=2#part-{SPELT}"
 FORMS = (KEY, SPELT, SPELT.lower(), quote(SPELT), "hush+Tq7", "hush%2BTq7", base64.b64encode(KEY.encode()).decode())
-"""What must be nowhere."""
+"""Strings that must not appear."""
 CONTENT = b"0123456789" * 150_000
 
 
 class Signed(BaseHTTPRequestHandler):
-    """Gives its file to who has the key, or fails as the path says; whatever it says repeats what it was asked."""
+    """A server that gives its file for the key, or fails as the path says; its answers repeat the request."""
 
     protocol_version = "HTTP/1.1"
 
@@ -155,6 +155,6 @@ def test_an_endless_query_is_not_looked_through_for_long(server, tmp_path):
 
 
 def test_httpx_is_what_the_server_is_asked_with(server):
-    """The server does give its file, and to nobody without the key."""
+    """The server gives its file, and only with the key."""
     assert httpx.get(f"http://{server}/good/file", timeout=PATIENCE).status_code == 403
     assert httpx.get(f"http://{server}/good/file?{QUERY}", timeout=PATIENCE).content == CONTENT

@@ -29,7 +29,7 @@ AT_ONCE = effort(3, 20)
 ROUNDS = effort(1, 3)
 TROUBLES = ["calm", "failing", "dying", "changing"]
 DEATHS = 6
-"""Workers that die, at most, before one lives."""
+"""Workers that die, at most, before one survives."""
 
 
 class Folder(NamedTuple):
@@ -55,7 +55,7 @@ async def world(database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 async def settled(world: World, cases: list[Case], ends: Trouble) -> bool:
-    """Return whether the worker has died, or all tasks are over and none of their partial files is left."""
+    """Return whether the worker has died, or all tasks are over without partial files."""
     if ends.died.is_set():
         return True
     async with world.factory.database.read() as connection:
@@ -70,7 +70,7 @@ async def stopped(running: asyncio.Task[None]) -> None:
 
 
 async def killed(world: World, worker: Worker, others: set[asyncio.Task[object]]) -> None:
-    """End a worker as SIGKILL does: it gives nothing back, and records nothing more."""
+    """Kill a worker as SIGKILL does: it releases nothing, and records nothing more."""
 
     async def nothing(*_: object) -> None:
         pass
@@ -79,14 +79,14 @@ async def killed(world: World, worker: Worker, others: set[asyncio.Task[object]]
     left = asyncio.all_tasks() - others
     for task in left:
         if not isinstance(task.get_coro(), CoroutineType) or "sqlalchemy" not in task.get_coro().cr_code.co_filename:
-            task.cancel()  # the others give connections of this process back, which must not be lost
+            task.cancel()  # the others return connections of this process, which must not be lost
     await asyncio.gather(*left, return_exceptions=True)
     async with world.factory.database.write() as connection:
         await connection.execute(sa.text("UPDATE workers SET seen_at = 0"))
 
 
 async def carried_out(world: World, cases: list[Case], trouble: str, counts: bool) -> None:
-    """Carry out all submitted tasks by workers, one after the other until one lives."""
+    """Run all submitted tasks by workers, one after the other until one survives."""
     chance, roots = cases[0].chance, {"source": world.source.root, "sink": world.sink.root}
     deaths = chance.randint(1, DEATHS) if trouble == "dying" else 0
     while True:

@@ -1,4 +1,4 @@
-"""What was granted when a task was submitted is asked again when work begins, and a user has one rule for a path."""
+"""Grants are checked again when work begins, and a user has one rule per path."""
 
 import os
 import time
@@ -161,7 +161,7 @@ LINKS = [
     ("/d/file", "../others/secret", False),
     ("/d/folder", "../others", False),
     ("/d/whole", "..", False),
-    ("/d/readable", "../open/a", False),  # who writes below a link writes where it leads
+    ("/d/readable", "../open/a", False),  # a write below a link goes to the link's target
     ("/d/inner", "../mine/a", True),
 ]
 

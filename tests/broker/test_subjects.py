@@ -1,4 +1,4 @@
-"""Subjects: each is one person, whatever an identity provider calls them; those of before are moved, or locked."""
+"""Subjects: each is one user at every identity provider; old ones are migrated or locked."""
 
 import string
 from collections.abc import Callable
@@ -110,12 +110,12 @@ prefix principal_type private queue ranges rationale reason received redirect_ur
 set_aside sink site size_class source sources state status strategy submission_id task_id thing token url value waits
 was worker
 """
-"""What columns of text are called that have no subjects."""
+"""Text columns without subjects."""
 
 
 def test_each_column_that_has_subjects_is_known():
-    """A new one fails here, until it is marked in the schema, or named above."""
-    tables = [table for table in METADATA.sorted_tables if table.name != "locks"]  # they are there to stay
+    """A new column fails here until the schema marks it or the set above names it."""
+    tables = [table for table in METADATA.sorted_tables if table.name != "locks"]  # these columns are permanent
     texts = [each for table in tables for each in table.columns if isinstance(each.type, sa.Text)]
     unknown = {str(each) for each in texts if each not in SUBJECTS and each.name not in OTHER.split()}
     assert unknown == set()
@@ -155,8 +155,8 @@ def test_a_subject_is_moved_wherever_it_is(empty_database):
         for table in everywhere[0].table.metadata.sorted_tables
         for column in table.columns
     }
-    assert {str(each) for each in everywhere} == {str(each) for each in SUBJECTS} & known  # some came later
-    there = {str(each) for each in everywhere} - {"clients.name"}  # a client is not called as an issuer names people
+    assert {str(each) for each in everywhere} == {str(each) for each in SUBJECTS} & known  # some were added later
+    there = {str(each) for each in everywhere} - {"clients.name"}  # client names do not look like an issuer's subjects
     address = addressed(empty_database)
     new = "al+ice@https://alone.example/"
     assert _look(address, lambda c: found(c, old)) == there

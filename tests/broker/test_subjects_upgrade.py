@@ -1,4 +1,4 @@
-"""People of several identity providers, before and after the upgrade that calls them by the whole issuer."""
+"""Users of several identity providers, before and after the upgrade to subjects with the whole issuer."""
 
 import subprocess
 import time
@@ -29,7 +29,7 @@ from tests.support.nginx import Nginx
 from tests.support.programs import run
 
 ALONE = "localhost"
-"""Where there is one issuer; at 127.0.0.1 there are two."""
+"""Hosts with one issuer; 127.0.0.1 has two."""
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def config(realms: Realms, tmp_path: Path) -> Path:
 
 
 class Old:
-    """A database as the version before leaves it."""
+    """A database as the previous version leaves it."""
 
     def __init__(self, connection: sa.Connection) -> None:
         self._connection = connection
@@ -57,7 +57,7 @@ class Old:
         self._tables.reflect(connection)
 
     def add(self, table: str, **values: Any) -> None:
-        """A row, of which nothing is said but this."""
+        """Insert a row with these values, and defaults for the rest."""
         columns = [each for each in self._tables.tables[table].columns if not each.nullable and not each.primary_key]
         usual = {each.name: "" if isinstance(each.type, sa.Text) else 0 for each in columns if not each.server_default}
         usual |= {each.name: False for each in columns if isinstance(each.type, sa.Boolean)}
@@ -65,7 +65,7 @@ class Old:
         self._connection.execute(sa.insert(self._tables.tables[table]).values({**known, **values}))
 
     def user(self, subject: str, folder: Path, *, kind: str = "login") -> None:
-        """Somebody with a token of each kind, a bookmark, a collection, a task, and what was granted to them."""
+        """Create a user with a token of each kind, a bookmark, a collection, a task, and grants."""
         now, mine = time.time(), f"{subject}-"
         self.add("tokens", hash=hashed(f"cogetb_{mine}first"), subject=subject, role="transfer", kind=kind)
         parent = self._connection.execute(sa.text("SELECT max(id) FROM tokens")).scalar()
@@ -83,7 +83,7 @@ class Old:
         self.rule(f"by name {identity(subject)}", "root", folder, subject)
 
     def rule(self, name: str, owner: str, folder: Path, *principals: str) -> None:
-        """A collection, and what is granted there."""
+        """Create a collection and its grants."""
         number, now = str(uuid4()), time.time()
         self.add("collections", id=number, name=name, owner=owner, kind="local", base=str(folder), created_at=now)
         for each in principals:
@@ -92,7 +92,7 @@ class Old:
 
 
 def _upgraded(database: str, folder: Path, config: Path, *subjects: str, kind: str = "login") -> str:
-    """What the upgrade says of a database that has these users."""
+    """Return the upgrade's output on a database with these users."""
     with migration._connected(addressed(database)) as connection:
         alembic.command.upgrade(migration._config(connection), "0011")
         old = Old(connection)
@@ -102,7 +102,7 @@ def _upgraded(database: str, folder: Path, config: Path, *subjects: str, kind: s
 
 
 def _said(*words: str, status: int = 0) -> str:
-    """What the command says; nobody is there to be asked."""
+    """Return the command's output without a terminal."""
     done = run([PROGRAM, *words], stdin=subprocess.DEVNULL, text=True)
     assert done.returncode == status, done.stdout + done.stderr
     return done.stdout + done.stderr
@@ -113,7 +113,7 @@ def _bearing(broker: Broker, token: str) -> httpx.AsyncClient:
 
 
 async def _shared(broker: Broker, folder: Path) -> str:
-    """A collection that everybody may use."""
+    """Create a collection for everyone."""
     admin, shared = await broker.client("admin"), {"name": "shared", "kind": "local", "base": str(folder)}
     made = await admin.put("/broker/v1/collections/shared", json=shared)
     rule = {"principal_type": "all_authenticated_users"}
@@ -122,7 +122,7 @@ async def _shared(broker: Broker, folder: Path) -> str:
 
 
 async def _has(client: httpx.AsyncClient) -> set[str]:
-    """What somebody finds of what was theirs."""
+    """Return what a user finds of their own data."""
     whose = {each["name"] for each in (await client.get("/v0.10/bookmark_list")).json()["DATA"]}
     whose |= {each["label"] for each in (await client.get("/v0.10/task_list")).json()["DATA"]}
     seen = (await client.get("/broker/v1/collections")).json()["collections"]

@@ -1,4 +1,4 @@
-"""Downloads handed over to a broker: the command, real GridFTP servers, and a broker in a process of its own."""
+"""Downloads submitted to a broker: the command, real GridFTP servers, and a broker in a process of its own."""
 
 import json
 import os
@@ -24,11 +24,11 @@ from tests.support.programs import COGET, start
 
 UUID = re.compile(r"[0-9a-f-]{36}\n")
 SLOW = len(CONTENT) / 3
-"""Bytes per second of a collection that takes its time."""
+"""Rate of a slow collection, in bytes per second."""
 
 
 class Lab(NamedTuple):
-    """A broker, an admin's client, two servers, and where Ann is at home, with her token."""
+    """A broker, an admin's client, two servers, and Ann's home directory with her token."""
 
     broker: BrokerProcess
     admin: httpx.Client

@@ -1,4 +1,4 @@
-"""Folders of workers that others can write: what is put on a path after it was checked leads nowhere."""
+"""Folders of workers that other users can write to: links that replace a checked path have no effect."""
 
 import asyncio
 import ctypes
@@ -23,7 +23,7 @@ from tests.broker.worlds import ANN, working, world_of, write
 from tests.support.effort import effort
 from tests.support.waiting import until
 
-AT_FDCWD, RENAME_EXCHANGE = -100, 2  # of <fcntl.h>, which Python does not know
+AT_FDCWD, RENAME_EXCHANGE = -100, 2  # from <fcntl.h>, missing in Python
 TRIES = effort(50, 1500)
 
 
@@ -34,7 +34,7 @@ async def world(database, tmp_path):
 
 
 def swapping(world, name, elsewhere):
-    """The look at the path, after which `name` is exchanged for a link."""
+    """Check the path, then replace `name` by a link."""
     look = downloading._reached
 
     async def looked(sink, work):
@@ -69,7 +69,7 @@ async def test_nothing_is_fetched_or_discarded_through_a_link(world, tmp_path, m
 
 
 class Exchanging:
-    """Exchanges a folder and a link that leads out of the collection, over and over, until it is told to stop."""
+    """A thread that swaps a folder and an outward link, over and over, until it is stopped."""
 
     def __init__(self, folder: Path, link: Path) -> None:
         self._paths = [os.fsencode(path) for path in (folder, link)]
@@ -120,7 +120,7 @@ def filled(folder: Path) -> None:
 @pytest.mark.parametrize("exchanged", ["a", "a/b"])
 @pytest.mark.parametrize("operation", OPERATIONS)
 async def test_nothing_leaves_a_folder_that_is_exchanged_for_a_link(gridftp_server, tmp_path, operation, exchanged):
-    """Whether the folder or the link is found: what lies outside is neither shown nor changed."""
+    """Content outside of the folder is neither shown nor changed, whether a look finds the folder or the link."""
     write(gridftp_server.root, {"new": 10})
     base, outside, link = tmp_path / "base", tmp_path / "outside", tmp_path / "base" / "link"
     for folder in (outside, outside / "b"):

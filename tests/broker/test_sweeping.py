@@ -1,4 +1,4 @@
-"""What tasks that are over had begun is cleared away, whoever was at them when they ended."""
+"""Partial data of finished tasks is removed, whichever worker wrote it."""
 
 import os
 import time
@@ -35,12 +35,12 @@ async def world(database: str, tmp_path: Path) -> AsyncIterator[World]:
 
 
 async def empty(folder: Path) -> None:
-    """Wait until nothing is in a folder."""
+    """Wait until a folder is empty."""
     await until(lambda: not any(folder.iterdir()))
 
 
 async def left(world: World) -> None:
-    """Wait until nobody is at anything."""
+    """Wait until no worker is busy."""
 
     async def nobody() -> bool:
         async with world.factory.database.read() as connection:
@@ -70,7 +70,7 @@ async def test_a_task_that_was_paused_and_is_canceled_leaves_nothing_behind(worl
         await begun(world, number, 1_000_000)
         await world.factory.tasks.pause(ROOT, number, "maintenance")
         await left(world)
-        assert any(world.sink.root.iterdir())  # it would go on with it
+        assert any(world.sink.root.iterdir())  # the worker would continue with it
         await world.factory.tasks.cancel(ANN, number)
         await empty(world.sink.root)
 
@@ -126,7 +126,7 @@ async def test_what_cannot_be_reached_is_cleared_away_later(world, monkeypatch):
 
 
 async def test_what_a_server_cannot_name_is_not_looked_for(world):
-    """It was never written; who asks for it in vain would never come to the rest."""
+    """The name was never written, and looking for it in vain would block the rest."""
     write(world.source.root, {"a": 1})
     async with working(world):
         await world.done("TRANSFER", [Item(source="/a", destination="/\u00fc")])
@@ -134,7 +134,7 @@ async def test_what_a_server_cannot_name_is_not_looked_for(world):
 
 
 async def nothing_due(world: World) -> bool:
-    """Whether nothing is to be cleared away at any time."""
+    """Return whether nothing is due for removal at any time."""
     async with world.factory.database.read() as connection:
         return not await LeftoverStore(connection).due({""}, time.time() + 1e6, 10)
 
@@ -151,7 +151,7 @@ async def test_folders_of_workers_are_cleared_of_what_was_fetched_in_part(world)
 
 
 async def tried(world: World, destinations: list[str], to: str = "sink") -> list[str]:
-    """A task that is over, and that had begun to copy to all of these; what its files were called meanwhile."""
+    """Insert a finished task that had begun to copy to all of these; return the temporary names."""
     number, now = await world.submit("TRANSFER", FILE, to), time.time()
     async with world.factory.database.write() as connection:
         works = WorkStore(connection)
@@ -167,7 +167,7 @@ async def tried(world: World, destinations: list[str], to: str = "sink") -> list
 
 
 async def sweep(world: World) -> None:
-    """Clear away what is due, once."""
+    """Remove what is due, once."""
     factory = world.factory
     carrier = Executor(factory.database, factory.trees, factory.places, factory.replicas)
     await sweeping.Sweeper(factory.database, carrier, {"", "here"}).sweep()
@@ -186,7 +186,7 @@ async def test_what_cannot_be_cleared_away_keeps_nothing_else(database, tmp_path
             write(sink.root, {name.lstrip("/"): 10 for name in names})
             await sweep(world)
             assert [name for name in names if (sink.root / name.lstrip("/")).exists()] == names[:1]
-            assert not await nothing_due(world)  # it is tried again
+            assert not await nothing_due(world)  # it is retried
 
 
 async def test_a_folder_of_a_worker_is_cleared_of_all_that_can_be(world):
@@ -199,7 +199,7 @@ async def test_a_folder_of_a_worker_is_cleared_of_all_that_can_be(world):
 @pytest.mark.parametrize("to", ["sink", "local"])
 @pytest.mark.parametrize("over", ["succeeded", "canceled"])
 async def test_all_names_are_cleared_away_that_a_task_ever_used(world, to, over):
-    """Also of a task that did all: a worker that was taken for dead may have gone on with what it had."""
+    """This includes successful tasks: a worker that counted as dead may have continued."""
     number, now = await world.submit("TRANSFER", FILE, to), time.time()
     root, names = world.sink.root if to == "sink" else world.local, []
     async with world.factory.database.write() as connection:
@@ -243,6 +243,6 @@ async def test_nobody_clears_away_while_somebody_is_at_it_or_clears_already(worl
         assert (taken.task, taken.pair) == (number, candidate.pair)
         assert await swept.take(number, later) is None
         assert await swept.due({""}, later, 10) == []
-        assert await swept.due({""}, later + leftovers.PAUSE, 10) == [number]  # whoever took it may have died
+        assert await swept.due({""}, later + leftovers.PAUSE, 10) == [number]  # the worker that took it may have died
         assert await swept.take(number, later + 2 * leftovers.LONGEST)
         assert await swept.due({""}, later + 9 * leftovers.LONGEST, 10) == []

@@ -1,4 +1,4 @@
-"""What is at the destination already is left alone, and counted once, by each sync level."""
+"""Existing files at the destination are skipped and counted once, at each sync level."""
 
 import os
 from collections.abc import AsyncIterator
@@ -29,7 +29,7 @@ async def test_a_file_of_a_folder_that_is_gone_through_again_is_counted_once(wor
     listed, cut = GridFTPTree.list, []
 
     async def once(self, path, *more):
-        """A listing whose connection is lost when all that it has said is copied."""
+        """A listing whose connection is lost after all its entries are copied."""
         async with aclosing(listed(self, path, *more)) as listing:
             async for batch in listing:
                 yield batch
@@ -47,7 +47,7 @@ async def test_a_file_of_a_folder_that_is_gone_through_again_is_counted_once(wor
 
 
 async def compared(world: World, origin: str, to: str, item: Item) -> dict[str, bytes]:
-    """What is at the destination when of two files one was there already, and was not brought again."""
+    """Return the destination's content after a sync in which one of two files existed."""
     root = world.sink.root if to == "sink" else world.local
     write(root, {"d/other": 1000})
     (root / "d" / "same").write_bytes((world.source.root / "d" / "same").read_bytes())
@@ -73,7 +73,7 @@ async def test_files_whose_checksums_are_there_are_not_fetched(world):
 
 
 async def test_of_a_sync_only_what_was_moved_is_learnt(world):
-    """Files of 16 MB, most of which are there already."""
+    """Files of 16 MB, most of which exist already."""
     size = 16 << 20
     write(world.source.root, {f"d/f{i}": size for i in range(4)})
     write(world.sink.root, {"d/f3": 10})

@@ -1,4 +1,4 @@
-"""Tasks in our own interface: handed over, looked at, canceled; each user's own. Servers are real."""
+"""Tasks in our own interface: submission, status, cancellation; each user sees only their own. Servers are real."""
 
 import asyncio
 import os
@@ -35,7 +35,7 @@ class World(NamedTuple):
         return {"submission_id": str(uuid4()), "source": "from here", "destination": "to", "items": items, **more}
 
     async def over(self, number: str) -> dict[str, Any]:
-        """The task, when it is over."""
+        """Return the finished task."""
         async with asyncio.timeout(PATIENCE):
             while (task := (await self.ann.get(f"{TASKS}/{number}")).json())["completed_at"] is None:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
@@ -172,7 +172,7 @@ async def test_lists_come_in_pages_the_newest_first(world):
 
 
 async def test_what_is_canceled_stays_so_and_what_is_over_cannot_be(world):
-    waiting = {"name": "far", "kind": "local", "base": "/nowhere/", "site": "ELSEWHERE"}  # no worker is there
+    waiting = {"name": "far", "kind": "local", "base": "/nowhere/", "site": "ELSEWHERE"}  # there is no worker
     await world.admin.put("/broker/v1/collections/far", json=waiting)
     await grant(world.admin, "far", "ann", "rw")
     first, second = [

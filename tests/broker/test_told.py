@@ -1,4 +1,4 @@
-"""What is told of who did what: to owners of tasks, to the audit log, to logs and metrics; and from where they came."""
+"""Attribution of actions in tasks, audit log, logs and metrics, with the caller's address."""
 
 import json
 
@@ -73,7 +73,7 @@ async def test_logs_and_metrics_have_the_route_and_the_number_of_the_token(broke
 
 
 def _wrong(url: str, address: str = "127.0.0.1", times: int = 22, **headers: str) -> int:
-    """The last status, of so many wrong secrets from this address."""
+    """Return the last status after this many wrong secrets from this address."""
     with httpx.Client(transport=httpx.HTTPTransport(local_address=address), base_url=url, timeout=PATIENCE) as client:
         for _ in range(times):
             form = {"grant_type": "client_credentials", "client_id": "x", "client_secret": "y"}

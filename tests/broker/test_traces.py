@@ -1,4 +1,4 @@
-"""What workers decided, with the ranges that came from where: real GridFTP servers, on both databases."""
+"""Recorded decisions of workers, with ranges and sources: real GridFTP servers, on both databases."""
 
 import asyncio
 import os
@@ -35,7 +35,7 @@ async def world(database: str, tmp_path: Path) -> AsyncIterator[World]:
 
 
 async def decided(world: World, task: str) -> StoredDecision:
-    """What was decided for a task of one file: it is kept in a moment, once the task is over."""
+    """Return the decision for a task of one file; it is stored shortly after the task's end."""
     try:
         async with asyncio.timeout(PATIENCE):
             while True:
@@ -64,7 +64,7 @@ async def test_what_came_from_three_servers_adds_up_to_the_file(world, tmp_path,
     listed = kept.listed
     assert (listed.kind, listed.outcome, listed.bytes) == ("copy" if to == "sink" else "download", "ok", 60 * MB)
     assert (listed.sink, listed.strategy) == ("here", "adaptive")
-    assert listed.unknown == sum(each.outcome == "unused" for each in kept.sources)  # who was late, and so not needed
+    assert listed.unknown == sum(each.outcome == "unused" for each in kept.sources)  # late, and so not needed
     assert "run/1.root" in listed.thing
     assert {each.source for each in kept.sources} == urls
     assert sum(each.planned_bytes for each in kept.sources) == 60 * MB
@@ -82,7 +82,7 @@ async def test_what_came_from_three_servers_adds_up_to_the_file(world, tmp_path,
 
 
 async def place(world: World, name: str, size: int, *servers: GridFTPServer) -> None:
-    """A dataset that takes no room on disk, with a replica at each of these servers."""
+    """Register a sparse dataset with a replica at each of these servers."""
     await world.factory.catalogue.put("root", Dataset(name=name, size=size))
     for server in servers:
         (server.root / name).touch()
@@ -91,7 +91,7 @@ async def place(world: World, name: str, size: int, *servers: GridFTPServer) -> 
 
 
 def begun(world: World) -> bool:
-    """Whether bytes are at the sink."""
+    """Return whether bytes have arrived at the sink."""
     return any(path.stat().st_size for path in world.sink.root.iterdir())
 
 
@@ -100,7 +100,7 @@ async def test_a_server_that_dies_shows_as_a_fault_whose_bytes_others_bring(worl
     with GridFTPServer(tmp_path / "b", "127.0.0.3") as b, GridFTPServer(tmp_path / "c", "127.0.0.4") as c:
         await place(world, "hole", size, world.source, b, c)
         for other in (world.source, c):
-            other.pause()  # b brings the first bytes
+            other.pause()  # b delivers the first bytes
         number = await world.submit("TRANSFER", [Item(source="/hole", destination="/in")], "sink", "catalogue")
         await until(lambda: begun(world))
         b.kill()

@@ -1,4 +1,4 @@
-"""Collections as trees of folders and files: a folder of this machine, one of a GridFTP server, the catalogue."""
+"""Collections as trees of folders and files: a local folder, a folder of a GridFTP server, the catalogue."""
 
 import asyncio
 from contextlib import aclosing
@@ -151,7 +151,7 @@ async def test_the_catalogue_looks_like_folders_and_files(names, monkeypatch, ba
         found = [entry async for part in names.list(path) for entry in part]
         assert {entry.name for entry in found if entry.kind == "dir"} == folders
         assert {entry.name for entry in found if entry.kind == "file"} == files
-        assert len(found) == len(folders | files)  # nothing twice
+        assert len(found) == len(folders | files)  # no duplicates
 
 
 async def test_a_path_in_the_catalogue_names_a_dataset(names):
@@ -175,7 +175,7 @@ async def test_the_catalogue_is_for_reading(names):
 
 
 async def test_a_folder_is_walked_in_leaps(broker, names):
-    """The plan of the query has no step that looks at all datasets."""
+    """The query plan has no scan over all datasets."""
     deep = [Said(Dataset(name=f"deep:f{i // 500}/{i}")) for i in range(5000)]
     await broker.factory.catalogue.keep("tests", deep, "put")
     seen = []
@@ -195,7 +195,7 @@ async def test_a_folder_is_walked_in_leaps(broker, names):
 
 @pytest.fixture
 def remote(tmp_path):
-    """A folder of a GridFTP server, with something beside it."""
+    """A folder of a GridFTP server, with a secret beside it."""
     with GridFTPServer(tmp_path / "server") as running:
         for name in ("base/data/a.root", "base/data/run 1#%41.root", "beside/b.root"):
             (running.root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -243,7 +243,7 @@ async def test_a_file_of_a_gridftp_server_is_no_folder(far, remote):
 
 
 async def test_links_lead_from_where_they_are(far, remote):
-    """Servers say where at the server they end, which neither means anything elsewhere nor is for users to know."""
+    """Servers report targets as their own paths, which mean nothing elsewhere and are not for users."""
     data = remote.root / "base" / "data"
     (data / "near").symlink_to("a.root")
     (data / "in").mkdir()
@@ -259,13 +259,13 @@ async def test_links_lead_from_where_they_are(far, remote):
 
 
 async def test_sessions_are_kept_for_a_moment(far, remote):
-    """The second look needs no login: the server is paused for nobody, and one session is there for all."""
+    """The second look needs no login: the server is paused for nobody, and there is one session for all."""
     for _ in range(5):
         await far.stat("/data/a.root")
     (idle,) = far._sessions._idle.values()
     assert len(idle) == 1
     remote.end_sessions()
-    await until(lambda: not idle[0][0].usable)  # it hears of it by itself
+    await until(lambda: not idle[0][0].usable)  # it is notified
     assert (await far.stat("/data/a.root")).size == 1000
 
 
@@ -286,7 +286,7 @@ async def test_a_listing_that_is_not_read_to_its_end_harms_nobody(far, remote):
 
 
 async def test_links_that_lead_out_are_the_servers_to_refuse(tmp_path):
-    """As our documents say: nobody else can see where they lead, and a server with `-rp` refuses them."""
+    """Links that lead out are documented: only the server knows their targets, and one with `-rp` refuses them."""
     base = tmp_path / "server" / "base"
     base.mkdir(parents=True)
     (tmp_path / "server" / "secret").write_text("secret")

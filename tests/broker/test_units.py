@@ -1,4 +1,4 @@
-"""The units for systemd: it finds no fault with them, and what they start gets its secrets from files."""
+"""The units for systemd: valid, and their commands get secrets from files."""
 
 import asyncio
 import os
@@ -24,7 +24,7 @@ UNITS = sorted(DEPLOY.glob("*.service"))
 BROKER = DEPLOY / "coget-broker.service"
 WORKER = DEPLOY / "coget-worker.service"
 MOST_EXPOSED = 3.0
-"""Of 10; systemd calls 3 "OK", and 8 "EXPOSED"."""
+"""Highest exposure, of 10; systemd calls 3 "OK", and 8 "EXPOSED"."""
 HOWTO = DEPLOY.parent / "docs" / "howto" / "broker.md"
 DRAWING = """
 import sys
@@ -39,7 +39,7 @@ analyzed = pytest.mark.skipif(
 
 @pytest.fixture
 def credentials(tmp_path: Path) -> Path:
-    """What systemd makes of SetCredential, where the files of LoadCredential are absent."""
+    """Credentials that systemd makes from SetCredential if the files of LoadCredential are missing."""
     folder = tmp_path / "credentials"
     folder.mkdir()
     for unit in UNITS:
@@ -51,7 +51,7 @@ def credentials(tmp_path: Path) -> Path:
 
 
 def _command(unit: Path, credentials: Path) -> tuple[dict[str, str], list[str]]:
-    """The variables of a unit, and the words after the program."""
+    """Return the variables of a unit, and the options of its command."""
     (command,) = said(unit, "ExecStart")
     words = shlex.split(command.replace("%d", str(credentials)))
     assert words[0].endswith("/coget-broker")
@@ -100,7 +100,7 @@ def test_systemd_calls_them_little_exposed(unit):
 
 @pytest.fixture
 def state(credentials: Path, tmp_path: Path) -> Path:
-    """Where a confined unit has its folders, and its credentials."""
+    """Return the folders and credentials of a confined unit."""
     (tmp_path / "state").mkdir()
     credentials.rename(tmp_path / "state" / "credentials")
     return tmp_path / "state"
@@ -108,7 +108,7 @@ def state(credentials: Path, tmp_path: Path) -> Path:
 
 @contextmanager
 def _running(state: Path, *words: str, writable: Sequence[Path] = ()) -> Iterator[BrokerProcess]:
-    """The broker as its unit starts it, with these words more, and folders that a drop-in lets it write into."""
+    """Start the broker as its unit does, with these options and folders that a drop-in makes writable."""
     prefix = confined(BROKER, state, writable)
     variables, command = _command(BROKER, state / "credentials")
     with BrokerProcess(variables["COGET_BROKER_DATABASE"], state, "-", *command[1:], *words, prefix=prefix) as broker:
@@ -137,7 +137,7 @@ def test_what_is_confined_can_write_nowhere_else(state):
 
 @analyzed
 def test_the_broker_does_all_its_work_as_confined(state):
-    """Compiled forecasts, figures that an engine for JavaScript draws, temporary files, files for itself alone."""
+    """Compiled forecasts, figures drawn by a JavaScript engine, temporary files, and private files work."""
     with _running(state) as broker:
         client = broker.client()
         rows = [{**each, "source": "ftp://s.example"} for each in reports(0, 300)]
@@ -173,10 +173,10 @@ def test_a_folder_is_written_into_where_a_drop_in_opens_it(state, tmp_path, open
 
 @analyzed
 def test_the_worker_does_a_task_as_confined(state, server, tmp_path):
-    """Through the socket of a PostgreSQL, in a folder that a drop-in opens; then it ends when it is told to."""
+    """The broker uses the socket of a PostgreSQL in a folder that a drop-in opens, and ends on request."""
     url, folder = server.create(), tmp_path / "scratch"
     place = Path(dict(parse_qsl(urlsplit(url).query))["host"])
-    place.chmod(0o711)  # as user coget may come to that of a database
+    place.chmod(0o711)  # user coget may connect to that of a database
     (place / ".s.PGSQL.5432").chmod(0o777)
     (folder / "old").mkdir(parents=True)
     (folder / "old" / "file").write_text("x")

@@ -1,4 +1,4 @@
-"""Files that cannot be verified: they fail, or are copied and shown as unverified, as the TOML says."""
+"""Files that cannot be verified: they fail, or are copied and shown as unverified, depending on the TOML."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -21,7 +21,7 @@ ROUTES = pytest.mark.parametrize(
 
 @pytest.fixture
 async def world(database: str, tmp_path: Path) -> AsyncIterator[World]:
-    """Servers of which one computes no checksums."""
+    """Two servers, one of which computes no checksums."""
     with (
         GridFTPServer(tmp_path / "from", options=WITHOUT) as source,
         GridFTPServer(tmp_path / "to", "127.0.0.2") as sink,
@@ -31,7 +31,7 @@ async def world(database: str, tmp_path: Path) -> AsyncIterator[World]:
 
 
 async def copied(world: World, origin: str, to: str, size: int = 1000, lenient: bool = False, **options: object):
-    """The task that copies a file, when it is over; its one file, and the events' codes."""
+    """Run a task that copies the file; return the task, its one file, and the events' codes."""
     settings = world.factory.settings._replace(copy_unverified=lenient)
     world = world._replace(factory=world.factory._replace(settings=settings))
     content = write(world.source.root, {"a": size})["a"]
@@ -100,7 +100,7 @@ async def test_a_toml_that_makes_no_sense_is_refused(database, tmp_path, said):
 @pytest.mark.parametrize("told", [f"sha384:{'0' * 96}", "crc32:00000000"], ids=["sha384", "crc32"])
 @pytest.mark.parametrize("origin", ["catalogue", "source"])
 async def test_a_checksum_that_no_server_computes_is_not_forgotten(database, tmp_path, origin, told):
-    """It is not the file's: that all replicas and the copy are alike says nothing."""
+    """The stored checksum differs from the file's; equal replicas and an equal copy prove nothing."""
     async with world_of(database, tmp_path) as world, working(world):
         content = write(world.source.root, {"a": 3000})["a"]
         if origin == "catalogue":

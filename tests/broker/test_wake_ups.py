@@ -1,4 +1,4 @@
-"""Workers are woken by notifications of PostgreSQL: those of the right site, and again after the database was gone."""
+"""Notifications of PostgreSQL wake workers: those of the right site, and again after the database was down."""
 
 import asyncio
 from collections import Counter
@@ -63,7 +63,7 @@ async def test_they_are_woken_again_after_the_database_was_gone(server, monkeypa
     woken: Counter[str] = Counter()
     async with listening(server.create(), woken) as sender:
         await asyncio.to_thread(server.crash)
-        await until(lambda: set(woken) == set(SITES))  # each time that they listen, they look for what they missed
+        await until(lambda: set(woken) == set(SITES))  # whenever they start to listen, they check for missed work
         woken.clear()
 
         def rung() -> bool:

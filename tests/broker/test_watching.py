@@ -1,4 +1,4 @@
-"""Tasks as they go: server-sent events of a real broker, straight and through nginx."""
+"""Live tasks: server-sent events of a real broker, directly and through nginx."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 @pytest.fixture
 def client(broker: BrokerProcess, tmp_path: Path) -> httpx.Client:
-    """Of a broker with a folder, and another one at a site where nobody works."""
+    """A client of a broker with a folder, and another one at a site without workers."""
     client = broker.client()
     for name, site in (("here", ""), ("far", "ELSEWHERE")):
         collection = {"name": name, "kind": "local", "base": str(tmp_path / name), "site": site}
@@ -41,7 +41,7 @@ def client(broker: BrokerProcess, tmp_path: Path) -> httpx.Client:
 
 
 def delete(client: httpx.Client, where: str) -> str:
-    """A task that deletes a file: done at once here, never in the other folder."""
+    """Submit a task that deletes a file: done at once here, never in the other folder."""
     items = [{"source": "/x"}]
     submission = {"submission_id": str(uuid4()), "kind": "DELETE", "source": where, "items": items}
     answer = client.post(TASKS, json={**submission, "options": {"ignore_missing": True}})
@@ -50,7 +50,7 @@ def delete(client: httpx.Client, where: str) -> str:
 
 
 class Stream:
-    """A stream of events that is read one by one."""
+    """A stream of events, read one by one."""
 
     def __init__(self, open_: ExitStack, client: httpx.Client, number: str, seen: str = "") -> None:
         headers = {"Last-Event-ID": seen} if seen else {}
@@ -58,7 +58,7 @@ class Stream:
         self._lines = self.answer.iter_lines()
 
     def next(self) -> dict[str, Any] | None:
-        """The next event; None when there is none any more."""
+        """Return the next event; None at the end."""
         said: dict[str, Any] = {}
         for line in self._lines:
             if not line:
@@ -100,7 +100,7 @@ def test_who_comes_again_is_told_only_what_is_new(client, opened):
 
 
 def test_nginx_lets_events_through_as_they_come(broker, client, opened, tmp_path):
-    """With the settings that it has unless others are made: it would hold what is short, but for our header."""
+    """nginx keeps its default settings, with which it would buffer short answers, but for our header."""
     more = f"location / {{ proxy_pass {broker.url}; }}"
     nginx = opened.enter_context(Nginx(tmp_path / "root", tmp_path / "run", more=more))
     url = nginx.url("").rstrip("/")

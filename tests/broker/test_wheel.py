@@ -1,4 +1,4 @@
-"""The wheel, installed where there is no checkout: it creates the tables of a database, and says that they are new."""
+"""The wheel, installed without a checkout: it creates the tables of a database, and reports that they are new."""
 
 import os
 import shutil
@@ -25,7 +25,7 @@ PARTS = (
 )
 
 ALONE = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-"""The environment without the path to this checkout."""
+"""Environment without the path to this checkout."""
 
 
 def pip(*args: str | Path) -> None:
@@ -34,7 +34,7 @@ def pip(*args: str | Path) -> None:
 
 @pytest.fixture
 def program(tmp_path: Path) -> Path:
-    """`coget-broker` of an environment with nothing but the wheel, which sees the dependencies of this one."""
+    """`coget-broker` in an environment with only the wheel, which sees this one's dependencies."""
     source, environment = tmp_path / "source", tmp_path / "environment"
     source.mkdir()
     for name in PARTS:

@@ -1,4 +1,4 @@
-"""Whose transfers were, and why they failed, is shown to who reported them and to admins, by one rule everywhere."""
+"""Reporters and errors of transfers: shown to the reporter and to admins, by one rule everywhere."""
 
 import csv
 import io
@@ -32,7 +32,7 @@ def _failed(i: int, error: str) -> dict:
 
 @pytest.fixture
 async def reported(broker: Broker) -> Broker:
-    """Transfers of two that failed, each with an error that only its reporter and admins may see."""
+    """Failed transfers of two users, each with an error that only its reporter and admins may see."""
     for subject, i in (("ann-of-cern", 1), ("bob-of-fnal", 2)):
         client, _ = await _somebody(broker, subject, "transfer")
         assert (await client.post(T, json=_failed(i, f"{SECRET} {subject}"))).status_code == 200
@@ -41,7 +41,7 @@ async def reported(broker: Broker) -> Broker:
 
 
 async def _told(client: httpx.AsyncClient) -> list[set[tuple[str | None, str | None]]]:
-    """What each form of the history says of subjects and errors."""
+    """Return the subjects and errors in each form of the history."""
     listed = (await client.get(T)).json()["transfers"]
     text = (await client.get(f"{T}/export")).text
     rows = list(csv.DictReader(io.StringIO(text)))
@@ -81,7 +81,7 @@ async def test_no_filter_tells_whose_transfers_are(reported, path):
 
 @pytest.mark.parametrize("name", [kind.name for kind in REPORTS.values() if not kind.admin])
 async def test_reports_keep_the_same_rule(reported, name):
-    """Pages, JSON for browsers and for programs: where the admin is told who and why, another reader is not."""
+    """Pages, JSON for browsers and JSON for programs show users and errors to the admin, and not to another reader."""
     asked = {"source": "ftp://dtn.example", "sink": "HERE", "id": "1"}
     eve, token = await _somebody(reported, "eve", "curator")
     sitting = Sitting(reported)

@@ -1,4 +1,4 @@
-"""Tasks survive: leases are fenced, dead workers' work passes on, a poisoned file stops only itself."""
+"""Durable tasks: fenced leases, work of dead workers passed on, and bad files that stop only themselves."""
 
 import asyncio
 import time
@@ -39,7 +39,7 @@ SITE, SINK = uuid4(), uuid4()
 
 
 class Ready:
-    """Does copies at once, but for those whose name says otherwise."""
+    """An executor that does copies at once, except for special names."""
 
     def __init__(self) -> None:
         self.done: list[str] = []
@@ -85,7 +85,7 @@ def task(*names: str, owner: str = "ann", submission: object = None, **options: 
 
 
 async def silent(connection: AsyncConnection, worker: str, seconds: float = 100.0) -> None:
-    """Have a worker not be heard for so long."""
+    """Record a last heartbeat of this long ago for a worker."""
     earlier = {"seen_at": workers.c.seen_at - seconds}
     await connection.execute(sa.update(workers).where(workers.c.id == worker).values(earlier))
 

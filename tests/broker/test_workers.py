@@ -1,4 +1,4 @@
-"""Workers as processes of their own, on a real PostgreSQL: tasks survive the death of any of them."""
+"""Workers as separate processes on a real PostgreSQL: tasks survive the death of any of them."""
 
 import asyncio
 import contextlib
@@ -44,7 +44,7 @@ async def world(workers: Workers, database: str, tmp_path: Path) -> AsyncIterato
 
 
 async def moving(world: World, number: str, files: int) -> None:
-    """Wait until so many files of a task have arrived."""
+    """Wait until this many files of a task have arrived."""
     async with asyncio.timeout(PATIENCE):
         while (await world.task(number)).files_transferred < files:  # noqa: ASYNC110 - a table changes
             await asyncio.sleep(0.02)
@@ -62,7 +62,7 @@ async def half_copied(world: World) -> str:
 
 
 async def attempts(world: World, number: str) -> list[tuple[str, int]]:
-    """How often each file of a task was begun, and what became of it."""
+    """Return the attempts of each file of a task, and its final state."""
     asked = sa.text("SELECT state, attempt FROM work WHERE task_id = :task AND kind = 'copy'")
     async with world.factory.database.read() as connection:
         return [tuple(row) for row in await connection.execute(asked, {"task": number})]
@@ -91,7 +91,7 @@ async def test_a_killed_workers_files_are_done_by_others_and_none_that_was_done_
     workers.start()
     task = await world.over(number)
     assert (task.status, task.files_transferred) == ("SUCCEEDED", FILES), workers.said()
-    assert read(world.sink.root / "d") == files  # and nothing under the names of what was begun
+    assert read(world.sink.root / "d") == files  # and no temporary names remain
     again = [attempt for _, attempt in await attempts(world, number) if attempt > 1]
     assert len(again) <= FILES - done
 

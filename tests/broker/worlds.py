@@ -45,7 +45,7 @@ ANN = Caller(subject="ann", role="transfer")
 
 
 class Server(Protocol):
-    """A GridFTP server, wherever it runs, whose files can be seen from here, too."""
+    """A GridFTP server, local or remote, whose files can be seen from here."""
 
     root: Path
     host: str
@@ -66,7 +66,7 @@ class World(NamedTuple):
     async def submit(
         self, kind: str, items: list[Item], to: str | None = "sink", origin: str = "source", **options: object
     ) -> str:
-        """Submit a task of ann's; its id."""
+        """Submit a task as ann; return its id."""
         new = NewTask(
             owner="ann",
             kind=kind,
@@ -83,7 +83,7 @@ class World(NamedTuple):
         return await self.factory.tasks.one(ANN, number)
 
     async def moved(self, number: str, files: int) -> None:
-        """Wait until so many files of a task have arrived."""
+        """Wait until this many files of a task have arrived."""
 
         async def arrived() -> bool:
             return (await self.task(number)).files_transferred >= files
@@ -91,7 +91,7 @@ class World(NamedTuple):
         await until(arrived)
 
     async def over(self, number: str, seconds: float = PATIENCE) -> Task:
-        """The task, when it is over; :raises TimeoutError: with what is known of it"""
+        """Return the finished task, or raise TimeoutError with its state."""
         task = None
         try:
             async with asyncio.timeout(seconds):
@@ -102,7 +102,7 @@ class World(NamedTuple):
         return task
 
     async def _work(self, number: str) -> Sequence[tuple[object, ...]]:
-        """How many pieces of a task's work are in which state, at which attempt, with which worker."""
+        """Return the number of a task's work items by state, attempt and worker."""
         asked = sa.text(
             "SELECT kind, state, attempt, lost, worker, max(not_before), count(*) FROM work WHERE task_id = :task "
             "GROUP BY kind, state, attempt, lost, worker"
@@ -111,13 +111,13 @@ class World(NamedTuple):
             return [tuple(row) for row in await connection.execute(asked, {"task": number})]
 
     async def done(self, kind: str, items: list[Item], to: str | None = "sink", **options: object) -> Task:
-        """The task, submitted and over."""
+        """Submit a task; return it when it is over."""
         return await self.over(await self.submit(kind, items, to, **options))
 
 
 @asynccontextmanager
 async def world_of(database: str, tmp_path: Path, network: tuple[Network, ...] = LOOPBACK) -> AsyncIterator[World]:
-    """All of it, but for a worker."""
+    """Build all of it, except for a worker."""
     with GridFTPServer(tmp_path / "from") as source, GridFTPServer(tmp_path / "to", "127.0.0.2") as sink:
         async with world_with(database, tmp_path, source, sink, network) as world:
             yield world
@@ -127,7 +127,7 @@ async def world_of(database: str, tmp_path: Path, network: tuple[Network, ...] =
 async def world_with(
     database: str, tmp_path: Path, source: Server, sink: Server, network: tuple[Network, ...] = LOOPBACK
 ) -> AsyncIterator[World]:
-    """The same, with servers that run already."""
+    """Build the same world with running servers."""
     (tmp_path / "local").mkdir()
     factory = Factory.of(Settings(database, site="here", network=network), compiled=False)
     numbers = {name: uuid4() for name in ("source", "sink", "local", "catalogue")}
@@ -149,7 +149,7 @@ async def world_with(
 
 @asynccontextmanager
 async def working(world: World) -> AsyncIterator[None]:
-    """A worker of this process."""
+    """Run a worker in this process."""
     running = asyncio.create_task(worker_of(world.factory).run())
     try:
         yield
@@ -169,7 +169,7 @@ async def held(world: World, name: str = "sink", **values: object) -> None:
 
 
 async def begun(world: World, number: str, count: int) -> None:
-    """Wait until so many bytes of a task have arrived."""
+    """Wait until this many bytes of a task have arrived."""
 
     async def arrived() -> bool:
         return (await world.task(number)).bytes_transferred >= count
@@ -178,7 +178,7 @@ async def begun(world: World, number: str, count: int) -> None:
 
 
 async def register(world: World, name: str, content: bytes, *servers: Server, told: bool = True) -> None:
-    """A dataset with a replica at each of these servers, and its checksum if that is told."""
+    """Register a dataset with a replica at each of these servers, and its checksum if given."""
     checksums = {"sha256": hashlib.sha256(content).hexdigest()} if told else {}
     await world.factory.catalogue.put("root", Dataset(name=name, size=len(content), checksums=checksums))
     for server in servers:
@@ -197,12 +197,12 @@ async def add_replica(world: World, name: str, server: Server) -> None:
 
 
 def endpoint_name(server: Server) -> str:
-    """The name of a server's endpoint; servers at different addresses may have the same port by chance."""
+    """Return the name of a server's endpoint; servers at different addresses may have the same port."""
     return f"{server.host}-{server.port}"
 
 
 def write(root: Path, files: dict[str, int]) -> dict[str, bytes]:
-    """Files of these sizes below a folder; what is in them."""
+    """Create files of these sizes below a folder; return their contents."""
     written = {}
     for name, size in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)

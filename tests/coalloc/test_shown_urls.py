@@ -1,4 +1,4 @@
-"""URLs as people may see them."""
+"""URLs that are safe to show."""
 
 import pytest
 
@@ -110,6 +110,6 @@ def test_what_a_server_repeats_is_hidden(url, said):
 
 
 def test_hostile_text_is_looked_through_at_once():
-    """Had any pattern to go back, this would take minutes."""
+    """A pattern with backtracking would take minutes here."""
     for piece in ("?", "a", "token", "http://", "%3A%2F", "x?:", "//@", "bearer ", "cookie:", "=-."):
         assert len(one_line(piece * 10**6)) <= LONGEST

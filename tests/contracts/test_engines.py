@@ -1,4 +1,4 @@
-"""One suite that every engine passes, on real servers: what `coalloc/engine/base.py` promises."""
+"""One suite that every engine passes, on real servers: the promises of `coalloc/engine/base.py`."""
 
 import asyncio
 import hashlib
@@ -78,13 +78,13 @@ class Setup:
         return open_source(url, self.engine, options(streams=self.streams))
 
     def random(self, name: str, size: int) -> bytes:
-        """Make a file that looks like no other; its bytes."""
+        """Make a file with unique content; return it."""
         content = Random(name).randbytes(size)
         self.put(name, content)
         return content
 
     def big(self) -> None:
-        """Make a file called "big" that no socket or pipe holds."""
+        """Make a file called "big" that does not fit into a socket or pipe."""
         self.put("big", bytes(BIG))
 
 
@@ -100,7 +100,7 @@ class Capped(Setup):
 
 @pytest.fixture(params=WITH_SERVER + WITHOUT)
 def setup(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Setup]:
-    """Every way in which bytes are had. One that cannot run fails in CI, and is never left out without a word."""
+    """Return every engine. One that cannot run fails in CI, and is never skipped silently."""
     with ExitStack() as stack:
         yield BUILDERS[request.param.partition("-")[0]](request, tmp_path / "export", stack)
 
@@ -135,7 +135,7 @@ def gsiftp(request: pytest.FixtureRequest, root: Path, stack: ExitStack) -> Setu
 
 
 def several_far(request: pytest.FixtureRequest) -> int:
-    """How many streams to use; with a far server, ranges are asked for ahead on connections that are kept."""
+    """Return how many streams to use; with a far server, requests are pipelined on kept connections."""
     if request.param.endswith("far"):
         for engine in ("gridftp", "http"):
             request.getfixturevalue("monkeypatch").setattr(f"coalloc.engine.{engine}.source.FAR", 0.0)
@@ -229,7 +229,7 @@ async def test_it_tells_how_far_the_server_is(setup, content):
 
 @pytest.mark.parametrize("lowered_to", [1000, 20_000_000])
 async def test_a_range_is_shortened_while_it_runs(setup, lowered_to):
-    """To its start, which is below what has arrived, and to further on."""
+    """The end is lowered to the start, which is below the arrived bytes, and to a later place."""
     setup.big()
     span = Span(1000, BIG)
     collected = Collected(span)
@@ -246,7 +246,7 @@ async def test_a_range_is_shortened_while_it_runs(setup, lowered_to):
 
 
 async def test_a_range_is_widened_while_it_runs(setup):
-    """Engines that cannot, go on as they are, and nothing is lost."""
+    """Engines that cannot shorten a range continue, and nothing is lost."""
     expected = setup.random("wide", 20_000_000)
     span = Span(3, len(expected))
     collected = Collected(span)
@@ -264,7 +264,7 @@ async def test_a_range_is_widened_while_it_runs(setup):
 
 
 async def cancelled_at_once(source: Source, size: int = BIG) -> list[int]:
-    """The offsets that are delivered although the first delivery cancels the fetch."""
+    """Return the offsets that are delivered although the first delivery cancels the fetch."""
     offsets = []
 
     def deliver(start: int, end: int, data: memoryview | None) -> None:
@@ -318,7 +318,9 @@ async def test_names(setup, name):
 
 
 async def test_names_beyond_ascii(setup):
-    """Globus servers drop what is not ASCII from names over ftp://: to be refused, and never another file."""
+    """Globus servers drop non-ASCII characters from names over ftp://: the engine refuses, and never fetches another
+    file.
+    """
     expected = setup.random("data-ä-文", 1000)
     setup.put("data--", b"not this one")
     if setup.url("x").startswith("ftp:"):
@@ -331,7 +333,7 @@ async def test_names_beyond_ascii(setup):
 
 
 async def failure(source: Source) -> SourceError:
-    """What `open` raises; it has to name the thing and say what to do."""
+    """Return the error of `open`, which must name its subject and a remedy."""
     with pytest.raises(SourceError) as caught:
         await source.open()
     await source.close()

@@ -1,4 +1,4 @@
-"""Batches of real downloads at once: what servers see of them, and what becomes of them when a server wants fewer."""
+"""Batches of concurrent real downloads: load on servers, and behaviour when a server allows fewer connections."""
 
 import json
 import signal
@@ -23,7 +23,7 @@ BUSY = "error_page {status} @busy; location @busy {{ add_header Retry-After {sec
 
 
 def connections(port: int) -> set[tuple[str, str]]:
-    """Give the connections of this machine to a port of the loopback, as address and inode of their clients' ends.
+    """Return the connections of this machine to a port of the loopback, as address and inode of their clients' ends.
 
     The kernel makes this list piece by piece: a connection may have ended when a later one is added.
     """
@@ -32,7 +32,7 @@ def connections(port: int) -> set[tuple[str, str]]:
 
 
 class Counter:
-    """Looks often how many connections there are to a port: those in two lists all lived between the two."""
+    """A repeated count of connections to a port: those in two lists all existed between the two."""
 
     def __init__(self, port: int) -> None:
         self.seen: list[int] = []
@@ -73,7 +73,7 @@ def start(tmp_path):
 
 
 def says(process: "subprocess.Popen[str]", words: str) -> str:
-    """What `process` writes on standard error, up to the line with these words."""
+    """Return the standard error of `process` up to the line with these words."""
     said = ""
     for line in process.stderr:
         said += line

@@ -1,4 +1,4 @@
-"""Servers of which one has a narrow way to us and wide ones to others: what it holds comes over those."""
+"""Servers, one of which has a narrow link to this host and wide ones to others: its files come over those."""
 
 import json
 import os

@@ -1,5 +1,6 @@
-"""What goes wrong on the command line, on real servers: each error names the thing and the remedy, has its status,
-and shows no traceback; with --json, stdout is one object all the same."""
+"""Failures on the command line, on real servers: each error names its subject and remedy, has its status, and shows no
+traceback; with --json, stdout is still one object.
+"""
 
 import hashlib
 import json
@@ -36,7 +37,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def places(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """What URLs begin with, by a word for the kind of place."""
+    """Return beginnings of URLs by the kind of place."""
     with ExitStack() as stack:
         ftp = stack.enter_context(GridFTPServer(root))
         locked = stack.enter_context(GridFTPServer(root, anonymous=False))
@@ -57,7 +58,7 @@ def places(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dic
 
 
 class Talker:
-    """Says one thing to whoever connects, as an SSH server does, and hangs up; and a port that nobody listens at."""
+    """A server that greets each client like an SSH server and hangs up; and a port without a server."""
 
     def __init__(self, words: bytes) -> None:
         self._words = words
@@ -153,7 +154,7 @@ def test_an_error_is_clear_and_has_its_status(places, tmp_path, words, status, c
     assert [line.startswith("coget: ") for line in done.stderr.splitlines()].count(True) == 1
     assert error["message"].splitlines()[0] in done.stderr
     assert "Traceback" not in done.stderr
-    if "--checksum md5:0000" not in words and "268435457" not in words:  # where nothing came, nothing stays
+    if "--checksum md5:0000" not in words and "268435457" not in words:  # without arrived bytes, no file is left
         assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -183,7 +184,7 @@ def test_output_that_cannot_be_written_is_no_defect(places, tmp_path):
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
 @pytest.mark.parametrize("json", ["", "--json"])
 def test_closed_output_is_as_good_as_none(places, tmp_path, closed, json):
-    """What is opened next would else get their numbers, and what is printed would go into the file."""
+    """New files would otherwise get their numbers, and output would go into them."""
     program = Path(sys.executable).with_name("coget")
     for name, status in [("x", 0), ("none", 3)]:
         command = f"exec {program} {places['FTP']}{name} -o {name} {json} {closed}"
@@ -205,7 +206,7 @@ def test_a_history_that_cannot_be_kept_harms_no_transfer(places, tmp_path, histo
 
 
 def test_replicas_that_differ_are_never_mixed_by_a_later_run(start_gridftp, tmp_path):
-    """Their sizes are the same, and nobody can say who is right: what is here of both is told apart by the next run."""
+    """Their sizes are equal, and no witness can decide: the next run keeps the bytes of both apart."""
     servers = [start_gridftp(tmp_path / name, f"127.0.0.{i}") for i, name in enumerate("ab", 2)]
     contents = [bytes([i]) * (8 << 20) for i in range(2)]
     for server, content in zip(servers, contents, strict=True):

@@ -1,4 +1,4 @@
-"""A writer is killed at any instant, again and again: what it leaves is right, and all but the last bytes of it."""
+"""A writer that is killed at any instant, again and again: its data are correct, and only the last bytes are lost."""
 
 import os
 import random
@@ -16,12 +16,12 @@ GRAIN = SIZE // 4096
 CONTENT = random.Random(7).randbytes(SIZE)
 HEADER = describe(SIZE, ["ftp://a/x", "ftp://b/x", "ftp://c/x"], {}, [])
 
-# Other tests may have left idle threads; the child touches none of what they hold.
+# Other tests may have left idle threads; the child does not touch their locks.
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 
 
 def resume(target, keeps):
-    """Open what is there as the next run does: the partial file, its journal, and how many bytes are taken over."""
+    """Open the data as the next run does: return the partial file, its journal, and the number of resumed bytes."""
     partial = PartialFile(target, keep_checksums=keeps)
     past = recall(partial.journal_path, HEADER)
     kept = partial.begin(SIZE, past.extents)
@@ -30,7 +30,7 @@ def resume(target, keeps):
 
 
 def write_on(target, keeps, seed, progress):
-    """Write what is missing, in steps of three sources in disorder; runs in a child until it is killed."""
+    """Write missing bytes in steps from three sources, in random order; runs in a child until it is killed."""
     partial, journal, _ = resume(target, keeps)
     steps = [at for start, end in partial.missing() for at in range(start, end, STEP)]
     random.Random(seed).shuffle(steps)
@@ -42,7 +42,7 @@ def write_on(target, keeps, seed, progress):
 
 
 def run_and_kill(target, keeps, seed, steps, seconds):
-    """Kill a child that writes: some seconds after it has made so many steps."""
+    """Kill a writing child some seconds after this many steps."""
     ours, theirs = os.pipe()
     child = os.fork()
     if child == 0:
@@ -61,7 +61,7 @@ def run_and_kill(target, keeps, seed, steps, seconds):
 
 
 def bytes_on_disk(target):
-    """How many bytes were written, by the data alone: whole steps that are not a hole."""
+    """Return the number of written bytes, by the data alone: whole steps that are not a hole."""
     data = (target.parent / (target.name + ".coget") / "data").read_bytes()
     return sum(STEP for at in range(0, SIZE, STEP) if data[at : at + STEP] == CONTENT[at : at + STEP])
 
@@ -98,7 +98,7 @@ def test_a_kill_costs_at_most_a_grain_and_the_write_it_hit(tmp_path, keeps):
 
 
 def test_data_that_a_power_cut_took_is_not_believed(tmp_path):
-    """The journal reached the medium and the data did not: zeros are where its extents should be."""
+    """The journal reached the medium and the data did not: its extents hold zeros."""
     target = tmp_path / "x"
     partial, journal, _ = resume(target, True)
     for at in range(0, SIZE, 100 * STEP):

@@ -1,4 +1,4 @@
-"""Servers of all kinds side by side, for one file: whatever is mixed, what arrives is the file, byte for byte."""
+"""Servers of all kinds for one file: any mix delivers the file, byte for byte."""
 
 import functools
 import http.server
@@ -22,11 +22,11 @@ from tests.support.waiting import PATIENCE, wait_until
 NAME = "run 7%2f.root"
 CONTENT = random.Random(9).randbytes(20 << 20)
 SLOW = "limit_rate 8m;"
-"""Of nginx, for what has to last a while."""
+"""Rate limit of nginx for downloads that must last a while."""
 
 
 class Rangeless(http.server.SimpleHTTPRequestHandler):
-    """`python -m http.server`, which ignores ranges; silent here."""
+    """A silent `python -m http.server`, which ignores ranges."""
 
     def log_message(self, *words: object) -> None:
         pass
@@ -42,7 +42,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def servers(root: Path, tmp_path_factory, grid, alice) -> Iterator[dict]:
-    """A function from a file's name to its URL, by kind of server."""
+    """Functions from a file's name to its URL, by kind of server."""
     with ExitStack() as stack:
         ftp = stack.enter_context(GridFTPServer(root, "127.0.0.2"))
         gsi = stack.enter_context(
@@ -70,7 +70,7 @@ KINDS = ["ftp", "gsiftp", "http", "rangeless", "file"]
 
 @pytest.fixture
 def fetch(servers, tmp_path, grid, alice_proxy):
-    """Runs coget on these kinds of servers; returns its report and the bytes that came."""
+    """Run coget on these kinds of servers; return its report and the file's bytes."""
 
     def fetch(kinds, *words, name=NAME):
         urls = [servers[kind](name) for kind in kinds]
@@ -149,7 +149,7 @@ def slow(root, tmp_path_factory) -> Iterator[Nginx]:
 
 
 def interrupt(words: list[str], home: Path, data: Path) -> str:
-    """Run coget until 2 MiB of its partial file are on disk, then interrupt it; what it says on stdout."""
+    """Run coget until 2 MiB of its partial file are on disk, then interrupt it; return its stdout."""
     with coget_process(words, home, COGET_HISTORY="off") as process:
         wait_until(lambda: process.poll() is not None or (data.exists() and data.stat().st_blocks * 512 > 2 << 20))
         process.send_signal(signal.SIGINT)
@@ -159,13 +159,13 @@ def interrupt(words: list[str], home: Path, data: Path) -> str:
 
 
 def metalink(urls: dict[str, str]) -> str:
-    """Of these files by name, one URL each, with no word on their content."""
+    """Return a Metalink of these files by name, one URL each, without checksums."""
     files = "".join(f'<file name="{name}"><url>{url}</url></file>' for name, url in urls.items())
     return f'<metalink xmlns="urn:ietf:params:xml:ns:metalink">{files}</metalink>'
 
 
 def test_several_files_of_a_metalink_are_gone_on_with(slow, servers, root, tmp_path):
-    """Interrupted in the second file; both lie in folders, and both are right in the end."""
+    """Interrupted in the second file; both are in folders, and both are correct in the end."""
     urls = {"run/one": servers["ftp"](NAME), "run/b/two": slow.url(NAME)}
     (tmp_path / "all.meta4").write_text(metalink(urls))
     words = ["all.meta4", "--json", "--quiet", "-o", "new"]

@@ -1,4 +1,4 @@
-"""A far server on a link that is full, and on one that loses packets: coget sees the difference and acts on it."""
+"""A far server on a full link, and on one that loses packets: coget recognizes the difference and adapts."""
 
 import json
 import os

@@ -1,5 +1,6 @@
 """Whole downloads from real GridFTP servers by the real command, with faults: servers killed and paused, coget killed,
-interrupted, run twice, and a disk that fills up."""
+interrupted and run twice, and a disk that fills up.
+"""
 
 import hashlib
 import json
@@ -23,7 +24,7 @@ MIB = 1 << 20
 
 
 def make_file(path: Path, size: int, seed: int = 1) -> bytes:
-    """A file in which no two blocks are alike, made fast."""
+    """Write a file without equal blocks, quickly."""
     block = random.Random(seed).randbytes(MIB)
     content = b"".join(i.to_bytes(8) + block[8:] for i in range(size // MIB)) + block[: size % MIB]
     path.parent.mkdir(exist_ok=True)
@@ -42,7 +43,7 @@ def urls(servers: list[GridFTPServer], name: str) -> list[str]:
 
 
 def written(target: Path) -> int:
-    """Bytes of a partial file that are on disk."""
+    """Return the bytes of a partial file that are on disk."""
     data = target.with_name(target.name + ".coget") / "data"
     try:
         return data.stat().st_blocks * 512
@@ -108,7 +109,7 @@ def md5(content: bytes) -> str:
 
 @pytest.mark.long
 def test_killed_at_any_point_it_goes_on_from_there(servers, tmp_path):
-    """At most 2 % of the bytes are written twice, and the result is right."""
+    """A killed run wastes at most 2 % of the bytes, and the result is right."""
     size = 200 * MIB
     content = make_file(tmp_path / "export" / "big", size)
     target, choose = tmp_path / "here", random.Random(4)
@@ -126,7 +127,7 @@ def test_killed_at_any_point_it_goes_on_from_there(servers, tmp_path):
 
 
 def run_and_kill(words: list[str], home: Path, target: Path, point: float) -> int | None:
-    """SIGKILL coget when about `point` bytes are here; how many it had written, or None if it was done before."""
+    """Kill coget when about `point` bytes are here; return how many it had written, or None if it was done before."""
     with coget_process(words, home) as process:
         wait_until(lambda: written(target) >= point or process.poll() is not None)
         if process.poll() is not None:

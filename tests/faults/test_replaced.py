@@ -1,4 +1,4 @@
-"""Files that are replaced at real servers, while `coget` fetches them and between two runs: never is one mixed."""
+"""Files that are replaced at real servers, during a fetch and between two runs: no result is a mixture."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from tests.support.waiting import PATIENCE, wait_until
 
 SIZE = 200 * MIB
 SILENT = ("-disable-command-list", "CKSM")
-"""A server that computes no checksums: nobody can compare replicas."""
+"""A server without checksums: replicas cannot be compared."""
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def servers(tmp_path: Path) -> Iterator[list[GridFTPServer]]:
 
 
 def replace(server: GridFTPServer, seed: int) -> bytes:
-    """Put another file of the same length in the place of the one that is there, a minute newer."""
+    """Replace the file by another one of the same length, a minute newer."""
     new = server.root / "new"
     content = make_file(new, SIZE, seed)
     modified = new.stat().st_mtime + 60 * seed
@@ -38,7 +38,7 @@ def replace(server: GridFTPServer, seed: int) -> bytes:
 
 
 def begun(data: Path) -> bool:
-    """Whether the first bytes of a file are there, which the first source of a brute scheme delivers."""
+    """Return whether the first bytes of a file are here, which the first source of a brute scheme delivers."""
     with data.open("rb") as file:
         return file.read(MIB) != bytes(MIB)
 
@@ -77,7 +77,7 @@ def test_what_one_server_replaces_while_it_comes_is_fetched_from_the_other(serve
 
 @pytest.mark.parametrize("first", [0, 1])
 def test_what_is_replaced_between_two_runs_is_not_gone_on_with(servers, tmp_path, first):
-    """Whichever answers first in the second run."""
+    """The result is the same whichever source answers first in the second run."""
     for server in servers:
         make_file(server.root / "big", SIZE)
     both = [server.url("big") for server in servers]

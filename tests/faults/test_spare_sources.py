@@ -1,4 +1,4 @@
-"""Real servers that are not needed any more see their clients leave while the file is still fetched from others."""
+"""Spare sources: real servers that are not needed any more lose their clients while the fetch continues elsewhere."""
 
 import asyncio
 from contextlib import AsyncExitStack, ExitStack
@@ -27,7 +27,7 @@ KINDS = ["gridftp", "http", "ftp"]
 
 
 class Gate:
-    """Leave to move bytes, for nobody until it is open; for others as soon as somebody waits at it."""
+    """A gate for bytes: closed at first; others pass as soon as one waits at it."""
 
     def __init__(self) -> None:
         self._open, self._reached = asyncio.Event(), asyncio.Event()
@@ -71,12 +71,12 @@ class Case:
         return [connections(port) for port in self.ports]
 
     def began(self) -> bool:
-        """Whether some bytes are on disk."""
+        """Return whether some bytes are on disk."""
         data = self.target.with_name("here.coget") / "data"
         return data.exists() and data.stat().st_blocks > 0
 
     async def free(self, source: int) -> bool:
-        """Whether others get a slot of its server."""
+        """Return whether another transfer gets a slot of its server."""
         lease = self.slots.take(self.places[source])
         if lease:
             lease.release()
@@ -109,7 +109,7 @@ async def test_connections_and_slots_are_free_before_the_transfer_is_over(stack,
     case = Case(root, strategy, held=True)
     async with asyncio.timeout(PATIENCE):
         fetching = case.fetch(*await started(kind, case, root, stack))
-        left = [2] if strategy == "single" else [1, 2]  # one stands by
+        left = [2] if strategy == "single" else [1, 2]  # one is in reserve
         await until(lambda: case.standing()[0] > 0)
         for source in left:
             await until(lambda source=source: case.free(source))
@@ -126,7 +126,7 @@ async def test_connections_and_slots_are_free_before_the_transfer_is_over(stack,
     assert {source.outcome for source in report.sources} <= {"ok", "slow", "unused"}
     assert [await case.free(source) for source in range(3)] == [True] * 3
     if kind == "gridftp":
-        assert report.basis == "agree"  # who has left still confirms what others delivered
+        assert report.basis == "agree"  # a closed source still confirms the bytes of others
 
 
 @pytest.mark.parametrize("kind", ["gridftp", "http"])
@@ -148,7 +148,7 @@ async def test_a_spare_source_comes_back_when_another_one_fails(stack, tmp_path,
 
 
 async def test_a_source_in_reserve_makes_room_for_others(stack, tmp_path):
-    """Another transfer waits for its server; a third source takes its place when it comes to that."""
+    """Another transfer waits for its server; a third source replaces it when needed."""
     root = tmp_path / "export"
     root.mkdir()
     case = Case(root, "single")

@@ -1,4 +1,4 @@
-"""Random histories of a file at real servers: replaced, gone, back, servers that stand still, `coget` killed.
+"""Random histories of a file at real servers: replaced, gone, back, paused servers, killed `coget`.
 
 Whatever happens, what gets the file's name is one version of it, whole; and when all is calm, the next runs get it.
 """
@@ -25,13 +25,13 @@ from tests.support.waiting import PATIENCE, wait_until
 
 SIZE = 40 * MIB
 SILENT = ("-disable-command-list", "CKSM")
-"""A server that computes no checksums: nobody can compare its replica."""
+"""A server without checksums: its replica cannot be compared."""
 CALM_RUNS = 4
-"""Within so many runs the file is there, once nothing changes any more."""
+"""Runs within which the file arrives once nothing changes any more."""
 
 
 class File:
-    """A file that several servers have, in the version of the moment, but for those that have another of their own.
+    """A file at several servers, in its current version, except at servers with a corrupt one.
 
     :param corrupt: the servers whose file differs in a byte
     """
@@ -43,7 +43,7 @@ class File:
         self._put()
 
     def replace(self) -> None:
-        """Put the next version in the place of the one that is there, everywhere at one moment."""
+        """Replace the file by its next version, everywhere at one moment."""
         if self.version + 1 == len(self.versions):
             return
         self.version += 1
@@ -73,7 +73,7 @@ class File:
         self.servers[i].pause()
 
     def go_on(self) -> None:
-        """Let all servers that stand still go on."""
+        """Let all paused servers continue."""
         while self.paused:
             self.servers[self.paused.pop()].resume()
 
@@ -86,7 +86,7 @@ class File:
             server.end_sessions()
 
     def happen(self, chance: random.Random) -> None:
-        """Do something that happens to files and servers."""
+        """Apply a random event to files or servers."""
         i = chance.randrange(len(self.servers))
         what = chance.choice(["replace", "replace", "replace", "stand still", "go on", "remove", "end sessions"])
         match what:
@@ -102,14 +102,14 @@ class File:
                 self.end_sessions(i)
 
     def calm(self) -> None:
-        """Let all servers run, and have the version of the moment."""
+        """Let all servers run, and have the current version."""
         self.go_on()
         self._put()
 
 
 @pytest.fixture
 def kinds(tmp_path: Path) -> Iterator[list[GridFTPServer | Nginx]]:
-    """Servers with checksums, without, and of the web."""
+    """Servers with checksums, without, and web servers."""
     with ExitStack() as stack:
         kinds = [GridFTPServer(tmp_path / "a", "127.0.0.2"), GridFTPServer(tmp_path / "b", "127.0.0.3", options=SILENT)]
         kinds += [Nginx(tmp_path / "c", tmp_path / "run", more="limit_rate 40m;")]
@@ -165,7 +165,7 @@ def one_history(chance: random.Random, kinds: list[GridFTPServer | Nginx], home:
                     process.kill()
             if check(process.returncode, said):
                 return
-        if told:  # only now is it sure to be there
+        if told:  # only now is it certain to exist
             file.version = file.versions.index(wanted)
         file.calm()
         every = [server.url("big") for server in servers]
@@ -183,7 +183,7 @@ def one_history(chance: random.Random, kinds: list[GridFTPServer | Nginx], home:
 def suffer(
     chance: random.Random, process: "subprocess.Popen[str]", file: File, target: Path, story: list[object]
 ) -> None:
-    """Let things happen when so much has arrived, at last perhaps a kill."""
+    """Apply events when these amounts have arrived, perhaps with a kill at the end."""
     for at in sorted(chance.randrange(SIZE) for _ in range(chance.randint(0, 4))):
         wait_until(lambda at=at: process.poll() is not None or written(target) >= at or stuck(file))
         before = (file.version, set(file.paused))
@@ -197,5 +197,5 @@ def suffer(
 
 
 def stuck(file: File) -> bool:
-    """Return whether perhaps nothing arrives until something happens."""
+    """Return whether the download may be stuck until an event happens."""
     return bool(file.paused) or not all((server.root / "big").exists() for server in file.servers)

@@ -1,4 +1,4 @@
-"""Compiled and plain functions say the same to the last bit; without numba it is said how to have it."""
+"""Compiled and plain functions agree to the last bit; without numba there is an installation hint."""
 
 import math
 import os

@@ -1,4 +1,4 @@
-"""The replay: what informs a forecast, and what does not; and the figures made of it."""
+"""The replay: the data behind a forecast, and the computed figures."""
 
 import pytest
 
@@ -12,7 +12,7 @@ MB = 1_000_000
 
 
 class Newest(Forecaster):
-    """Says the rate of what it learned last."""
+    """A forecaster that repeats the last rate."""
 
     name = "newest"
 

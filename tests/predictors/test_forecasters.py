@@ -1,4 +1,4 @@
-"""What each kind of forecaster is for, on transfers made for it."""
+"""The strength of each kind of forecaster, on transfers made for it."""
 
 from array import array
 from dataclasses import replace
@@ -32,7 +32,7 @@ def learned(forecaster, log):
 
 
 def by_size_and_load(count: int = 600) -> list[Observation]:
-    """Rates that grow with the size, fall with the load, and wander a little."""
+    """Return rates that grow with the size, fall with the load, and vary a little."""
     chance, found = Random(3), []
     for i in range(count):
         size, load = int(exp(chance.uniform(15, 22))), chance.randrange(6)
@@ -57,7 +57,7 @@ def test_the_kernel_knows_nothing_of_what_ended_after_the_moment_it_is_asked_for
 
 
 def test_the_kernel_knows_by_what_began_last_whether_the_system_is_slow_now():
-    """Spells of ten, of transfers one after the other."""
+    """Return bursts of ten consecutive transfers."""
     chance, found, at = Random(5), [], 0.0
     for i in range(600):
         rate = (1e6 if i // 10 % 2 else 1e7) * chance.lognormvariate(0, 0.05)
@@ -69,7 +69,7 @@ def test_the_kernel_knows_by_what_began_last_whether_the_system_is_slow_now():
 
 
 def test_bounds_are_missed_as_often_as_they_should_be_where_many_are_under_way():
-    """What is learned of a miss comes late for those that began meanwhile."""
+    """Transfers that begin meanwhile learn of a miss late."""
     chance, log, level = Random(1), [], 0.0
     for i in range(2000):
         level = 0.95 * level + chance.gauss(0, 0.15)
@@ -109,7 +109,7 @@ def test_what_is_known_of_paths_has_its_bounds_and_what_is_coarse_stays():
 
 
 def test_the_member_with_the_least_error_is_picked():
-    """Beside a plain count of all errors, for each window."""
+    """The bound equals a plain count of all errors, for each window."""
     forecaster, errors = Selected(), []
     row, account = array("d", forecaster._layout.empty), account_of(len(MEMBERS))
     kinds, firsts = forecaster._layout.kinds, forecaster._layout.firsts

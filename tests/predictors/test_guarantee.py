@@ -1,4 +1,4 @@
-"""Bounds: how often they are missed, what the lemmas say of given samples, and that both readings of failure differ."""
+"""Bounds: how often they are missed, the lemmas on given samples, and the two notions of failure."""
 
 from random import Random
 from statistics import fmean
@@ -23,7 +23,7 @@ def test_a_tenth_of_the_samples_lies_below_the_percentile(samples):
 
 
 def shifting(count: int = 6000) -> list[float]:
-    """Rates whose spread and level change for good, twice."""
+    """Return rates whose spread and level change permanently, twice."""
     chance = Random(5)
     return [chance.lognormvariate(2 if i < 2000 else 0, 0.2 if i < 4000 else 1.0) for i in range(count)]
 

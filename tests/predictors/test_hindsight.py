@@ -1,4 +1,4 @@
-"""What is said in hindsight depends on what had ended when a transfer began, and on nothing else."""
+"""Forecasts in hindsight: they depend on the transfers that had ended at a transfer's start, and on nothing else."""
 
 from dataclasses import replace
 from random import Random
@@ -15,7 +15,7 @@ CHEAP = ("last", "running mean", "median of 25", "AR(5)")
 
 
 def log(count: int = 120, seed: int = 1) -> list[Observation]:
-    """Transfers of one path that overlap, of which some end at the same moment."""
+    """Draw transfers of one path that overlap, of which some end at the same moment."""
     chance, at, found = Random(seed), 1e9, []
     for _ in range(count):
         at += chance.expovariate(1 / 30)

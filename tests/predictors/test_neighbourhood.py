@@ -1,4 +1,4 @@
-"""What is kept of many transfers, and what is read from it, beside plain lists."""
+"""Storage and lookup of many transfers, against plain lists."""
 
 from math import ceil, inf, nan
 
@@ -10,7 +10,7 @@ from predictors.models.neighbourhood import Nearness, Neighbourhood
 from predictors.models.past import Features
 
 ALIKE = Nearness(*[inf] * len(Nearness._fields))
-"""Everything is as near as everything else."""
+"""Scales with which all transfers are equally near."""
 NOTHING = Features(*[0.0] * len(Features._fields))
 
 
@@ -58,7 +58,7 @@ def test_the_nearer_counts_more_in_whatever_is_known(which):
 
 
 def test_of_what_is_not_known_nothing_is_said():
-    """A path of which no transfer had ended, and a size that nobody said."""
+    """A path without ended transfers, and an unknown size."""
     kept = Neighbourhood(Nearness(*[1.0] * len(Nearness._fields))._replace(age=inf, late=inf), 100)
     for value in (1.0, 5.0):
         kept.learn(value, value, NOTHING._replace(size=value, rate=value))

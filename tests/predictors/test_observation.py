@@ -1,4 +1,4 @@
-"""An observation that cannot have been made is refused."""
+"""Observations with impossible values are refused."""
 
 from dataclasses import replace
 

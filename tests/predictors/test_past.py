@@ -1,4 +1,4 @@
-"""What is known of a path when a transfer begins: what those tell that had ended, in whatever order."""
+"""The known past of a path at a transfer's start: all transfers that had ended, in any order."""
 
 from itertools import permutations
 from math import exp, isnan, log, log1p

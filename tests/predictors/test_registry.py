@@ -1,4 +1,4 @@
-"""Every forecaster is found, and keeps what every forecaster must keep."""
+"""Every forecaster is found, and meets the common conditions."""
 
 import pkgutil
 from importlib import import_module

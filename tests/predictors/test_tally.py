@@ -1,4 +1,4 @@
-"""Sums say of forecasts what `metrics` says of the rows they are sums of."""
+"""Sums give the same results as `metrics` on the rows that they are sums of."""
 
 from statistics import median, median_high, median_low
 
@@ -22,7 +22,7 @@ def tally(rows):
 
 
 def within(read: float, true: float) -> bool:
-    """As near as is promised: twice, as a median of an even number is the mean of two."""
+    """Compare within the promised accuracy, twice: a median of an even number is the mean of two."""
     return abs(read - true) <= ACCURACY * abs(true) * (1 + 1e-9) + LEAST
 
 

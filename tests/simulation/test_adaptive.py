@@ -1,4 +1,4 @@
-"""The adaptive scheme against the ideal: all sources busy until the last byte."""
+"""The adaptive scheme against the ideal: all sources are busy until the last byte."""
 
 import random
 from itertools import pairwise
@@ -23,7 +23,7 @@ def changing(*rates: tuple[float, float], **more) -> Behaviour:
 
 
 def ideal(behaviours: list[Behaviour]) -> float:
-    """Seconds until the sources together have sent the file, connecting and one set-up counted."""
+    """Return the seconds in which the sources together can send the file, with connecting and one set-up."""
     low, high = 0.0, 1e4
     while high - low > 1e-4:
         middle = (low + high) / 2

@@ -24,7 +24,7 @@ def server(**more) -> Behaviour:
 
 @pytest.fixture
 def fetch(tmp_path):
-    """A function that downloads from servers that behave like this; the report, the sources, and all that was shown."""
+    """A function that downloads from servers with these behaviours; returns the report, the sources, and all output."""
 
     def fetch(*behaviours, strategy="adaptive", most=None, results=None):
         sources = [SimulatedSource(f"s{i}", DATA, behaviour) for i, behaviour in enumerate(behaviours)]
@@ -127,7 +127,7 @@ def test_who_is_always_busy_is_left_some_day(fetch, sources):
 @pytest.mark.parametrize("strategy", NAMES)
 @pytest.mark.parametrize("ranged", [True, False])
 def test_one_that_waits_for_a_connection_is_no_reason_to_do_without_another(fetch, strategy, ranged):
-    """The fast one dies, and the slow one would be given up, or serves no ranges; the third may wait for ever."""
+    """The fast source dies, and the slow one would be dropped, or supports no ranges; the third may wait forever."""
     slow = Behaviour(rates=((0.0, 1e5),), ranged=ranged)
     report, *_ = fetch(Behaviour(rates=((0.0, 3e6),), dies_at=0.5), slow, server(free_at=NEVER), strategy=strategy)
     assert report.seconds < 100

@@ -92,7 +92,7 @@ def test_without_any_servers_word_the_report_says_not_verified(target):
 
 
 def test_no_replica_is_its_own_only_witness(target):
-    """What a second one delivers the first one confirms; what the first one delivers nobody else does."""
+    """A second source confirms the first one's bytes; no other source delivers those of the first."""
     alone = Case(target, honest(offers_checksum=True), honest()).download()
     assert (alone.basis, alone.verified, alone.compared) == ("own word", False, True)
     target.unlink()
@@ -104,7 +104,7 @@ def test_a_corrupt_replica_that_vouches_for_itself_verifies_nothing(target):
     good, bad = honest(), corrupt(*range(0, SIZE, 7), offers_checksum=True)
     with pytest.raises(VerificationError, match="no third replica can say"):
         Case(target, good, bad).download()
-    bad = corrupt(SIZE - 1, offers_checksum=True)  # in what it delivers itself
+    bad = corrupt(SIZE - 1, offers_checksum=True)  # in the bytes that it delivers itself
     assert not Case(target, good, bad).download("brute").verified
 
 
@@ -118,7 +118,7 @@ def test_a_bad_replica_is_named_and_only_its_pieces_are_fetched_again(target, al
     assert report.verified
     assert outcomes(report)[1] == "corrupt"
     assert "corrupt" not in (outcomes(report)[0], outcomes(report)[2])
-    # Where the servers cannot say who is right, one replica after the other is suspected, who gave least first.
+    # If the servers cannot decide, one replica after the other is suspected, the one with the fewest bytes first.
     assert sum(source.sent for source in case.sources) < (2 if speaks and algorithm == "adler32" else 3) * SIZE
 
 
@@ -220,7 +220,7 @@ def test_sizes_that_differ_end_it_before_bytes_are_mixed(target):
 
 
 LATE = 0.4
-"""Seconds until a replica answers, when all of a small file has come from another."""
+"""Seconds of waiting for a replica's answer when all of a small file has come from another."""
 
 
 @pytest.mark.parametrize("late", [0, 1])
@@ -364,7 +364,7 @@ def test_bytes_of_an_earlier_run_that_were_wrong_do_not_count_as_resumed(target)
 
 def test_a_source_that_was_lost_near_the_end_did_well_until_then(target):
     crowd = honest(offers_checksum=True), honest(dies_at=1.0), honest(dies_at=0.06)
-    report = Case(target, *crowd).download()  # what was lost is confirmed by who is left
+    report = Case(target, *crowd).download()  # the lost bytes are confirmed by the remaining source
     assert outcomes(report) == ["ok", "ok", "failed"]
     assert "refused the connection" in report.sources[1].error
 

@@ -1,4 +1,4 @@
-"""Whole downloads in virtual time from servers whose rates are limited: no piece is asked for before there is leave."""
+"""Whole downloads in virtual time from servers with rate limits: no piece is requested without permission."""
 
 import asyncio
 import random
@@ -18,7 +18,7 @@ FAST = Behaviour(rates=((0.0, 50e6),))
 
 
 class Limit:
-    """So many bytes per second, as the broker promises them: who asks first has leave first.
+    """A limit in bytes per second, as the broker enforces it: first come, first served.
 
     :param until: what others have leave for already
     """
@@ -38,7 +38,7 @@ class Limit:
 
 
 def untroubled(result: Result) -> bool:
-    """Whether all is here, nobody was taken for failed, and nobody had to connect anew."""
+    """Check that everything is here, no source was dropped, and none reconnected."""
     lanes = result.scheduler.state.lanes
     failed = [copy.ending for lane in lanes for copy in lane.ended if copy.ending in ("failed", "stalled")]
     opened = [source.opened for source in result.sources]
@@ -91,7 +91,7 @@ def test_who_is_silent_with_leave_is_noticed():
     assert (result.content, result.error) == (DATA, None)
     stalled = first.ended[0]
     assert stalled.ending == "stalled"
-    assert stalled.over_at == pytest.approx(8.05, abs=0.3)  # the sixth piece had leave at 5.05
+    assert stalled.over_at == pytest.approx(8.05, abs=0.3)  # the sixth piece had permission at 5.05
     assert second.bytes > SIZE / 3
 
 

@@ -1,4 +1,4 @@
-"""What the co-allocation paper found (section 4.3), and what `adaptive` makes of it, in virtual time.
+"""The findings of the co-allocation paper (section 4.3), and those of `adaptive`, in virtual time.
 
 The experiments are those of `tests.benchmarks.paper`, which also runs them on real servers.
 """
@@ -16,7 +16,7 @@ SEEDS = (1, 2, 3)
 
 
 def records(name: str, schemes: Sequence[str], size: int = SIZE) -> Records:
-    """An experiment's single servers and these schemes."""
+    """Return an experiment's single servers and these schemes."""
     experiment = EXPERIMENTS[name]
     chosen = [scheme for scheme in experiment.schemes if scheme.server or scheme.name in schemes]
     return Records(experiment, [run_virtually(experiment, scheme, size, seed) for scheme in chosen for seed in SEEDS])

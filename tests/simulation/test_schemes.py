@@ -1,4 +1,4 @@
-"""Every scheme downloads every file, whatever the network does, while one honest source lives."""
+"""Every scheme downloads every file on any network, as long as one honest source works."""
 
 import random
 

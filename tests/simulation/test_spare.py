@@ -1,4 +1,4 @@
-"""Whole downloads in virtual time with few connections to each server: who is done lets others in, and all end."""
+"""Whole downloads in virtual time with few connections to each server: finished ones let others in, and all end."""
 
 import asyncio
 import random
@@ -27,7 +27,9 @@ LONGEST = 400.0
 
 
 class Connected(SimulatedSource):
-    """Knows when it is connected: from `open`, or a fetch or question that has to connect, until it is closed."""
+    """A source that records when it is connected: from `open`, or a fetch or question that has to connect, until
+    `close`.
+    """
 
     def __init__(self, *args) -> None:
         super().__init__(*args)
@@ -55,7 +57,7 @@ class Connected(SimulatedSource):
 
 
 def download(folder: Path, servers: list[tuple[str, Behaviour]], strategy: str, slots: int, most: int | None = None):
-    """The report, and the sources, of one download; `slots` connections to each server are allowed."""
+    """Return the report and the sources of one download, with `slots` connections to each server."""
     counted = Slots(folder / "slots", slots)
     target = folder / "file"
     options = EngineOptions(DirectDialer(), slots=counted)
@@ -84,7 +86,7 @@ def download(folder: Path, servers: list[tuple[str, Behaviour]], strategy: str, 
 
 
 def most_at_once(times: list[list[float]]) -> int:
-    """How many of these spans of time overlap; one may begin as another one ends."""
+    """Return how many of these periods overlap; one may begin as another one ends."""
     changes = sorted([(begin, 1) for begin, _ in times] + [(end, -1) for _, end in times], key=lambda each: each)
     count = highest = 0
     for _, change in changes:

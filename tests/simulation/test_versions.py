@@ -1,4 +1,4 @@
-"""Files that are replaced while, and between when, they are fetched: what gets the name is one version, whole."""
+"""Files that are replaced during and between fetches: the result is one version, complete."""
 
 import asyncio
 import random
@@ -29,7 +29,7 @@ def replica(rate: float = 2e5, at: Sequence[float] = (), **more) -> Behaviour:
 
 
 async def fetch(target: Path, replicas: dict[str, Behaviour], seconds: float = FOREVER, strategy: str = "adaptive"):
-    """One run of coget, which is killed after so many seconds."""
+    """Run coget once, and kill it after this many seconds."""
     sources = [SimulatedSource(name, VERSIONS[0], behaviour) for name, behaviour in replicas.items()]
     file = ReplicaSet(target.name, tuple(Replica(source.url) for source in sources))
     download = Download(file, sources, [Estimate()] * len(sources), target, DownloadSettings(make(strategy)))
@@ -39,7 +39,7 @@ async def fetch(target: Path, replicas: dict[str, Behaviour], seconds: float = F
 
 
 def runs(target: Path, *runs: tuple[dict[str, Behaviour], float], strategy: str = "adaptive", pause: float = 0.0):
-    """One run after the other, on one clock, with pauses between them; the report of the last one."""
+    """Run coget several times on one clock, with pauses between; return the report of the last run."""
 
     async def all_of_them() -> TransferReport | None:
         for replicas, seconds in runs[:-1]:
@@ -119,7 +119,7 @@ times = st.floats(0.0, 4.0)
 
 @st.composite
 def members(draw: st.DrawFn) -> dict[str, object]:
-    """A replica, but for its versions."""
+    """Return a replica, without its versions."""
     dies = draw(st.just(FOREVER) | times)
     return {
         "rate": draw(st.sampled_from([4e4, 2e5, 6e5])),
@@ -139,7 +139,7 @@ def members(draw: st.DrawFn) -> dict[str, object]:
     strategy=st.sampled_from(NAMES),
 )
 def test_the_file_is_one_version_whatever_changes_and_whoever_answers(crowd, replaced_at, cuts, strategy):
-    """Replicas of a file that is replaced everywhere at the same moments; each as it likes otherwise."""
+    """Return replicas of a file that is replaced everywhere at the same moments, and that otherwise differ."""
     replicas = {f"s{i}": replica(at=replaced_at, **member) for i, member in enumerate(crowd)}
     names = list(replicas)
     parts = [({names[i % len(names)]: replicas[names[i % len(names)]] for i in some}, cut) for some, cut in cuts]

@@ -1,4 +1,4 @@
-"""A plugin that runs each chosen test so many times: pytest itself runs what is named twice once.
+"""A plugin that runs each chosen test several times: pytest itself runs a test that is named twice only once.
 
 COGET_TESTS_TIMES=20 python -m pytest -p tests.support.again tests/some/test_file.py::test_name
 """
@@ -25,5 +25,5 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def first_name(test: str) -> str:
-    """Give what a test is called where it is run once."""
+    """Return the test's name without the number of the run."""
     return re.sub(r"-?again\d+", "", test).removesuffix("[]")

@@ -26,7 +26,7 @@ NOW = time.time()
 
 
 def reports(begin: int, count: int) -> list[dict]:
-    """Transfers as they are reported, told apart by their numbers from `begin`."""
+    """Return transfers for reports, numbered from `begin`."""
     return [
         {
             "id": f"r{i}",
@@ -41,7 +41,7 @@ def reports(begin: int, count: int) -> list[dict]:
 
 
 def kept_by(client: httpx.Client) -> list[int]:
-    """The numbers of all such reports that a broker has."""
+    """Return the numbers of all such reports that a broker has."""
     found: list[int] = []
     before = None
     while True:
@@ -54,7 +54,7 @@ def kept_by(client: httpx.Client) -> list[int]:
 
 
 def broker_in(folder: Path, name: str = "b.sqlite") -> "BrokerProcess":
-    """A broker on a SQLite file in a folder that has its tables, and an admin's token: it starts in half the time."""
+    """A broker on a SQLite file in a folder that has its tables, and an admin's token, which halves the start time."""
     template, token = _template()
     return BrokerProcess(f"sqlite:///{shutil.copy(template.name, folder / name)}", folder, token)
 
@@ -103,21 +103,21 @@ class BrokerProcess:
         raise AssertionError(f"the broker did not start: {self._log.read_text()}")
 
     def log(self) -> str:
-        """All that it said."""
+        """Return all its output."""
         return self._log.read_text()
 
     def events(self) -> list[dict]:
-        """What it logged."""
+        """Return its log."""
         lines = self._log.read_text().splitlines()
         return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
 
     def _first_token(self) -> str:
-        """The one in the file that the log names."""
+        """Return the token in the file that the log names."""
         (said,) = [line for line in self._log.read_text().splitlines() if "first admin token" in line]
         return Path(said.partition(" is in the file ")[2]).read_text().strip()
 
     def client(self) -> httpx.Client:
-        """One that has the token; it is closed with the broker."""
+        """Return a client with the token; it is closed with the broker."""
         headers = {"Authorization": f"Bearer {self.token}"}
         return self._clients.enter_context(httpx.Client(base_url=self.url, headers=headers, timeout=PATIENCE))
 

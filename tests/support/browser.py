@@ -23,7 +23,7 @@ __all__ = ["Browser", "Page", "program"]
 
 
 class Page(HTMLParser):
-    """What a browser knows of a page.
+    """A page in a browser.
 
     :param answer: in which it came
     """
@@ -69,7 +69,7 @@ class Page(HTMLParser):
 
 
 class Browser:
-    """One that somebody uses.
+    """A browser.
 
     :param cookies: the file in which it keeps them
     """
@@ -82,11 +82,11 @@ class Browser:
                 self.client.cookies.set(name, value, domain, path)
 
     def open(self, url: str) -> Page:
-        """What is there."""
+        """Open a URL."""
         return self._shown(self.client.get(url))
 
     def send(self, page: Page, button: str = "", **fields: str) -> Page:
-        """Where its form leads: with the button of that value, or the first."""
+        """Send the page's form: with the button of that value, or the first."""
         assert page.action, page.text
         name, value = next(each for each in page.buttons if each[1] == (button or each[1]))
         return self._shown(self.client.post(page.action, data={**page.fields, **fields, name: value}))
@@ -101,7 +101,7 @@ class Browser:
 
 
 def program(cookies: Path, token: str) -> str:
-    """What to set BROWSER to."""
+    """Return a value for BROWSER."""
     script = cookies.with_suffix(".sh")
     words = [sys.executable, "-m", "tests.support.browser", str(cookies), token]
     script.write_text(f'#!/bin/sh\ncd {Path(__file__).parents[2]} && exec {shlex.join(words)} "$1"\n')

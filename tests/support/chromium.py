@@ -1,11 +1,11 @@
-"""A real browser, Debian's Chromium, without a screen; and somebody who sits at it.
+"""A real browser, Debian's Chromium, without a screen; and its user.
 
     async with chromium() as browser:
         async with visit(browser, "http://127.0.0.1:8000") as visitor:
             await visitor.login(token)
             await visitor.open("/reports/audit")
 
-What the browser has to say against a page fails the test at the end of the block: errors on its console, requests that
+Complaints of the browser about a page fail the test at the end of the block: errors on its console, requests that
 failed, and requests to any other host.
 """
 
@@ -29,10 +29,10 @@ PROGRAM = "/usr/bin/chromium"
 PHONE = {"width": 390, "height": 844}
 SERIOUS = ("serious", "critical")
 LIMIT = 1000 * PATIENCE
-"""Milliseconds that anything may take."""
+"""Milliseconds that any step may take."""
 expect.set_options(timeout=LIMIT)
 ROWS = effort(20, 10**6)
-"""How many of a table's rows axe-core looks at: with thousands of cells that are alike it takes a third of a minute."""
+"""Rows of a table that axe-core checks: thousands of equal cells would take a third of a minute."""
 TAKE = """most => [...document.querySelectorAll('tbody')].flatMap(
     body => [...body.rows].slice(most).map(row => { row.remove(); return [body, row]; }))"""
 GIVE_BACK = "taken => taken.forEach(([body, row]) => body.append(row))"
@@ -40,7 +40,7 @@ GIVE_BACK = "taken => taken.forEach(([body, row]) => body.append(row))"
 
 @asynccontextmanager
 async def chromium() -> AsyncIterator[Browser]:
-    """The browser; skips where it is not installed, fails so in CI."""
+    """Start the browser; skip where it is not installed, fail in CI."""
     if not shutil.which(PROGRAM):
         (pytest.fail if os.environ.get("CI") else pytest.skip)("chromium is not installed: apt-get install chromium")
     async with async_playwright() as playwright:
@@ -53,10 +53,10 @@ async def chromium() -> AsyncIterator[Browser]:
 
 
 class Visitor:
-    """Somebody at a browser.
+    """A user of the browser.
 
     :param home: the broker's address
-    :param complaints: what the browser had to say against pages
+    :param complaints: the browser's complaints about pages
     """
 
     def __init__(self, home: str, context: BrowserContext, page: Page) -> None:
@@ -74,20 +74,20 @@ class Visitor:
             self.complaints.append(f"a request to another host: {request.url}")
 
     async def open(self, path: str) -> int:
-        """Go there; the status of what came."""
+        """Open the path; return the status of the page."""
         answer = await self.page.goto(self.home + path)
         assert answer is not None
         return answer.status
 
     async def login(self, token: str, path: str = "/reports") -> None:
-        """Ask for a page, log in where that leads to, and come to the page."""
+        """Open a page, log in where that redirects to, and return to the page."""
         await self.open(path)
         await self.page.get_by_label("token").fill(token)
         await self.page.get_by_role("button", name="Log in").click()
         await self.page.get_by_role("button", name="Log out").wait_for()
 
     async def faults(self) -> list[dict[str, Any]]:
-        """What axe-core finds here that is serious or critical."""
+        """Return serious and critical findings of axe-core on the page."""
         taken = await self.page.evaluate_handle(TAKE, ROWS)
         found = await Axe().run(self.page, options={"resultTypes": ["violations"]})
         await self.page.evaluate(GIVE_BACK, taken)
@@ -100,7 +100,7 @@ class Visitor:
 
 @asynccontextmanager
 async def visit(browser: Browser, home: str, **settings: Any) -> AsyncIterator[Visitor]:
-    """Somebody with a browser that knows nothing yet.
+    """Open a new browser session.
 
     :param settings: as of a context of Playwright: `color_scheme`, `viewport`, `java_script_enabled`...
     """

@@ -71,7 +71,7 @@ def without(module: str, folder: Path) -> dict[str, str]:
 
 
 def patient(folder: Path) -> dict[str, str]:
-    """The environment of a coget that tells a broker what it did however long that takes, not only within a second."""
+    """Return the environment of a coget that reports to a broker without a time limit, instead of one second."""
     (folder / "sitecustomize.py").write_text(
         f"{LATE}from coalloc.broker_client import outbox\noutbox.PATIENCE = 60.0\n"
     )

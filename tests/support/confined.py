@@ -1,4 +1,4 @@
-"""A command under what a unit of systemd asks for, where no systemd runs: mounts, user, capabilities, system calls.
+"""A command under the restrictions of a systemd unit, without systemd: mounts, user, capabilities, system calls.
 
     command = [*confined(UNIT, state, writable=[folder]), "coget-broker", "serve"]
 
@@ -28,20 +28,20 @@ PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 24, 38
 
 
 def said(unit: Path, name: str) -> list[str]:
-    """All values that a unit gives this name."""
+    """Return all values of this setting in a unit."""
     return re.findall(f"^{name}=(.*)$", _text(unit), re.MULTILINE)
 
 
 @cache
 def _text(unit: Path) -> str:
-    """What it says; it is hidden once the mounts are made."""
+    """Return a unit's text; the file is hidden once the mounts are made."""
     return unit.read_text()
 
 
 def confined(unit: Path, state: Path, writable: Sequence[Path] = ()) -> list[str]:
-    """Words before a command that confine it; needs root, mounts and systemd-analyze.
+    """Return words before a command that confine it; needs root, mounts and systemd-analyze.
 
-    :param writable: what a drop-in has as ReadWritePaths
+    :param writable: ReadWritePaths of a drop-in
     """
     if os.geteuid() != 0:
         pytest.skip("only root can make the mounts of a unit")
@@ -60,7 +60,7 @@ def confined(unit: Path, state: Path, writable: Sequence[Path] = ()) -> list[str
 
 
 def system_calls(unit: Path) -> set[str]:
-    """Those that a unit allows."""
+    """Return the system calls that a unit allows."""
     allowed: set[str] = set()
     for line in said(unit, "SystemCallFilter"):
         named = {each for word in line.lstrip("~").split() for each in _expanded(word)}
@@ -83,7 +83,7 @@ def _mount(*words: str | Path) -> None:
 
 
 def _folders(unit: Path, state: Path) -> dict[str, Path]:
-    """Where the unit has folders of its own, and what they are here."""
+    """Return the unit's own folders, and their local paths."""
     own = {f"/var/lib/{each}": state / "lib" for each in said(unit, "StateDirectory")}
     return own | {f"/var/cache/{each}": state / "cache" for each in said(unit, "CacheDirectory")}
 

@@ -1,4 +1,4 @@
-"""Connections of this machine to a server on it, as the kernel counts them."""
+"""Connections of this machine to a local server, as the kernel counts them."""
 
 from pathlib import Path
 
@@ -8,6 +8,6 @@ ESTABLISHED = "01"  # the kernel's state number, include/net/tcp_states.h
 
 
 def connections(port: int) -> int:
-    """How many connections to `port` stand, seen from their clients' ends; see proc(5), /proc/net/tcp."""
+    """Return the number of connections to `port`, seen from their clients' ends; see proc(5), /proc/net/tcp."""
     rows = [line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]]
     return sum(row[3] == ESTABLISHED and row[2].endswith(f":{port:04X}") for row in rows)

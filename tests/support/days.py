@@ -1,4 +1,4 @@
-"""A day that does not end while a test runs, for tests about days, weeks and what is of today."""
+"""A day that does not end while a test runs, for tests about days, weeks and the present day."""
 
 import time
 
@@ -8,11 +8,11 @@ __all__ = ["DAY", "TODAY", "at_noon"]
 
 DAY = 86_400.0
 TODAY = time.time() // DAY * DAY
-"""When the day began on which the tests were loaded, in UTC: tests run for hours."""
+"""Start of the day on which the tests were loaded, in UTC: tests run for hours."""
 _real = time.time
 _ahead = TODAY + DAY / 2 - time.time()
 
 
 def at_noon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Set the clock of this process, which goes on from noon of that day; others have their own."""
+    """Set the clock of this process, which continues from noon of that day; other processes are not affected."""
     monkeypatch.setattr(time, "time", lambda: _real() + _ahead)

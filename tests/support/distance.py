@@ -1,4 +1,4 @@
-"""Counts round trips: a dialer that puts a server far away, where time is counted in round trips, not in seconds.
+"""A dialer that puts a server far away and counts round trips instead of seconds.
 
 What the client sends arrives at once. What the server sends, and the news that a connection stands, is held back until
 nothing has moved for a moment; then one round trip has passed, and all that is due by then is handed over. So the
@@ -17,13 +17,13 @@ from coalloc.util.dialer import DirectDialer
 __all__ = ["Distance"]
 
 STILL = 6
-"""Looks in a row, `LOOK` seconds apart, at which nothing has moved."""
+"""Consecutive looks, `LOOK` seconds apart, without any traffic."""
 LOOK = 0.01
 
 
 @dataclass
 class _Connection:
-    """One connection, in round trips: when the server sees it stand, and when the client last spoke on it."""
+    """One connection, in round trips: when the server sees it open, and when the client last sent on it."""
 
     stands: int
     spoke: int | None = None
@@ -57,19 +57,19 @@ class Distance:
 
     @property
     def policy(self) -> AddressPolicy:
-        """That of the dialer behind it."""
+        """Return the policy of the dialer behind it."""
         return self._near.policy
 
     def under(self, policy: AddressPolicy) -> "Distance":
-        """The same: what lies on this machine is reached anyhow."""
+        """Return itself: local paths need no distance."""
         return self
 
     async def addresses(self, host: str) -> frozenset[str]:
-        """As the dialer behind it knows them."""
+        """Resolve like the dialer behind it."""
         return await self._near.addresses(host)
 
     async def dial(self, host: str, port: int, seconds: float) -> socket.socket:
-        """A connection to the server by way of a relay that has the server's address."""
+        """Open a connection to the server through a relay that has the server's address."""
         connection = _Connection(self.trips + 1)
         server = self._sockets.enter_context(await self._near.dial(host, port, seconds))
         with socket.create_server((host, 0), family=server.family) as listener:
@@ -88,7 +88,7 @@ class Distance:
         return client
 
     async def rest(self) -> None:
-        """Wait until all that is on its way has arrived."""
+        """Wait until all bytes in flight have arrived."""
         while True:
             await self._stillness()
             if not self._held:
@@ -145,6 +145,6 @@ class Distance:
         self._hold(self._due(connection), near.close)
 
     def _due(self, connection: _Connection) -> int:
-        """When the answer to what the client said last is there; on a data connection it says nothing."""
+        """Return when the answer to the client's last message arrives; on a data connection there is none."""
         spoke = self._spoke if connection.spoke is None else connection.spoke
         return max(connection.stands, spoke) + 1

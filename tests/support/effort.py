@@ -1,4 +1,4 @@
-"""How much is tried: tests that explore have a short form for `make test`, and a long one for `make test-long`."""
+"""Effort of exploring tests: a short form for `make test`, and a long one for `make test-long`."""
 
 import os
 
@@ -8,5 +8,5 @@ LONG = os.environ.get("COGET_TESTS") == "long"
 
 
 def effort(short: int, long: int) -> int:
-    """Give how often to try; mark the test `long`, so that `make test-long` runs it."""
+    """Return how often to try; mark the test `long`, so that `make test-long` runs it."""
     return long if LONG else short

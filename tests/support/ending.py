@@ -1,4 +1,4 @@
-"""Ends servers whose processes are several: a parent that has ended says nothing of its children."""
+"""Termination of servers with several processes: the end of a parent says nothing about its children."""
 
 import contextlib
 import os
@@ -15,11 +15,11 @@ SECONDS = PATIENCE
 
 
 def kill_group(leader: subprocess.Popen[bytes]) -> None:
-    """SIGKILL a process with its whole group. When this returns, no file and no socket of theirs is open.
+    """SIGKILL a process with its whole group. When this returns, none of their files and sockets is open.
 
     :raises TimeoutError: when one of them outlives it
     """
-    if leader.returncode is not None:  # a reaped leader's id could belong to someone else by now
+    if leader.returncode is not None:  # a reaped leader's id may belong to another process by now
         return
     with contextlib.suppress(ProcessLookupError):
         os.killpg(leader.pid, signal.SIGKILL)
@@ -32,9 +32,9 @@ def kill_group(leader: subprocess.Popen[bytes]) -> None:
 
 
 def _running(group: int) -> bool:
-    """Whether a process of the group has not ended; see proc(5), /proc/pid/stat."""
-    for process in Path("/proc").iterdir():  # a glob fails where one ends in that moment
-        with contextlib.suppress(OSError):  # it is none, or ended a moment ago
+    """Return whether a process of the group is still running; see proc(5), /proc/pid/stat."""
+    for process in Path("/proc").iterdir():  # a glob fails if a process ends in that moment
+        with contextlib.suppress(OSError):  # it is not one, or ended a moment ago
             state, _, its_group = (process / "stat").read_text().rpartition(")")[2].split()[:3]
             if int(its_group) == group and state not in "ZX":
                 return True

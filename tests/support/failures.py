@@ -1,4 +1,4 @@
-"""What a developer needs of a test that fails: at once, with the command that repeats it, and what servers logged."""
+"""Details of a failed test for developers: at once, with the command that repeats it, and the servers' logs."""
 
 import os
 import shlex
@@ -18,7 +18,7 @@ END = 4000
 
 
 def repeated(test: str) -> str:
-    """The command that runs one test as it ran now."""
+    """Return the command that runs one test as it ran now."""
     settings = [f"{name}={shlex.quote(os.environ[name])}" for name in SETTINGS if name in os.environ]
     return " ".join([*settings, ".venv/bin/python -m pytest", shlex.quote(test)])
 
@@ -35,12 +35,12 @@ def pytest_runtest_makereport(
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if not hasattr(config, "workerinput"):  # of the processes of pytest-xdist the one that others report to
+    if not hasattr(config, "workerinput"):  # with pytest-xdist, in the process to which the others report
         config.pluginmanager.register(_Teller(config))
 
 
 class _Teller:
-    """Names each failure when it is known, so that it is not lost with a run that is ended."""
+    """A plugin that names each failure at once, so that it is not lost if the run is aborted."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
@@ -52,7 +52,7 @@ class _Teller:
 
 
 def _logs(item: pytest.Item) -> Iterator[Path]:
-    """What was logged in the test's own directory."""
+    """Return the logs in the test's own directory."""
     folder = getattr(item, "funcargs", {}).get("tmp_path")
     for pattern in LOGS if folder else ():
         yield from (path for path in sorted(folder.rglob(pattern)) if path.is_file() and not path.is_symlink())

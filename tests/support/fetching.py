@@ -1,4 +1,4 @@
-"""Fetching with one source in a test: what was delivered, byte for byte."""
+"""Fetches from one source in a test: the delivered bytes."""
 
 import asyncio
 import random
@@ -34,11 +34,11 @@ def _has_ipv6() -> bool:
 
 
 IPV6 = pytest.param("::1", marks=pytest.mark.skipif(not _has_ipv6(), reason="this machine has no IPv6"))
-"""The loopback address, for tests that take place at several."""
+"""The loopback address, for tests that use several."""
 
 
 class CountingDialer(DirectDialer):
-    """Remembers whom it was asked to dial."""
+    """A dialer that records its destinations."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class CountingDialer(DirectDialer):
 
 
 class Collected:
-    """Takes what an engine delivers; checks that nothing lies outside the span it was asked for."""
+    """A receiver of an engine's bytes; it checks that they lie within the requested span."""
 
     def __init__(self, span: Span) -> None:
         self.span = span
@@ -79,12 +79,14 @@ async def collect(source: Source, start: int, end: int) -> bytes:
 
 
 def options(**changes) -> EngineOptions:
-    """Options as a test wants them: direct; a test of impatience says how much it has."""
+    """Return options for a test: direct; tests of patience give their own."""
     return EngineOptions(**{"dialer": DirectDialer(), "connect_seconds": PATIENCE, **changes})
 
 
 def impatient_until(server: PlainFTP, seconds: float, **changes) -> EngineOptions:
-    """Options with which a server has so long to answer until it has lost commands, and all time from then on."""
+    """Return options in which a server has this long to answer until pipelining is given up, and unlimited time
+    afterwards.
+    """
     chosen = options(connect_seconds=seconds, **changes)
     server.lost = lambda: object.__setattr__(chosen, "connect_seconds", PATIENCE)
     return chosen
@@ -92,7 +94,7 @@ def impatient_until(server: PlainFTP, seconds: float, **changes) -> EngineOption
 
 @asynccontextmanager
 async def opened(source: Source):
-    """A source that is open inside and closed after."""
+    """Open a source for the block, and close it after."""
     try:
         await source.open()
         yield source
@@ -115,7 +117,7 @@ async def cancelled(source, span):
 
 
 def random_file(path, size: int, seed: int = 1) -> bytes:
-    """Write `size` bytes that look like no others; return them."""
+    """Write `size` unique bytes; return them."""
     content = random.Random(seed).randbytes(size)
     path.write_bytes(content)
     return content

@@ -1,4 +1,4 @@
-"""A row for a subject in each table that has subjects, as a broker of an older version might have left it."""
+"""A row for a subject in each table with subjects, as a broker of an older version might have left it."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,9 +8,9 @@ import sqlalchemy as sa
 __all__ = ["columns", "fill", "found"]
 
 MARKED = ("subject", "owner", "principal", "made_by", "modified_by", "by", "canceled")
-"""What columns are called that have a subject."""
+"""Names of columns with a subject."""
 FIRST = ("sites", "endpoints", "datasets", "replicas", "pairs", "collections", "workers", "tasks", "clients", "tokens")
-"""What others point to."""
+"""Tables to which others refer."""
 
 
 PARTS = "observations_"
@@ -18,7 +18,7 @@ PARTITION = "CREATE TABLE observations_first PARTITION OF observations FOR VALUE
 
 
 def columns(connection: sa.Connection) -> list[sa.Column[Any]]:
-    """Those of this database that have subjects."""
+    """Return the tables of this database with subjects."""
     known = sa.MetaData()
     known.reflect(connection)
     tables = [each for each in known.sorted_tables if not each.name.startswith(PARTS)]
@@ -28,7 +28,7 @@ def columns(connection: sa.Connection) -> list[sa.Column[Any]]:
 
 
 def fill(connection: sa.Connection, subjects: Sequence[str], kind: str) -> None:
-    """Add them.
+    """Add rows for a subject.
 
     :param kind: of their tokens; `token`, which an admin issues, comes with a client that is called so, too
     """
@@ -64,7 +64,7 @@ def _value(column: sa.Column[Any], subject: str, number: int, kind: str) -> Any:
 
 
 def found(connection: sa.Connection, subject: str) -> set[str]:
-    """The columns in which a subject is, of all that hold text: TABLE.COLUMN."""
+    """Return the columns with this subject among all text columns: TABLE.COLUMN."""
     known = sa.MetaData()
     known.reflect(connection)
     tables = [each for each in known.sorted_tables if not each.name.startswith(PARTS)]

@@ -1,4 +1,4 @@
-"""A process that has loaded a command's modules, and forks a process for each start of it; `programs` talks to it.
+"""A process that has loaded a command's modules, and forks a process for each start of it; see `programs`.
 
 Only modules are loaded here: there are no threads, loops, connections or databases that a child could inherit. A child
 runs the same `main` as the installed script, and ends as an interpreter does.
@@ -51,7 +51,7 @@ LOADED = {
         "sqlalchemy.ext.compiler",
     ),
 }
-"""What a run of each command loads; the first has `main`."""
+"""Modules that a run of each command loads; the first has `main`."""
 LARGEST = 1 << 20
 PR_SET_PDEATHSIG = 1
 
@@ -59,7 +59,7 @@ Request = dict[str, Any]
 
 
 def _serve(connection: socket.socket) -> Request:
-    """Fork a child for each request; return what was asked for in each child, and never in this process."""
+    """Fork a child for each request; return the request in each child, and never in this process."""
     while True:
         message, rights, _, _ = connection.recvmsg(LARGEST, socket.CMSG_SPACE(3 * array.array("i").itemsize))
         if not message:  # the tests have ended, or were killed
@@ -78,15 +78,15 @@ def _serve(connection: socket.socket) -> Request:
         theirs.close()
         for number in streams:
             os.close(number)
-        os.waitpid(between, 0)  # from now on the child is one of the tests' process
+        os.waitpid(between, 0)  # from now on the child belongs to the tests' process
         with ours:
             connection.send(ours.recv(32))
 
 
 def _become(request: Request, streams: "array.array[int]", server: socket.socket) -> None:
-    """Make this process what the tests would have started."""
+    """Turn this process into the one that the tests wanted to start."""
     server.send(str(os.getpid()).encode())
-    server.recv(1)  # its end is closed once the parent is the tests' process
+    server.recv(1)  # its end is closed once the tests' process is the parent
     server.close()
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != request["parent"]:
@@ -108,16 +108,16 @@ def _become(request: Request, streams: "array.array[int]", server: socket.socket
 
 
 def _stream(before: Any, mode: str) -> io.TextIOWrapper:
-    """A standard stream as the interpreter makes it at its start."""
+    """Return a standard stream as the interpreter makes it at its start."""
     binary = open(before.fileno(), mode, closefd=False)  # noqa: SIM115 - it is never closed
     lines = before.fileno() == 2 or binary.isatty()
     return io.TextIOWrapper(binary, before.encoding, before.errors, line_buffering=lines)
 
 
 def _main() -> NoReturn:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # at a terminal it is meant for the tests
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # at a terminal it is for the tests
     command, number = sys.argv[1:]
-    sys.path[0] = str(Path(sys.executable).parent)  # where the installed scripts are
+    sys.path[0] = str(Path(sys.executable).parent)  # the directory of the installed scripts
     gc.disable()
     modules = [importlib.import_module(name) for name in LOADED[command]]
     gc.freeze()

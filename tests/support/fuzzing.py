@@ -1,4 +1,4 @@
-"""Tries what tests of random cases have not tried: `make fuzz MINUTES=30`.
+"""A search for new failures in tests of random cases: `make fuzz MINUTES=30`.
 
 Each round runs the property tests and those marked `seeded` with seeds of its own. What fails is written down for
 good: an example of Hypothesis as an `@example` in its test, a seed in tests/seeds.json. Look at `git diff`, mend, and
@@ -20,7 +20,7 @@ PATCHES = Path(".hypothesis", "patches")
 
 
 def main() -> int:
-    """Try until the time is over; 1 if something was found."""
+    """Search until the time is over; return 1 if something was found."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=10, help="how long to try (default: 10)")
     parser.add_argument("tests", nargs="*", help="files, folders or tests (default: all)")
@@ -40,7 +40,7 @@ def main() -> int:
 
 
 def _round(seed: int, tests: list[str], seconds: float) -> bool:
-    """Run all once, for so long at most; whether something fails, as far as its status or a new seed tells."""
+    """Run all once, with a time limit; return whether something fails, by its status or a new seed."""
     before = FOUND.read_text() if FOUND.exists() else ""
     words = [
         "-m",
@@ -57,7 +57,7 @@ def _round(seed: int, tests: list[str], seconds: float) -> bool:
         try:
             running.wait(seconds)
         except subprocess.TimeoutExpired:
-            running.send_signal(signal.SIGINT)  # it says what has failed until now
+            running.send_signal(signal.SIGINT)  # it prints the failures so far
     return running.returncode == 1 or (FOUND.exists() and FOUND.read_text() != before)
 
 

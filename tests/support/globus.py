@@ -1,4 +1,4 @@
-"""The real Globus clients, each in a virtual environment of its own: the CLI insists on another SDK than we test.
+"""The real Globus clients, each in its own virtual environment: the CLI requires another SDK than the one tested here.
 
     globus = Globus(tmp_path / "home", broker.url)
     globus.as_client(number, secret)            # login A: by client credentials
@@ -28,11 +28,11 @@ __all__ = ["CLIENTS", "ENVIRONMENT", "Globus", "made"]
 
 FOLDER = Path(__file__).parents[2] / "build" / "globus"
 CLIENTS = {"cli": "globus-cli>=3.43", "sdk": "globus-sdk>=4.9,<5,!=4.10.0"}
-"""globus-sdk 4.10.0 wants a certifi that was never published."""
+"""A requirement to override: globus-sdk 4.10.0 requires a certifi that was never published."""
 ENVIRONMENT = "broker"
 SECONDS = PATIENCE
 KEPT = ("PATH", "TMPDIR", "LANG", "LC_ALL", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
-"""Of the tests' own environment: nothing that says who somebody is, or leads to somebody else."""
+"""Variables of the tests' own environment to keep: none identifies a user or leads to another server."""
 REMEMBER = """
 import json, sys
 from types import SimpleNamespace
@@ -48,7 +48,7 @@ SDK = "import json, os, sys\nimport globus_sdk\nfrom globus_sdk import *\n"
 
 
 def made(name: str) -> Path:
-    """Return the folder of one client's programs; it is made if it is not there, or if another version is wanted."""
+    """Return the folder of one client's programs; it is made if it is missing, or if another version is required."""
     folder, wanted = FOLDER / name, CLIENTS[name]
     FOLDER.mkdir(parents=True, exist_ok=True)
     with (FOLDER / f"{name}.lock").open("w") as lock:
@@ -66,7 +66,7 @@ def made(name: str) -> Path:
 
 
 class Globus:
-    """Somebody with a new home, whose clients know of one broker.
+    """A user with a new home directory, whose clients know one broker.
 
     :param home: where the clients keep what they remember
     :param url: of the broker
@@ -85,12 +85,12 @@ class Globus:
         }
 
     def as_client(self, number: str, secret: str) -> Self:
-        """A service, which has a client's credentials and needs no login."""
+        """Return a service, which has a client's credentials and needs no login."""
         self.environment |= {"GLOBUS_CLI_CLIENT_ID": number, "GLOBUS_CLI_CLIENT_SECRET": secret}
         return self
 
     def remember(self, number: str, secret: str, sub: str, tokens: Mapping[str, Mapping[str, Any]]) -> None:
-        """Store in the CLI's home what an earlier login left there.
+        """Store the tokens of an earlier login in the CLI's home.
 
         :param number: of the client that the CLI calls itself, with its secret
         :param sub: the user's identity

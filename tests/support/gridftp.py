@@ -4,7 +4,7 @@
         fetch(server.url("data.bin"))
 
 A server's data lies in `root`; it may be killed or paused with its sessions, as machines in the world are.
-Security (GSI) is left to the caller: pass the variables in `env` and ask for a `gsiftp` URL.
+For security (GSI), pass the variables in `env` and ask for a `gsiftp` URL.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ PROGRAM = "globus-gridftp-server"
 PACKAGE = "globus-gridftp-server-progs"
 START_SECONDS = PATIENCE
 NAMES = {"RES_OPTIONS": "timeout:1 attempts:5"}
-"""Servers ask for names, and some name services lose a question now and then: ask again after 1 s, not after 5."""
+"""Resolver options: some name services lose a question now and then, so ask again after 1 s, not after 5."""
 LIFE_SECONDS = 10 * int(PATIENCE)  # `timeout` ends a server whose test was killed before it could
 
 
@@ -37,7 +37,7 @@ def need_gridftp() -> None:
     """Skip the test when the server is not installed; fail it in CI, where it must be."""
     if shutil.which(PROGRAM):
         return
-    import pytest  # the demo uses these servers, too, and has no library of tests
+    import pytest  # the demo also uses these servers, without the tests' libraries
 
     message = f"{PROGRAM} is not installed: apt-get install {PACKAGE} globus-gass-copy-progs"
     if os.environ.get("CI"):
@@ -103,7 +103,7 @@ class GridFTPServer:
         return [*command, *options]
 
     def _answering(self) -> int:
-        """Wait for an answer; a server that was told its port does not say when it is ready."""
+        """Wait for an answer; a server with a given port does not report when it is ready."""
         if wait_until_listening(self._process, self.host, self.port, START_SECONDS):
             return self.port
         said = self._read_output(time.monotonic()).decode(errors="replace")
@@ -119,7 +119,7 @@ class GridFTPServer:
         return int(match[1])
 
     def _read_output(self, deadline: float) -> bytes:
-        """What the server says next; nothing at its end or at the deadline."""
+        """Return the server's next output; nothing at its end or at the deadline."""
         assert self._process.stdout is not None
         if self._process.stdout.closed:
             return b""
@@ -138,7 +138,7 @@ class GridFTPServer:
 
     @property
     def sessions(self) -> list[int]:
-        """The processes of its sessions, one for each client's control connection."""
+        """Return the processes of its sessions, one for each client's control connection."""
         (server,) = _children(self._process.pid)
         return _children(server)
 
@@ -176,7 +176,7 @@ class GridFTPServer:
         self.close()
 
     def _signal(self, number: signal.Signals) -> None:
-        if self._process.returncode is None:  # a reaped leader's id could belong to someone else by now
+        if self._process.returncode is None:  # a reaped leader's id may belong to another process by now
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, number)
 

@@ -130,7 +130,7 @@ class Authority:
         return host
 
     def hashed(self, ca: Identity | None = None, old: bool = False) -> str:
-        """What files of a CA in the folder begin with."""
+        """Return the beginnings of the names of a CA's files in the folder."""
         option = "-subject_hash_old" if old else "-hash"
         return _openssl("x509", "-in", (ca or self.authority).certificate, "-noout", option)
 
@@ -169,7 +169,7 @@ class Authority:
         return identity
 
     def map(self, user: Identity, account: str | None = None) -> None:
-        """Let the user in, as the account that runs the tests unless another is named."""
+        """Map the user to the account that runs the tests, or to a given one."""
         with self.gridmap.open("a") as file:
             file.write(f'"{user.subject}" {account or getpass.getuser()}\n')
 

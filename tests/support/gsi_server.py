@@ -1,4 +1,4 @@
-"""A GSI server that asks for more than it needs: GridFTP's control connection, with logins by certificate.
+"""A GSI server with strict requirements: GridFTP's control connection, with logins by certificate.
 
 It accepts only the data channel authentication that it is told to, takes whatever proxy is delegated to it, and notes
 who logged in. It has one file, of which it sends nothing.
@@ -46,9 +46,9 @@ class GreedyServer:
         self._tls.load_cert_chain(host.certificate, host.key)
         self._modes = modes
         self.logins: list[str] = []
-        """The names in the certificates of those who logged in."""
+        """The names in the certificates of logged-in clients."""
         self.delegated: list[bytes] = []
-        """The proxies (DER) that it was given."""
+        """The proxies (DER) that it received."""
         self.commands: list[str] = []
         self.port = 0
 

@@ -1,4 +1,4 @@
-"""The worst requests that a broker takes for valid, or nearly: each is the bytes that are sent, made once.
+"""The most expensive valid or nearly valid requests to a broker, as bytes.
 
 `@@@@@@@@` in a body is a number of eight digits that no other request has: what is sent again has to be new.
 """
@@ -24,9 +24,9 @@ __all__ = ["REFUSALS", "Attack", "Siege", "attacks", "children", "resident", "se
 NEW = b"@@@@@@@@"
 OWN = "/broker/v1"
 REFUSALS = frozenset({400, 413, 422, 429, 431})
-"""Statuses by which a broker says no to such requests; 400 and 431 are of what is no request at all."""
+"""Statuses of refusals; 400 and 431 are for malformed requests."""
 LATE = 120
-"""Seconds after which an answer is given up."""
+"""Seconds after which waiting for an answer ends."""
 STEP = 1 << 16
 PAGES = ("overview", "tasks", "grid", "drift", "forecasters", "regret", "decisions", "replicas")
 _numbers = count(10_000_000)
@@ -44,7 +44,7 @@ class Attack(NamedTuple):
 
 
 def attacks(scale: float = 1.0) -> list[Attack]:
-    """All of them.
+    """Return all attacks.
 
     :param scale: how large they are, of the largest that is taken
     """
@@ -170,7 +170,7 @@ def seated(url: str, token: str, folder: Path) -> str:
 
 
 class Siege:
-    """Users who send all of it, one request after the other, each beginning elsewhere; and others who are only slow.
+    """Users who send all attacks, one after the other, each starting elsewhere; and others who are only slow.
 
     :param users: the token and the cookies of each
     """
@@ -238,7 +238,7 @@ class Siege:
         body = attack.body.replace(NEW, b"%08d" % next(_numbers))
         connection = HTTPConnection(self._address.hostname or "", self._address.port, timeout=LATE)
         try:
-            with suppress(BrokenPipeError, ConnectionResetError):  # it has answered before it had all
+            with suppress(BrokenPipeError, ConnectionResetError):  # it has answered before reading everything
                 connection.request(attack.method, attack.path, body or None, headers)
             answer = connection.getresponse()
             while answer.read(STEP):
@@ -250,7 +250,7 @@ class Siege:
             connection.close()
 
     def _linger(self) -> None:
-        """Keep a hundred connections on which hardly anything is said: large bodies begun, and heads that are long."""
+        """Keep a hundred connections almost idle: large bodies that have begun, and long heads."""
         token = self._users[0][0]
         begun = f"POST {OWN}/transfers HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n"
         begun += "Content-Type: application/json\r\nContent-Length: 60000000\r\n\r\n["

@@ -1,4 +1,4 @@
-"""Several identity providers at one web server, as Keycloak has realms: real keys, real signatures."""
+"""Several identity providers at one web server, like Keycloak's realms: real keys, real signatures."""
 
 import json
 import time
@@ -30,10 +30,10 @@ class Realms:
             (folder / "jwks").write_text(json.dumps({"keys": [{**public, "kid": "1"}]}))
 
     def url(self, name: str, host: str = "127.0.0.1") -> str:
-        """The issuer."""
+        """Return the issuer."""
         return f"http://{host}:{self._nginx.port}/realms/{name}"
 
     def token(self, name: str, sub: Any, host: str = "127.0.0.1") -> str:
-        """One that it signs."""
+        """Return a token that it signs."""
         said = {"iss": self.url(name, host), "sub": sub, "aud": AUDIENCE, "exp": time.time() + 600, "scope": "use"}
         return jwt.encode(said, self._keys[name], "ES256", {"kid": "1"})

@@ -1,4 +1,4 @@
-"""Ports of servers that have to be told a number: kept for them, and waited for until they listen there.
+"""Fixed ports for servers: reserved for them, and awaited until they listen.
 
 It is waited without making a connection: the kernel's own list says who listens. That works for servers in other
 network namespaces too, where a connection from here would not get.
@@ -17,7 +17,7 @@ ANY = ("0.0.0.0", "::")
 
 
 def reserved(host: str) -> socket.socket:
-    """A socket bound to a free port, which nobody else is given by the kernel as long as it is open.
+    """A socket bound to a free port, which the kernel gives to no other process while it is open.
 
     A server that is told the number may listen there (with SO_REUSEADDR, as all do), end, and come again; meanwhile
     connections are refused.
@@ -29,7 +29,7 @@ def reserved(host: str) -> socket.socket:
 
 
 def wait_until_listening(process: subprocess.Popen[bytes], host: str, port: int, seconds: float) -> bool:
-    """Wait until somebody listens at an address, in the network of `process`; False when it ends, or time is over."""
+    """Wait for a listener at an address, in the network of `process`; return False when it ends, or at the deadline."""
     wanted = {f"{_as_the_kernel_writes(address)}:{port:04X}" for address in (host, *ANY)}
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and process.poll() is None:
@@ -40,7 +40,7 @@ def wait_until_listening(process: subprocess.Popen[bytes], host: str, port: int,
 
 
 def _listening(pid: int) -> set[str]:
-    """The addresses at which connections are accepted, in hexadecimal; see proc(5), /proc/net/tcp."""
+    """Return the addresses with listeners, in hexadecimal; see proc(5), /proc/net/tcp."""
     try:
         tables = [Path(f"/proc/{pid}/net/{name}").read_text() for name in ("tcp", "tcp6")]
     except OSError:  # it ended a moment ago
@@ -50,6 +50,6 @@ def _listening(pid: int) -> set[str]:
 
 
 def _as_the_kernel_writes(address: str) -> str:
-    """In words of 32 bits, each with its last byte first."""
+    """Return 32-bit words, each with its last byte first."""
     packed = ipaddress.ip_address(address).packed
     return "".join(packed[i : i + 4][::-1].hex() for i in range(0, len(packed), 4)).upper()

@@ -1,4 +1,4 @@
-"""Small file systems for tests, so that disks can be full for real, and a name service that says nothing."""
+"""Small file systems for tests, to fill disks for real, and a name service that does not answer."""
 
 import socket
 import subprocess
@@ -29,7 +29,7 @@ def small_tmpfs(where: Path, size: int) -> Iterator[Path]:
 
 @contextmanager
 def caseless(where: Path) -> Iterator[Path]:
-    """A file system, exFAT, that holds names for one which differ in case alone, mounted at `where`; needs root."""
+    """An exFAT file system, on which names that differ only in case are equal, mounted at `where`; needs root."""
     where.mkdir()
     image = where.with_suffix(".exfat")
     with image.open("wb") as file:
@@ -56,7 +56,7 @@ def _run(*words: str) -> str:
 
 @contextmanager
 def silent_names(folder: Path) -> Iterator[list[str]]:
-    """Words before a command that make it ask, for names, somebody who never answers; needs root."""
+    """Return words before a command that give it a name service without answers; needs root."""
     resolver = folder / "resolv.conf"
     resolver.write_text(f"nameserver {SILENT}\noptions timeout:30 attempts:5\n")
     mounted = f"mount --bind {resolver} /etc/resolv.conf"

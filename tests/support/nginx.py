@@ -1,4 +1,4 @@
-"""A real nginx on loopback with a configuration of its own; nothing of the machine's is read or written."""
+"""A real nginx on loopback with its own configuration; it does not use any of the machine's files."""
 
 import os
 import shutil
@@ -105,11 +105,11 @@ class Nginx:
         os.killpg(self._process.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let it go on."""
+        """Let it continue."""
         os.killpg(self._process.pid, signal.SIGCONT)
 
     def close(self) -> None:
-        """End it, and leave its port; may be called twice."""
+        """End it, and release its port; may be called twice."""
         self.kill()
         if self._reserved is not None:
             self._reserved.close()

@@ -1,4 +1,4 @@
-"""A small FTP server of another make, with the habits of old servers that no package here has.
+"""A small FTP server with the behaviour of old servers that no package here provides.
 
 It knows no ERET or MLST, and only the checksums it is given; each habit is an argument. Lives in the event loop of
 the test.
@@ -16,7 +16,7 @@ __all__ = ["PlainFTP", "serve"]
 
 @dataclass
 class PlainFTP:
-    """What the server holds and how it behaves.
+    """The content and behaviour of the server.
 
     :param loses_pipelined: forgets commands that arrived together with PASS, as servers do that start a new program
     :param lost: called when it has

@@ -17,19 +17,19 @@ __all__ = ["Postgres", "named", "postgres"]
 PROGRAMS = Path("/usr/lib/postgresql")
 MEMORY = Path("/dev/shm")
 ROOM = 2 << 30
-"""Bytes that have to be free in memory for the server to be there: a database is made in a third of the time."""
+"""Free bytes of memory that the server needs to run there: a database is made in a third of the time."""
 NOBODY = "nobody"
-"""The server refuses to run as root."""
+"""A user for the server, which refuses to run as root."""
 SETTINGS = {
     "listen_addresses": "",
-    "fsync": "off",  # what is acknowledged is kept if the server crashes, and not if the machine does
+    "fsync": "off",  # acknowledged data survive a crash of the server, but not of the machine
     "full_page_writes": "off",
     "max_connections": "200",
 }
 
 
 END = 'cat; "$@" > /dev/null 2>&1; rm -rf "$0"'
-"""Ends a server and removes its folder when this process closes a pipe, or ends however it ends."""
+"""A program that ends a server and removes its folder when this process closes a pipe or ends in any way."""
 
 
 class Postgres:
@@ -47,11 +47,11 @@ class Postgres:
         self._made = 0
 
     def url(self, name: str) -> str:
-        """Of a database, as SQLAlchemy writes it."""
+        """Return the URL of a database in SQLAlchemy's form."""
         return f"postgresql+psycopg://{self._user}@/{name}?host={self._socket}"
 
     def create(self, template: str = "template1") -> str:
-        """The URL of a new database."""
+        """Create a database; return its URL."""
         self._made += 1
         name = f"test_{self._made}"
         self._run(f"CREATE DATABASE {name} TEMPLATE {template}")
@@ -67,13 +67,13 @@ class Postgres:
 
 
 def named(url: str) -> str:
-    """Give the name of the database at such a URL."""
+    """Return the name of the database at such a URL."""
     return url.partition("@/")[2].partition("?")[0]
 
 
 @contextmanager
 def postgres() -> Iterator[Postgres]:
-    """A server in a new folder; skips where it is not installed, fails so in CI."""
+    """Start a server in a new folder; skip where it is not installed, fail in CI."""
     versions = sorted(PROGRAMS.glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
     if not versions:
         if os.environ.get("CI"):

@@ -21,7 +21,7 @@ def _compile() -> None:
 
 
 def main() -> None:
-    """Make all of it, side by side."""
+    """Prepare everything in parallel."""
     with ThreadPoolExecutor() as pool:
         clients = [pool.submit(made, name) for name in CLIENTS]
         if available():

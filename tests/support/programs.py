@@ -1,4 +1,4 @@
-"""Starts of `coget` and `coget-broker` that cost no loading of modules: forks of a process that has them loaded.
+"""Fast starts of `coget` and `coget-broker`: forks of a process that has loaded their modules.
 
 What is started is a process of its own, a child of the tests' process: it is waited for, killed and measured as any
 other, and `subprocess.Popen` does so. Tests about starting itself use `subprocess`, as `make test-long` does for all.
@@ -28,15 +28,15 @@ COGET = Path(sys.executable).with_name("coget")
 BROKER = Path(sys.executable).with_name("coget-broker")
 SERVER = Path(__file__).with_name("fork_server.py")
 PLAIN = frozenset({"stdin", "stdout", "stderr", "cwd", "env", "text", "start_new_session"})
-"""The options of Popen that a fork can follow."""
+"""Options of Popen that a fork supports."""
 AT_START = ("LANG", "LC_", "LD_", "MALLOC_", "PYTHON")
-"""How variables begin that an interpreter reads when it starts."""
+"""Prefix of variables that an interpreter reads at its start."""
 LATE = "# When modules are loaded this may run as well.\n"
-"""The first line of a sitecustomize.py that does not care whether modules were loaded before it."""
+"""First line of a sitecustomize.py that also works if modules were loaded before it."""
 PR_SET_CHILD_SUBREAPER = 36
 
 forks = "PYTEST_VERSION" in os.environ and not LONG
-"""False where starting itself is tested, and in benchmarks, which measure it."""
+"""Switch that is off where starting itself is tested, and in benchmarks, which measure it."""
 
 
 def with_this_checkout(environment: Mapping[str, str]) -> dict[str, str]:
@@ -46,7 +46,7 @@ def with_this_checkout(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 ENVIRONMENT = with_this_checkout(os.environ)
-"""As it was when the tests began."""
+"""The environment at the start of the tests."""
 
 _prctl = ctypes.CDLL(None, use_errno=True).prctl
 
@@ -108,7 +108,7 @@ class ForkedProcess(subprocess.Popen[Any]):
 
 
 class ForkServer:
-    """The process for one command, and the connection to it: when that closes, it ends.
+    """The process for one command, and the connection to it; the process ends when the connection closes.
 
     :param command: the name of the command
     """
@@ -123,7 +123,7 @@ class ForkServer:
         atexit.register(self.close)
 
     def fork(self, request: Mapping[str, Any], streams: Sequence[int]) -> int:
-        """Return the number of a new child of this process that does what is asked for."""
+        """Return the id of a new child of this process that runs the request."""
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", streams))]
         with self._lock:
             _prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # the server forks twice: its grandchild becomes our child
@@ -152,7 +152,7 @@ def _at_start(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _customized(environment: Mapping[str, str]) -> str:
-    """The code that a fork runs before its command; a start reads it as `sitecustomize`."""
+    """Return the code that a fork runs before its command; a real start reads it as `sitecustomize`."""
     for folder in environment.get("PYTHONPATH", "").split(os.pathsep):
         file = Path(folder, "sitecustomize.py")
         if folder and file.exists():
@@ -162,6 +162,6 @@ def _customized(environment: Mapping[str, str]) -> str:
 
 
 def _umask() -> int:
-    """The umask of this process, without changing it for a moment; see proc(5)."""
+    """Return the umask of this process, without changing it for a moment; see proc(5)."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return int(next(line for line in lines if line.startswith("Umask:")).split()[1], 8)

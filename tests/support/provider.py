@@ -1,4 +1,4 @@
-"""A real OpenID provider in a process of its own, with people in groups."""
+"""A real OpenID provider in its own process, with users in groups."""
 
 import json
 import subprocess
@@ -19,7 +19,7 @@ GROUPS = {"ann": ["/lab", "/lab/production"], "bob": ["/elsewhere"]}
 
 
 class Provider:
-    """A running provider, whose tokens last for so many seconds."""
+    """A running provider whose tokens last for this many seconds."""
 
     def __init__(self, seconds: int) -> None:
         self._reserved = reserved(HERE)
@@ -33,12 +33,12 @@ class Provider:
         assert wait_until_listening(self.process, HERE, port, SECONDS)
 
     def close(self) -> None:
-        """End it, and leave its port."""
+        """End it, and release its port."""
         kill_group(self.process)
         self._reserved.close()
 
     def token(self, subject: str, audience: str = "coget-broker") -> str:
-        """Log in, and be sent back with a code for which it gives a token."""
+        """Log in; return the redirect with a code, which the provider exchanges for a token."""
         with httpx.Client(base_url=self.url, timeout=SECONDS) as browser:
             asked = {"client_id": audience, "redirect_uri": BACK, "response_type": "code", "scope": "openid"}
             sent = browser.post("/oauth2/authorize", params=asked, data={"sub": subject})

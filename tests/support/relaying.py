@@ -1,4 +1,4 @@
-"""A method of collecting that sends everything over hosts in between, so that tests see what becomes of it there."""
+"""A collecting method that relays everything, so that tests see the relays at work."""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import cycle
@@ -14,7 +14,8 @@ BLOCK = 1 << 20
 
 
 class Relay(Method):
-    """Each block over one of the hosts that neither hold nor want anything; from its origin, once that has failed.
+    """Sends each block over one of the hosts that neither hold nor want anything; after a failure there, from its
+    origin.
 
     `happened` is called with each event before it is dealt with, and the hops that it has ended.
     """

@@ -1,4 +1,4 @@
-"""Runs the tests again and again, and remembers the outcomes: `make repeat`, for as long as you like, on any day.
+"""Repeated runs of the tests, with stored outcomes: `make repeat`, for any time, on any day.
 
 What is wanted: three whole runs in a row that are green on an idle machine, three beside two busy loops, and each test
 of `MENDED` 200 times beside them. Each call goes on where the last one was, for the code as it is then, and prints the
@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 RUNS = Path("build", "repeated.jsonl")
-"""A line for each run there ever was here."""
+"""File with a line for each run on this machine."""
 WHOLE = "make test"
 WANTED_WHOLE, WANTED_EACH, AT_ONCE = 3, 200, 20
 BUSY = 2
-"""Loops that take all the processor they can have."""
+"""Loops that use all processor time."""
 MENDED = (
     "tests/broker/reports/test_overview.py::test_today_and_this_week_begin_at_midnight",
     "tests/broker/reports/test_shifts.py::test_it_is_a_probability_that_no_order_and_no_scale_changes",
@@ -39,7 +39,7 @@ MENDED = (
     "tests/faults/test_spare_sources.py::test_a_spare_source_comes_back_when_another_one_fails",
     "tests/faults/test_spare_sources.py::test_connections_and_slots_are_free_before_the_transfer_is_over",
 )
-"""Tests that failed once without a defect that others would find, and were mended."""
+"""Tests that failed once through their own fault, and were fixed."""
 
 
 class Run(NamedTuple):
@@ -58,7 +58,7 @@ class Run(NamedTuple):
 
 
 def main() -> int:
-    """Run what is missing until the time is over; 1 if something of it failed."""
+    """Run missing runs until the time is over; return 1 if one failed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=30, help="begin nothing after so long (default: 30)")
     end, failed = time.monotonic() + 60 * parser.parse_args().minutes, False
@@ -124,7 +124,7 @@ def _busy(loops: int) -> Iterator[None]:
 
 
 def _table(runs: list[Run]) -> str:
-    """Each thing that is run: how often, how often green in a row, how long, and what failed."""
+    """Return a row for each kind of run: how often, how often green in a row, how long, and failures."""
     lines = ["| what | beside | runs | green in a row | seconds (median) | failed |", "|---|---|---|---|---|---|"]
     for what, busy in dict.fromkeys((run.what, run.busy) for run in runs):
         own = [run for run in runs if (run.what, run.busy) == (what, busy)]

@@ -1,4 +1,4 @@
-"""Servers that say what a test wants, byte for byte; and programs that run under limits of memory and time."""
+"""Servers with scripted bytes; and programs under limits of memory and time."""
 
 import asyncio
 import contextlib
@@ -12,7 +12,7 @@ from pathlib import Path
 __all__ = ["PREAMBLE", "Script", "ftp_server", "limited", "raw_server", "sent_back"]
 
 Script = bytes | Callable[[asyncio.StreamWriter, str], Awaitable[None]]
-"""What a command is answered with: bytes, or what writes them; it is told the command's argument."""
+"""An answer to a command: bytes, or a function that writes them and gets the command's argument."""
 DEFAULTS: Mapping[str, Script] = {
     "GREETING": b"220 ready\r\n",
     "USER": b"331 password\r\n",
@@ -56,7 +56,7 @@ async def raw_server(
 
 @contextlib.asynccontextmanager
 async def ftp_server(**answers: Script) -> AsyncIterator[str]:
-    """A server that answers commands so, and else as most do; the URL of a file there."""
+    """A server with scripted answers to some commands and usual ones to others; the URL of a file there."""
     said = {**DEFAULTS, **answers}
 
     async def say(writer: asyncio.StreamWriter, verb: str, argument: str) -> None:
@@ -78,7 +78,7 @@ async def ftp_server(**answers: Script) -> AsyncIterator[str]:
 
 
 async def sent_back(argument: str) -> socket.socket:
-    """A connection to where the argument of a PORT command says."""
+    """Open a connection to the argument of a PORT command."""
     *host, high, low = argument.split(",")
     sock = socket.socket()
     sock.setblocking(False)
@@ -110,7 +110,7 @@ async def fetched(url):
 
 
 async def limited(program: str, *arguments: str, memory: int = 400 << 20, seconds: int = 60) -> str:
-    """What a program of ours prints, in a process that has so much memory and processor time, and no more."""
+    """Return the output of a program of ours, under limits of memory and processor time."""
     limits = f"import resource\nresource.setrlimit(resource.RLIMIT_AS, ({memory}, {memory}))\n"
     limits += f"resource.setrlimit(resource.RLIMIT_CPU, ({seconds}, {seconds}))\n"
     code = f"{PREAMBLE}\n{limits}\n{textwrap.dedent(program)}"

@@ -1,4 +1,4 @@
-"""Seeds that tests of random cases try: the same in each run, others in `make fuzz`, which keeps those that fail."""
+"""Seeds for tests of random cases: the same in each run, others in `make fuzz`, which stores those that fail."""
 
 import fcntl
 import json
@@ -13,9 +13,9 @@ from tests.support.again import first_name
 __all__ = ["FOUND", "FUZZING", "tries"]
 
 FOUND = Path(__file__).parents[1] / "seeds.json"
-"""Seeds that failed once, by test: they are tried first from then on."""
+"""Seeds that failed once, by test; they are tried first."""
 FUZZING = os.environ.get("COGET_FUZZ")
-"""From what `make fuzz` makes new seeds."""
+"""Value from which `make fuzz` makes new seeds."""
 
 
 def tries(count: int) -> Iterator[AbstractContextManager[int]]:
@@ -45,7 +45,7 @@ def _attempt(test: str, seed: int) -> Iterator[int]:
 
 
 def _keep(test: str, seed: int) -> None:
-    """Write a seed down, while others do so too."""
+    """Store a seed; other processes may do so at the same time."""
     with FOUND.open("a+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.seek(0)

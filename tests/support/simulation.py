@@ -17,7 +17,7 @@ from coalloc.testing.virtual_clock import run
 
 @dataclass
 class Result:
-    """What came of a simulated download."""
+    """The result of a simulated download."""
 
     content: bytes = field(repr=False)  # asyncio shows results now and then
     seconds: float

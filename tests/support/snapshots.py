@@ -1,4 +1,4 @@
-"""A transfer as the progress displays are shown it: snapshots as data, and a script to look at them.
+"""Snapshots of a transfer for the progress displays, and a script to show them.
 
 python -m tests.support.snapshots [SOURCES] [SECONDS]    plays one on this terminal
 """
@@ -15,13 +15,13 @@ LONG_HOST = "gridftp-door-{:02d}.data-transfer.tier1.research-institute.example.
 
 
 def url(index: int) -> str:
-    """A source's address: long names first, then short ones; one carries a password."""
+    """Return a source's address: long names first, then short ones; one has a password."""
     host = LONG_HOST.format(index) if index % 2 == 0 else f"user:secret@se{index:02d}.example:2811"
     return f"ftp://{host}/store/run 7/file.root"
 
 
 def snapshot(done: float, seconds: float, sources: int = 3, **changes) -> Snapshot:
-    """A transfer of `SIZE` of which the fraction `done` is here after `seconds`; the second source is left."""
+    """Return a snapshot after `seconds` with the fraction `done` of `SIZE`; the second source has been dropped."""
     rate = SIZE / 80
     parts = [0.0 if index == 1 else 1 / max(1, sources - 1) for index in range(sources)]
     views = tuple(
@@ -44,7 +44,7 @@ def snapshot(done: float, seconds: float, sources: int = 3, **changes) -> Snapsh
 
 
 def stream(sources: int = 3, seconds: float = 80.0, steps: int = 800) -> Iterator[Snapshot]:
-    """A whole transfer, from connecting to done."""
+    """Return the snapshots of a whole transfer."""
     yield Snapshot(
         "file.root", "connecting", 0.0, sources=tuple(SourceView(url(i), "connecting") for i in range(sources))
     )
@@ -55,7 +55,7 @@ def stream(sources: int = 3, seconds: float = 80.0, steps: int = 800) -> Iterato
 
 
 def report(sources: int = 3, **changes) -> TransferReport:
-    """What such a transfer is reported to have done."""
+    """Return the report of such a transfer."""
     last = snapshot(1.0, 80.0, sources)
     values = {
         "output": "data/file.root",

@@ -1,4 +1,4 @@
-"""A real OpenSSH server at this machine, of this user, with SFTP."""
+"""A real OpenSSH server on this machine, run as this user, with SFTP."""
 
 import getpass
 import os
@@ -36,14 +36,14 @@ class SSHD:
 
     @staticmethod
     def _keygen(path: Path, kind: str) -> None:
-        bits = ["-b", "2048"] if kind == "rsa" else []  # those of today take seconds to find
+        bits = ["-b", "2048"] if kind == "rsa" else []  # current defaults take seconds to find
         subprocess.run(["ssh-keygen", "-q", "-t", kind, *bits, "-N", "", "-f", path], check=True)
 
     def url(self, path: Path, host: str = "127.0.0.1") -> str:
         return f"sftp://{getpass.getuser()}@{host}:{self.port}{path}"
 
     def key(self, kind: str) -> str:
-        """The public key, as known_hosts has it after the names."""
+        """Return the public key in the form of known_hosts, without the names."""
         return " ".join((self._folder / f"{kind}.pub").read_text().split()[:2])
 
     def exchange(self) -> None:

@@ -1,4 +1,4 @@
-"""Programs run at a terminal: what comes out there, byte for byte."""
+"""Programs at a terminal, and their output byte for byte."""
 
 import os
 import pty
@@ -13,7 +13,7 @@ __all__ = ["at_terminal"]
 
 
 def at_terminal(command: Sequence[str | Path], home: Path, **environment: str) -> tuple[int, bytes]:
-    """Run a command whose three standard streams are a terminal; its status, and all that the terminal got."""
+    """Run a command whose three standard streams are a terminal; return its status and output."""
     ours, theirs = pty.openpty()
     plain: Mapping[str, str] = {k: v for k, v in os.environ.items() if not k.startswith(("COGET_", "XDG_"))}
     with start(

@@ -1,4 +1,4 @@
-"""A test that is to be repeated is, with all of its fixtures each time, and with the seeds that it has alone."""
+"""Repeated tests get all their fixtures each time, and the same seeds as alone."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""What is told of a test that fails."""
+"""The output for a failed test."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The servers that tests rely on: they start, serve, stop answering when paused and go when killed."""
+"""The GridFTP servers of the tests: they start, serve, stop answering when paused and end when killed."""
 
 import socket
 import subprocess
@@ -33,7 +33,7 @@ def test_a_killed_server_resets_its_sessions(gridftp_server):
         assert sock.recv(1000) == b""
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection((gridftp_server.host, gridftp_server.port), timeout=PATIENCE)
-    with GridFTPServer(gridftp_server.root, port=gridftp_server.port):  # nobody has taken its port
+    with GridFTPServer(gridftp_server.root, port=gridftp_server.port):  # its port is still reserved
         socket.create_connection((gridftp_server.host, gridftp_server.port), timeout=PATIENCE).close()
 
 

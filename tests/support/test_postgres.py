@@ -1,4 +1,4 @@
-"""The database server that tests share ends with them, and leaves nothing."""
+"""The shared database server ends with the tests, and leaves no files."""
 
 import subprocess
 import sys

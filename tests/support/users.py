@@ -1,4 +1,4 @@
-"""Another user of this machine, who plants things where a test's own user will work."""
+"""Another user of this machine, who plants files where a test's own user will work."""
 
 import os
 import struct
@@ -12,14 +12,14 @@ import pytest
 __all__ = ["OTHER", "another_user", "as_root", "set_default_acl", "shared_directory", "umask"]
 
 OTHER = 65534
-"""The number of `nobody`."""
+"""User id of `nobody`."""
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
 
 
 @contextmanager
 def another_user() -> Iterator[None]:
-    """Be another user for a while, in no group of the first one's."""
+    """Become another user for a while, in no group of the first one's."""
     groups = os.getgroups()
     os.setgroups([])
     os.setegid(OTHER)
@@ -34,7 +34,7 @@ def another_user() -> Iterator[None]:
 
 @contextmanager
 def umask(mask: int) -> Iterator[None]:
-    """Have another umask for a while."""
+    """Set another umask for a while."""
     before = os.umask(mask)
     try:
         yield
@@ -44,9 +44,9 @@ def umask(mask: int) -> Iterator[None]:
 
 @contextmanager
 def shared_directory(mode: int) -> Iterator[Path]:
-    """A directory that all can reach, of this mode.
+    """Make a directory that all users can reach, with this mode.
 
-    It is in no folder of pytest's: these are closed to others, and tests that run side by side share them.
+    It is outside of pytest's folders: these are closed to others, and tests that run side by side share them.
     """
     with tempfile.TemporaryDirectory(prefix="coget-shared-") as outer:
         Path(outer).chmod(0o711)
@@ -57,7 +57,7 @@ def shared_directory(mode: int) -> Iterator[Path]:
 
 
 def set_default_acl(directory: Path, user: int, rights: int) -> None:
-    """Let `user` have these rights to all that is made in a directory; skip where the file system knows no ACLs."""
+    """Grant `user` these rights to everything made in a directory; skip where the file system has no ACLs."""
     none = 0xFFFFFFFF
     entries = [(0x01, 7, none), (0x02, rights, user), (0x04, 5, none), (0x10, 7, none), (0x20, 0, none)]
     acl = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *each) for each in entries)

@@ -1,4 +1,4 @@
-"""Waiting for what nobody is told of: a table or a folder changes, a process comes up."""
+"""Polling for changes without notification: a table or folder changes, a process comes up."""
 
 import asyncio
 import os
@@ -10,11 +10,11 @@ from typing import Any
 __all__ = ["PATIENCE", "until", "wait_until"]
 
 PATIENCE = float(os.environ.get("COGET_TESTS_PATIENCE", "180"))
-"""Seconds that tests wait for what will surely come; slow machines may need more."""
+"""Seconds that tests wait for a certain event; slow machines may need more."""
 
 
 async def until(question: Callable[[], Any], seconds: float = PATIENCE) -> Any:
-    """The first answer that says yes, to a question that may have to be awaited.
+    """Return the first true answer to a question, which may be awaitable.
 
     :raises TimeoutError: when there is none within `seconds`
     """
@@ -29,7 +29,7 @@ async def until(question: Callable[[], Any], seconds: float = PATIENCE) -> Any:
 
 
 def wait_until(question: Callable[[], Any], seconds: float = PATIENCE) -> Any:
-    """The same outside of an event loop, to a question that need not be awaited; it may raise to give up.
+    """Return the same outside of an event loop, for a plain function; it may raise to give up.
 
     :raises TimeoutError: when there is none within `seconds`
     """
@@ -38,5 +38,5 @@ def wait_until(question: Callable[[], Any], seconds: float = PATIENCE) -> Any:
         waited = time.monotonic() - began
         if waited > seconds:
             raise TimeoutError(f"not within {seconds:g} s")
-        time.sleep(min(0.5, 0.002 + waited / 20))  # soon at first; later the machine has better things to do
+        time.sleep(min(0.5, 0.002 + waited / 20))  # soon at first; later less often, to save processor time
     return answer

@@ -1,4 +1,4 @@
-"""Workers as processes of their own, and a way to their database that can be cut."""
+"""Workers in processes of their own, and a proxy to their database that can be cut."""
 
 import asyncio
 import os
@@ -26,7 +26,7 @@ time.time = shifted
 
 
 class Workers:
-    """Processes that work; ended with `close`."""
+    """Worker processes; ended with `close`."""
 
     def __init__(self, database: str, folder: Path) -> None:
         self._database = database
@@ -45,7 +45,7 @@ class Workers:
         return self.running[-1]
 
     def _clock(self, ahead: float) -> Path:
-        """A folder of which Python learns at its start how late it is."""
+        """Return a folder that shifts the clock of Python processes which load it."""
         folder = self._folder / f"clock{ahead:+g}"
         folder.mkdir(exist_ok=True)
         (folder / "sitecustomize.py").write_text(f"{LATE}{SHIFTED.format(ahead=ahead)}")
@@ -62,7 +62,7 @@ class Workers:
 
 
 class Way:
-    """A second address of a PostgreSQL server on a socket, over which nothing goes while it is cut or stalled."""
+    """A second address of a PostgreSQL server on a socket; it transmits nothing while it is cut or stalled."""
 
     def __init__(self, database: str, folder: Path) -> None:
         self._server = f"{urlsplit(database).query.removeprefix('host=')}/{SOCKET}"
@@ -103,15 +103,17 @@ class Way:
             writer.close()
 
     def lose(self, after: bytes) -> None:
-        """Have the answer to a COMMIT get lost, once, on a connection that says this before; then end all of them."""
+        """Lose the answer to a COMMIT, once, on a connection that has sent these bytes before; then end all
+        connections.
+        """
         self._after = after
 
     def loses(self, said: bytes) -> bool:
-        """Whether that is said."""
+        """Return whether the bytes have been sent."""
         return self._after is not None and self._after in said
 
     def stall(self) -> None:
-        """Let nothing through, and end nothing."""
+        """Transmit nothing, and end nothing."""
         self._flows.clear()
 
     def end(self) -> None:
@@ -126,32 +128,32 @@ class Way:
         self.end()
 
     def mend(self) -> None:
-        """Let connections, and what they carry, through again."""
+        """Transmit again."""
         self._whole = True
         self._flows.set()
 
 
 class _Carried:
-    """One connection, as far as it matters for what gets lost."""
+    """The state of one connection that decides what gets lost."""
 
     def __init__(self, way: Way) -> None:
         self._way = way
         self._chosen = self._committing = False
 
     def asked(self, some: bytes) -> bool:
-        """Take note of what is sent; it always arrives."""
+        """Record sent data, which always arrives."""
         self._chosen |= self._way.loses(some)
         self._committing |= self._chosen and b"COMMIT" in some
         return True
 
     def answered(self, _: bytes) -> bool:
-        """Whether an answer arrives."""
+        """Return whether an answer arrives."""
         return not self._committing
 
 
 @asynccontextmanager
 async def way(database: str, folder: Path) -> AsyncIterator[Way]:
-    """A way to the server of a database, at a socket in this folder."""
+    """A proxy to the server of a database, at a socket in this folder."""
     made = Way(database, folder)
     server = await asyncio.start_unix_server(made.carry, made.socket)
     try:

@@ -1,4 +1,4 @@
-"""A real xrootd, which peers of coget fetch from in parallel; one a context manager, for reading only."""
+"""A real xrootd, from which coget's competitors fetch in parallel; one per context manager, read-only."""
 
 import os
 import shutil
@@ -16,7 +16,7 @@ from tests.support.waiting import PATIENCE
 __all__ = ["XRootD"]
 
 START_SECONDS = PATIENCE
-STARTS = 3  # about one start in a hundred ends after five seconds without a word
+STARTS = 3  # about one start in a hundred fails silently after five seconds
 LIFE_SECONDS = 10 * int(PATIENCE)
 CONF = """
 all.role server
@@ -27,7 +27,7 @@ all.pidpath {run}
 xrd.port {port}
 xrd.network nodnr
 """
-# It refuses to be root. As nobody, it may still read whatever root gives it to serve.
+# It refuses to run as root. As nobody, it can still read the files that root gives it.
 NOBODY = (
     "setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=+dac_read_search --ambient-caps=+dac_read_search"
 )

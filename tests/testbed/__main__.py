@@ -1,4 +1,4 @@
-"""A WAN to try things in: `python -m tests.testbed TOPOLOGY` brings one up and asks what to do. As root.
+"""A WAN for experiments: `python -m tests.testbed TOPOLOGY` starts one and opens a prompt. As root.
 
     wan> client ping -c3 s1
     wan> set core-s1 rate=40mbit loss=1%
@@ -106,7 +106,7 @@ class Prompt(cmd.Cmd):
         subprocess.run(self._wan.command(host, command), stdin=stdin, check=False)
 
     def onecmd(self, line: str) -> bool:
-        """One command; what goes wrong is said, and the WAN stays up."""
+        """Run one command; errors are printed, and the WAN stays up."""
         try:
             return bool(super().onecmd(line))
         except (TopologyError, ValueError, OSError, RuntimeError) as error:

@@ -1,4 +1,4 @@
-"""`make bench-testbed`: what the emulator's links do, beside what they were told to do.
+"""`make bench-testbed`: the measured behaviour of the emulator's links, beside their settings.
 
     python -m tests.testbed.accuracy [rate|delay|loss|change ...]
 
@@ -35,7 +35,7 @@ LIMIT_SECONDS = 90
 START_SECONDS = 10
 IPERF_PORT = 5201
 TCP_SHARE = 1448 / 1500  # of a full packet: 52 bytes are headers
-WINDOWS = "4096 131072 134217728"  # the longest path needs 25 MB; what a machine has by default is its own affair
+WINDOWS = "4096 131072 134217728"  # the longest path needs 25 MB, more than the default of many machines
 
 DELAYS = ("1ms", "10ms", "50ms", "100ms")
 RATES = ("10mbit", "100mbit", "500mbit", "1gbit")
@@ -59,7 +59,7 @@ def wan_of(**link: Any) -> Topology:
 
 
 def run(wan: Wan, host: str, *command: str) -> str:
-    """What a command says that runs in a host.
+    """Return the output of a command in a host.
 
     :raises SystemExit: it failed
     """
@@ -70,7 +70,7 @@ def run(wan: Wan, host: str, *command: str) -> str:
 
 
 def iperf(wan: Wan, *options: str) -> dict[str, Any]:
-    """The end of iperf3's report; `a` sends to `b`.
+    """Return the final part of iperf3's report; `a` sends to `b`.
 
     :raises SystemExit: it failed
     """
@@ -89,7 +89,7 @@ def iperf(wan: Wan, *options: str) -> dict[str, Any]:
 
 
 def tcp_rate(wan: Wan) -> str:
-    """Mbit/s on the wire."""
+    """Measure Mbit/s on the wire."""
     for host in ("a", "b"):
         for file in ("tcp_rmem", "tcp_wmem"):
             run(wan, host, "sh", "-c", f"echo {WINDOWS} > /proc/sys/net/ipv4/{file}")
@@ -98,14 +98,14 @@ def tcp_rate(wan: Wan) -> str:
 
 
 def round_trip(wan: Wan) -> str:
-    """Milliseconds: mean and least."""
+    """Measure milliseconds: mean and least."""
     said = run(wan, "a", "ping", "-q", "-i", "0.03", "-c", str(PINGS), "b")
     least, mean, _ = re.findall(r"[0-9]+\.[0-9]+", said.partition("rtt")[2])[:3]
     return f"{float(mean):.2f} ms (least {float(least):.2f})"
 
 
 def udp_loss(wan: Wan) -> str:
-    """Percent, with two standard deviations of what chance allows."""
+    """Measure percent, with two standard deviations of chance."""
     bits = 8 * LOSS_BYTES * LOSS_PACKETS // LOSS_SECONDS
     iperf(wan, "-u", "-l", str(LOSS_BYTES), "-b", str(bits), "-t", str(LOSS_SECONDS))
     sent, came = udp_packets(wan, "a", "OutDatagrams"), udp_packets(wan, "b", "InDatagrams", "InErrors")
@@ -114,7 +114,7 @@ def udp_loss(wan: Wan) -> str:
 
 
 def udp_packets(wan: Wan, host: str, *names: str) -> int:
-    """What a host's kernel counted, InErrors among it: packets that came, but iperf3 was too slow to take them."""
+    """Return counters of a host's kernel, among them InErrors: packets that arrived while iperf3 was too slow."""
     titles, numbers = (line.split() for line in run(wan, host, "grep", "Udp:", "/proc/net/snmp").splitlines())
     counted = dict(zip(titles, numbers, strict=True))
     return sum(int(counted[name]) for name in names)
@@ -157,7 +157,7 @@ PARTS = {"rate": rates, "delay": delays, "loss": losses, "change": changes}
 
 
 def measured(topology: Topology, measure: Measure) -> str:
-    """A measurement by an emulator that kept up, or why there is none."""
+    """Measure with an emulator that keeps up, or return why there is no result."""
     reason = ""
     for _ in range(TRIES):
         with Wan(topology) as wan:

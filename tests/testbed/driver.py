@@ -1,4 +1,4 @@
-"""Builds the emulator, starts it, and speaks with it. The commands are those of emulator/wan.h.
+"""Control of the emulator: build, start, commands. The commands are those of emulator/wan.h.
 
 The socket between us is also the lifeline: when this process ends, however it ends, the kernel closes it, and the
 emulator takes down all that it made. What is to be made is left to `wan`.
@@ -31,7 +31,7 @@ class EmulatorError(RuntimeError):
 
 
 def refusal() -> str | None:
-    """Why this machine cannot have a WAN, or None when it can. Tries it out, and leaves nothing."""
+    """Return why this machine cannot have a WAN, or None if it can. Tries it out, and leaves nothing behind."""
     if os.geteuid() != 0:
         return "only root may make network namespaces"
     for program, package in NEEDED.items():
@@ -51,7 +51,7 @@ def build(target: str = "all") -> Path:
     :raises EmulatorError: the compiler's words
     """
     BUILD.mkdir(parents=True, exist_ok=True)
-    with (BUILD / "lock").open("w") as lock:  # for those who build at the same time
+    with (BUILD / "lock").open("w") as lock:  # for concurrent builds
         fcntl.flock(lock, fcntl.LOCK_EX)
         command = ["make", "--silent", "-C", str(SOURCE), target]
         done = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_SECONDS, check=False)
@@ -89,7 +89,7 @@ class Emulator:
         return tuple(self._ask(f"host {name}").split())
 
     def link(self, a: int, b: int, device_a: str, device_b: str) -> None:
-        """Join two hosts, which are numbered in the order of their making, by devices of these names."""
+        """Join two hosts, numbered in the order of their creation, by devices with these names."""
         self._ask(f"link {a} {b} {device_a} {device_b}")
 
     def set(self, direction: int, settings: Settings) -> None:
@@ -97,7 +97,7 @@ class Emulator:
         self._ask(f"set {direction} {_words(settings)}")
 
     def seed(self, number: int) -> None:
-        """Begin new series of random numbers."""
+        """Restart the random numbers."""
         self._ask(f"seed {number}")
 
     def reset(self) -> None:
@@ -105,16 +105,16 @@ class Emulator:
         self._ask("reset")
 
     def stats(self) -> list[dict[str, int]]:
-        """The counters of each direction."""
+        """Return the counters of each direction."""
         lines = self._ask("stats").splitlines()
         return [{name: int(value) for name, value in (word.split("=") for word in line.split())} for line in lines]
 
     def missed(self) -> int:
-        """The packets that came faster than they were read."""
+        """Return the number of packets that arrived faster than they were read."""
         return int(self._ask("missed"))
 
     def enter(self, host: tuple[str, ...], command: Sequence[str]) -> list[str]:
-        """The words that run a command inside a host; the process that they start becomes the command."""
+        """Return the words that run a command inside a host; the process that they start becomes the command."""
         return [str(self._programs / "enter"), self._pid, *host, *command]
 
     def close(self) -> None:

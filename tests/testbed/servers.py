@@ -24,15 +24,15 @@ _numbers = itertools.count()
 
 
 def gridftp(wan: Wan, host: str, folder: Path) -> GridFTPServer:
-    """A globus-gridftp-server that lets anybody read `folder`."""
+    """A globus-gridftp-server with anonymous read access to `folder`."""
     address = wan.address(host)
-    # GLOBUS_HOSTNAME: else the server looks its machine's name up, which no host of a WAN knows.
+    # GLOBUS_HOSTNAME: otherwise the server looks up its machine's name, which no host of a WAN knows.
     env = {"GLOBUS_HOSTNAME": address}
     return GridFTPServer(folder, address, env, prefix=wan.command(host, []), life=LIFE_SECONDS)
 
 
 def nginx(wan: Wan, host: str, folder: Path, tls: Identity | None = None) -> Nginx:
-    """A web server of `folder`, at port 80; with a certificate, which has to name the host's address, https at 443."""
+    """A web server of `folder`, at port 80; with a certificate, which must name the host's address, https at 443."""
     return Nginx(
         folder,
         _run_folder(wan, "nginx"),
@@ -45,7 +45,7 @@ def nginx(wan: Wan, host: str, folder: Path, tls: Identity | None = None) -> Ngi
 
 
 def xrootd(wan: Wan, host: str, folder: Path) -> XRootD:
-    """An xrootd that lets anybody read `folder`, at port 1094."""
+    """An xrootd with anonymous read access to `folder`, at port 1094."""
     run = _run_folder(wan, "xrootd")
     return XRootD(folder, run, host=wan.address(host), prefix=wan.command(host, []), life=LIFE_SECONDS)
 

@@ -1,4 +1,4 @@
-"""What one direction of a link does to packets, and how people write it. Pure; emulator/shaper.h has the same in C.
+"""Settings of one direction of a link, and their notation. Pure; emulator/shaper.h has the same in C.
 
 Which links there are is left to `topology`.
 """
@@ -30,7 +30,7 @@ class Bursts:
 
 @dataclass(frozen=True)
 class Cross:
-    """Strangers' packets, 1500 bytes each at random times, which take their part of rate and queue.
+    """Packets of other traffic, 1500 bytes each at random times, which use part of rate and queue.
 
     :param rate: bytes per second while they come
     :param busy: mean length of the times with them, seconds; 0: always
@@ -44,7 +44,7 @@ class Cross:
 
 @dataclass(frozen=True)
 class Settings:
-    """What one direction of a link does to packets: waiting, rate, loss, then delay.
+    """The effects of one direction of a link on packets: waiting, rate, loss, then delay.
 
     :param rate: bytes per second, IP headers included
     :param delay: seconds one way
@@ -62,7 +62,7 @@ class Settings:
     cross: Cross | None = None
 
     def changed(self, **words: object) -> "Settings":
-        """A copy with some settings changed, given as in a topology.
+        """Return a copy with some settings changed, given as in a topology.
 
         A queue that is not named keeps its bytes, as a router's memory does when the rate changes.
 
@@ -85,7 +85,7 @@ def _read(name: str, reader: Callable[[Any], Any], word: object) -> Any:
 
 
 def _readers(rate: float) -> dict[str, Callable[[Any], Any]]:
-    """How each setting is read, at a rate (bytes per second), which gives a queue in milliseconds its bytes."""
+    """Return the reader of each setting, at a rate (bytes per second) that turns a queue in milliseconds into bytes."""
     return {
         "rate": _rate,
         "delay": units.duration,
@@ -105,16 +105,16 @@ def _rate(word: object) -> float:
 
 
 def _queue(word: object, rate: float) -> int:
-    """Bytes; a time is what the link sends in it."""
+    """Return bytes; a time means the bytes that the link sends in it."""
     try:
         queue = units.duration(word) * rate
     except ValueError:
         queue = units.size(word)
-    return max(round(queue), 2 * MTU)  # with less, nothing that comes in pairs would pass
+    return max(round(queue), 2 * MTU)  # with less, no pair of packets would pass
 
 
 def _part(word: object, kind: Any, readers: Mapping[str, Callable[[object], float]]) -> Any:
-    """A setting that is a mapping itself; None ends it."""
+    """Return a setting that is a mapping itself; None removes it."""
     if word is None:
         return None
     if not isinstance(word, Mapping) or not set(word) <= set(readers):

@@ -1,4 +1,4 @@
-"""The emulator's arithmetic in C: emulator/checks.c, built with sanitizers, one test for each of its checks."""
+"""Checks of the emulator's arithmetic in C: emulator/checks.c, built with sanitizers, one test for each."""
 
 import re
 import shutil

@@ -1,4 +1,4 @@
-"""The prompt carries out what is typed, or comes through a pipe, and says what went wrong without ending."""
+"""The prompt: it runs typed or piped commands, and reports errors without ending."""
 
 import subprocess
 import sys

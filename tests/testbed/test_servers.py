@@ -1,4 +1,4 @@
-"""Real servers in the hosts of a WAN serve whole files to the client, and vanish when they are killed."""
+"""Real servers in the hosts of a WAN: they serve whole files to the client, and vanish when killed."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Topologies: what files say, what is refused and in which words, and which way packets go."""
+"""Topologies: content of files, refusals and their messages, and routes of packets."""
 
 from pathlib import Path
 

@@ -1,6 +1,6 @@
-"""The WAN does what its topology says, changes when told to, says when it could not, and leaves nothing behind.
+"""The WAN: it does what its topology says, changes on request, reports overload, and leaves nothing behind.
 
-No test asks how fast something was: a link may not be faster than it was told, whatever else the machine does.
+No test requires speed: a link may not be faster than its setting, whatever else the machine does.
 """
 
 import hashlib
@@ -61,13 +61,13 @@ def run(wan: Wan, host: str, *command: str) -> subprocess.CompletedProcess[str]:
 
 
 def pings(wan: Wan, *, count: int = 3) -> list[float]:
-    """The round trips of those that came back, seconds; from `a` to `b`."""
+    """Return the round trips of the returned packets in seconds, from `a` to `b`."""
     said = run(wan, "a", "ping", "-n", "-c", str(count), "-i", "0.01", "-W", "1", "b").stdout
     return [float(word) / 1e3 for word in re.findall(r"time=([0-9.]+)", said)]
 
 
 def transfer(wan: Wan, file: Path) -> str:
-    """Send a file from `a` to `b` over TCP; the digest of what came."""
+    """Send a file from `a` to `b` over TCP; return the digest of the received bytes."""
     command = wan.command("b", [sys.executable, "-c", RECEIVE])
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as receiver:
         try:
@@ -80,13 +80,13 @@ def transfer(wan: Wan, file: Path) -> str:
 
 
 def read_from(wan: Wan, host: str) -> int:
-    """Packets that the emulator has read from a host's only link."""
+    """Return the packets that the emulator has read from a host's only link."""
     (line,) = re.findall(r"to-\w+: *(.*)", run(wan, host, "cat", "/proc/net/dev").stdout)
     return int(line.split()[9])
 
 
 def sent_by(wan: Wan, host: str) -> int:
-    """Packets that a host has sent, whether they were read or not."""
+    """Return the packets that a host has sent, read or not."""
     titles, numbers = (line.split() for line in run(wan, host, "grep", "^Ip:", "/proc/net/snmp").stdout.splitlines())
     return int(numbers[titles.index("OutRequests")])
 
@@ -99,7 +99,7 @@ def eventually(condition: Callable[[], bool]) -> bool:
 
 
 def alive(pid: int) -> bool:
-    """Zombies have ended, too."""
+    """Count zombies as ended."""
     try:
         return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
     except OSError:
@@ -108,7 +108,7 @@ def alive(pid: int) -> bool:
 
 @contextmanager
 def sleeping(wan: Wan, host: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that has arrived in a host, and would stay there for long."""
+    """A process in a host that would run for long."""
     with subprocess.Popen(wan.command(host, ["sleep", "600"])) as process:
         try:
             assert eventually(lambda: Path(f"/proc/{process.pid}/comm").read_text() == "sleep\n")

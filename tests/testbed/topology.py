@@ -1,4 +1,4 @@
-"""What a WAN looks like: hosts, links and what each link does, read from small YAML files. Pure: nothing is built here.
+"""The description of a WAN: hosts, links and their settings, read from small YAML files. Pure: it builds nothing.
 
     congestion: cubic
     links:
@@ -25,7 +25,7 @@ DIRECTIONS = ("ab", "ba")
 CONGESTION = ("bbr", "cubic", "reno")
 MOST_HOSTS = 250
 LONGEST_HOST = 11  # a device is called "to-" and the neighbour's name, and may have 15 characters
-DEFAULT_QUEUE = "50ms"  # as routers have it
+DEFAULT_QUEUE = "50ms"  # as usual in routers
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Topology:
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """In the order in which the links name them."""
+        """Return the hosts in the order in which the links name them."""
         return tuple(dict.fromkeys(host for link in self.links for host in (link.a, link.b)))
 
     @classmethod
@@ -76,7 +76,7 @@ class Topology:
             raise TopologyError(f"{path}: {error}") from None
 
     def routes(self, host: str) -> dict[str, str]:
-        """The neighbour through which each other host is reached soonest; hosts that cannot be reached are left out."""
+        """Return the next hop to each other host on the fastest route; unreachable hosts are left out."""
         ways: dict[str, list[tuple[str, float]]] = {name: [] for name in self.hosts}
         for link in self.links:
             ways[link.a].append((link.b, link.ab.delay))
@@ -161,7 +161,7 @@ def _settings(where: str, both: Mapping[str, Any], own: object) -> Settings:
 
 
 def _congestion(content: object, hosts: tuple[str, ...]) -> dict[str, str]:
-    """One word for all hosts, or a mapping of some; the rest have cubic, as most machines in the world."""
+    """Return the congestion control of each host, from one word for all or a mapping of some; the default is cubic."""
     chosen = content if isinstance(content, Mapping) else dict.fromkeys(hosts, content)
     for host, algorithm in chosen.items():
         if host not in hosts:

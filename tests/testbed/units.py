@@ -25,7 +25,7 @@ def _read(text: object, units: Mapping[str, float], example: str) -> float:
 
 
 def rate(text: object) -> float:
-    """Bytes per second.
+    """Return bytes per second.
 
     :raises ValueError: not a number with a unit
     """
@@ -33,7 +33,7 @@ def rate(text: object) -> float:
 
 
 def duration(text: object) -> float:
-    """Seconds.
+    """Return seconds.
 
     :raises ValueError: not a number with a unit
     """
@@ -41,7 +41,7 @@ def duration(text: object) -> float:
 
 
 def size(text: object) -> float:
-    """Bytes.
+    """Return bytes.
 
     :raises ValueError: not a number with a unit
     """
@@ -49,7 +49,7 @@ def size(text: object) -> float:
 
 
 def probability(text: object) -> float:
-    """From 0 to 1.
+    """Return a number from 0 to 1.
 
     :raises ValueError: not a percentage from 0% to 100%
     """
@@ -60,10 +60,10 @@ def probability(text: object) -> float:
 
 
 def show_rate(value: float) -> str:
-    """Bytes per second as Mbit/s."""
+    """Format bytes per second as Mbit/s."""
     return f"{value * 8 / 1e6:g} Mbit/s"
 
 
 def show_duration(value: float) -> str:
-    """Seconds as milliseconds."""
+    """Format seconds as milliseconds."""
     return f"{value * 1e3:g} ms"

@@ -24,16 +24,16 @@ __all__ = ["Invalid", "LinkStats", "Wan"]
 
 IP_SECONDS = PATIENCE
 DEVICE_QUEUE = 2000  # packets that the kernel keeps until the emulator reads them
-MOST_LATE = 0.05  # of all packets: who is late by a millisecond or two changes a queue of 50 ms little
+MOST_LATE = 0.05  # of all packets: a delay of a millisecond or two changes a queue of 50 ms little
 
 
 class Invalid(Exception):
-    """The emulator could not keep up: what was measured says nothing. Run it again, on a machine that is less busy."""
+    """A failure of the emulator to keep up: the measurement is void. Run it again, on a machine that is less busy."""
 
 
 @dataclass(frozen=True)
 class LinkStats:
-    """What one direction of a link did since the last reset. Packets are those on the wire, at most 1500 bytes each.
+    """Counters of one direction of a link since the last reset. Packets are those on the wire, at most 1500 bytes each.
 
     :param packets: that left
     :param bytes: of these, with their IP headers
@@ -81,18 +81,19 @@ class Wan:
 
     @property
     def folder(self) -> Path:
-        """For configurations and logs of servers; removed with the WAN."""
+        """Return the folder for configurations and logs of servers; it is removed with the WAN."""
         return self._emulator.folder
 
     def address(self, host: str) -> str:
-        """A host's only address; the host's name stands for it in all hosts.
+        """Return a host's only address; the host's name stands for it in all hosts.
 
         :raises TopologyError: no such host
         """
         return f"10.77.{self._number(host) + 1}.1"
 
     def command(self, host: str, command: Sequence[str]) -> list[str]:
-        """The words that run a command inside a host, in the caller's working directory, with no process between.
+        """Return the words that run a command inside a host, in the caller's working directory, with no process
+        between.
 
         :raises TopologyError: no such host
         """
@@ -117,11 +118,11 @@ class Wan:
             self._emulator.set(self._directions.index(way), self._settings[way])
 
     def seed(self, number: int) -> None:
-        """Begin new series of random numbers (loss, jitter, cross traffic)."""
+        """Restart the random numbers (loss, jitter, cross traffic)."""
         self._emulator.seed(number)
 
     def stats(self) -> dict[tuple[str, str], LinkStats]:
-        """What each direction of each link did since the last reset, by link and "ab" or "ba"."""
+        """Return the counters of each direction of each link since the last reset, by link and "ab" or "ba"."""
         stats = [LinkStats(worst_late=numbers.pop("worst_late") / 1e9, **numbers) for numbers in self._emulator.stats()]
         return dict(zip(self._directions, stats, strict=True))
 
@@ -130,13 +131,13 @@ class Wan:
         self._emulator.reset()
 
     def check(self) -> None:
-        """Whether the emulator kept up since the last reset.
+        """Check that the emulator has kept up since the last reset.
 
         :raises Invalid: it did not
         """
         missed, stats = self._emulator.missed(), self.stats()
         packets = sum(way.packets for way in stats.values())
-        # One thread serves all links: if it is late, it is late for all, so that the sum says it best.
+        # One thread serves all links: if it is late for one, it is late for all, so the sum is the best measure.
         late = sum(way.late for way in stats.values())
         rejected = sum(way.rejected for way in stats.values())
         if missed:

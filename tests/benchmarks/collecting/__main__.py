@@ -1,4 +1,4 @@
-"""Both papers about collecting, their experiments in virtual time beside what they found.
+"""Experiments of both papers about collecting, in virtual time, beside the results in the papers.
 
     python -m tests.benchmarks.collecting cheng|confluence [--seeds N] [--page]
     python -m tests.benchmarks.collecting cheng|confluence --kept
@@ -21,7 +21,7 @@ DOCS = Path(__file__).parents[3] / "docs" / "reference" / "collecting"
 
 
 class Paper(NamedTuple):
-    """Its experiments, how they are shown, and over how many networks they go if nobody says."""
+    """Experiments, how their results are shown, and the default number of networks."""
 
     runs: ModuleType
     tables: ModuleType

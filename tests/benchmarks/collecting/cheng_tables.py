@@ -1,4 +1,4 @@
-"""Cheng's figures 5 to 7 as tables, and what the paper says in words beside them."""
+"""Cheng's figures 5 to 7 as tables, beside the values in the paper's text."""
 
 from collections.abc import Callable, Sequence
 
@@ -11,7 +11,7 @@ BASE, OURS = "all-at-once", "path-sync-95"
 COMPARED = ("best-path", "path-sync-100", "path-delay", "adaptive")
 LETTER = ("path-sync-95, no access", "path-delay, no access")
 PAPER = {("direct", 24): "1.9", ("direct", 120): "3.7", ("best-path", 120): "1.7"}
-"""Makespans over that of PathSync95, as the text tells them."""
+"""Makespans over that of PathSync95, from the paper's text."""
 NONE = ""
 
 
@@ -24,19 +24,19 @@ class Runs:
         self.loads = sorted({run.case.load for run in runs})
 
     def of(self, method: str, load: int, unevenness: float = 0.0, senders: int = 0) -> list[Run]:
-        """One run a seed."""
+        """Return one run for each seed."""
         found = (self._runs.get((method, load, seed, unevenness, senders)) for seed in self.seeds)
         return [run for run in found if run]
 
     def ratios(self, method: str, over: str, load: int, unevenness: float = 0.0, senders: int = 0) -> list[float]:
-        """Of makespans, in the same world."""
+        """Return ratios of makespans in the same world."""
         kind = load, unevenness, senders
         pairs = zip(self.of(method, *kind), self.of(over, *kind), strict=True)
         return [run.seconds / base.seconds for run, base in pairs]
 
 
 def tables(runs: Runs) -> dict[str, str]:
-    """By figure."""
+    """Return the tables by figure."""
     return {
         "figure 5a": _direct(runs),
         "figure 5b": _makespans(runs),
@@ -80,7 +80,7 @@ def _makespans(runs: Runs) -> str:
 
 
 def _uneven(runs: Runs) -> str:
-    """The same where connections do not get what is fair."""
+    """Return the same tables where connections do not get their fair share."""
     head = ["flows", "PathSync95 / with even TCP", "direct / PathSync95"]
     others = (*COMPARED, "path-sync-80")
     head += [f"{name} / PathSync95" for name in others]
@@ -94,7 +94,7 @@ def _uneven(runs: Runs) -> str:
 
 
 def _crowded(runs: Runs) -> str:
-    """Where other people's traffic is held back before it gets to the peering points."""
+    """Return the tables where other people's traffic is slowed before it reaches the peering points."""
     loads = [load for load in (min(SHOWN), max(SHOWN)) if load in runs.loads]
     head = ["stub domains that send", *(f"direct / PathSync95 at {load}" for load in loads)]
     rows = [
@@ -105,7 +105,7 @@ def _crowded(runs: Runs) -> str:
 
 
 def _letter(runs: Runs) -> str:
-    """The paper's model to the letter, over ours."""
+    """Return results of the paper's exact model, over those of ours."""
     names = {"path-sync-95, no access": OURS, "path-delay, no access": "path-delay"}
     head = ["flows", *(f"{ours}: without access / with" for ours in names.values())]
     rows = [[str(load), *(mean(runs.ratios(name, ours, load)) for name, ours in names.items())] for load in runs.loads]

@@ -1,4 +1,4 @@
-"""Confluence's figures 6 to 9, run by run: how long it takes each sink, straight and over other sources."""
+"""Confluence's figures 6 to 9, run by run: the time until each sink has all, directly and over other sources."""
 
 from collections.abc import Set
 from random import Random
@@ -29,29 +29,30 @@ __all__ = [
 
 MATRICES = {"planetlab": planetlab, "cloud": cloud}
 SINKS = {25: 12, 50: 8, 100: 4}
-"""How many hosts are the sink, one after the other, by the number of hosts: the paper has all of them. Of the largest
-networks there is but one."""
+"""Number of hosts that take turns as the sink, by the number of hosts; the paper has all of them take turns. There is
+only one of the largest networks.
+"""
 SIZES = tuple(SINKS)
 MIDDLE = 50
-"""Hosts where not their number is looked at, as in the paper."""
+"""Hosts in experiments that do not vary their number, as in the paper."""
 KS = (2, 5, 10, 15, 24)
 NONE = 1e9
-"""A period that never ends: one plan only."""
+"""A period that never ends, for one plan only."""
 PERIODS = (10.0, 15.0, 60.0, NONE)
 POOLS = (10, 25, 49)
-"""Connections that a direct transfer has at once: m."""
+"""Connections of a direct transfer at once: m."""
 TOLD = 5.0
-"""Seconds after which servers say how far they are; those of GridFTP do so every 5 s, as a rule."""
+"""Seconds after which servers report progress; GridFTP servers usually do so every 5 s."""
 LIMIT = 1e5
 
 
 class Case(NamedTuple):
-    """What a sink meets, and what is done about it.
+    """One case: a sink, its network, and the method that fetches its files.
 
     :param pool: connections at once, of a direct transfer; 0 for Confluence
     :param peers: k, hosts to which each sends besides the sink
     :param period: p, seconds between two plans; `NONE` for one plan only
-    :param error: part by which capacities may be wrong in the beginning
+    :param error: share by which known capacities may be wrong at the start
     :param drift: deviation of the logarithm of each capacity in the long run
     :param strict: whether the sink is a peer like all others, as in the paper; else each host can always send to it
     """
@@ -69,24 +70,24 @@ class Case(NamedTuple):
 
     @property
     def topology(self) -> Topology:
-        """Its network."""
+        """Return its network."""
         return MATRICES[self.matrix](self.n, self.seed)
 
     @property
     def direct(self) -> "Case":
-        """The same for all files at once, straight."""
+        """Return the case of all files at once, directly."""
         return Case(self.matrix, self.n, self.seed, self.sink, pool=self.n - 1, error=0.0, drift=self.drift)
 
 
 class Run(NamedTuple):
-    """How long it took."""
+    """The result of a run."""
 
     case: Case
     seconds: float
 
 
 def run(case: Case) -> Run:
-    """Carry it out, in virtual time."""
+    """Carry out the case in virtual time."""
     topology = case.topology
     known, demand = topology.network(case.error, case.seed), topology.demand(case.sink)
     if case.strict:
@@ -100,7 +101,7 @@ def run(case: Case) -> Run:
 
 
 def _strictly(network: Network, peers: int, seed: int) -> Network:
-    """Each host knows so many others, by chance; from each a way leads to each other."""
+    """Limit the hosts that each host knows, at random; each host can still reach each other one."""
     draw, ways = Random(seed), set()
     while not all(_reached(ways, host) == network.hosts.keys() for host in network.hosts):
         others = {host: sorted(network.hosts.keys() - {host}) for host in network.hosts}
@@ -125,7 +126,7 @@ def _method(case: Case, known: Network, demand: Demand) -> Method:
 
 
 def cases(seeds: int) -> list[Case]:
-    """All that the tables show, without what is there twice."""
+    """Return all cases that the tables show, without duplicates."""
     networks = [(seed, n) for seed in range(1, seeds + 1) for n in SIZES if n < max(SIZES) or seed == 1]
     whole = [case for seed, n in networks for case in sinks("planetlab", n, seed)]
     if CLOUD.exists():
@@ -139,17 +140,17 @@ def cases(seeds: int) -> list[Case]:
 
 
 def few() -> list[Case]:
-    """The sinks for which k and p are varied: of 25 hosts, where the paper has 50, so that it is done in minutes."""
+    """Return the sinks for which k and p vary: of 25 hosts (the paper has 50), so that the run takes minutes."""
     return sinks("planetlab", min(SIZES), 3)[:4]
 
 
 def doubled(case: Case) -> Case:
-    """The same sink among twice as many hosts."""
+    """Return the same sink among twice as many hosts."""
     return case._replace(n=2 * case.n)
 
 
 def sinks(matrix: str, n: int, seed: int) -> list[Case]:
-    """Some hosts of a network, each of which is the sink: on PlanetLab the same ones in small and large networks."""
+    """Return some hosts of a network, each of which is the sink; on PlanetLab the same in small and large networks."""
     hosts = MATRICES[matrix](n, seed).hosts
     step = 1 if matrix == "planetlab" else n // SINKS[n]
     return [Case(matrix, n, seed, host) for host in hosts[::step][: SINKS[n]]]

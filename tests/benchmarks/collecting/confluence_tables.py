@@ -1,4 +1,4 @@
-"""Confluence's figures 6 to 9 as tables, beside what the paper says."""
+"""Confluence's figures 6 to 9 as tables, beside the values in the paper."""
 
 from collections.abc import Iterator, Sequence
 from statistics import median
@@ -23,7 +23,7 @@ from tests.benchmarks.collecting.spread import middle, percent, table
 __all__ = ["Runs", "perfect", "tables"]
 
 WORTH, ANY = 0.2, 0.01
-"""Gains of which the paper speaks, and the least that is one."""
+"""Gains that the paper mentions, and the least that counts as a gain."""
 PAPER = {25: "80 % of the sinks >= 20 %, best 80 %", 50: "70 % of the sinks gain, best 40 to 75 %", 100: "little"}
 
 
@@ -38,25 +38,25 @@ class Runs:
         return case in self._runs
 
     def seconds(self, case: Case) -> float:
-        """Makespan."""
+        """Return the makespan."""
         return self._runs[case].seconds
 
     def gains(self, cases: Sequence[Case]) -> list[float]:
-        """The part of the direct transfer's time that is saved, by sink."""
+        """Return the share of the direct transfer's time that is saved, by sink."""
         return [1 - self.seconds(case) / self.seconds(case.direct) for case in cases if case in self]
 
     def cases(self, matrix: str, n: int) -> list[Case]:
-        """All sinks of all networks of a kind."""
+        """Return all sinks of all networks of a kind."""
         return [case for seed in self.seeds for case in sinks(matrix, n, seed) if case in self]
 
     def over(self, cases: Sequence[Case], bases: Sequence[Case]) -> list[float]:
-        """Makespans in terms of others, less one."""
+        """Return makespans relative to others, minus one."""
         pairs = zip(cases, bases, strict=True)
         return [self.seconds(case) / self.seconds(base) - 1 for case, base in pairs if case in self and base in self]
 
 
 def tables(runs: Runs) -> dict[str, str]:
-    """By figure."""
+    """Return the tables by figure."""
     return {
         "figure 6a": table(["connections at once", "makespan over that of all at once"], list(_pools(runs))),
         "figure 6b": _doubled(runs),
@@ -133,7 +133,7 @@ def _sizes(runs: Runs) -> Iterator[list[str]]:
 
 
 def _everywhere(runs: Runs) -> Iterator[list[str]]:
-    """What perfect plans gain with each host as the sink, of the networks of which some were tried."""
+    """Return the gains of perfect plans with each host as the sink, of the networks that had some runs."""
     for n in SIZES:
         seeds = {case.seed for case in runs.cases("planetlab", n)}
         cases = [Case("planetlab", n, seed, host) for seed in sorted(seeds) for host in planetlab(n, seed).hosts]
@@ -142,11 +142,11 @@ def _everywhere(runs: Runs) -> Iterator[list[str]]:
 
 
 def part(gains: Sequence[float], least: float) -> float:
-    """How many of them are at least so much."""
+    """Return the share of values that are at least this large."""
     return sum(gain >= least for gain in gains) / len(gains)
 
 
 def perfect(case: Case) -> float:
-    """What a plan that knows all would gain if nothing changed."""
+    """Return the gain of a plan that knows all capacities, if nothing changes."""
     plan = least_makespan(case.topology.network(), case.topology.demand(case.sink))
     return float(1 - plan.makespan / plan.direct) if plan.direct else 0.0

@@ -1,4 +1,4 @@
-"""A few points of Cheng's experiment with TCP in ns-3, beside the same in the fluid.
+"""A few points of Cheng's experiment with TCP in ns-3, beside the same points in the fluid model.
 
 Files have a twentieth of their bytes, as ns-3 takes a second for a few seconds of the network. Plans are made of what
 was measured in the fluid for both.
@@ -38,7 +38,7 @@ class Point(NamedTuple):
 
 
 def points() -> list[Point]:
-    """All of them; each in a process of its own, as ns-3 has but one network in each."""
+    """Return all points; each runs in a process of its own, as ns-3 allows one network per process."""
     cases = [(method, load) for load in LOADS for method in SHOWN]
     with ProcessPoolExecutor(2, get_context("spawn"), max_tasks_per_child=1) as pool:
         return list(pool.map(compared, *zip(*cases, strict=True)))
@@ -62,7 +62,7 @@ def compared(method: str, load: int, part: int = PART) -> Point:
 
 
 def table_of(found: Sequence[Point]) -> str:
-    """With what direct takes over each method."""
+    """Return the makespan of `direct` over that of each method."""
     direct = {point.load: point for point in found if point.method == "all-at-once"}
     rows = [
         [

@@ -16,12 +16,12 @@ from tests.benchmarks.collecting.uploads import Udp, World
 __all__ = ["Packets"]
 
 STEP = 0.1
-"""Seconds after which it is looked whether a hop is over."""
+"""Seconds between two checks whether a hop is over."""
 DELAYS = {WITHIN: "5ms", ACROSS: "10ms", BELOW: "2ms"}
 """One way, by the capacity of an edge."""
 QUEUE = "50p"
 WINDOW = 32 * 1024
-"""Bytes that a connection may have on the way: a little more than the longest path holds."""
+"""Bytes in flight of a connection at most: a little more than the longest path holds."""
 SEGMENT, UDP_BYTES = 1448, 512
 PORT = 5000
 
@@ -65,7 +65,7 @@ class Packets:
                 self._bulk(start, end, self._port, 0)
 
     def close(self) -> None:
-        """So that there can be another one."""
+        """Destroy the world, so that there can be another one."""
         self._ns.Simulator.Destroy()
 
     def has(self, pair: Pair) -> bool:
@@ -144,7 +144,7 @@ class Packets:
             self._address[here] = interfaces.GetAddress(number)
 
     def _lead(self, route: Sequence[Edge], address: Any) -> None:
-        """Each node on a way knows how to get to the address at its end."""
+        """Give each node on a path a route to the address at its end."""
         helper = self._ns.Ipv4StaticRoutingHelper()
         for here, there in route:
             if (here, str(address)) not in self._known:

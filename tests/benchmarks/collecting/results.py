@@ -1,4 +1,4 @@
-"""Runs: made side by side on all processors, and kept as JSON, so that a page can be made again without them."""
+"""Runs, made in parallel on all processors and stored as JSON, so that a page can be made again without them."""
 
 import json
 import os
@@ -11,14 +11,14 @@ from typing import Any, NamedTuple, TypeVar
 __all__ = ["keep", "kept", "run_all"]
 
 TOGETHER = 11
-"""Runs that a process is given at a time."""
+"""Runs that a process gets at a time."""
 
 C = TypeVar("C", bound=NamedTuple)
 R = TypeVar("R", bound=NamedTuple)
 
 
 def run_all(run: Callable[..., R], cases: Sequence[C]) -> Iterator[R]:
-    """All of them, in their order; neighbours are likely to be run by the same process, which may remember things."""
+    """Return the results of all runs, in order; neighbours usually run in the same process, which may cache things."""
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         for number, done in enumerate(pool.map(run, cases, chunksize=TOGETHER), 1):
             yield done
@@ -27,11 +27,11 @@ def run_all(run: Callable[..., R], cases: Sequence[C]) -> Iterator[R]:
 
 
 def keep(path: Path, runs: Sequence[Any]) -> None:
-    """Write runs, each on a line, in an order of their own."""
+    """Write runs, one per line, in a canonical order."""
     lines = sorted(json.dumps([run.case, *run[1:]]) for run in runs)
     path.write_text("[\n" + ",\n".join(lines) + "\n]\n")
 
 
 def kept(path: Path, case: type[C], run: Callable[..., R]) -> list[R]:
-    """Read them again."""
+    """Read stored runs."""
     return [run(case(*row[0]), *row[1:]) for row in json.loads(path.read_text())]

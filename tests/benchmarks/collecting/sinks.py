@@ -52,11 +52,11 @@ class Topology:
 
     @property
     def hosts(self) -> list[str]:
-        """Their names."""
+        """Return the names of the hosts."""
         return sorted({host for pair in self.capacities for host in pair})
 
     def network(self, error: float = 0.0, seed: int = 0) -> Network:
-        """As it is, or with capacities that are wrong by up to a part of them."""
+        """Return the network as it is, or with capacities that are wrong by up to this share."""
         draw = Random(f"{self.name} {seed}")
         widest = dict.fromkeys(self.hosts, 0.0)
         for pair, capacity in self.capacities.items():
@@ -69,11 +69,11 @@ class Topology:
         return Network.of(hosts, links)
 
     def demand(self, sink: str) -> Demand:
-        """All files to one host."""
+        """Return a demand for all files at one host."""
         return Demand(tuple(File(f"of {host}", SIZE, (host,), (sink,)) for host in self.hosts if host != sink))
 
     def helped(self) -> float:
-        """The part of links that a third host gives a better path, over all threes."""
+        """Return the share of links for which a third host gives a better path, over all triples."""
         better = [
             min(self.capacities[a, c], self.capacities[c, b]) > self.capacities[a, b]
             for a, b, c in permutations(self.hosts, 3)
@@ -83,7 +83,7 @@ class Topology:
 
 @cache
 def planetlab(n: int, seed: int) -> Topology:
-    """Hosts as they may have been on PlanetLab; fewer hosts of the same seed are the first of more."""
+    """Draw hosts as on PlanetLab; with the same seed, fewer hosts are the first of more."""
     draw = Random(f"planetlab {seed}")
     names = [f"h{number:02}" for number in range(LARGEST)]
     access = {name: ACCESS * exp(draw.gauss(0, HOSTS_DIFFER)) for name in names}
@@ -94,7 +94,7 @@ def planetlab(n: int, seed: int) -> Topology:
 
 @cache
 def cloud(n: int, seed: int) -> Topology:
-    """So many regions of three clouds, as they were measured in January 2022."""
+    """Return this many regions of three clouds, as measured in January 2022."""
     with gzip.open(CLOUD, "rt") as file:
         rates = {
             (row["src_region"], row["dst_region"]): float(row["throughput_received"]) for row in csv.DictReader(file)
@@ -111,7 +111,9 @@ def cloud(n: int, seed: int) -> Topology:
 
 
 def drift(topology: Topology, deviation: float, seed: int) -> Iterator[Capacity]:
-    """How what is available changes: each pair by itself, its logarithm slowly, by so much in the long run."""
+    """Return how the available capacity varies: each pair by itself, its logarithm slowly, by `deviation` in the long
+    run.
+    """
     if not deviation:
         return
     draw = Random(f"{topology.name} {seed} drift")

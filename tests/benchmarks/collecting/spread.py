@@ -1,4 +1,4 @@
-"""Numbers of several runs as people read them: means with 95 % ranges, medians with the least and the most. Pure."""
+"""Numbers of several runs as text: means with 95 % ranges, medians with the least and the most. Pure."""
 
 from collections.abc import Sequence
 from statistics import fmean, median
@@ -9,7 +9,7 @@ __all__ = ["mean", "middle", "percent", "table"]
 
 
 def mean(values: Sequence[float], digits: int = 2) -> str:
-    """The mean, and how far its 95 % range goes to each side; a dash where nothing was run."""
+    """Return the mean and half the width of its 95 % range; a dash without runs."""
     if not values:
         return "–"
     found = measure(values)
@@ -17,18 +17,18 @@ def mean(values: Sequence[float], digits: int = 2) -> str:
 
 
 def middle(values: Sequence[float]) -> str:
-    """The median as percents, with the least and the most; a dash where nothing was run."""
+    """Return the median in percent, with the least and the most; a dash without runs."""
     if not values:
         return "–"
     return f"{percent(median(values))} ({percent(min(values))} to {percent(max(values))})"
 
 
 def percent(part: float) -> str:
-    """As people write it."""
+    """Format a number for people."""
     return f"{100 * part:.0f} %"
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """In Markdown, which reads well on a terminal, too."""
+    """Return a table in Markdown, which also reads well on a terminal."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -1,4 +1,4 @@
-"""Both papers' experiments, made small: who gains, what it costs, and that pages have a place for all that is said."""
+"""Small versions of both papers' experiments: gains, costs, and pages with a place for every table."""
 
 from importlib.util import find_spec
 from math import inf
@@ -45,7 +45,7 @@ def test_uneven_tcp_costs_barriers_time():
 
 
 def test_what_a_host_keeps():
-    """Own data goes as it is acknowledged; what is staged comes on top."""
+    """Own data is released as it is acknowledged; staged data adds to it."""
     demand = Demand((File("x", 100, ("a",), ("t",)), File("y", 300, ("b",), ("t",))))
     sent = (
         Send(1, "a", "t", Piece("x", 0, 60)),

@@ -1,4 +1,4 @@
-"""The networks of both papers are as the papers say, and the same each time."""
+"""Networks of both papers: as the papers describe them, and the same each time."""
 
 from collections import Counter
 from itertools import islice, pairwise

@@ -17,7 +17,7 @@ TRANSIT_NODES = 4
 STUBS = 3
 STUB_NODES = 6
 TRANSIT_EDGES, STUB_EDGES = 0.6, 0.2
-"""How likely two nodes of a domain are joined."""
+"""Probability of an edge between two nodes of a domain."""
 PEERINGS = (("A0", "B0"), ("A1", "B1"))
 
 MBIT = 1e6 / 8
@@ -36,7 +36,7 @@ class TransitStub:
 
     @classmethod
     def drawn(cls, draw: Random) -> "TransitStub":
-        """One by chance."""
+        """Draw a random network."""
         edges: dict[Edge, float] = {}
         for domain in DOMAINS:
             transit = [f"{domain}{number}" for number in range(TRANSIT_NODES)]
@@ -55,7 +55,7 @@ class TransitStub:
 
     @property
     def nodes(self) -> set[str]:
-        """All of them."""
+        """Return all edges."""
         return set(self._neighbours)
 
     @cached_property
@@ -66,7 +66,7 @@ class TransitStub:
         return neighbours
 
     def route(self, start: str, end: str) -> list[Edge]:
-        """The way with the fewest hops, as ns-2 routes; of several always the same one."""
+        """Return the path with the fewest hops, as ns-2 routes; always the same one of several."""
         towards = {end: end}
         queue = deque([end])
         while start not in towards:
@@ -85,7 +85,7 @@ def _steps(start: str, end: str, towards: dict[str, str]) -> Iterator[Edge]:
 
 
 def _joined(nodes: list[str], likely: float, draw: Random) -> list[Edge]:
-    """Edges by chance, drawn until they join all nodes."""
+    """Return random edges, drawn until they connect all nodes."""
     while True:
         edges = [pair for pair in combinations(nodes, 2) if draw.random() < likely]
         parts = {node: {node} for node in nodes}

@@ -22,18 +22,19 @@ __all__ = ["DESTINATION", "LOADS", "World", "measured", "weather", "world"]
 LOADS = (0, 24, 48, 72, 96, 120)
 """Background flows."""
 SPLIT = (1, 3)
-"""Of them, over the peering points."""
+"""Background flows over the peering points."""
 INFINITE = 0.75
-"""How many of them are TCP without end; the others are UDP."""
+"""Background flows that are TCP without end; the others are UDP."""
 UDP_PART = 0.05
-"""Of a peering point's capacity, on average, for all UDP over it."""
+"""Average share of a peering point's capacity for all UDP over it."""
 ON_OFF = (0.2, 3.0)
 """Seconds: the range of a UDP flow's mean times on and off."""
 GRAIN = 4.0
-"""Seconds over which a UDP flow's rate is averaged: it goes on and off much more often than anything else
-happens, and all of it is little."""
+"""Seconds over which a UDP flow's rate is averaged: it turns on and off much more often than anything else happens, and
+carries little.
+"""
 FICKLE = 8.0
-"""Seconds for which a connection keeps what it takes in proportion to others, where TCP is uneven."""
+"""Seconds for which a connection keeps its share relative to others, where TCP is uneven."""
 
 DESTINATION = "A1"
 TOTAL, LEAST, MOST = 350e6, 25e6, 75e6
@@ -45,7 +46,7 @@ PROBES = 10
 
 @dataclass(frozen=True)
 class Udp:
-    """How a stream goes on and off."""
+    """A UDP stream that turns on and off."""
 
     stream: str
     rate: float
@@ -55,7 +56,7 @@ class Udp:
 
 @dataclass(frozen=True, eq=False)
 class World:
-    """What methods meet: bistros are named by the transit node behind which they are."""
+    """The network for all methods; a bistro has the name of its transit node."""
 
     seed: int
     demand: Demand
@@ -64,7 +65,7 @@ class World:
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """The bistros."""
+        """Return the bistros."""
         return tuple(sorted({host for pair in self.underlay.routes for host in pair}))
 
 
@@ -105,7 +106,7 @@ def _sizes(number: int, draw: Random) -> list[int]:
 def _traffic(
     graph: TransitStub, homes: dict[str, int], load: int, senders: int, draw: Random
 ) -> tuple[tuple[Stream, ...], tuple[Udp, ...]]:
-    """From B to A, from and to stubs in which no bistro is."""
+    """Return flows from B to A between stubs that have no bistro."""
     streams: list[Stream] = []
     udp: list[Udp] = []
     from_stubs, to_stubs = (_free(graph, homes, domain) for domain in ("B", "A"))
@@ -128,13 +129,13 @@ def _traffic(
 
 
 def _free(graph: TransitStub, homes: dict[str, int], domain: str) -> list[list[str]]:
-    """The stubs of a domain in which no bistro is."""
+    """Return the stubs of a domain that have no bistro."""
     gates = [(gate, home) for gate, home in homes.items() if gate[0] == domain]
     return [graph.stub(gate, stub) for gate, home in gates for stub in range(3) if stub != home]
 
 
 def weather(world: World, seed: int, unevenness: float = 0.0) -> Iterator[Happening]:
-    """How UDP goes on and off, and how unevenly TCP shares, without end.
+    """Yield the on and off times of UDP, and the unevenness of TCP, without end.
 
     :param unevenness: deviation of the logarithm of what a connection takes in proportion to others
     """
@@ -152,7 +153,7 @@ def _shares(world: World, unevenness: float, draw: Random) -> Iterator[RateShare
 
 
 def _rates(udp: Udp, draw: Random) -> Iterator[Rate]:
-    """Averaged over each grain."""
+    """Return averages over each grain."""
     is_on = draw.random() < udp.on / (udp.on + udp.off)
     left = draw.expovariate(1 / (udp.on if is_on else udp.off))
     for grain in count():
@@ -169,7 +170,7 @@ def _rates(udp: Udp, draw: Random) -> Iterator[Rate]:
 
 @cache
 def measured(world: World, probes: int = PROBES) -> Network:
-    """What planners are told: each pair's mean rate of transfers that went alone among the traffic, as in the paper.
+    """Return the planner's input: each pair's mean rate of transfers that ran alone among the traffic, as in the paper.
 
     The paper knows nothing of access. Here it is as wide as the widest pair of a host.
     """

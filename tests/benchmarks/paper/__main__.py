@@ -30,7 +30,7 @@ VIRTUAL_ROUNDS = 10
 
 
 def run_really(experiment: Experiment, files: Path, rounds: int, stop: Event) -> list[Record]:
-    """All runs of an experiment, one after the other; each round in an order and a weather of its own.
+    """Make all runs of an experiment, one after the other; each round has its own order and weather.
 
     In a round before the first, each server delivers the largest file alone: `history` knows that then.
     """
@@ -51,7 +51,7 @@ def run_really(experiment: Experiment, files: Path, rounds: int, stop: Event) ->
 
 
 def run_all(experiments: Sequence[Experiment], rounds: int) -> list[Record]:
-    """All runs of several experiments, some of them side by side."""
+    """Make all runs of several experiments, some of them in parallel."""
     stop = Event()
     with in_memory() as files, ThreadPoolExecutor(AT_ONCE) as pool:
         for size in SIZES:
@@ -65,7 +65,7 @@ def run_all(experiments: Sequence[Experiment], rounds: int) -> list[Record]:
 
 
 def run_all_virtually(experiments: Sequence[Experiment]) -> list[Record]:
-    """The largest file by all schemes, in as much weather as it takes for narrow ranges."""
+    """Fetch the largest file by all schemes, in enough weather for narrow ranges."""
     return [
         run_virtually(experiment, scheme, LARGE, seed)
         for experiment in experiments

@@ -21,7 +21,7 @@ WAITERS = (*(f"{name}-{k}" for name in ("conservative", "aggressive") for k in (
 
 
 def draw_gains(results: Results, path: Path) -> None:
-    """Bandwidth over that of the best single server, as SVG."""
+    """Draw the bandwidth over that of the best single server, as SVG."""
     groups = {f"figure {figure}\n{name}": results.of(name)[1] for figure, name in BANDWIDTHS.items()}
     with _figure(path, "gain over the best single server") as axes:
         _draw_bars(axes, groups, GAINERS, lambda records, scheme: records.gain(scheme, LARGE))
@@ -29,7 +29,7 @@ def draw_gains(results: Results, path: Path) -> None:
 
 
 def draw_waits(results: Results, path: Path) -> None:
-    """The idle share of the faster server, in real runs and in virtual time, as SVG."""
+    """Draw the idle share of the faster server, in real runs and in virtual time, as SVG."""
     groups = {}
     for figure, name in WAITS.items():
         _, real, virtual = results.of(name)
@@ -59,7 +59,7 @@ def _figure(path: Path, label: str) -> Iterator[Axes]:
 def _draw_bars(
     axes: Axes, groups: Mapping[str, Records], schemes: Sequence[str], value: Callable[[Records, str], Measure]
 ) -> None:
-    """A group of bars under each label: one a scheme."""
+    """Draw a group of bars above each label, one per scheme."""
     width = 0.8 / len(schemes)
     for number, scheme in enumerate(schemes):
         measures = [value(records, scheme) for records in groups.values()]

@@ -16,7 +16,7 @@ __all__ = ["ETHERNET", "EXPERIMENTS", "SCALE", "SIZES", "Experiment", "Route", "
 SCALE = 50
 """A file here has so many times fewer bytes than in the paper; rates are not scaled."""
 SIZES = (10, 100, 1000)
-"""Files, as the paper names them: MB. It also has 500."""
+"""File sizes in MB, as in the paper, which also has 500."""
 
 ETHERNET = 100.0
 """Mbit/s at each site."""
@@ -30,7 +30,7 @@ FORESEEN = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """What lies between a server's site and the client's: mean Mbit/s, and milliseconds there and back."""
+    """The route between a server's site and the client's: mean Mbit/s, and milliseconds of a round trip."""
 
     mbit: float
     round_trip: float
@@ -57,7 +57,7 @@ class Scheme:
 
     @property
     def options(self) -> list[str]:
-        """coget's command-line options."""
+        """Return coget's command-line options."""
         return ["--strategy", self.strategy, *(["--blocks", str(self.blocks)] if self.blocks else [])]
 
 
@@ -90,23 +90,23 @@ class Experiment:
 
     @property
     def servers(self) -> list[str]:
-        """Their hosts; two at one site are numbered."""
+        """Return their hosts; two at one site are numbered."""
         twice = len(set(self.sites)) < len(self.sites)
         return [f"{site}{number}" if twice else site for number, site in enumerate(self.sites, 1)]
 
     @property
     def singles(self) -> list[Scheme]:
-        """The base: each server alone."""
+        """Return the base schemes: each server alone."""
         return [Scheme(f"{server} alone", "single", server=server) for server in self.servers if self.alone]
 
     @property
     def schemes(self) -> list[Scheme]:
-        """In the order of the paper's bars."""
+        """Return the schemes in the order of the paper's bars."""
         return [*self.singles, *self.coallocated]
 
     @property
     def routes(self) -> dict[str, Route]:
-        """The routes whose rates change, by the link that carries them."""
+        """Return the routes whose rates change, by the link that carries them."""
         if self.shared:
             return {"core-neck": ROUTES[self.sites[0], self.client]}
         return {
@@ -115,7 +115,7 @@ class Experiment:
 
     @property
     def links(self) -> dict[str, dict[str, str]]:
-        """The links of the testbed, from the client's Ethernet on."""
+        """Return the links of the testbed, from the client's Ethernet on."""
         near = {"rate": f"{ETHERNET}mbit", "delay": "0.025ms"}
         links = {"client-core": near}
         for link, route in self.routes.items():
@@ -125,7 +125,7 @@ class Experiment:
         return links
 
     def weather(self, seed: int) -> list[tuple[float, str, float]]:
-        """How the rates change: (from which second on, link, Mbit/s), by time; each link from second 0 on.
+        """Return the changes of rates: (second, link, Mbit/s), by time; each link from second 0 on.
 
         The seed decides alone, so that all schemes meet the same network.
         """
@@ -154,4 +154,4 @@ EXPERIMENTS = {
         Experiment("ANL", ("LBL", "ISI", "UFL"), (*BALANCED, ADAPTIVE), alone=False),
     )
 }
-"""By name; those that take longest come first."""
+"""Experiments by name; those that take longest come first."""

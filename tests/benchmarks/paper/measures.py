@@ -1,4 +1,4 @@
-"""What runs say, as the paper's figures show it: bandwidth, gain, idle share, each with its 95 % range. Pure.
+"""Numbers from runs, as in the paper's figures: bandwidth, gain, idle share, each with its 95 % range. Pure.
 
 Which experiments there are is told by `tests.benchmarks.paper.experiments`; records come from real runs
 (`tests.benchmarks.paper.network`) or simulated ones (`tests.benchmarks.paper.virtual`).
@@ -14,7 +14,7 @@ from tests.benchmarks.paper.experiments import Experiment
 __all__ = ["Measure", "Record", "Records", "measure"]
 
 STUDENT = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}
-"""By the number of runs: how many standard errors the 95 % range of a mean has on each side (Student's t)."""
+"""Standard errors on each side of the 95 % range of a mean, by the number of runs (Student's t)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +36,14 @@ class Record:
     delivered: Mapping[str, float | None]
 
     def waited(self, faster: str) -> float | None:
-        """The part of the download in which a server waited for others to finish; None if it was the last itself."""
+        """Return the share of the download in which a server waited for others; None for the last server."""
         own, last = self.delivered[faster] or 0.0, max(second or 0.0 for second in self.delivered.values())
         return (last - own) / self.seconds if own < last else None
 
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A mean over `count` runs, with how far the 95 % range of it goes to each side; NaN where runs are too few."""
+    """A mean over `count` runs, with half the width of its 95 % range; NaN if runs are too few."""
 
     mean: float
     margin: float
@@ -51,7 +51,7 @@ class Measure:
 
 
 def measure(values: Sequence[float]) -> Measure:
-    """The mean, and its 95 % range."""
+    """Return the mean and its 95 % range."""
     count = len(values)
     # From ten runs on the range is a little wider than it has to be.
     margin = STUDENT[min(count, max(STUDENT))] * stdev(values) / count**0.5 if count > 1 else nan
@@ -66,25 +66,25 @@ class Records:
         self._runs = [record for record in records if record.experiment == experiment.name]
 
     def bandwidth(self, scheme: str, size: int) -> Measure:
-        """MB/s."""
+        """Return the bandwidth in MB/s."""
         return measure([run.bandwidth for run in self._of(scheme, size)])
 
     def best(self, size: int) -> str:
-        """The single server with the highest mean bandwidth."""
+        """Return the single server with the highest mean bandwidth."""
         found = {single.name: self.bandwidth(single.name, size) for single in self._experiment.singles}
         return max(found, key=lambda name: (found[name].count > 0, found[name].mean))
 
     def gain(self, scheme: str, size: int) -> Measure:
-        """Bandwidth over that of the best single server in the same weather."""
+        """Return the bandwidth over that of the best single server in the same weather."""
         best = {run.seed: run.bandwidth for run in self._of(self.best(size), size)}
         return measure([run.bandwidth / best[run.seed] for run in self._of(scheme, size) if run.seed in best])
 
     def idle(self, scheme: str, size: int) -> Measure:
-        """The idle share of the faster server (section 4.3.4): of the runs in which another one finished last."""
+        """Return the idle share of the faster server (section 4.3.4), over runs in which it did not finish last."""
         return measure([wait for run in self._of(scheme, size) if (wait := self._wait(run)) is not None])
 
     def idle_of_all(self, strategy: str, size: int) -> Measure:
-        """The idle share of the faster server over all runs of a strategy, 0 where it did not wait."""
+        """Return the idle share of the faster server over all runs of a strategy, 0 where it did not wait."""
         names = [scheme.name for scheme in self._experiment.coallocated if scheme.strategy == strategy]
         return measure([self._wait(run) or 0.0 for name in names for run in self._of(name, size)])
 

@@ -32,14 +32,14 @@ COGET = str(Path(sys.executable).with_name("coget"))
 LIMIT = 60.0
 """Seconds after which a run has failed; none needs a third of that."""
 STREAMS = "1"
-"""Of each server: the same for all schemes, as in the paper, which had 8. On a path of the testbed one is as fast."""
+"""Streams of each server: the same for all schemes. The paper had 8; on a path of the testbed one is as fast."""
 TRIES = 6
 PAUSE = 1.0
 """Seconds that a busy machine is given before another try."""
 
 
 class Failure(Exception):
-    """coget failed, where nothing was in its way."""
+    """A failure of coget on a working network."""
 
 
 class Network:
@@ -100,7 +100,7 @@ class Network:
         return run
 
     def _memory(self, scheme: Scheme, home: Path) -> Path:
-        """Where a run finds and leaves what coget remembers."""
+        """Return the directory of coget's history for a run."""
         if scheme.strategy == "single":
             return self._history
         memory = home / "history.sqlite"
@@ -109,7 +109,7 @@ class Network:
         return memory
 
     def _record(self, scheme: Scheme, size: int, seed: int, document: dict[str, Any]) -> Record:
-        """What coget says of its run: all seconds are counted from the beginning of the download."""
+        """Return coget's report of its run, with seconds since the beginning of the download."""
         names = {server.url(f"{size}.bin"): host for host, server in self._servers.items()}
         delivered = {
             names[source["url"]]: max((copy["last_byte"] for copy in source["copies"] if copy["bytes"]), default=None)
@@ -119,7 +119,7 @@ class Network:
         return Record(self._experiment.name, scheme.name, size, seed, rate, seconds, delivered)
 
     def _events(self, seed: int) -> list[tuple[float, Callable[[], None]]]:
-        """The weather, as `compete` wants it."""
+        """Return the weather in the form that `compete` takes."""
         return [
             (second, partial(self._wan.set, link, "ba", rate=f"{mbit:.3f}mbit"))
             for second, link, mbit in self._experiment.weather(seed)

@@ -1,4 +1,4 @@
-"""The page about the paper: the words are written by hand, what stands between marks by the benchmark."""
+"""The page about the paper: prose by hand, tables between marks by the benchmark."""
 
 import re
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ BEGIN, END = "<!-- {}: python -m {} -->", "<!-- end -->"
 
 
 def contents(results: Results, rounds: int) -> dict[str, str]:
-    """What is to stand in each place of the page."""
+    """Return the content for each place of the page."""
     return {
         "runs": _runs(results, rounds),
         "picture gains": f"![gains of all schemes over the best single server]({PICTURES.name}/gains.svg)",
@@ -25,7 +25,7 @@ def contents(results: Results, rounds: int) -> dict[str, str]:
 
 
 def filled(page: str, made: Mapping[str, str], module: str = "tests.benchmarks.paper") -> str:
-    """The page with these in place of those before.
+    """Return the page with these contents in place of the old ones.
 
     :param module: which makes them, as the page's marks say
 

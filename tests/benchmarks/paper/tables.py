@@ -1,4 +1,4 @@
-"""The paper's figures as tables: one a figure, in Markdown, which reads well on a terminal, too.
+"""The paper's figures as tables: one per figure, in Markdown, which also reads well on a terminal.
 
 What a cell means is told by docs/explanation/paper.md; what it is made of by `tests.benchmarks.paper.measures`.
 """
@@ -22,11 +22,11 @@ BANDWIDTHS = {
     "9a": "lbl+lbl-anl",
     "9b": "isi+isi-ufl",
 }
-"""By figure: the experiment whose schemes are compared."""
+"""Experiment whose schemes are compared, by figure."""
 BLOCKS = {"10a, d": "isi+ufl-anl", "10b, e": "lbl+isi-anl", "10c, f": "lbl+isi+ufl-anl"}
-"""By figure: the experiment in which block counts are compared."""
+"""Experiment whose block counts are compared, by figure."""
 WAITS = {"11a": "anl+isi-ufl", "11b": "lbl+ufl-anl"}
-"""By figure: the experiment in which the faster server waits."""
+"""Experiment in which the faster server waits, by figure."""
 NONE = "–"
 
 
@@ -38,13 +38,13 @@ class Results:
     virtual: Sequence[Record]
 
     def of(self, name: str) -> tuple[Experiment, Records, Records]:
-        """One experiment, with both."""
+        """Return one experiment with both."""
         experiment = EXPERIMENTS[name]
         return experiment, Records(experiment, self.real), Records(experiment, self.virtual)
 
 
 def tables(results: Results) -> dict[str, str]:
-    """By figure: its table; figures of experiments that did not run are left out."""
+    """Return the table of each figure; figures without runs are left out."""
     ran = {record.experiment for record in results.real}
     shown = [(BANDWIDTHS, _bandwidths), (BLOCKS, _blocks), (WAITS, _waits)]
     return {
@@ -56,7 +56,7 @@ def tables(results: Results) -> dict[str, str]:
 
 
 def _bandwidths(experiment: Experiment, real: Records, virtual: Records) -> Iterator[str]:
-    """MB/s, and the gain over the best single server."""
+    """Return MB/s, and the gain over the best single server."""
 
     def cell(records: Records, scheme: str, size: int) -> str:
         gain = records.gain(scheme, size)
@@ -67,7 +67,7 @@ def _bandwidths(experiment: Experiment, real: Records, virtual: Records) -> Iter
 
 
 def _blocks(experiment: Experiment, real: Records, virtual: Records) -> Iterator[str]:
-    """MB/s."""
+    """Return MB/s."""
 
     def cell(records: Records, scheme: str, size: int) -> str:
         return _shown(records.bandwidth(scheme, size))
@@ -76,7 +76,7 @@ def _blocks(experiment: Experiment, real: Records, virtual: Records) -> Iterator
 
 
 def _waits(experiment: Experiment, real: Records, virtual: Records) -> Iterator[str]:
-    """The idle share of the faster server, and in how many of the runs it had to wait."""
+    """Return the idle share of the faster server, and the share of runs in which it waited."""
 
     def cell(records: Records, scheme: str, size: int) -> str:
         idle, runs = records.idle(scheme, size), records.bandwidth(scheme, size).count
@@ -111,7 +111,7 @@ def _percent(share: Measure) -> str:
 
 
 def _shown(measure: Measure, factor: float = 1, digits: int = 2) -> str:
-    """A mean with its 95 % range, where there is one."""
+    """Format a mean with its 95 % range, if it has one."""
     if not measure.count:
         return NONE
     mean = f"{factor * measure.mean:.{digits}f}"

@@ -1,4 +1,4 @@
-"""Sums of the paper's benchmark, held against ones done by hand; its tables and its page."""
+"""Arithmetic of the paper's benchmark, against values computed by hand; its tables and its page."""
 
 import math
 
@@ -60,7 +60,7 @@ def test_weather_is_that_of_its_seed_and_keeps_to_the_mean(experiment):
 
 
 def everything() -> Results:
-    """A run of everything, each with the same rate."""
+    """Return a run of everything, each with the same rate."""
     records = [
         Record(experiment.name, scheme.name, size, seed, 2.0, 10.0, dict.fromkeys(experiment.servers, 9.0))
         for experiment in EXPERIMENTS.values()

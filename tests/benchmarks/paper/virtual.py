@@ -25,7 +25,7 @@ LARGEST = 10
 CHUNKS = 400
 """In a file."""
 TRIPS = 2
-"""Round trips until a GridFTP session is there, and again until the first byte of a range."""
+"""Round trips to log in at a GridFTP server, and again to the first byte of a range."""
 EARLIER = (-1, -2, -3)
 """Seeds of the runs from which the forecasts of `history` are made."""
 
@@ -56,7 +56,7 @@ def run_virtually(experiment: Experiment, scheme: Scheme, size: int, seed: int) 
 
 
 def _behaviours(experiment: Experiment, size: int, seed: int) -> dict[str, Behaviour]:
-    """How the servers behave: each on a path of its own, or all behind the same one."""
+    """Return the servers' behaviours: separate paths, or one shared bottleneck."""
     mbit = MBIT / _scale(size)
     rates: dict[str, list[tuple[float, float]]] = {link: [] for link in experiment.routes}
     for second, link, rate in experiment.weather(seed):
@@ -85,7 +85,7 @@ def _behaviours(experiment: Experiment, size: int, seed: int) -> dict[str, Behav
 
 @cache
 def _estimates(experiment: str, size: int) -> dict[str, Estimate]:
-    """What each server's earlier runs, alone, let expect."""
+    """Return the estimates from each server's earlier runs alone."""
     known = EXPERIMENTS[experiment]
     return {
         server: Estimate(

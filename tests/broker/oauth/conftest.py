@@ -1,4 +1,4 @@
-"""A program in which people log in, and their browser."""
+"""A program in which users log in, and their browser."""
 
 import base64
 import hashlib
@@ -21,7 +21,7 @@ PKCE = {"code_challenge": CHALLENGE, "code_challenge_method": "S256"}
 
 
 class Program:
-    """A program in which people log in, and their browser."""
+    """A program in which users log in, and their browser."""
 
     def __init__(self, broker: Broker, number: str, secret: str | None) -> None:
         self.broker = broker
@@ -31,7 +31,7 @@ class Program:
         self.own = broker.with_headers({})
 
     def url(self, **changes: str | None) -> str:
-        """Where it sends the browser."""
+        """Return the URL to which it sends the browser."""
         usual = {"client_id": self.number, "redirect_uri": BACK, "response_type": "code", "state": "s1"}
         said = {**usual, "scope": f"openid email {ALL}", "access_type": "offline", **({} if self.secret else PKCE)}
         return "/v2/oauth2/authorize?" + urlencode({k: v for k, v in {**said, **changes}.items() if v is not None})
@@ -44,7 +44,7 @@ class Program:
         return await self.browser.post(page.action, data={**page.fields, **fields, "decision": decision})
 
     async def code(self, token: str, **changes: str | None) -> str:
-        """What the browser brings back."""
+        """Return the code that the browser brings back."""
         page = await self.page(**changes)
         answer = await self.sent(page, **({"token": token} if "token" in page.fields else {}))
         assert answer.status_code == 303, answer.text
@@ -53,7 +53,7 @@ class Program:
         return brought["code"]
 
     async def ask(self, path: str = "token", **form: str) -> httpx.Response:
-        """What it asks for, as itself."""
+        """Send a request with the program's credentials."""
         who = (self.number, self.secret) if self.secret else None
         said = form if self.secret else {"client_id": self.number, **form}
         return await self.own.post(f"/v2/oauth2/{path}", data=said, auth=who)
@@ -64,7 +64,7 @@ class Program:
         return await self.ask(**form)
 
     async def login(self, token: str, **changes: str | None) -> dict[str, dict[str, Any]]:
-        """The tokens that it gets, by resource server."""
+        """Return its tokens by resource server."""
         answer = await self.redeem(await self.code(token, **changes))
         assert answer.status_code == 200, answer.text
         return by_server(answer.json())

@@ -1,4 +1,4 @@
-"""The page where people log in: what it sends, to where, and what it lets nobody do."""
+"""The login page: its forms and redirects, and the requests that it refuses."""
 
 from urllib.parse import parse_qsl, urlsplit
 

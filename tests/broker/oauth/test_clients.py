@@ -1,4 +1,4 @@
-"""Programs: who they are, and how they come and go."""
+"""OAuth clients: identities, registration and removal."""
 
 import base64
 import time

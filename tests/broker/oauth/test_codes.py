@@ -1,4 +1,4 @@
-"""Codes are good once, for who asked for them."""
+"""Authorization codes: valid once, and only for the client that requested them."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""Wrong credentials are slowed by address and credential: nobody locks out others who come from the same address."""
+"""Delays after wrong credentials, by address and credential: no user locks out others at the same address."""
 
 import time
 
@@ -13,7 +13,7 @@ W = "/broker/v1/whoami"
 
 
 async def _ended(broker: Broker, subject: str) -> str:
-    """A token that was good, and is revoked."""
+    """A revoked token."""
     issued = await broker.factory.access.issue("tests", NewToken(subject=subject))
     await broker.factory.access.revoke("tests", issued.id)
     return issued.token
@@ -24,7 +24,7 @@ async def _asked(client: httpx.AsyncClient, token: str) -> int:
 
 
 async def test_who_makes_up_tokens_is_limited_and_others_are_told_that_theirs_have_ended(broker):
-    """A program that gets 401 asks for a new token; one that gets 429 only waits."""
+    """Programs request a new token after 401; after 429 they only wait."""
     client = broker.with_headers({})
     mine, others = await _ended(broker, "ann"), await _ended(broker, "bob")
     assert [await _asked(client, f"cogetb_{i}") for i in range(40)] == [401] * 30 + [429] * 10

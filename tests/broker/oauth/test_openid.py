@@ -1,4 +1,4 @@
-"""Who somebody is, and what the broker signs."""
+"""OpenID Connect: the user's identity, and the documents that the broker signs."""
 
 import time
 from typing import Any

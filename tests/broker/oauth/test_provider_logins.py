@@ -1,4 +1,4 @@
-"""What a login at an identity provider gave: it ends when the provider's word is old, or has changed."""
+"""Tokens from a login at an identity provider: they end when the provider's claims are old or have changed."""
 
 import hashlib
 from base64 import urlsafe_b64encode
@@ -19,7 +19,7 @@ SCOPE = "urn:globus:auth:scope:transfer.api.globus.org:all"
 
 
 async def given(broker: Broker, role: str, number: str) -> IssuedTokens:
-    """What a program gets by a login with this role."""
+    """Return the tokens that a program gets by a login with this role."""
     secret = await broker.factory.logins.by_provider(Caller(subject="ann", role=role), "Ann", None)
     challenge = urlsafe_b64encode(hashlib.sha256(VERIFIER.encode()).digest()).rstrip(b"=").decode()
     code = await broker.factory.grants.code(secret, Code(number, BACK, (SCOPE,), challenge, None, True))

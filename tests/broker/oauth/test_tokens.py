@@ -1,4 +1,4 @@
-"""Tokens are good where their scopes say, and end with what they came of."""
+"""Tokens: valid within their scopes, and ended with the login that they came from."""
 
 import asyncio
 import time
@@ -227,7 +227,7 @@ async def test_an_unknown_scope_is_given_to_nobody(broker, program, ann, scope):
 
 
 async def test_the_client_of_our_pages_is_no_program(broker, ann):
-    """Its codes come to our own pages, and are worth nothing to whoever else reads them."""
+    """The codes of this client come to the broker's own pages, and are useless to other readers."""
     pages = Program(broker, PAGES, None)
     for place in (BACK, f"{HERE}/v2/web/auth-code", "http://127.0.0.1:8642/reports/login/done"):
         assert (await pages.browser.get(pages.url(redirect_uri=place))).status_code == 400
@@ -256,12 +256,12 @@ SPELT = (
     "/reports;a=1/login/done;b",
     "/reports/login/%2e/done",
 )
-"""Ways to write where our own pages take their codes."""
+"""Ways to write the redirect URL of the broker's own pages."""
 
 
 @pytest.mark.parametrize("host", ["localhost:8642", "127.0.0.1:8642", "localhost:1", "localhost", "127.0.0.1"])
 async def test_no_other_program_is_answered_at_our_own_pages(database, host):
-    """At no host: the broker may have names and ports of which it does not know."""
+    """Refused for every host: the broker may have names and ports that it does not know."""
     async with running(Settings(database, public_url="http://localhost:8642")) as broker:
         client, secret = await broker.factory.clients.register("a program", "192.0.2.1")
         program = Program(broker, client.id, secret)
@@ -273,7 +273,7 @@ async def test_no_other_program_is_answered_at_our_own_pages(database, host):
 
 
 async def test_a_code_of_another_program_begins_no_session(broker, program, ann):
-    """Though the browser has begun to log in, and brings the code to the right place."""
+    """Refused although the browser has started the login and brings the code to the right place."""
     begun = await program.browser.get("/reports/login?to=/reports")
     asked = dict(parse_qsl(urlsplit(begun.headers["Location"]).query))
     for challenge in ({}, {"code_challenge": asked["code_challenge"], "code_challenge_method": "S256"}):

@@ -1,4 +1,4 @@
-"""Somebody at a browser of httpx, and a report for every reader."""
+"""A browser session over httpx, and access to reports for each kind of reader."""
 
 import httpx
 import pytest
@@ -12,7 +12,7 @@ __all__ = ["Sitting"]
 
 
 class Sitting:
-    """Somebody at a browser: cookies, redirects followed, forms sent."""
+    """A browser session: cookies, redirects, forms."""
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
@@ -59,7 +59,7 @@ async def ann(broker: Broker) -> str:
 
 @pytest.fixture
 def unscored(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Scores are those that a test gives: the broker makes none."""
+    """Disable the broker's scorer; tests insert the scores."""
 
     async def nothing(_: Scoring) -> bool:
         return False
@@ -68,6 +68,6 @@ def unscored(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def local(page: Page) -> str:
-    """Where a page is, here."""
+    """Return a page's local path."""
     assert page.url.startswith(HERE)
     return page.url.removeprefix(HERE)

@@ -1,4 +1,4 @@
-"""One figure of each kind, of rows that a broker could have; names are as hostile as callers may send them."""
+"""One figure of each kind, from rows that a broker could have, with hostile names."""
 
 import math
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ BEGIN = 1_790_000_000.0
 
 
 def rates(rows: int, seed: int = 3) -> Table:
-    """Transfers between two sites, each beside what was expected of it."""
+    """Transfers between two sites, each with its forecast."""
     random, expected, made = Random(seed), 50e6, []
     for number in range(rows):
         expected *= math.exp(random.gauss(0, 0.05))
@@ -39,7 +39,7 @@ def rates(rows: int, seed: int = 3) -> Table:
 
 
 def pairs(names: tuple[str, ...] = HOSTILE) -> Table:
-    """What is expected from each to each; the first row is stale."""
+    """Forecasts from each site to each; the first row is stale."""
     rows = [(a, b, 1e6 * (4 + index * 7 % 11)) for index, a in enumerate(names) for b in names if a != b]
     columns = [Column("source", "Source"), Column("sink", "Sink"), Column("rate", "Rate", "rate")]
     return Table("pairs", "Pairs", columns, rows, stale=[index == 0 for index in range(len(rows))])
@@ -75,7 +75,7 @@ def _ranges() -> Table:
 
 
 def coverage(forecasts: int = 100) -> Table:
-    """Of so many forecasts each, a tenth less came true than was promised."""
+    """Coverage for this many forecasts each, a tenth below the promised one."""
     rows = [
         (share, round(share * 0.9 * forecasts), forecasts, name) for share in (0.1, 0.5, 0.8) for name in HOSTILE[:3]
     ]
@@ -89,7 +89,7 @@ def coverage(forecasts: int = 100) -> Table:
 
 
 def figures() -> Iterator[Figure]:
-    """Each kind in each of its ways."""
+    """Return each kind of figure in each of its variants."""
     some = rates(300)
     band = {"low": "p10", "middle": "p50", "high": "p90"}
     yield charts.series("series", HOSTILE[0], some, "at", "rate", **band, colour="forecaster")

@@ -1,4 +1,4 @@
-"""What pages of traffic are tried with: transfers that were reported and counted, and scores as they are wanted."""
+"""Data for tests of traffic reports: transfers that are reported and counted, and scores."""
 
 import asyncio
 from collections.abc import Iterable
@@ -20,19 +20,19 @@ __all__ = ["DAY", "TODAY", "counted", "fact", "report", "scored", "table", "tran
 
 
 def transfer(number: object, ended: float, **more: Any) -> dict[str, Any]:
-    """A report of 1 GB in 10 s, unless it is told otherwise."""
+    """Return a report of 1 GB in 10 s, with the given changes."""
     usual = {"id": f"t{number}", "source": "ftp://a.example", "sink": "B", "started": ended - 10, "ended": ended}
     return {**usual, "bytes": 10**9, **more}
 
 
 async def report(client: httpx.AsyncClient, transfers: Iterable[dict[str, Any]]) -> None:
-    """Report these."""
+    """Report these transfers."""
     answer = await client.post("/broker/v1/transfers", json=list(transfers))
     assert answer.status_code == 200, answer.text
 
 
 async def counted(database: Database) -> None:
-    """Wait until all that was reported is counted."""
+    """Wait until all reported transfers are counted."""
     while True:
         await Rolling(database).step()
         async with database.read() as connection:
@@ -42,7 +42,7 @@ async def counted(database: Database) -> None:
 
 
 async def scored(database: Database, pair: Pair, ends: Iterable[float], off: float = 1.5, **more: Any) -> None:
-    """Transfers of a pair at 100 MB/s, of which forecasts were so many times as much."""
+    """Insert transfers of a pair at 100 MB/s, with forecasts that are this multiple of it."""
     async with database.write() as connection:
         named = sa.select(pairs.c.id).where(*(pairs.c[name] == value for name, value in pair._asdict().items()))
         number = (await connection.execute(named)).scalar()
@@ -75,12 +75,12 @@ async def scored(database: Database, pair: Pair, ends: Iterable[float], off: flo
 
 
 def fact(report: Report, label: str) -> Fact:
-    """The fact of this label."""
+    """Return the fact with this label."""
     (found,) = [each for each in report.facts if each.label == label]
     return found
 
 
 def table(report: Report, name: str) -> Table:
-    """The table of this name, or that of the figure."""
+    """Return the table of this name, or that of the figure."""
     named = {**{each.name: each.table for each in report.figures}, **{each.name: each for each in report.tables}}
     return named[name]

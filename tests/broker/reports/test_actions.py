@@ -1,4 +1,4 @@
-"""Buttons of reports: who has them, what they do, and that nobody else's form does it."""
+"""Buttons of reports: who has them, what they do, and protection against forms of other sites."""
 
 import pytest
 
@@ -12,7 +12,7 @@ ENDPOINTS = {"a": "ftp://a.example", "b": "ftp://b.example"}
 
 @pytest.fixture
 async def seated(database):
-    """An admin at a browser, of a broker that measures ways between two endpoints."""
+    """A browser session of an admin, at a broker that probes links between two endpoints."""
     async with running(Settings(database, probing=Probing(a_day=0))) as broker:
         admin = await broker.client("admin")
         for name in ENDPOINTS:
@@ -30,7 +30,7 @@ async def _at(broker, role: str) -> Sitting:
 
 
 def _fields(text: str) -> dict[str, str]:
-    """Of the first button's form."""
+    """Return the fields of the first button's form."""
     form = text.partition('action="probes"')[2].partition("</form>")[0]
     return {field.partition('"')[0]: field.split('"')[2] for field in form.split(' name="')[1:]}
 

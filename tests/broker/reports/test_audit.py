@@ -1,4 +1,4 @@
-"""The audit log as a report: in pages, of one person or of one kind of change."""
+"""The audit log as a report: in pages, of one user or of one kind of change."""
 
 import time
 
@@ -13,7 +13,7 @@ MANY = 7
 
 @pytest.fixture
 async def noted(broker, monkeypatch):
-    """Changes of two people, of which a page shows three."""
+    """Changes by two users, of which a page shows three."""
     monkeypatch.setattr(audit, "PAGE", 3)
     async with broker.factory.database.write() as connection:
         for number in range(MANY):

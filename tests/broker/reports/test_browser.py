@@ -1,4 +1,4 @@
-"""Reports in a real browser, over the demonstration: each page of the registry, whoever wrote it."""
+"""Reports in a real browser, over the demonstration: each page in the registry."""
 
 import asyncio
 import re
@@ -35,12 +35,12 @@ async def step(self):
     return False
 Scoring.step = step
 """
-"""Has a broker score no more pairs: it would take the time of the browser, and pages would depend on how far it is."""
+"""Code that stops the scorer of a broker: it would slow the browser down, and pages would depend on its progress."""
 LEADS = re.compile(r"[a-z][a-z-]*\?.+")
 
 
 class Shown(NamedTuple):
-    """A broker with something to show, and the tokens of an admin and of two users; where each report is."""
+    """A broker with data, the tokens of an admin and of two users, and the path of each report."""
 
     process: BrokerProcess
     admin: str
@@ -80,7 +80,7 @@ async def _filled(database: str) -> list[str]:
 
 
 def _malice(process: BrokerProcess) -> None:
-    """What somebody may say, in words that a page must not take for its own."""
+    """Return hostile text that a page must not interpret."""
     client, now = process.client(), time.time()
     source, sink = [each["name"] for each in client.get("/broker/v1/collections").json()["collections"]][:2]
     task = {"submission_id": str(uuid4()), "source": source, "destination": sink, "label": MARKUP}
@@ -100,7 +100,7 @@ def _malice(process: BrokerProcess) -> None:
 
 
 def _paths(client: httpx.Client) -> dict[str, str]:
-    """Where each report is: those that want to know what about are where another leads to."""
+    """Return the path of each report; for a report with a subject, follow a link from another report."""
     paths = {kind.name: f"/reports/{kind.name}" for kind in REPORTS.values() if kind.listed}
     new = list(paths)
     while new and set(paths) < set(REPORTS):
@@ -123,7 +123,7 @@ async def browser() -> AsyncIterator[Browser]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def logged_in(browser: Browser, served: Shown) -> StorageState:
-    """What the browser of an admin who has logged in keeps."""
+    """Return the stored state of an admin's browser session."""
     async with visit(browser, served.process.url) as somebody:
         await somebody.login(served.admin)
         return await somebody.context.storage_state()
@@ -131,7 +131,7 @@ async def logged_in(browser: Browser, served: Shown) -> StorageState:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def visitor(browser: Browser, served: Shown, logged_in: StorageState) -> AsyncIterator[Visitor]:
-    """An admin, who has logged in."""
+    """A browser session of an admin."""
     async with visit(browser, served.process.url, storage_state=logged_in) as somebody:
         yield somebody
 

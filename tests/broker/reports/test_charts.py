@@ -1,4 +1,4 @@
-"""Figures are drawn as they are meant, of what the table says, and not at all where there is too little."""
+"""Figures: drawn from their tables, and left out if there is too little data."""
 
 import json
 import math

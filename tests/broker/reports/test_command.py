@@ -1,4 +1,4 @@
-"""`coget-broker report`: reports as files, beside a broker that runs or without."""
+"""`coget-broker report`: reports as files, with or without a running broker."""
 
 import csv
 import io
@@ -17,7 +17,7 @@ from tests.support.coget import without
 
 @pytest.fixture
 async def audited(admin, database) -> str:
-    """The URL of a database in which somebody made a site."""
+    """The URL of a database with a site."""
     assert (await admin.put("/broker/v1/sites/CERN", json={"name": "CERN"})).status_code == 200
     return database
 

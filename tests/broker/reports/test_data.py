@@ -1,4 +1,4 @@
-"""Reports as data: what is in a file is what was in the table."""
+"""Reports as data: files hold the same values as the tables."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""Drawings: images with words beside them, safe and alike wherever they stand."""
+"""Drawings: images with text beside them, safe and equal on every page."""
 
 import re
 from xml.etree.ElementTree import Element
@@ -16,7 +16,7 @@ FIGURES = {figure.name: figure for figure in figures()}
 SVG = "{http://www.w3.org/2000/svg}"
 ELEMENTS = {"svg", "title", "g", "path", "line", "rect", "text", "defs", "clipPath"}
 WIDEST = 740
-"""With its labels; a page is not much wider, and a phone shows it at half the size."""
+"""Widest drawing with its labels: a page is not much wider, and a phone shows it at half the size."""
 
 
 def elements(drawing: str) -> list[Element]:

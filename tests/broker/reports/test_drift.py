@@ -1,4 +1,4 @@
-"""Drift: links whose forecasts became worse; blind spots: ways that nobody knows, and the probe that would help."""
+"""Drift: links whose forecasts became worse; blind spots: links without data, and the probe that would help."""
 
 import time
 
@@ -24,7 +24,9 @@ async def shown(broker, scope=ALL):
 
 
 async def off(broker, name, weeks, **more):
-    """Of each of the last weeks, the newest first, by how much forecasts were off: 5 transfers on each day."""
+    """Insert transfers whose forecasts are off by these factors, one per week, the newest first: 5 transfers on each
+    day.
+    """
     for back, each in enumerate(weeks, 1):
         for day in range(7):
             ends = [BEGIN - back * WEEK + day * DAY + 3600 * i for i in range(5)]

@@ -1,4 +1,4 @@
-"""Pages that are kept up to date: what the stream says, to whom, and when it ends."""
+"""Live pages: the event stream, its readers, and its end."""
 
 import json
 import time
@@ -30,7 +30,7 @@ def opened() -> Iterator[ExitStack]:
 
 
 def _somebody(open_: ExitStack, broker: BrokerProcess, folder: Path, token: str) -> httpx.Client:
-    """The client of a browser that has logged in."""
+    """The client of a logged-in browser."""
     browser = Browser(folder / f"{token[-5:]}.json")
     open_.callback(browser.close)
     browser.send(browser.open(f"{broker.url}/reports"), token=token)
@@ -43,21 +43,21 @@ def _user(broker: BrokerProcess, subject: str) -> str:
 
 
 class Stream:
-    """What comes, bit by bit."""
+    """The data of a stream, piece by piece."""
 
     def __init__(self, open_: ExitStack, client: httpx.Client, broker: BrokerProcess) -> None:
         self.answer = open_.enter_context(client.stream("GET", broker.url + STREAM))
         self._lines = self.answer.iter_lines()
 
     def parts(self) -> dict[str, Any] | None:
-        """The next news; None when there are none any more."""
+        """Return the next event; None at the end."""
         for line in self._lines:
             if line.startswith("data: "):
                 return dict(json.loads(line.removeprefix("data: ")))
         return None
 
     def until(self, name: str, text: str) -> None:
-        """Wait until that is what is said there."""
+        """Wait for an event with that content."""
         while (parts := self.parts()) is not None:
             if parts.get(name) == text:
                 return

@@ -1,4 +1,4 @@
-"""Reports as files: whole, readable by day and night, and free of whatever names try."""
+"""Reports as files: complete, readable in light and dark mode, and safe against hostile names."""
 
 import io
 import re
@@ -17,7 +17,7 @@ MARKUP = '#let x = 1; *bold* $a$ <b>b</b> "q" \\ @x'
 
 
 def report(name: str = "first") -> Report:
-    """One that has all that a report may have."""
+    """A report that has every kind of part."""
     some = rates(300)
     stale = [place % 7 == 0 for place in range(300)]
     linked = [Column("site", "Site", link="address"), Column("address", "Address"), Column("rate", "Rate", "rate")]

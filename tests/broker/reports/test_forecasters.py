@@ -1,4 +1,4 @@
-"""Which forecaster is how good, on what, and where: recomputed from what was kept."""
+"""The comparison of forecasters by error, subject and place, recomputed from stored data."""
 
 import time
 from collections import defaultdict

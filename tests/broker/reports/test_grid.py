@@ -1,4 +1,4 @@
-"""The grid: what is expected from where to where, on what ground, and grey where that is old."""
+"""The grid: forecasts from each place to each, their data, and grey cells where the data are old."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""The overview: what moved, what is under way, and what gives trouble."""
+"""The overview: past transfers, running transfers, and problems."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""Pages and data of reports, as HTTP has them."""
+"""Pages and data of reports, over HTTP."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""A pair's report: figures that anybody can recompute from the rows that it exports."""
+"""The report on a pair: every figure can be recomputed from the rows that it exports."""
 
 import csv
 import io
@@ -20,7 +20,7 @@ HERE = {"source": "ftp://dtn.example", "sink": "FNAL"}
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch):
-    """Scores come when a test wants them."""
+    """Disable the scorer; the test inserts scores."""
     monkeypatch.setattr("broker.main.followers_of", lambda factory: [])
 
 

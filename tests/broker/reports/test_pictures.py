@@ -1,4 +1,4 @@
-"""Each report has its picture in the docs, small enough to be kept."""
+"""Pictures of reports in the docs: one for each report, small enough for the repository."""
 
 import pytest
 from PIL import Image

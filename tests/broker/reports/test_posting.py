@@ -1,4 +1,4 @@
-"""Each week's report comes once, by mail and as a file: from a real mail server, and to one directory."""
+"""Weekly reports, once each by mail and as a file: to a real mail server and to a directory."""
 
 import asyncio
 import ssl
@@ -32,7 +32,7 @@ WEEK = 7 * DAY
 
 
 class Office:
-    """A mail server, which keeps what it took; the first few mails it refuses."""
+    """A mail server that stores the accepted mails; it refuses the first few."""
 
     def __init__(self, refuses: int = 0) -> None:
         self.refuses = refuses
@@ -70,7 +70,7 @@ def mail(office: Office, **more: Any) -> Mail:
 
 
 def files(folder: Path) -> list[str]:
-    """Those that are whole."""
+    """Return the complete files."""
     return [file.name for file in folder.glob("[!.]*.html")]
 
 

@@ -1,4 +1,4 @@
-"""The report on replicas: what is not handed out, and what speaks against it."""
+"""The report on replicas: those that the broker does not offer, and why."""
 
 import time
 

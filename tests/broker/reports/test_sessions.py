@@ -1,4 +1,4 @@
-"""Logging in to look at reports, and out: nobody comes in another way, and nobody is sent elsewhere."""
+"""Login and logout at the reports: no other way in, and no redirect to another site."""
 
 import time
 

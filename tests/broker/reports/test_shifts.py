@@ -1,4 +1,4 @@
-"""The rank sum test: the published values, those of another implementation, and what it must not do."""
+"""The rank sum test: published values, those of another implementation, and limits."""
 
 import pytest
 from hypothesis import example, given, settings

@@ -1,4 +1,4 @@
-"""Whether somebody is better, or was lucky."""
+"""Significance: a better forecaster, or a lucky one."""
 
 from random import Random
 
@@ -35,7 +35,7 @@ def test_holm_never_makes_a_chance_smaller_nor_changes_the_order(chances):
 def weeks(
     errors: dict[str, float], count: int, pair: int = 1, noise: float = 0.0, seed: int = 1
 ) -> list[ForecasterRecord]:
-    """How forecasters did on a pair in so many weeks of ten transfers."""
+    """Return the errors of forecasters on a pair over this many weeks of ten transfers."""
     chance = Random(seed + pair)
     tallies = {
         ScoreKey(week, pair, size, name): Tally(5, absolute_log_errors=5 * (error + chance.gauss(0, noise)))

@@ -1,4 +1,4 @@
-"""What is read from the ranges of a transfer: pure."""
+"""Conclusions from the ranges of a transfer. Pure."""
 
 import pytest
 from hypothesis import given
@@ -36,7 +36,9 @@ def test_rates_add_up_to_the_bytes(said, steps):
 
 
 def test_who_took_what_from_whom():
-    """The second has delivered its range and takes the tail of the first one's; then it dies, and the third helps."""
+    """A transfer in which the second source delivers its range and takes the tail of the first one's; then it dies, and
+    the third helps.
+    """
     ranges = [
         ranged(0, 0, 60, 0.0, 9.0, "relieved"),
         ranged(1, 100, 200, 0.0, 4.0),

@@ -1,4 +1,4 @@
-"""Tasks, transfers, regret and the log of decisions, as reports: to whom they belong, and what they say."""
+"""Reports on tasks, transfers, regret and decisions: their readers and their content."""
 
 import csv
 import io
@@ -37,7 +37,7 @@ async def report(client: httpx.AsyncClient, name: str, **params: object) -> dict
 
 
 async def rows(client: httpx.AsyncClient, name: str, table: str, **params: object) -> list[dict[str, str]]:
-    """A table of a report, as it is exported."""
+    """Return a table of a report from its export."""
     answer = await client.get(f"/broker/v1/reports/{name}/{table}.csv", params=params)
     assert answer.status_code == 200, answer.text
     return list(csv.DictReader(io.StringIO(answer.text)))
@@ -54,7 +54,7 @@ async def newest(broker) -> int:
 
 
 async def submitted(broker, owner: str) -> str:
-    """A task of somebody's, between collections that are gone, with hostile names in it."""
+    """A task of another user between deleted collections, with hostile names."""
     new = NewTask(
         owner=owner,
         kind="TRANSFER",
@@ -94,7 +94,7 @@ async def test_a_transfer_says_what_came_from_where_and_what_was_best(broker, an
 
 
 async def test_regret_is_what_anybody_computes_from_the_exported_rows(broker, ann):
-    """From the candidates alone: rates, when they could flow, planned shares; then weeks and sources from transfers."""
+    """Regret follows from the candidates alone (rates, starts, planned shares); weeks and sources from transfers."""
     sent = [
         ([part("a", 60 * MB, 10.0, 50 * MB), part("b", 40 * MB, 10.0, 50 * MB)], 11.5),
         ([part("a", 90 * MB, 4.0, 20 * MB), part("b", 10 * MB, 3.0, 80 * MB, start_seconds=2.5)], 5.5),
@@ -138,7 +138,7 @@ def _planned(candidates: list[dict[str, str]]) -> float:
 
 
 def _best(candidates: list[dict[str, str]], size: int) -> float:
-    """By halving: the least time by which they can have brought it all."""
+    """Find by bisection the least time in which the candidates can deliver everything."""
     low, high = 0.0, 1e6
     while high - low > 1e-9 and not math.isclose(low, high, rel_tol=1e-12):
         middle = (low + high) / 2
@@ -263,7 +263,7 @@ async def test_reports_of_nothing_say_so(broker, ann, admin):
 
 
 async def test_regret_is_told_of_whole_weeks(broker, ann):
-    """A decision on a Thursday's first second, and one a second earlier: each is of another week."""
+    """A decision in the first second of a Thursday, and one a second earlier, belong to different weeks."""
     begin = (AT // WEEK - 3) * WEEK
     for i, at in enumerate((begin - 1, begin)):
         await ann.post("/broker/v1/decisions", json=decided(f"d{i}", at=at))

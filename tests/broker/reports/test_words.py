@@ -1,4 +1,4 @@
-"""What people read: units, moments, names that fit and cannot be mistaken for others."""
+"""Text for people: units, times, and names that are shortened without becoming ambiguous."""
 
 import unicodedata
 

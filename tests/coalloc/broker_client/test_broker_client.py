@@ -1,4 +1,4 @@
-"""Answers that no broker gives: each is an error with a remedy, and takes no memory."""
+"""Answers that no broker gives: each raises an error with a remedy, in bounded memory."""
 
 import gzip
 import json
@@ -37,7 +37,7 @@ def answering(body):
         writer.write(f"HTTP/1.1 200 OK\r\nContent-Length: {len(body.encode())}\r\nConnection: close\r\n\r\n".encode())
         writer.write(body.encode())
         await writer.drain()
-        await reader.read()  # all of the request, else what was sent may be lost
+        await reader.read()  # the whole request, otherwise its rest may be lost
 
     return raw_server(serve)
 
@@ -130,7 +130,7 @@ async def endless(reader, writer):
 
 
 BOMB = gzip.compress(bytes(1 << 26)) * 16
-"""A gigabyte."""
+"""An answer of a gigabyte."""
 
 
 async def packed(reader, writer):

@@ -1,4 +1,4 @@
-"""A transfer as a decision, as brokers are told of it."""
+"""A transfer as a decision, in the form that brokers receive."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def told(*sources: SourceReport, error: str | None = None, **more: int):
 
 
 def copies(count: int, *endings: str) -> tuple[PartialCopy, ...]:
-    """One a second, of a megabyte each, whose first byte comes after a tenth of it."""
+    """Copies of a megabyte each, one per second, whose first byte comes after a tenth of it."""
     return tuple(
         PartialCopy(i * MB, (i + 1) * MB, MB, i + 0.5, i + 0.6, i + 1.4, i + 1.5, (*endings, *["whole"] * count)[i])
         for i in range(count)

@@ -1,4 +1,4 @@
-"""Brokers that are none, lose answers, or end their streams early: what becomes of submitting and watching."""
+"""Submission and watching, with servers that are no brokers, lose answers, or end their streams early."""
 
 import json
 import threading
@@ -42,13 +42,13 @@ DONE = {**TASK, "status": "SUCCEEDED", "completed_at": 1e9 + 1}
 
 
 def stream(*events: object) -> bytes:
-    """As a broker writes it, with whatever data."""
+    """Return an event stream in the broker's format, with any data."""
     return b"".join(f"id: {i}\ndata: {json.dumps(event)}\n\n".encode() for i, event in enumerate(events))
 
 
 @contextmanager
 def stranger(answer: Callable[[BaseHTTPRequestHandler, bytes], bytes | None]) -> Iterator[str]:
-    """A server that answers so; None: it closes the connection. Its address."""
+    """Start a server with this answer (None: it closes the connection); return its address."""
 
     class Stranger(BaseHTTPRequestHandler):
         def do_POST(self) -> None:

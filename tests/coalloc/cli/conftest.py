@@ -1,4 +1,4 @@
-"""Real servers of one file, for the commands to be run on."""
+"""Real servers of one file, for tests of commands."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What `coget doctor` finds on this machine."""
+"""The findings of `coget doctor` on this machine."""
 
 import shutil
 from pathlib import Path
@@ -12,7 +12,7 @@ from tests.support.gsi import Authority
 
 @pytest.fixture(autouse=True)
 def machine(monkeypatch, tmp_path):
-    """A machine with nothing configured."""
+    """A machine without configuration."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     for name in ("X509_CERT_DIR", "XDG_DATA_HOME", "XDG_STATE_HOME", "COGET_HISTORY", "COGET_CONNECTIONS"):
         monkeypatch.delenv(name, raising=False)
@@ -25,7 +25,7 @@ def found(thing):
 
 
 def make_proxy(machine: Path, days: int) -> None:
-    """A proxy where X509_USER_PROXY says; negative `days`: it expired so long ago."""
+    """A proxy at X509_USER_PROXY; a negative `days` means that it expired this long ago."""
     proxy = Authority(machine / "authority").user().proxy(days)
     (machine / "proxy.pem").write_bytes(proxy.certificate.read_bytes())
     (machine / "proxy.pem").chmod(0o600)

@@ -1,4 +1,4 @@
-"""`coget collect` on real servers: what people and programs see of it."""
+"""`coget collect` on real servers: its output for people and programs."""
 
 import json
 import os
@@ -49,7 +49,7 @@ links:
 
 @pytest.fixture
 def servers(start_gridftp, tmp_path):
-    """One that holds files, one in between."""
+    """Two servers with files, and one relay between them."""
     (tmp_path / "via" / "lent").mkdir(parents=True)
     return [start_gridftp(tmp_path / name, f"127.0.0.{number}") for number, name in ((2, "a"), (3, "via"))]
 
@@ -152,7 +152,7 @@ def test_what_makes_no_sense_is_said(servers, content, home, words, status, said
 
 
 def measured(home, *pairs):
-    """Have coget remember that so many bytes per second went between two servers; None as a sink is this machine."""
+    """Store a measured rate between two servers in coget's history; a sink of None is this machine."""
     now = time.time() - 60
     path = home / "history.sqlite"
     Pairs(path).add(MeasuredLink(a, b, now - 10, now, 10 * rate) for a, b, rate in pairs if b)

@@ -1,4 +1,4 @@
-"""Whatever is raised becomes a message and a status."""
+"""Exceptions become a message and an exit status."""
 
 import json
 

@@ -49,7 +49,7 @@ def test_json(log, home):
 
 @pytest.mark.long
 def test_a_long_log_without_numba_is_said_to_take_longer_and_what_to_do(home, tmp_path):
-    """In the short form a log is long from fewer transfers on: a really long one takes 20 s."""
+    """The short form of the tests treats smaller logs as long: a really long one takes 20 s."""
     long = effort(200, 1600)
     rows = [f"ftp://a.example,{3600 * i},10,{(i % 7 + 1) * 10 * MB}" for i in range(long)]
     environment = without("numba", tmp_path)

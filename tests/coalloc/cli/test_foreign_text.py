@@ -1,4 +1,4 @@
-"""Whatever servers, brokers, documents and files say: a terminal gets no character of theirs that it would obey."""
+"""Text from servers, brokers, documents and files: terminals get no control characters from it."""
 
 import asyncio
 import json
@@ -32,7 +32,7 @@ HOSTILE = {
 }
 WORDS = "".join(f"<{word}>" for word in HOSTILE.values())
 OWN = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\[\?25[hl]|\r(?=\n)|\n|\r(?=\x1b)")
-"""What rich sends to a terminal. Hostile sequences follow a '<', and are looked for before these are removed."""
+"""Sequences that rich sends to a terminal. Hostile ones follow a '<' and are searched before these are removed."""
 TASK = {
     "id": WORDS,
     "label": WORDS,
@@ -57,14 +57,14 @@ ERROR = {"error": {"code": WORDS, "message": WORDS, "remedy": WORDS}}
 
 
 def check(said: bytes) -> None:
-    """Nothing that a terminal obeys came from elsewhere, and nothing that hides or reorders text."""
+    """Check that no terminal sequence came from outside, and no character that hides or reorders text."""
     text = said.decode()
     assert not re.search(r"<\x1b|\x1b\]", text)
     assert [char for char in set(OWN.sub("", text)) if not char.isprintable()] == []
 
 
 def run(home: Path, *words: str, **environment: str) -> tuple[int, str]:
-    """Run coget at a terminal that draws, and at one that does not; its status, and what it showed there."""
+    """Run coget at a terminal with and without redrawing; return its status and what the terminals showed."""
     status, said = at_terminal([COGET, *words], home, **environment)
     check(said)
     dumb, plain = at_terminal([COGET, *words], home, TERM="dumb", COLUMNS="9999", **environment)
@@ -75,7 +75,7 @@ def run(home: Path, *words: str, **environment: str) -> tuple[int, str]:
 
 
 class Broker(BaseHTTPRequestHandler):
-    """Answers as a broker does whose every word is hostile; with one error where `answers` has no path."""
+    """A broker whose answers are hostile text; paths that `answers` lacks get an error."""
 
     answers: dict[str, object]
     status = 409
@@ -97,7 +97,7 @@ class Broker(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Tests need no log."""
+        """Turn logging off."""
 
 
 @pytest.fixture
@@ -217,7 +217,7 @@ def test_a_history_that_another_made(tmp_path):
 
 
 def test_words_on_the_command_line(tmp_path):
-    word = WORDS.replace("\ud800", "\udcff")  # which a name of a file may hold
+    word = WORDS.replace("\ud800", "\udcff")  # valid in a file name
     assert run(tmp_path, word)[0] == 2
     assert run(tmp_path, f"--{word}")[0] == 2
     assert run(tmp_path, "get", f"ftp://127.0.0.1:9/{word}")[0] in (2, 3)

@@ -1,4 +1,4 @@
-"""`coget get` on real servers: what people and programs see of it."""
+"""`coget get` on real servers: its output for people and programs."""
 
 import json
 import os
@@ -19,7 +19,7 @@ def test_the_short_form_fetches_and_tells(urls, home):
     result = coget(urls[:2], home)
     assert (result.returncode, result.stdout) == (0, "")
     assert (home / NAME).read_bytes() == CONTENT
-    assert re.search(rf"{NAME}: (connecting|\d+ %)", result.stderr)  # servers near by answer before the first line
+    assert re.search(rf"{NAME}: (connecting|\d+ %)", result.stderr)  # nearby servers answer before the first line
     assert re.search(rf"{NAME}: 8\.39 MB in .* \(adaptive\)", result.stderr)
     assert re.search(r"(says so|replicas agree): adler32 [0-9a-f]{8}", result.stderr)
     assert len(re.findall(r"^127\.0\.0\.[23]:\d+ +\d+ % ", result.stderr, re.M)) == 2
@@ -41,7 +41,7 @@ def test_quiet_is_silent(urls, home):
 
 
 def test_a_source_without_the_file_is_named(urls, home):
-    result = coget(["--json", "--strategy", "brute", *urls], home)  # which waits for answers
+    result = coget(["--json", "--strategy", "brute", *urls], home)  # waits for answers
     assert result.returncode == 0
     third = json.loads(result.stdout)["sources"][2]
     assert third["outcome"] == "failed"

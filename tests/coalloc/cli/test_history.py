@@ -11,7 +11,7 @@ def test_before_any_transfer(home):
 
 
 def test_each_source_has_a_line_with_its_failures(urls, home):
-    assert coget(["--quiet", "--strategy", "brute", *urls], home).returncode == 0  # which waits for answers
+    assert coget(["--quiet", "--strategy", "brute", *urls], home).returncode == 0  # waits for answers
     result = coget(["history"], home)
     rows = {line.split()[0].rpartition(":")[0]: line.split() for line in result.stdout.splitlines()[1:]}
     failures = {source: row[-1] for source, row in rows.items()}

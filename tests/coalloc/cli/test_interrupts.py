@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM end work cleanly; a second one ends it at once. Real processes, real signals."""
+"""SIGINT and SIGTERM: a clean end, and an immediate one at the second signal. Real processes, real signals."""
 
 import signal
 import subprocess

@@ -23,7 +23,7 @@ def test_after_a_transfer_the_time_is_known(urls, home):
     assert document["size"] == len(CONTENT) == sum(share["bytes"] for share in document["shares"])
     assert document["seconds"] > 0
     known = [share for share in document["shares"] if share["rate"] is not None]
-    assert known  # one may have brought all
+    assert known  # one source may have delivered everything
     assert all(share["rate"] > 0 and share["setup_seconds"] is not None for share in known)
 
 

@@ -1,4 +1,4 @@
-"""`coget plan --network`: in words, as JSON, as a picture."""
+"""`coget plan --network`: as text, as JSON, as a picture."""
 
 import json
 import textwrap
@@ -15,7 +15,7 @@ PAPER = Path(__file__).parents[3] / "docs/howto/plan.md"
 
 @pytest.fixture
 def network(home):
-    """The example of the paper."""
+    """The example network of the paper."""
     text = PAPER.read_text()
     example = text[text.index("    hosts:") : text.index("The answer:")]
     (home / "net.yaml").write_text(textwrap.dedent(example))

@@ -1,4 +1,4 @@
-"""`coget get` where another user planted things: it ends with status 6 and a remedy, and changes nothing."""
+"""`coget get` where another user planted files: it ends with status 6 and a remedy, and changes nothing."""
 
 import json
 import os

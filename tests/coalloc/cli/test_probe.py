@@ -29,7 +29,7 @@ def test_a_matrix_is_printed_and_remembered(roots, home):
     assert [row.split()[0].partition(":")[0] for row in rows] == ["127.0.0.2", "127.0.0.3"]
     assert all("B/s" in row for row in rows)
     later = coget(["probe", *BRIEFLY, "--to", roots[2], *roots[:2]], home)
-    assert later.stdout.count("B/s") == 4  # what was measured before is still known
+    assert later.stdout.count("B/s") == 4  # earlier measurements are still known
 
 
 def test_downloads_do_not_notice(roots, urls, home):

@@ -1,6 +1,7 @@
-"""What is loaded before anything is shown or fetched: all else would hold up every start.
+"""Modules loaded before any output or transfer: needless ones would slow every start.
 
-Clocks are left to scenario `start` of `tests/benchmarks/loopback.py`; here it is asked what was loaded in the end.
+Scenario `start` of `tests/benchmarks/loopback.py` measures times; these tests check which modules were loaded in the
+end.
 """
 
 import subprocess
@@ -37,13 +38,13 @@ FOR_SOME = {
     "tempfile",
     "xml.etree.ElementTree",
 }
-"""What only some transfers have a use for."""
+"""Modules that only some transfers need."""
 FOR_TRANSFERS = {"asyncio", "coalloc.api", "socket", "sqlite3", "ssl", "zlib_ng"}
-"""What no help text has a use for."""
+"""Modules that no help text needs."""
 
 
 def loaded(words, home, **environment):
-    """The modules that `coget` has loaded when it ends well."""
+    """Return the modules that `coget` has loaded at a successful end."""
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, *words],
         cwd=home,

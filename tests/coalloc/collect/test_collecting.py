@@ -1,4 +1,4 @@
-"""Many files from real servers to one place, straight and over others: whole and verified, or absent, and no litter."""
+"""Collections of many files from real servers, direct and relayed: complete and verified or absent, no leftovers."""
 
 import asyncio
 import os
@@ -35,7 +35,7 @@ def history(tmp_path, monkeypatch):
 
 @pytest.fixture(autouse=True)
 def relay(monkeypatch):
-    """Adds the method that relays all; it is the test's own."""
+    """Register the test's own method, which relays everything."""
     own = type("Own", (Relay,), {})
     monkeypatch.setitem(methods.METHODS, Relay.name, own)
     return own
@@ -43,7 +43,7 @@ def relay(monkeypatch):
 
 @pytest.fixture
 def servers(start_gridftp, tmp_path):
-    """Two that hold files, one in between."""
+    """Two servers with files, and one relay between them."""
     (tmp_path / "via" / "lent").mkdir(parents=True)
     return [start_gridftp(tmp_path / name, f"127.0.0.{number}") for number, name in enumerate(("a", "b", "via"), 2)]
 
@@ -55,7 +55,7 @@ def sink(start_gridftp, tmp_path):
 
 @pytest.fixture
 def content(servers):
-    """What is to be collected, by name."""
+    """Return the files to collect, by name."""
     a, b, _ = servers
     made = {f"{name}.a": random_file(a.root / f"{name}.a", size) for name, size in SIZES.items()}
     (b.root / "run" / "deep").mkdir(parents=True)
@@ -71,7 +71,7 @@ def sources(servers):
 
 @pytest.fixture(params=["here", "server"])
 def place(request, tmp_path, sink):
-    """Where to collect, as `--to` has it, and the directory behind it."""
+    """Return the destination for `--to`, and the directory behind it."""
     return (
         (str(tmp_path / "out"), tmp_path / "out") if request.param == "here" else (sink.url("out"), sink.root / "out")
     )
@@ -82,7 +82,7 @@ def found(folder: Path) -> dict[str, bytes]:
 
 
 def leftovers(servers):
-    """What is staged, or written beside its name."""
+    """Return staged pieces and temporary files."""
     return [path for server in servers for path in server.root.rglob("*coget*")]
 
 
@@ -143,7 +143,7 @@ def label(server):
 
 
 def better_over(via, servers, destination):
-    """A network in which everything should go over one host."""
+    """Return a network on which everything should go over one host."""
     fast, slow = 500_000_000, 1_000_000
     hosts = [Host("v"), Host("d"), *(Host(str(number)) for number in range(len(servers)))]
     links = [Link(LinkKey("v", "d"), fast)]
@@ -225,7 +225,7 @@ async def test_a_destination_that_is_full(servers, start_gridftp, tmp_path, cont
 
 
 def spoil(root, piece, content):
-    """Turn a byte of a piece that is staged."""
+    """Flip a byte of a staged piece."""
     right = content[piece.file][: piece.end]
     for staged in root.rglob(".coget-staging-*/*"):
         if staged.read_bytes()[piece.start :] == right[piece.start :]:

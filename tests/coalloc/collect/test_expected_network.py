@@ -1,4 +1,4 @@
-"""The network that a collection is planned on: what the user says, what was measured, and guesses."""
+"""The network for a plan: from the user's settings, measurements and guesses."""
 
 import pytest
 

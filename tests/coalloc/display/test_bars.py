@@ -1,4 +1,4 @@
-"""Progress on a terminal: a real pseudo-terminal, and the picture as lines."""
+"""Progress on a terminal: a real pseudo-terminal, and its screen as lines."""
 
 import contextlib
 import fcntl

@@ -1,4 +1,4 @@
-"""What people read after a transfer."""
+"""The report after a transfer, as text."""
 
 import io
 import re

@@ -1,4 +1,4 @@
-"""A broker's task as people see it: a picture, lines, and one line in the end."""
+"""A broker's task for people: a live picture, lines, and one final line."""
 
 import io
 

@@ -1,4 +1,4 @@
-"""Which replicas are of one file, by what their servers say."""
+"""Agreement of replicas: which servers report the same file."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a plan expects: how long, and how sure it is of that."""
+"""The forecast of a plan: duration and uncertainty."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""The shell around the scheduler: who uses a source when, and what news that comes late does."""
+"""The runner around the scheduler: access to sources, and effects of late events."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ from coalloc.testing.virtual_clock import run
 
 
 class Script:
-    """A scheduler that answers each event with what it was told to."""
+    """A scheduler with scripted answers to events."""
 
     def __init__(self, *answers: list[Action]) -> None:
         self.answers = list(answers)
@@ -26,7 +26,7 @@ class Script:
 
 
 class SlowToStop(SimulatedSource):
-    """Winds down for a second when a fetch is cancelled; fails a fetch that begins meanwhile."""
+    """A source that takes a second to end a cancelled fetch, and fails a fetch that starts meanwhile."""
 
     async def fetch(self, span, deliver):
         self.users += 1
@@ -100,7 +100,7 @@ NEAR = Behaviour()
 
 
 class Counting(SimulatedSource):
-    """Counts what it is asked; to be asked whether it has changed takes a second."""
+    """A source that counts requests; the question whether it has changed takes a second."""
 
     def __init__(self, behaviour: Behaviour = NEAR):
         super().__init__("s", bytes(10), behaviour)
@@ -120,7 +120,7 @@ class Counting(SimulatedSource):
 
 
 def play(source, *answers):
-    """What a runner tells that is answered so, but for ticks, and what the source says at the end of having changed."""
+    """Return the events from a runner with these answers, without ticks; the source reports a change at the end."""
 
     def agree(_, stat):
         if stat.size != 10:
@@ -144,7 +144,7 @@ def kinds(events):
 
 
 FETCHED = [Connect(0)], [], [Fetch(1, 0, 0, 10)], []
-"""Answers to `Started`, `Ready`, the tick after it, and `Received`; the next one is to `Finished`."""
+"""Answers to `Started`, `Ready`, the next tick and `Received`; the next one is to `Finished`."""
 
 
 def test_a_source_that_is_let_go_while_it_connects_says_nothing():

@@ -1,4 +1,4 @@
-"""One file from several real servers to another one: whole, verified, adaptive; ends that fail, replicas that lie."""
+"""One file from several real servers to another one: complete, verified, adaptive; failing ends, wrong replicas."""
 
 import asyncio
 import hashlib
@@ -64,7 +64,7 @@ async def test_small_files(sources, sink, size):
     assert contents[0] == contents[1]
     report = await copy(sources, sink)
     assert (sink.root / "out").read_bytes() == contents[0]
-    assert report.compared  # with whoever has answered by then
+    assert report.compared  # with the sources that have answered by then
 
 
 async def test_an_expected_checksum_decides(sources, sink, content):
@@ -78,7 +78,7 @@ async def test_an_expected_checksum_decides(sources, sink, content):
 
 async def test_a_replica_with_other_bytes_is_found_by_the_expected_checksum_and_done_without(sources, sink, content):
     (sources[1].root / "file").write_bytes(os.urandom(SIZE))
-    # Brute: each source has its share, also one that is late.
+    # Brute: each source has its share, even a late one.
     report = await copy(sources, sink, strategy="brute", checksums=[f"md5:{hashlib.md5(content).hexdigest()}"])
     assert (sink.root / "out").read_bytes() == content
     assert report.verified

@@ -1,4 +1,4 @@
-"""How many bytes the kernel gathers, in virtual time on a real socket."""
+"""Batched reads: bytes that the kernel gathers, in virtual time on a real socket."""
 
 import asyncio
 import socket
@@ -12,7 +12,7 @@ PLENTY = 1 << 40
 
 
 def held(rtt, *steps, buffer=200_000, **bounds):
-    """What is gathered after each step, of (seconds, bytes that came, bytes that are to come)."""
+    """Return the gathered bytes after each step of (seconds, bytes that arrived, bytes still to come)."""
 
     async def gather():
         seen = []

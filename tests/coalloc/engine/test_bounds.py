@@ -1,4 +1,4 @@
-"""Servers that send too much, too little at a time, or numbers that are none: each is left, with a remedy."""
+"""Servers that send too much, too little at a time, or invalid numbers: coget drops each, with a remedy."""
 
 import asyncio
 import itertools
@@ -16,7 +16,7 @@ from tests.support.scripted import ftp_server, limited, raw_server, sent_back
 NUMBERS = [
     "9" * 4301, "-5", "+5", "1e3", "0x10", "１２", "٣", "5.0", "1_0", "2²", str(2**63), str(2**64), "NaN", "Infinity",
 ]  # fmt: skip
-"""What int() takes and no file has, or what it fails on with a ValueError."""
+"""Values that int() accepts although no file has them, or that fail with a ValueError."""
 
 
 async def failure(url, **more):
@@ -166,7 +166,7 @@ async def headers_without_end(reader, writer):
 
 
 async def body_without_end(reader, writer):
-    """Of one byte, as it says first; and packed in chunks."""
+    """Return an endless body: one of one byte by its header, and one in chunks."""
     await reader.readuntil(b"\r\n\r\n")
     writer.write(
         b"HTTP/1.1 206 Part\r\nContent-Range: bytes 0-0/100\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -284,7 +284,7 @@ BLOCKS = [
 
 
 def sender(blocks):
-    """What PORT and ERET are answered by a server that connects back and sends these blocks."""
+    """A server that answers PORT and ERET, connects back and sends these blocks."""
     data = []
 
     async def port(writer, argument):
@@ -328,7 +328,7 @@ async def test_blocks_that_bring_nothing_make_the_source_be_left(blocks):
     permanent, told = said.split("\n", 1)
     kind, _, remedy = told.split("|")
     assert remedy.strip()
-    if blocks is not ends_of_data:  # which end what was asked for, short: that is tried again, a few times
+    if blocks is not ends_of_data:  # they end the range early: that is retried a few times
         assert (kind.strip(), permanent) == ("LimitExceeded", "True")
 
 

@@ -1,4 +1,4 @@
-"""fsspec as an engine: what its file systems say, as this project's errors."""
+"""fsspec as an engine: errors of its file systems become this project's errors."""
 
 import socket
 import sys
@@ -77,7 +77,7 @@ async def test_chains_of_file_systems_are_not_built():
 
 
 class Failing(AbstractFileSystem):
-    """Fails with `error`."""
+    """A file system that fails with `error`."""
 
     protocol = "failing"
     error: Exception

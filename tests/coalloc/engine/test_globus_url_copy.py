@@ -1,4 +1,4 @@
-"""globus-url-copy as an engine: how it is started and told, what its words mean."""
+"""globus-url-copy as an engine: its start, its options, and its messages."""
 
 import asyncio
 import os
@@ -40,14 +40,14 @@ async def failure(url, **changes):
 
 
 def children():
-    """The command lines of the processes that this one has started."""
+    """Return the command lines of the processes that this one has started."""
     pids = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
     return {pid: Path(f"/proc/{pid}/cmdline").read_text() for pid in pids}
 
 
 @pytest.mark.parametrize("zone", ["UTC", "XXX-14", "XXX3:30"])
 async def test_size_and_time_of_change(gridftp_server, zone, monkeypatch):
-    """Wherever the user is: a partial copy outlives journeys and summer time."""
+    """Times do not depend on the user's time zone: a partial copy survives travel and summer time."""
     monkeypatch.setenv("TZ", zone)
     random_file(gridftp_server.root / "file", SIZE)
     os.utime(gridftp_server.root / "file", (1_000_000, 1_000_000))
@@ -73,7 +73,7 @@ async def test_no_url_stands_in_a_command_line_and_no_process_is_left(gridftp_se
 
 
 async def test_beyond_the_end_of_the_file_is_an_error(gridftp_server):
-    """The tool ends with 0 there."""
+    """The tool ends with status 0 there."""
     random_file(gridftp_server.root / "file", SIZE)
     async with opened(URLCopySource(gridftp_server.url("file"), options())) as source:
         with pytest.raises(ConnectionLost, match=f"at byte {SIZE} of {SIZE - 5}-{SIZE + 5}"):

@@ -1,4 +1,4 @@
-"""What is read in the headers and statuses of HTTP answers."""
+"""Headers and statuses of HTTP answers."""
 
 import pytest
 

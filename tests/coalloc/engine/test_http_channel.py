@@ -1,4 +1,4 @@
-"""HTTP connections that are kept and asked ahead, with a real nginx: how many, and that all bytes are right."""
+"""Kept HTTP connections with pipelined requests, at a real nginx: their number, and that all bytes are correct."""
 
 import asyncio
 import socket
@@ -20,7 +20,7 @@ RANGES = [(0, 1), (SIZE - 1, SIZE), (17, 17), (1_000_003, 3_000_001), (0, SIZE),
 
 @pytest.fixture(autouse=True)
 def far(monkeypatch):
-    """Every server counts as far."""
+    """Treat every server as far away."""
     monkeypatch.setattr("coalloc.engine.http.source.FAR", 0.0)
 
 
@@ -48,13 +48,13 @@ def dialer():
 
 @pytest.fixture
 def made(dialer):
-    """The connections that were made."""
+    """Return the connections that were made."""
     return dialer.dialled
 
 
 @pytest.fixture
 def asking_ahead(dialer):
-    """A function that makes a session which does not wait for what others find out."""
+    """A function that makes a session which does not wait for the findings of others."""
     return lambda server: HTTPSource(server.url("file"), options(dialer=dialer), number=1)
 
 
@@ -105,7 +105,7 @@ async def test_the_first_session_asks_ahead_when_another_one_has_shown_that_it_w
 
 
 async def test_it_is_known_how_far_a_server_is_before_it_answers(monkeypatch):
-    """So that further connections are made meanwhile."""
+    """The distance is known early, so that further connections open meanwhile."""
     connected, reached = asyncio.Event(), HTTPSource._reached
     monkeypatch.setattr(HTTPSource, "_reached", lambda source, rtt: (reached(source, rtt), connected.set()))
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -132,7 +132,7 @@ async def test_a_server_that_ends_the_connection_now_and_then(start, asking_ahea
 async def test_where_only_ranges_are_led_elsewhere_they_are_asked_for_ahead_there(
     start, asking_ahead, content, made, tmp_path
 ):
-    """As grid storage does: one server knows the file, another one sends it."""
+    """Grid storage does this: one server knows the file, another one sends it."""
     led = "location / { if ($request_method = GET) { return 307 /real$uri; } }"
     server = start(f"{led} location /real/ {{ alias {tmp_path}/export/; }}")
     async with opened(asking_ahead(server)) as source:
@@ -144,7 +144,7 @@ async def test_where_only_ranges_are_led_elsewhere_they_are_asked_for_ahead_ther
 
 @asynccontextmanager
 async def serving(content, sends):
-    """The URL of a server; `sends(start, end)` says how many bytes of a range it sends, and whether it goes on."""
+    """The URL of a server; `sends(start, end)` returns how many bytes of a range it sends, and whether it continues."""
 
     async def answer(reader, writer):
         with closing(writer), suppress(asyncio.IncompleteReadError):
@@ -165,7 +165,7 @@ async def serving(content, sends):
 
 
 async def test_a_server_that_cuts_off_an_answer_after_others(content, made, dialer):
-    """What it has sent is not asked for again."""
+    """Bytes that it has sent are not requested again."""
     asked = []
 
     def sends(start, end):
@@ -181,7 +181,7 @@ async def test_a_server_that_cuts_off_an_answer_after_others(content, made, dial
 
 
 async def test_a_server_that_loses_what_is_asked_ahead_is_asked_one_at_a_time(content):
-    """It answers one request a connection, says nothing of that, and hangs up."""
+    """The server answers one request per connection, without a notice, and hangs up."""
     once = serving(content, lambda start, end: (end - start, False))
     async with once as url, opened(HTTPSource(url, options(), number=1)) as source:
         assert source.queues

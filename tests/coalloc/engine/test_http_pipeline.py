@@ -1,4 +1,4 @@
-"""Ranges that are asked for ahead on one HTTP connection: each byte reaches its range, and nothing else does."""
+"""Pipelined ranges on one HTTP connection: each range gets exactly its bytes."""
 
 from concurrent.futures import Future
 from itertools import pairwise
@@ -19,7 +19,7 @@ QUESTION = Question(b"/file", ((b"Host", b"here"),), Stat(SIZE, '"1"'), "http://
 
 
 class Asked:
-    """A range that was asked for, and what came of it."""
+    """A requested range and its result."""
 
     def __init__(self, pipeline, start, end):
         self.span = Span(start, end)
@@ -37,7 +37,7 @@ class Asked:
 
 
 def answer(start, end, **changes):
-    """What a server says for a range, with headers that are replaced, or left out for None."""
+    """Return a server's answer for a range; headers are replaced, or left out if None."""
     headers = {
         "Content-Length": end - start,
         "Content-Range": f"bytes {start}-{end - 1}/{SIZE}",
@@ -49,7 +49,7 @@ def answer(start, end, **changes):
 
 
 def feed(pipeline, data, cuts=()):
-    """Hand over `data`, cut at these places."""
+    """Pass on `data`, split at these places."""
     for begin, end in pairwise([0, *sorted(cut for cut in cuts if cut < len(data)), len(data)]):
         pipeline.feed(memoryview(data)[begin:end])
 

@@ -1,4 +1,4 @@
-"""The HTTP engine against nginx with all sorts of habits, and against answers that no nginx would give."""
+"""The HTTP engine against nginx in many configurations, and against answers that no nginx would give."""
 
 import os
 import socket
@@ -304,6 +304,6 @@ async def test_a_size_that_is_not_told():
 
 
 def test_the_command_line_of_httpx_is_not_loaded():
-    """It draws in what no transfer needs, for as long as a far server takes to answer."""
+    """The module imports others that no transfer needs, which takes as long as a far server's answer."""
     program = "import sys, coalloc.engine.http, coalloc.engine.http.transport; sys.exit('pygments' in sys.modules)"
     subprocess.run([sys.executable, "-c", program], check=True, timeout=PATIENCE)

@@ -1,4 +1,4 @@
-"""Which engine a URL gets."""
+"""The engine for each URL."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Where redirects lead, and what goes along: servers that steal, lie and never end."""
+"""Redirects: their targets, and the headers that follow; servers that steal, lie and never end."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -21,12 +21,12 @@ PART = 'HTTP/1.1 206 OK\nContent-Length: 10\nContent-Range: bytes 0-9/100\nETag:
 
 
 class Heard(list):
-    """The requests that a server got."""
+    """The requests that a server received."""
 
     url = ""
 
     def headers(self, name):
-        """What the requests say there; None where one does not have it."""
+        """Return this header of all requests; None where it is missing."""
         return [
             next((line.partition(": ")[2] for line in each.split("\r\n") if line.lower().startswith(f"{name}:")), None)
             for each in self
@@ -35,7 +35,7 @@ class Heard(list):
 
 @asynccontextmanager
 async def answering(answer, host="127.0.0.1"):
-    """A server that answers what `answer` says of a request, and hangs up; what it heard, with its URL."""
+    """A server that answers requests by `answer` and hangs up; its received requests, with its URL."""
     heard = Heard()
 
     async def handle(reader, writer):
@@ -120,7 +120,7 @@ async def test_what_names_no_address_leads_nowhere(place):
 
 
 PUBLIC = AddressPolicy(AddressClass.PUBLIC, parse_networks(["127.0.0.2"]))
-"""That of a replica which a public server named; 127.0.0.2 stands for public servers."""
+"""Address policy for a replica that a public server named; 127.0.0.2 stands for public servers."""
 
 
 async def test_a_public_server_leads_to_no_inner_one():
@@ -138,7 +138,7 @@ async def test_a_public_server_leads_to_no_inner_one():
 
 
 async def test_the_least_trusted_of_a_chain_counts(monkeypatch):
-    """A server of this machine leads to a public one, and that back into this machine."""
+    """A local server redirects to a public one, which redirects back to this machine."""
     from coalloc.util import addresses
 
     public = (AddressClass.PUBLIC, parse_networks(["127.0.0.2"])[0])
@@ -214,7 +214,7 @@ async def test_what_comes_with_redirects_and_refusals_is_not_read(start):
         await asyncio.wait_for(hung_up.wait(), PATIENCE)
         await asyncio.gather(opening, return_exceptions=True)
         await source.close()
-    assert sent < 64 << 20  # what fits the buffers of the sockets
+    assert sent < 64 << 20  # the capacity of the sockets' buffers
 
 
 @pytest.mark.parametrize("vouched", [True, False])

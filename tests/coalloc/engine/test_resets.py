@@ -1,4 +1,4 @@
-"""Servers that take a connection and reset it, before anything is asked of the socket."""
+"""Servers that accept a connection and reset it before the client uses the socket."""
 
 import asyncio
 import socket
@@ -13,7 +13,7 @@ from coalloc.util.dialer import DirectDialer
 
 
 class Late(DirectDialer):
-    """Gives a socket away when it was reset."""
+    """A dialer that returns a socket after its reset."""
 
     async def dial(self, host: str, port: int, seconds: float) -> socket.socket:
         sock = await super().dial(host, port, seconds)

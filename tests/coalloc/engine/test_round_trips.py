@@ -1,4 +1,4 @@
-"""What a far server costs: round trips to the size, to the first byte, and from one range to the next.
+"""The cost of a far server: round trips to the size, to the first byte, and from one range to the next.
 
 Each number is the least that the protocol allows with one session, or is explained in docs/explanation/distance.md.
 """
@@ -23,14 +23,14 @@ PART = SIZE // 3
 
 @dataclass
 class Counted:
-    """Round trips: when `open` was done, and how long each range took to its first byte."""
+    """Round trips until `open` was done, and until the first byte of each range."""
 
     opened: int
     waits: list[int]
 
 
 async def count(url: str, rest: bool = False) -> Counted:
-    """Fetch a file in three ranges from far away, with a rest between them or without."""
+    """Fetch a file in three ranges from far away, with or without pauses between them."""
     async with Distance() as far, opened(open_source(url, "auto", options(dialer=far))) as source:
         counted = Counted(far.trips, [])
         for start in range(0, SIZE, PART):
@@ -41,7 +41,7 @@ async def count(url: str, rest: bool = False) -> Counted:
 
 
 async def wait(source: Source, span: Span, far: Distance) -> int:
-    """Round trips from asking for a range to its first byte."""
+    """Return the round trips from the request of a range to its first byte."""
     collected, arrived = Collected(span), []
     asked = far.trips
 
@@ -68,7 +68,7 @@ async def test_gridftp_after_a_rest(gridftp_server):
 
 @pytest.mark.parametrize(("tls", "opened"), [("TLSv1.2", 4), ("TLSv1.3", 3)])
 async def test_gsiftp(start_gridftp, tmp_path, grid, as_alice, tls, opened):
-    """As gridftp, and TLS: its last word and all that follows go out together."""
+    """Like gridftp, plus TLS: its last message goes out together with the next commands."""
     server = start_gridftp(tmp_path, env=grid.server_env(grid.localhost, tls), anonymous=False)
     random_file(tmp_path / "file", SIZE)
     assert await count(server.url("file", "gsiftp")) == Counted(opened, [2, 2, 2])
@@ -91,7 +91,7 @@ async def test_https(tmp_path, grid, monkeypatch, tls, opened):
 
 
 async def test_http_asked_ahead(tmp_path, monkeypatch):
-    """No trip passes between what is asked for ahead."""
+    """No round trip passes between pipelined requests."""
     monkeypatch.setattr("coalloc.engine.http.source.FAR", 0.0)
     arrived = []
     with Nginx(tmp_path / "export", tmp_path / "nginx") as server:
@@ -108,7 +108,7 @@ async def test_http_asked_ahead(tmp_path, monkeypatch):
 
 
 async def test_a_server_that_takes_one_command_at_a_time():
-    """It loses what comes behind PASS, so nothing is sent ahead: after a first attempt, each command has its trip."""
+    """The server loses commands after PASS, so after a first attempt each command has its own round trip."""
     async with serve(PlainFTP(bytes(SIZE), loses_pipelined=True)) as server, Distance() as far:
         source = open_source(server.url, "auto", impatient_until(server, 1.0, dialer=far))
         async with opened(source):

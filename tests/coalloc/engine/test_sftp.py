@@ -1,4 +1,4 @@
-"""SFTP to a real OpenSSH server: only one whose host key is known is talked to."""
+"""SFTP with a real OpenSSH server: only servers with a known host key are used."""
 
 import subprocess
 

@@ -1,4 +1,4 @@
-"""What was measured between servers: kept beside the history of downloads, and none of its business."""
+"""Measurements between servers: stored beside the history of downloads, and separate from it."""
 
 import sqlite3
 

@@ -1,4 +1,4 @@
-"""The history: what is remembered, what is made of it, and that it never stands in a transfer's way."""
+"""The history: its content and use, and that it never blocks a transfer."""
 
 import logging
 import os

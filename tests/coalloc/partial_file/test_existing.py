@@ -1,4 +1,4 @@
-"""A target that is there already: no link makes another user's file pass for it."""
+"""Existing targets: no link makes another user's file pass for one."""
 
 import hashlib
 import os

@@ -1,4 +1,4 @@
-"""Disks that are full, small, forbidden or broken: an injected one, and as root and with limits, real ones."""
+"""Disks that are full, small, forbidden or broken: an injected disk, and as root and with limits, real ones."""
 
 import errno
 import os
@@ -33,7 +33,7 @@ def small_disk(tmp_path):
 
 
 class Blind(Disk):
-    """The real disk, but it does not say what is free: quotas and fast neighbours are like this."""
+    """The real disk without its free space, as with quotas and busy neighbours."""
 
     def free(self, directory):
         return None
@@ -115,7 +115,7 @@ def test_a_small_file_system_is_seen_before_the_start(small_disk):
 
 @as_root
 def test_what_is_there_already_needs_no_room(small_disk):
-    """800 KiB of 1000 KiB are here: the 200 KiB that are free must do."""
+    """800 KiB of 1000 KiB have arrived: the 200 KiB that are free must be enough."""
     size = 1000 << 10
     with PartialFile(small_disk / "x") as partial:
         partial.begin(size)
@@ -153,7 +153,7 @@ def test_a_disk_that_gets_full_ends_with_a_state_that_can_go_on(small_disk):
 
 @pytest.fixture
 def file_size_limit():
-    """No file of this process may grow beyond 64 KiB."""
+    """Limit all files of this process to 64 KiB."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, hard))

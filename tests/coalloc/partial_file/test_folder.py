@@ -1,4 +1,4 @@
-"""Who may write a target: one process at a time, and only where a file can be."""
+"""Access to a target: one process at a time, and only where a file can exist."""
 
 import contextlib
 import errno
@@ -98,7 +98,7 @@ def test_who_was_beaten_removes_nothing(target):
 
 
 def test_many_at_the_same_door_are_never_two_inside(target):
-    """Threads lock, look, remove and unlock as fast as they can; flock tells open files apart, not processes."""
+    """Threads lock, look, remove and unlock in a tight loop; flock distinguishes open files, not processes."""
     inside, most, turns = [], [], []
 
     def visit():

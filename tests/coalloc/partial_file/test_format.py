@@ -1,4 +1,4 @@
-"""The journal's bytes: what comes back is what was written, or a beginning of it, never anything else."""
+"""The journal's bytes: decoding returns what was written, or a prefix of it, never anything else."""
 
 import struct
 import zlib
@@ -27,7 +27,7 @@ adler32s = st.none() | st.integers(0, 2**32 - 1)
 
 @st.composite
 def histories(draw):
-    """Extents and revocations in some order; extents may overlap only what was revoked."""
+    """Draw extents and revocations in some order; extents may overlap only after a revocation."""
     history, here = [], []
     for _ in range(draw(st.integers(0, 12))):
         start = draw(st.integers(0, SIZE - 1))
@@ -49,7 +49,7 @@ def encode(item):
 
 
 def held(history):
-    """What is here after a history."""
+    """Return the bytes present after a history."""
     here = []
     for item in history:
         if isinstance(item, Extent):
@@ -79,7 +79,7 @@ EDGES = [sum(map(len, RECORDS[:n])) for n in range(len(RECORDS) + 1)]
 
 
 def check_is_beginning(data, whole_records):
-    """`data` decodes as the first records do."""
+    """Check that `data` decodes like the first records."""
     contents = decode(data)
     assert contents.header == (HEADER if whole_records else None)
     assert contents.extents == held(HISTORY[: max(0, whole_records - 1)])

@@ -1,4 +1,4 @@
-"""The journal as a file: what it keeps, what it costs, and what it does on a disk that fails."""
+"""The journal as a file: its content, its cost, and its behaviour on a failing disk."""
 
 import errno
 import stat
@@ -24,12 +24,12 @@ def path(tmp_path):
 
 
 def parts(start, count, step, source=0):
-    """Consecutive extents of zeros, whose adler32 is easily known."""
+    """Return consecutive extents of zeros, whose adler32 is easy to compute."""
     return [Extent(at, at + step, source, step << 16 | 1) for at in range(start, start + count * step, step)]
 
 
 def recalled(path, now=NOW):
-    """What is recalled, under the numbers that its sources had."""
+    """Return the recalled extents, under their sources' numbers."""
     found = recall(path, now)
     return [extent._replace(source=NOW.origins.index(found.header.origins[extent.source])) for extent in found.extents]
 
@@ -71,7 +71,7 @@ def test_what_was_appended_is_recalled(path):
 
 
 def test_records_are_written_once_they_are_worth_it(path):
-    """A 4096th of this file is 1000 bytes: that much is noted, merged, before anything is written."""
+    """A 4096th of this file is 1000 bytes: that much is collected and merged before a write."""
     journal = Journal.create(path, NOW)
     journal.append(parts(0, 3, 300))
     assert decode(path.read_bytes()).extents == ()

@@ -1,4 +1,4 @@
-"""Which names are one, as a real file system has it that does not tell case, and one that does."""
+"""Equality of names, on a real file system that ignores case, and on one that does not."""
 
 from pathlib import Path
 from tempfile import mkdtemp
@@ -84,7 +84,7 @@ def test_the_same_elsewhere(tmp_path, server):
 
 @pytest.fixture
 def listed(start_gridftp, tmp_path):
-    """A server with a directory of two files that are one elsewhere."""
+    """A server whose directory has two files that are one on other disks."""
     running = start_gridftp(tmp_path / "listed", "127.0.0.2")
     for name in ("run/a/x", "run/A/X", "run/y"):
         (running.root / name).parent.mkdir(parents=True, exist_ok=True)

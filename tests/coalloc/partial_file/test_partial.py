@@ -1,4 +1,4 @@
-"""A partial file against a plain model: a bytearray that remembers who wrote each byte first."""
+"""A partial file against a plain model: a bytearray that records the first writer of each byte."""
 
 import hashlib
 import itertools
@@ -26,7 +26,7 @@ revoke = st.tuples(st.just("revoke"), st.just(0), position, position)
 
 
 def content_of(source):
-    """What a source sends; source 3 is a bad replica."""
+    """Return the bytes of a source; source 3 is a bad replica."""
     return BAD if source == 3 else CONTENT
 
 
@@ -45,12 +45,12 @@ def target(tmp_path):
 
 @pytest.fixture(scope="module")
 def shared_target(tmp_path_factory):
-    """One target for all examples of a property; each example leaves nothing or starts over."""
+    """Return one target for all examples of a property; each example removes its data or starts over."""
     return tmp_path_factory.mktemp("shared") / "target"
 
 
 class Model:
-    """What a partial file should be after some operations."""
+    """The expected state of a partial file after some operations."""
 
     def __init__(self):
         self.data = bytearray(SIZE)
@@ -233,7 +233,7 @@ def test_data_is_sparse(target):
 
 
 def test_a_digest_follows_the_front_and_survives_a_bad_replica(target):
-    """The follower has read bad blocks when they are revoked; the digest is of the good ones."""
+    """The follower has read bad blocks when they are revoked; the digest is that of the good ones."""
     good = os.urandom(1 << 20) * 13
     bad = b"\0" * BLOCK
     with PartialFile(target) as partial:

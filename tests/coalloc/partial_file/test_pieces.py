@@ -1,4 +1,4 @@
-"""Pieces: the fewest that can be, whose sums are those of the bytes."""
+"""Pieces: as few as possible, with the checksums of their bytes."""
 
 import itertools
 import zlib
@@ -16,7 +16,7 @@ cuts = st.lists(st.integers(1, SIZE - 1), unique=True).map(sorted)
 
 @st.composite
 def deliveries(draw):
-    """A file cut into parts, each from one of three sources, in any order, not all of which arrive."""
+    """Draw a file cut into parts, each from one of three sources, in any order, not all of which arrive."""
     edges = [0, *draw(cuts), SIZE]
     parts = [(a, b, draw(st.integers(0, 2))) for a, b in itertools.pairwise(edges)]
     return draw(st.permutations(parts))[: draw(st.integers(0, len(parts)))]
@@ -30,7 +30,7 @@ def put(pieces, owners, part):
 
 
 def runs(owners):
-    """The maximal runs of one owner, as [(start, end, owner)]."""
+    """Return the maximal runs of one owner, as [(start, end, owner)]."""
     found = []
     for i, owner in enumerate(owners):
         if owner is None:

@@ -1,4 +1,4 @@
-"""What others plant where a file is fetched: nothing of it is used, followed, changed or waited for."""
+"""Files planted by other users where coget works: it does not use, follow, change or wait for any of them."""
 
 import ctypes
 import os
@@ -19,7 +19,7 @@ PARENTS = {"sticky": 0o1777, "open": 0o777}
 
 @pytest.fixture(params=PARENTS)
 def shared(tmp_path, request):
-    """A directory in which all users may make files, as /tmp, or may even rename those of others."""
+    """A directory in which all users may make files, as in /tmp, or may even rename those of others."""
     with shared_directory(PARENTS[request.param]) as where:
         yield where
 
@@ -35,7 +35,7 @@ def victim(tmp_path):
 
 
 def snapshot(where):
-    """All that can be seen of what is below a directory, and of the directory."""
+    """Return everything visible of a directory and its content."""
     found = {}
     for path in sorted([where, *where.rglob("*")]):
         known = path.lstat()
@@ -45,7 +45,7 @@ def snapshot(where):
 
 
 def fetch(target, end=None):
-    """Fetch as `Download` does: go on with what is there, and publish when all is here."""
+    """Fetch as `Download` does: resume, and publish when everything is here."""
     with PartialFile(target) as partial:
         earlier = recall(partial.journal_path, HEADER, partial.directory)
         kept = partial.begin(len(CONTENT), earlier.extents, "md5")
@@ -143,7 +143,7 @@ def test_a_folder_that_is_none_is_refused_whoever_made_it(tmp_path, victim, kind
 
 
 def older(target, mode=0o775):
-    """What an earlier coget left, which made its folder as the umask said, with half of the file."""
+    """Return the folder of an earlier coget, made with the umask, with half of the file."""
     with umask(0):
         assert fetch(target, 100) == 0
     folder = target.with_name("x.coget")
@@ -202,7 +202,7 @@ def test_what_another_user_planted_in_a_wide_folder_is_refused_and_left(tmp_path
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("kind", [*INSIDE, "hard link"])
 def test_what_is_no_plain_file_is_never_followed_whoever_made_it(tmp_path, victim, name, kind):
-    """A link of this user is refused or replaced, as it cannot be told from one that was moved here."""
+    """A link of this user is refused or replaced, as it looks like one that was moved here."""
     folder = older(tmp_path / "x")
     if kind == "file":
         pytest.skip("a file of this user is no attack")
@@ -240,7 +240,7 @@ def test_a_device_is_never_opened(tmp_path):
 
 
 def test_a_directory_of_this_user_that_was_renamed_here_keeps_what_it_has(tmp_path):
-    """As another user may do where all may write."""
+    """Another user can do so where all may write."""
     (tmp_path / "x.coget").mkdir(0o700)
     (tmp_path / "x.coget" / "photo").write_bytes(b"precious")
     assert "'photo' in it" in refused(PartialFile, tmp_path / "x")
@@ -249,7 +249,7 @@ def test_a_directory_of_this_user_that_was_renamed_here_keeps_what_it_has(tmp_pa
 
 
 def exchange(folder, victim):
-    """Put a link where the folder is, as another user may in a directory that all may write."""
+    """Put a link in the folder's place, as another user can in a directory that all may write to."""
     folder.rename(folder.with_name("moved"))
     folder.symlink_to(victim)
 
@@ -285,7 +285,7 @@ def test_a_folder_that_is_exchanged_is_not_removed_through_the_link(tmp_path, vi
 
 @pytest.mark.parametrize(("leads", "where"), [("../victim", "where"), ("..", "where"), ("other", "where/sub")])
 def test_a_directory_on_the_path_that_became_a_link_leads_nowhere(tmp_path, victim, leads, where):
-    """The path was looked at before, and looked right."""
+    """The path was checked before, and was in order."""
     (tmp_path / "where" / "other").mkdir(parents=True)
     link = tmp_path / "where" / "sub"
     link.symlink_to(leads)
@@ -324,7 +324,7 @@ def test_no_other_user_gets_at_what_is_fetched(shared, mask):
 
 
 def seen(path):
-    """What others may do with a file."""
+    """Return what other users may do with a file."""
     known = path.stat()
     acl = {name: os.getxattr(path, name) for name in os.listxattr(path)}
     return stat.S_IMODE(known.st_mode), known.st_uid, known.st_gid, acl
@@ -369,8 +369,8 @@ def test_a_folder_that_the_umask_closes_to_us_is_opened(tmp_path, mask):
 @as_root
 @pytest.mark.parametrize("named", [False, True])
 def test_own_is_what_a_file_just_made_has_not_what_the_user_is_called(tmp_path, monkeypatch, named):
-    """As on NFS whose server takes root for nobody: the system's own word for that on one machine is fsuid."""
-    if named:  # NFS makes no files without names
+    """NFS servers map root to nobody; locally the system call setfsuid has the same effect."""
+    if named:  # NFS has no files without names
         monkeypatch.setattr(os, "O_TMPFILE", os.O_DIRECTORY | os.O_NOFOLLOW)
     setfsuid = ctypes.CDLL(None).setfsuid
     with shared_directory(0o777) as where:

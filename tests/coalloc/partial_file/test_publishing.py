@@ -1,4 +1,4 @@
-"""The name appears by one rename, and without leave to replace only where there is none."""
+"""Publishing: the name appears by one rename, which replaces a file only with permission."""
 
 import errno
 import os
@@ -13,7 +13,7 @@ CONTENT = b"what was fetched"
 
 
 class Older(Disk):
-    """A file system that knows not all calls: `lacks` are their names."""
+    """A file system without some calls: `lacks` are their names."""
 
     def __init__(self, *lacks, error=errno.EINVAL):
         self.lacks = lacks
@@ -92,7 +92,7 @@ def test_the_link_is_replaced_and_not_what_it_leads_to(target, tmp_path, replace
 
 
 def test_a_crash_between_the_two_names_is_cleared_up(target):
-    """As on NFS: the file has its name and still its old one."""
+    """NFS can leave this state: the file has both its names."""
 
     class Crash(Exception):
         pass

@@ -1,4 +1,4 @@
-"""Is it still the same file? And under which numbers do its extents go on?"""
+"""Resuming: recognition of the same file, and the numbers of its extents' sources."""
 
 import pytest
 

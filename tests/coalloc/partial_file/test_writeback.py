@@ -1,4 +1,4 @@
-"""What is fetched is on its way to the medium before the end, and no trouble with that is anybody's trouble."""
+"""Writeback: fetched bytes go to the medium before the end, and failures of it have no effect."""
 
 import threading
 
@@ -18,7 +18,7 @@ def small_units(monkeypatch):
 
 
 class Watched(Disk):
-    """The real disk; it notes what was asked for, and can be told to fail, or to take its time."""
+    """The real disk, which records calls, and can be set to fail or to be slow."""
 
     def __init__(self, error=None):
         self.asked = []
@@ -38,7 +38,7 @@ def test_what_has_come_is_on_its_way_while_the_rest_is_fetched(tmp_path):
     disk, content = Watched(), bytes(range(250)) * 20
     with PartialFile(tmp_path / "target", disk=disk) as partial:
         partial.begin(len(content))
-        for at in (0, 3000, 500, 3500):  # two sources, by turns
+        for at in (0, 3000, 500, 3500):  # two sources, alternating
             partial.write(0, at, memoryview(content)[at : at + 500])
         wait_until(lambda: len(disk.asked) == 4)
         assert disk.asked == [(0, 500), (3000, 3500), (500, 1000), (3500, 4000)]

@@ -1,4 +1,4 @@
-"""Networks and demands that nobody would think of."""
+"""Unusual networks and demands."""
 
 from hypothesis import strategies as st
 
@@ -8,7 +8,7 @@ __all__ = ["collections", "line"]
 
 
 def line(**capacities: int) -> Network:
-    """Hosts and links from names such as S1_D, bytes/s."""
+    """Return hosts and links from names such as S1_D, in bytes/s."""
     keys = {LinkKey(*name.split("_")): capacity for name, capacity in capacities.items()}
     hosts = dict.fromkeys(name for key in keys for name in key[:2])
     return Network.of(tuple(map(Host, hosts)), tuple(Link(key, capacity) for key, capacity in keys.items()))
@@ -20,7 +20,7 @@ def _limit(most: int) -> st.SearchStrategy[int | None]:
 
 @st.composite
 def collections(draw: st.DrawFn, most: int = 5, files: int = 4) -> tuple[Network, Demand]:
-    """A few hosts, one destination, links that are there or not; every holder reaches the destination by one link."""
+    """Draw a few hosts, one destination and random links; every holder reaches the destination by one link."""
     names = [f"h{i}" for i in range(draw(st.integers(1, most)))]
     hosts = [
         Host(

@@ -1,4 +1,4 @@
-"""Networks and demands that nobody would think of, for tests of planners."""
+"""Unusual networks and demands, for tests of planners."""
 
 from hypothesis import strategies as st
 
@@ -52,7 +52,7 @@ def _sets(draw, keys: list[LinkKey], capacities) -> tuple[Shared, ...]:
 
 @st.composite
 def demands(draw, network: Network, sizes=SIZES, disks: bool = False) -> Demand:
-    """Files for t.
+    """Draw files for t.
 
     :param disks: also hosts that relay and whose disks limit may have replicas, which is nothing for max-flow
     """

@@ -1,4 +1,4 @@
-"""A linear program that is written down anew, host by host, says the same as max-flow."""
+"""An independent linear program, written host by host, gives the same results as max-flow."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,9 @@ from tests.coalloc.planner.networks import USUAL, USUAL_SIZES, demands, networks
 
 
 def by_linprog(network: Network, demand: Demand) -> float:
-    """Largest theta = 1 / T in parts of all bytes: rates of links, then what holders send of each file, then theta."""
+    """Return the largest theta = 1 / T, with variables in parts of all bytes: link rates, bytes of holders by file,
+    theta.
+    """
     files = [file for file in demand.files if file.size and "t" not in file.holders]
     total, unit = sum(file.size for file in files), max(link.capacity for link in network.links.values())
     links, sends = list(network.links), [(file.name, host) for file in files for host in file.holders]

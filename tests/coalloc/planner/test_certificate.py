@@ -1,4 +1,4 @@
-"""The checker finds what is wrong with a plan, whoever made it."""
+"""The checker finds faults in plans from any planner."""
 
 from dataclasses import replace
 from fractions import Fraction

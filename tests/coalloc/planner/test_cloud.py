@@ -1,4 +1,4 @@
-"""Plans on a matrix that was measured between the regions of three clouds."""
+"""Plans on a matrix measured between the regions of three clouds."""
 
 import csv
 import gzip
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(not MATRIX.exists(), reason=f"{MATRIX} is not th
 
 @pytest.fixture(scope="module")
 def cloud() -> Network:
-    """A host's up- and downlink are the most that was measured there: without them, relays gain without end."""
+    """Return a network with up- and downlinks of the best measured rate: without them, relays gain without limit."""
     with gzip.open(MATRIX, "rt") as lines:
         rates = {
             (row["src_region"], row["dst_region"]): int(float(row["throughput_received"]) / 8)
@@ -47,7 +47,7 @@ def test_relays_gain_on_many_pairs_and_lose_on_none(cloud: Network):
 
 
 def one_relay(cloud: Network, key: LinkKey, size: int) -> Fraction:
-    """Seconds over the best single relay, or directly."""
+    """Return the seconds over the best single relay, or directly."""
     rates = {pair: link.capacity for pair, link in cloud.links.items()}
     relays = [name for name in cloud.hosts if name not in key[:2]]
     over = [min(rates.get(LinkKey(key.source, relay), 0), rates.get(LinkKey(relay, key.sink), 0)) for relay in relays]

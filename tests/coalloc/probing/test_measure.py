@@ -1,4 +1,4 @@
-"""Measurements between real servers: bounded, remembered by nobody here, and without a trace at the servers."""
+"""Measurements between real servers: bounded, stored nowhere here, and without a trace at the servers."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Who measures whom, and when."""
+"""Rounds of probes: which pairs are measured, and when."""
 
 from random import Random
 

@@ -1,4 +1,4 @@
-"""What samples say: rates once bytes came steadily, and the most that came in a row."""
+"""Rates from samples: of the steady part, and the maximum over consecutive samples."""
 
 import pytest
 from hypothesis import given

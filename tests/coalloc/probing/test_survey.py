@@ -1,4 +1,4 @@
-"""Networks from what was measured, from what a broker expects, and of several together."""
+"""Networks from measurements, from a broker's forecasts, and from several sources together."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""A small HTTP server that answers as it is told."""
+"""A small HTTP server with scripted answers."""
 
 import contextlib
 import threading
@@ -8,7 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 Answer = tuple[int, str, bytes]
-"""Status, content type (or for a redirect, where to) and body."""
+"""Status, content type (or the target of a redirect) and body."""
 
 
 def _handler(answers: dict[str, Answer], head: bool) -> type[BaseHTTPRequestHandler]:

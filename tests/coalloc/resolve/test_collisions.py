@@ -1,4 +1,4 @@
-"""Names that a destination holds for one: what the file system says counts, and it is asked of little."""
+"""Names that are equal at a destination: the file system decides, with few calls."""
 
 import unicodedata
 
@@ -21,7 +21,7 @@ FILE_SYSTEMS = {
 
 
 class Asked:
-    """A file system that holds names for one whose form is the same, and keeps what it was asked."""
+    """A file system on which names of the same form are equal, and which records calls."""
 
     def __init__(self, form):
         self.form = form

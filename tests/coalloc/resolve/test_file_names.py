@@ -1,4 +1,4 @@
-"""Names from URLs are made safe, names from others are judged."""
+"""File names: those from URLs are made safe, those from documents are checked."""
 
 import os
 

@@ -1,6 +1,6 @@
-"""What Metalinks may not do: read this machine, start programs, choose hidden names, replace files. One table of each.
+"""Metalinks may not read this machine, start programs, choose hidden names or replace files. One table of each.
 
-Commands run in this process, but where a program is to be started.
+Commands run in this process unless they start a program.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ def document(*files):
 
 @pytest.fixture
 def home(tmp_path, monkeypatch):
-    """The home directory, which is the current one; coget keeps its own things elsewhere."""
+    """The home directory, which is the current one; coget's own files are elsewhere."""
     home = tmp_path / "home"
     (home / ".ssh").mkdir(parents=True)
     (home / ".ssh/id_rsa").write_bytes(SECRET)
@@ -46,7 +46,7 @@ def home(tmp_path, monkeypatch):
 
 @pytest.fixture
 def run(home, capsys):
-    """`run(*words)`: the exit status of coget, and what it prints."""
+    """`run(*words)`: runs coget and returns its exit status and output."""
 
     def run(*words):
         status = invoke([str(word) for word in words])
@@ -59,13 +59,13 @@ def run(home, capsys):
 
 
 def below(home):
-    """The files in the home directory, but for the one that was there."""
+    """Return the files in the home directory, except the one that was there before."""
     return {str(path.relative_to(home)) for path in home.rglob("*") if not path.is_dir()} - {".ssh/id_rsa"}
 
 
 @pytest.fixture
 def listener():
-    """A port that nobody should connect to."""
+    """A port to which no connection may be made."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.settimeout(PATIENCE)
         yield listening
@@ -173,7 +173,7 @@ def test_a_metalink_in_a_metalink_is_a_file(run, home, serve):
 
 
 def test_the_user_may_name_what_starts_a_program(home, listener):
-    """Otherwise the tests above would prove nothing."""
+    """This test proves that the tests above test something."""
     port = listener.getsockname()[1]
     with coget_process([f"sshftp://ann@127.0.0.1:{port}/x"], home) as process:
         connection, _ = listener.accept()

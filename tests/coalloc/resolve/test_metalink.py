@@ -1,4 +1,4 @@
-"""Metalink 4 is read exactly or refused with its line, and what is written is read again."""
+"""Metalink 4: read exactly or refused with a line number; written documents are read back."""
 
 import hashlib
 import subprocess
@@ -203,7 +203,7 @@ def test_aria2_fetches_and_verifies_by_what_is_written(serve, tmp_path):
 
 
 def many(number):
-    """A Metalink of a file with so many replicas."""
+    """Return a Metalink of a file with this many replicas."""
     replicas = "".join(f"<url>ftp://h/{each}</url>" for each in range(number))
     return f'<metalink xmlns="urn:ietf:params:xml:ns:metalink"><file name="x">{replicas}</file></metalink>'.encode()
 
@@ -217,7 +217,7 @@ def test_replicas_of_a_file_are_bounded():
 
 
 def numbered(template, number):
-    """So many of a template, each with a number of its own."""
+    """Return this many copies of a template, each with its own number."""
     return "".join(template.format(each) for each in range(number))
 
 

@@ -1,4 +1,4 @@
-"""What the user names becomes replicas of one file, or the files of a Metalink."""
+"""Resolution of names into replicas of one file, or the files of a Metalink."""
 
 import socket
 
@@ -10,7 +10,7 @@ from coalloc.resolve import http_documents, metalink, resolve
 
 
 async def files(sources, fetch_document):
-    """What is found, without a broker: no more than the files."""
+    """Return only the files found, without a broker."""
     found = await resolve(sources, fetch_document)
     assert all((each.expected, each.dataset) == ({}, None) for each in found)
     return [each.file for each in found]

@@ -1,4 +1,4 @@
-"""Where files go, and that they never leave the directory."""
+"""Targets: paths of files, which never leave the directory."""
 
 import os
 from pathlib import Path
@@ -77,7 +77,7 @@ def test_a_folder_that_becomes_a_link_while_folders_are_made_is_not_followed(her
     made, make = [], os.mkdir
 
     def exchange(path, *args, dir_fd=None, **more):
-        """As another user may, who can write here."""
+        """Swap entries as another user with write access can."""
         if len(made) == at:
             folder = here / ("a", "a/b")[at]
             folder.rename(here / "away")

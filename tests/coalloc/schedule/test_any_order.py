@@ -1,4 +1,4 @@
-"""Every scheme, told of events in any order that can happen: what it wants is legal, and it comes to an end.
+"""Every scheme under events in any possible order: its actions are legal, and it comes to an end.
 
 The test plays the runner and all servers: each answers, refuses, is busy, lies, stalls, dies and comes back when it
 likes, and what was fetched turns out to be wrong.
@@ -36,15 +36,15 @@ SIZES = [0, 1, 1000, 300_000, 5_000_000, 200_000_000]
 RATES = [None, 1e3, 1e6, 5e7]
 RANGED = st.sampled_from([True, True, True, False])
 LONGEST = 10_000.0
-"""Virtual seconds within which a transfer ends from any state, if all servers are well from then on."""
+"""Virtual seconds within which a transfer ends from any state, if all servers work from then on."""
 PLACES = st.integers(0, 99)
-"""Which of those that something may happen to, modulo their number."""
+"""Divisors that choose sources for events, modulo their number."""
 PARTS = st.floats(0, 1)
 
 
 @dataclass
 class Server:
-    """A source as the runner sees it. `line`: it waits for a free connection. `early`: nobody has asked for it yet."""
+    """A source as seen by the runner. `line`: it waits for a free connection. `early`: not requested yet."""
 
     ranged: bool
     state: str = "closed"
@@ -55,7 +55,7 @@ class Server:
 
 @dataclass
 class Range:
-    """A partial copy that is under way, with what it has delivered."""
+    """A running partial copy and the bytes that it has delivered."""
 
     source: int
     start: int
@@ -105,7 +105,7 @@ class AnyOrder(RuleBasedStateMachine):
     # The runner
 
     def tell(self, event: Event) -> None:
-        """Hand an event over, and do what comes back."""
+        """Pass on an event, and carry out the actions."""
         for action in self.scheduler.handle(event):
             self.perform(action)
         if self.end is None:
@@ -194,7 +194,7 @@ class AnyOrder(RuleBasedStateMachine):
     @precondition(lambda self: self.ranges)
     @rule(place=PLACES, at=PARTS, part=PARTS)
     def deliver(self, place, at, part) -> None:
-        """Some bytes, maybe not the next ones; a stream that is not held."""
+        """Deliver some bytes, perhaps out of order; the stream is not held."""
         id, copy = self.pick(place)
         if copy.lacking and not copy.held:
             start, end = copy.lacking[int(at * (len(copy.lacking) - 1))]
@@ -237,7 +237,7 @@ class AnyOrder(RuleBasedStateMachine):
     @precondition(lambda self: self.ranges)
     @rule(place=PLACES)
     def hold(self, place) -> None:
-        """It waits for leave to ask for more, or has it."""
+        """Let the source wait for permission to request more, or grant it."""
         id, copy = self.pick(place)
         copy.held = not copy.held
         self.tell(Held(self.now, id, over=not copy.held))
@@ -254,7 +254,7 @@ class AnyOrder(RuleBasedStateMachine):
     @precondition(lambda self: self.end == "done" and self.size)
     @rule(suspects=st.sets(st.integers(0, 5), min_size=1), merely=st.booleans())
     def reject(self, suspects, merely) -> None:
-        """Some are found wrong, or are suspected; who was suspected before comes back if it is not among them."""
+        """Mark some ranges as wrong or suspected; sources that are not suspected any more come back."""
         named = {source for source in suspects if source < len(self.servers)} - self.bad - self.suspected
         restored = self.suspected - named
         if not named or all(
@@ -277,7 +277,7 @@ class AnyOrder(RuleBasedStateMachine):
 
     @invariant()
     def keeps_its_places(self) -> None:
-        if not self.begun or not self.size:  # an empty file is done before anybody is put aside
+        if not self.begun or not self.size:  # an empty file is done before any source is put aside
             return
         busy = [server for server in self.servers if server.state in ("open", "opening")]
         assert len(busy) <= self.most, "more are connected than may be"
@@ -303,7 +303,7 @@ class AnyOrder(RuleBasedStateMachine):
                 assert self.now <= lane.idle_at + LINGER + 1.0 or self.wake <= self.now
 
     def teardown(self) -> None:
-        """All are well from now on: it comes to an end, with each byte once, unless nobody is left."""
+        """Let all servers work from now on: the transfer ends with each byte once, unless no source is left."""
         if not hasattr(self, "scheduler"):
             return
         until, steps = self.now + LONGEST, 0

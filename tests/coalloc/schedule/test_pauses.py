@@ -1,4 +1,4 @@
-"""Pauses grow, are never shorter than asked for, and end."""
+"""Pauses: they grow, are never shorter than requested, and end."""
 
 from random import Random
 

@@ -1,4 +1,4 @@
-"""The scheduler's books, event by event."""
+"""The scheduler's state, event by event."""
 
 import pytest
 
@@ -29,7 +29,7 @@ def test_shares_are_given_at_the_first_answer():
     machine = scheduler()
     (fetch,) = kinds(machine.handle(Ready(0.1, 0)), Fetch)
     assert (fetch.source, fetch.start) == (0, 0)
-    assert 5 * MB < fetch.end < 5.1 * MB  # the other has not answered: it is thought to be a little behind
+    assert 5 * MB < fetch.end < 5.1 * MB  # the other has not answered: it is assumed to be a little behind
     (other,) = kinds(machine.handle(Ready(0.2, 1)), Fetch)
     assert (other.start, other.end) == (fetch.end, 10 * MB)
 
@@ -43,7 +43,7 @@ def test_a_far_source_has_its_streams_before_it_is_asked_for_anything():
 
 
 def test_a_far_source_has_its_streams_as_soon_as_it_is_known_how_far_it_is():
-    """Beside one that is near and delivers already."""
+    """Another source is near and delivers already."""
     machine = scheduler(size=100 * MB)
     *_, wake = machine.handle(Ready(0.03, 0, rtt=0.01))
     (wake,) = machine.handle(Tick(wake.at, (PathState(0.01), None)))
@@ -148,7 +148,7 @@ def test_rejected_bytes_are_fetched_from_another():
 
 
 def test_a_source_that_comes_back_while_it_connects_is_not_connected_twice():
-    """It was suspected because of what an earlier run took from it, and without reason."""
+    """The source was suspected wrongly, because of ranges of an earlier run."""
     machine = scheduler(size=100, sources=3)
     (fetch,) = kinds(machine.handle(Ready(0.0, 0)), Fetch)
     machine.handle(Received(0.1, fetch.copy, 0, 100))

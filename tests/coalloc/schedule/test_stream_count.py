@@ -1,4 +1,4 @@
-"""How many streams a source gets."""
+"""The number of streams of a source."""
 
 import pytest
 
@@ -10,7 +10,7 @@ RTT = 0.05
 
 
 def widths(rates, loaded=RTT, lost=0, step=2.0):
-    """The streams after each look, at these rates, these round trips under load, and with so many packets lost."""
+    """Return the streams after each look, at these rates, round-trip times under load, and losses."""
     widening = Widening(rtt=RTT)
     widening.begin(0.0, MUCH)
     seen, at, delivered, disordered = [], 0.0, 0, 0

@@ -1,4 +1,4 @@
-"""Classes of addresses, and what is allowed of them: by tables, and by properties that hold for all addresses."""
+"""Classes of addresses and the rules for them: by tables, and by properties that hold for all addresses."""
 
 from ipaddress import IPv4Address, IPv6Address
 
@@ -29,7 +29,7 @@ def test_classes(addresses, expected):
 
 
 def carriers(inner):
-    """Addresses of IPv6 that carry one of IPv4."""
+    """Return IPv6 addresses that embed an IPv4 one."""
     four = int(inner)
     high, low = four >> 16, four & 0xFFFF
     hidden = four ^ 0xFFFFFFFF

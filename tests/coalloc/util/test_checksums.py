@@ -1,4 +1,4 @@
-"""Checksums: names and values as people write them, and combining against computing."""
+"""Checksums: names and values in user input, and combination against computation."""
 
 import hashlib
 import zlib
@@ -26,7 +26,7 @@ def test_combining_holds_for_strings_longer_than_the_modulus():
 
 @given(st.integers(0, 65520), st.integers(1 << 33, 1 << 50))
 def test_combining_with_zeros_longer_than_four_gib(low, length):
-    """n zero bytes alone have A = 1 and B = n; behind a string they leave A and add n A to B."""
+    """n zero bytes alone have A = 1 and B = n; after a string they keep A and add n A to B."""
     zeros = (length % 65521) << 16 | 1
     assert adler32_combine(low, zeros, length) == (length * low % 65521) << 16 | low
 

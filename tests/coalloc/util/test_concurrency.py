@@ -1,4 +1,4 @@
-"""Questions side by side: answers in order, and nobody left behind when one fails."""
+"""Concurrent calls: results in order, and no task left running after a failure."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Whole numbers as others write them."""
+"""Whole numbers in foreign text."""
 
 import pytest
 from hypothesis import given

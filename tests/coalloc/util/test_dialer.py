@@ -1,4 +1,4 @@
-"""Connections as engines get them, and what is said when there is none."""
+"""Connections for engines, and errors when there is none."""
 
 import re
 import socket
@@ -47,7 +47,7 @@ async def test_no_such_host(host):
 
 
 async def test_no_answer():
-    """A listener whose queue is full drops what comes, as a firewall does."""
+    """A listener whose queue is full drops connections, as a firewall does."""
     with socket.create_server(("127.0.0.1", 0), backlog=0) as listener:
         address = listener.getsockname()
         waiting = []
@@ -110,7 +110,7 @@ def test_what_a_proxy_may_read_as_an_inner_address_is_not_asked_for(host):
 
 
 async def test_of_several_addresses_the_allowed_ones_are_connected_to(monkeypatch):
-    """What the name resolves to is looked up once: the second answer would be another one."""
+    """The name is resolved only once: the second answer would differ."""
     answers = [["127.0.0.7", "127.0.0.8", "169.254.169.254"], ["127.0.0.7"]]
 
     async def getaddrinfo(self, host, port, **how):

@@ -1,4 +1,4 @@
-"""A job in a thread is over when its caller goes on, however the caller is interrupted."""
+"""Jobs in threads end before their caller continues, however the caller is interrupted."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""Renames that replace nothing, also where the file system knows no such call."""
+"""Renames that replace nothing, even on file systems without such a call."""
 
 import errno
 import os
@@ -74,7 +74,7 @@ def test_a_folder_that_cannot_be_moved_leaves_nothing_behind(tmp_path, folder, d
 
 
 def test_a_rename_that_fails_leaves_no_name(tmp_path, folder, monkeypatch):
-    """The way for file systems that know neither makes an empty file first."""
+    """The fallback for file systems with neither call creates an empty file first."""
     disk = Disk()
     for name, number in (("rename_new", errno.EINVAL), ("link", errno.EPERM), ("rename", errno.EIO)):
         monkeypatch.setattr(disk, name, fails(number))

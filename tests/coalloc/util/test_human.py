@@ -1,4 +1,4 @@
-"""Numbers, labels and foreign words."""
+"""Numbers, labels and foreign text."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Whole downloads of what servers name: one that counts as public names others of this machine."""
+"""Downloads of files that servers name: a public server names servers of this machine."""
 
 import hashlib
 
@@ -17,7 +17,7 @@ METALINK = """<metalink xmlns="urn:ietf:params:xml:ns:metalink"><file name="file
 
 @pytest.fixture
 def public(monkeypatch):
-    """127.0.0.2 counts as public."""
+    """Treat 127.0.0.2 as public."""
     known = (AddressClass.PUBLIC, parse_networks(["127.0.0.2"])[0])
     monkeypatch.setattr(addresses, "NETWORKS", (known, *addresses.NETWORKS))
 

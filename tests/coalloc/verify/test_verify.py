@@ -1,4 +1,4 @@
-"""Blame: who sent the wrong bytes, by the word of simulated replicas that offer checksums, or do not."""
+"""Blame: the source of wrong bytes, by simulated replicas with or without checksums."""
 
 import asyncio
 import random
@@ -182,7 +182,7 @@ def test_the_last_pieces_are_asked_of_who_answers_soonest():
 
 @pytest.fixture
 def questions(monkeypatch):
-    """What was asked of whom: (witness, start, end)."""
+    """Return the questions as (witness, start, end)."""
     asked = []
     real = WitnessServers.digests
 
@@ -276,7 +276,7 @@ STEP = 1_000
 
 
 async def arrive(servers, pieces):
-    """They come one after the other over some seconds; the verdict, and how long it had to be waited for."""
+    """Deliver them over some seconds; return the verdict, and the wait for it."""
     comparison, loop = Comparison(servers, len(DATA)), asyncio.get_running_loop()
     for witness in range(len(servers.members)):
         await servers.digest(witness, "adler32", 0, 1)
@@ -291,7 +291,7 @@ async def arrive(servers, pieces):
 
 
 def steps(sender, **flips):
-    """All of the file in small pieces, from whom `sender(start)` says, with those at `flips` changed on the way."""
+    """Deliver the file in small pieces from the sources of `sender(start)`, with flipped bytes at `flips`."""
     return [piece(at, at + STEP, sender(at), flip=at in flips.get("at", ())) for at in range(0, len(DATA), STEP)]
 
 
@@ -324,7 +324,7 @@ def test_what_changed_on_the_way_is_found_wherever_it_was_asked_about(at):
 
 
 def test_the_word_of_who_delivered_them_is_not_enough():
-    """Two that were asked ahead, and one of them, whose replica is wrong, delivered all in the end."""
+    """Two witnesses were asked ahead, and one of them, whose replica is wrong, delivered everything in the end."""
     bad = distant(0, corrupts=frozenset({80_000}))
     pieces = [piece(at, at + STEP, 0, of=bad) for at in range(0, len(DATA), STEP)]
     verdict, _ = run(arrive(WitnessServers([bad, distant(1), distant(2)]), pieces))
@@ -338,7 +338,7 @@ def test_who_died_after_it_was_asked_is_not_needed():
 
 
 def test_who_has_many_to_answer_before_is_not_waited_for(monkeypatch):
-    """Pieces that were asked about of a witness that is far stand in line there when the end comes."""
+    """Questions to a far witness are still queued at the end."""
     monkeypatch.setattr("coalloc.verify.comparison.WORTH", STEP)
     monkeypatch.setattr("coalloc.verify.early_queries.SHORT", 0)
     near = [SimulatedSource(f"s{i}", DATA, Behaviour(setup_seconds=0.1, offers_checksum=True)) for i in range(2)]
@@ -348,7 +348,7 @@ def test_who_has_many_to_answer_before_is_not_waited_for(monkeypatch):
 
 
 class Slower(SimulatedSource):
-    """Needs longer to read much than it needed to read a byte."""
+    """A witness that needs longer for a long range than for a byte."""
 
     async def checksum(self, algorithm: str, start: int, end: int) -> str | None:
         await asyncio.sleep(0.6 if end - start > 1 else 0.2)
@@ -356,7 +356,7 @@ class Slower(SimulatedSource):
 
 
 def test_an_answer_that_comes_late_is_waited_for_and_nobody_is_asked_again(questions):
-    """Who delivered all is near; the other was asked ahead, and answers a moment after the end."""
+    """The main source is near; the other was asked ahead, and answers a moment after the end."""
     near = SimulatedSource("s0", DATA, Behaviour(setup_seconds=0.01, offers_checksum=True))
     slow = Slower("s1", DATA, Behaviour(offers_checksum=True))
     verdict, seconds = run(arrive(WitnessServers([near, slow]), steps(lambda at: 0)))

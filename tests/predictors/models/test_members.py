@@ -1,4 +1,4 @@
-"""Each member of the bank beside what its definition says, computed anew from all values."""
+"""Each member of the bank against its definition, recomputed from all values."""
 
 from array import array
 from itertools import pairwise
@@ -31,7 +31,7 @@ class Alone:
 
 
 def said(name: str, values: list[float], every: float = 60.0) -> list[float]:
-    """What a member says after each value."""
+    """Return a member's forecast after each value."""
     alone, found = Alone(name), []
     for i, value in enumerate(values):
         alone.learn(value, i * every)

@@ -43,7 +43,7 @@ def test_about_a_second_of_what_is_planned_is_handed_out_to_each_pair():
     actions = AdaptiveCollecting(PAPER, DEMAND).handle(CollectStarted(0.0))
     handed = under_way(kinds(actions, Send))
     assert handed == pytest.approx({("x", "t"): 1 * MB, ("x", "y"): 2 * MB, ("y", "t"): 5 * MB}, rel=0.5)
-    assert all(len(sent(actions, *pair)) >= 2 for pair in handed)  # so that no pair ever waits for us
+    assert all(len(sent(actions, *pair)) >= 2 for pair in handed)  # so that no pair waits for the method
 
 
 def test_the_next_piece_follows_when_one_is_acknowledged():
@@ -57,7 +57,7 @@ def test_an_intermediate_sends_what_is_staged_before_what_it_has_and_deletes_it_
     method = AdaptiveCollecting(PAPER, DEMAND)
     started = method.handle(CollectStarted(0.0))
     (relayed, *_), own = sent(started, "x", "y"), sent(started, "y", "t")
-    assert sent(method.handle(Arrived(0.5, relayed.hop)), "y", "t") == []  # a second's worth is under way already
+    assert sent(method.handle(Arrived(0.5, relayed.hop)), "y", "t") == []  # bytes of one second are in flight
     (on,) = sent(method.handle(Arrived(0.6, own[0].hop)), "y", "t")
     assert on.piece == relayed.piece
     for hop in own[1:]:
@@ -80,7 +80,7 @@ def test_direct_is_used_where_it_is_as_good_and_said_to_be():
 
 
 def test_pieces_go_several_ways_in_proportion_to_what_each_still_has_to_carry():
-    """Pr[y] (3.3): z gets from r, and sends on to u and v, three times as much to v."""
+    """Pr[y] (3.3): z gets bytes from r, and sends on to u and v, three times as much to v."""
     ways = network(("r", "z", 8), ("z", "u", 2), ("z", "v", 6), ("u", "t", 2), ("v", "t", 6))
     chosen: Counter[str] = Counter()
     for seed in range(400):
@@ -107,7 +107,7 @@ def test_the_period_can_be_told():
 def drive(
     method: AdaptiveCollecting, rates: dict[tuple[str, str], float], seconds: float
 ) -> dict[tuple[str, str], int]:
-    """Let pairs move so many MB/s, each by itself; bytes that were handed out in the last second to each."""
+    """Move this many MB/s over each pair; the bytes handed out in the last second go to each."""
     queues: defaultdict[tuple[str, str], list[tuple[float, Send]]] = defaultdict(list)
     free: defaultdict[tuple[str, str], float] = defaultdict(float)
     handed: Counter[tuple[str, str]] = Counter()
@@ -137,7 +137,7 @@ def drive(
 
 
 def test_what_is_measured_changes_the_plan():
-    """x -> y carries half of what was thought, and x -> t half as much again."""
+    """x -> y carries half of the expected rate, and x -> t half as much again."""
     method = AdaptiveCollecting(PAPER, DEMAND)
     drive(method, {("x", "t"): 1.5, ("y", "t"): 5.0, ("x", "y"): 1.0}, 31.0)
     method.handle(CollectTick(31.0))
@@ -230,7 +230,7 @@ def test_a_host_that_is_full_gets_no_more_than_it_had():
 
 
 def test_near_the_end_what_no_plan_counts_on_goes_home():
-    """final_computation (3.4): all will be there within a period, and y holds more than the plan knew."""
+    """final_computation (3.4): everything arrives within a period, and y holds more than the plan knew."""
     method = AdaptiveCollecting(PAPER, Demand((File("a", 1 * MB, ("x",), ("t",)), File("b", 1 * MB, ("y",), ("t",)))))
     method.handle(CollectStarted(0.0))
     method._dispatch._left["y", "t"].clear()

@@ -1,4 +1,4 @@
-"""Whole collections by the adaptive method in virtual time, beside what could be done by one who knows the future."""
+"""Whole collections by the adaptive method in virtual time, beside plans that know the future."""
 
 from dataclasses import replace
 from math import inf
@@ -21,7 +21,7 @@ MB = 1_000_000
 
 
 def network(links: dict[tuple[str, str], float]) -> Network:
-    """Of links in MB/s."""
+    """Return a network with these links, in MB/s."""
     hosts = tuple(map(Host, sorted({name for pair in links for name in pair})))
     return Network.of(hosts, tuple(Link(LinkKey(*pair), round(rate * MB)) for pair, rate in links.items()))
 
@@ -70,7 +70,7 @@ def test_wrong_estimates_cost_little_since_plans_are_made_again(known):
 
 
 def clairvoyant(before: Network, after: Network, demand: Demand, at: float) -> float:
-    """The least time when capacities change at second `at`, for one who knows: a flow in two stages."""
+    """Return the least time if capacities change at second `at` and the planner knows it: a flow in two stages."""
     keys, names = list(before.links), list(before.hosts)
     m, n = len(keys), len(names)
     balance = np.zeros(
@@ -105,7 +105,7 @@ def test_when_a_rate_halves_midway_most_of_what_one_who_knew_would_gain_is_gaine
     best = clairvoyant(FIVE, after, demand, at)
     adaptive = simulate(AdaptiveCollecting(FIVE, demand), Underlay.of(FIVE), [change]).seconds
     once = simulate(AdaptiveCollecting(FIVE, demand, period=inf), Underlay.of(FIVE), [change]).seconds
-    assert once - adaptive >= 0.8 * (once - best) - 0.02 * best  # where there is nothing to gain, nothing is lost
+    assert once - adaptive >= 0.8 * (once - best) - 0.02 * best  # without a possible gain there is no loss
 
 
 def test_an_intermediate_that_dies_costs_time_and_no_data():
@@ -129,7 +129,7 @@ def test_a_link_that_stalls_is_left_and_what_hangs_there_comes_another_way():
 
 
 class Watched(AdaptiveCollecting):
-    """Looks at everything after each event."""
+    """Checks all invariants after each event."""
 
     def handle(self, event):
         actions = super().handle(event)
@@ -147,7 +147,7 @@ class Watched(AdaptiveCollecting):
 
 @st.composite
 def worlds(draw) -> tuple[Network, Network, Demand]:
-    """What is true, what is known of it, and what is wanted at t."""
+    """Draw the true network, the known one, and the demand at t."""
     names = [*"abcde"[: draw(st.integers(1, 5))], "t"]
     rates = st.floats(0.05, 20)
     true = {pair: draw(rates) for pair in _pairs(names) if pair[1] == "t" or draw(st.booleans())}
@@ -190,7 +190,7 @@ def happenings(names: list[str], kills: bool):
 
 
 def arrived(record: SimulationRecord, demand: Demand) -> dict[str, Intervals]:
-    """What hops brought to t."""
+    """Return the bytes that hops delivered to t."""
     there = {file.name: Intervals() for file in demand.files}
     for hop in record.hops:
         if hop.outcome == "arrived" and hop.send.sink == "t":

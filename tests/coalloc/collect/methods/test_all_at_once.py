@@ -1,4 +1,4 @@
-"""Every file goes straight to the sink."""
+"""All files at once, directly to the sink."""
 
 from coalloc.collect.methods import AllAtOnce
 from coalloc.collect.methods.actions import CollectDone, Piece, Send

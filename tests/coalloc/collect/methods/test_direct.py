@@ -1,4 +1,4 @@
-"""The direct methods differ in who sends when, and in nothing else."""
+"""The direct methods: they differ only in the order in which hosts send."""
 
 from coalloc.collect.methods import make
 from coalloc.collect.methods.actions import CollectDone
@@ -17,7 +17,7 @@ def run(name: str, seed: int = 1, **parameters: object) -> World:
 
 
 def most_at_once(world: World) -> int:
-    """Hosts that send side by side."""
+    """Return the hosts that send at the same time."""
     spans = {}
     for at, send in world.sends:
         begin, end = spans.get(send.source, (at, at))

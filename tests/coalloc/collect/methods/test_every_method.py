@@ -1,4 +1,4 @@
-"""Whatever happens, every method delivers every byte, or says what is missing and why."""
+"""Every method delivers every byte, or reports what is missing and why, whatever happens."""
 
 from dataclasses import replace
 from typing import Any
@@ -36,7 +36,7 @@ def test_every_method_is_tried():
 
 @st.composite
 def fates(draw: st.DrawFn, demand: Demand) -> dict[str, float]:
-    """Hosts that die, and when; of each file one holder lives on."""
+    """Draw hosts that die, and when; one holder of each file survives."""
     spared = {draw(st.sampled_from(file.holders)) for file in demand.files} | {"D", "E"}
     names = sorted({"h0", "h1", "h2", "h3", "h4"} - spared)
     return {name: draw(st.floats(0, 10)) for name in names if draw(st.booleans())}
@@ -67,7 +67,7 @@ def test_every_byte_arrives(
 
 
 def wanted_twice(network: Network, demand: Demand) -> tuple[Network, Demand]:
-    """The same at a second destination, which has links like those of the first."""
+    """Return the same network with a second destination that has equal links."""
     more = [replace(link, key=link.key._replace(sink="E")) for link in network.links.values() if link.key.sink == "D"]
     hosts = (*network.hosts.values(), Host("E"))
     files = tuple(replace(file, destinations=("D", "E")) for file in demand.files)

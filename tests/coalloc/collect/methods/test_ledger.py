@@ -1,4 +1,4 @@
-"""The ledger refuses what would lose a byte, and knows at any time who keeps what."""
+"""The ledger: it refuses to lose a byte, and always knows the holders of each piece."""
 
 from random import Random
 
@@ -64,5 +64,5 @@ def test_it_knows_what_is_occupied_and_missing_whatever_happens(seed: int):
 
 
 def wanted(send: Send) -> set[tuple[str, Piece]]:
-    """What it delivers."""
+    """Return the bytes that it delivers."""
     return {(send.sink, send.piece)} if send.sink in FILES[send.piece.file].destinations else set()

@@ -1,4 +1,4 @@
-"""PathDelay: a timetable for sources, and no waiting on the way."""
+"""PathDelay: a timetable for sources, without waiting at relays."""
 
 from coalloc.collect.methods import PathDelay
 from coalloc.collect.methods.actions import CollectWake, Send

@@ -1,4 +1,4 @@
-"""Barriers after each step of the timetable: PathSync waits for X % of a step's transfers, no more and no less."""
+"""Barriers after each step of the timetable: PathSync waits for exactly X % of a step's transfers."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""A world for methods in which anything may happen in any order, and which believes no method's own ledger."""
+"""A world for methods in which events come in any order, with its own record of all bytes."""
 
 from collections import deque
 from heapq import heappop, heappush
@@ -48,7 +48,7 @@ class World:
             self._at(at, Gone(at, host, f"{host} died"))
 
     def run(self) -> CollectDone | CollectGiveUp:
-        """What the method says at the end."""
+        """Return the method's final report."""
         actions = self.method.handle(CollectStarted(0.0))
         now = 0.0
         for _ in range(MANY):
@@ -73,7 +73,7 @@ class World:
         heappush(self._events, (at, self._number, event))
 
     def _happens(self, event: Event) -> bool:
-        """Whether it still can; hops that are over leave room for the next of their pair."""
+        """Return whether the method can start more hops; finished hops make room for the next of their pair."""
         if isinstance(event, Arrived | HopFailed):
             if event.hop not in self.ledger.running:
                 return False

@@ -1,4 +1,4 @@
-"""What is deleted where pieces are staged, at real servers in whose directories others write, too."""
+"""Deletions in staging areas at real servers, in directories that other users can write to."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from tests.support.fetching import options
 
 
 async def test_nothing_is_deleted_that_was_not_staged(servers, sink, content, place, relay):  # noqa: F811
-    """The directory is exchanged for a link to somebody's while pieces are in it."""
+    """The directory is replaced by a link to another one while it holds pieces."""
     to, folder = place
     lent, victim = servers[2].root / "lent", servers[2].root / "victim"
     victim.mkdir()

@@ -1,4 +1,4 @@
-"""Files at a destination beside their origins: what differs is found, piece by piece."""
+"""Comparison of files at a destination with their origins, piece by piece."""
 
 import hashlib
 import zlib
@@ -70,7 +70,7 @@ async def test_a_file_without_a_byte():
 
 
 def forged():
-    """Other bytes of the same adler32."""
+    """Return other bytes with the same adler32."""
     content = bytearray(CONTENT)
     for at, by in ((10, 1), (11, -2), (12, 1)):
         content[at] += by

@@ -1,4 +1,4 @@
-"""Trees that never end, or may as well not, are given up with an error that names the folder."""
+"""Endless or huge trees: coget gives up with an error that names the folder."""
 
 import pytest
 

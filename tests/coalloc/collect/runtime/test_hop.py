@@ -1,4 +1,4 @@
-"""What a hop has asked for, what is there, and when it is over, whatever becomes of its slices."""
+"""A hop: requested bytes, arrived bytes and its end, for any outcome of its slices."""
 
 import pytest
 

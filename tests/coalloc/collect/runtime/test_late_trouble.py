@@ -1,4 +1,4 @@
-"""What goes wrong when all but the last steps are done: collections end, say why, and no file is cut off."""
+"""Failures after all but the last steps: collections end with a reason, and no file is truncated."""
 
 import asyncio
 import os
@@ -25,7 +25,7 @@ def history(tmp_path, monkeypatch):
 
 @pytest.fixture
 def servers(start_gridftp, tmp_path):
-    """One with two files, one without any."""
+    """Two servers, one of them with two files and one empty."""
     made = [start_gridftp(tmp_path / name, f"127.0.0.{number}") for number, name in enumerate(("a", "b"), 2)]
     for name in ("one", "two"):
         random_file(made[0].root / name, SIZE)
@@ -33,7 +33,7 @@ def servers(start_gridftp, tmp_path):
 
 
 def dies_before(fetch, server, monkeypatch):
-    """Have a server die before a piece is fetched for the so-manieth time."""
+    """Kill a server just before a given fetch of a piece."""
     began, real = [], Carrier.fetch
 
     async def dying(self, *piece):

@@ -1,4 +1,4 @@
-"""This machine as a destination: links that are put on a path meanwhile lead nowhere."""
+"""This machine as a destination: links that are planted on a path meanwhile have no effect."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Files that are called as what coget keeps beside files: they are data like others, and never taken for its own."""
+"""Files whose names look like coget's own partial data: collected like all others, and never taken for its own."""
 
 import os
 import shutil
@@ -18,7 +18,7 @@ from tests.support.fetching import random_file
 from tests.support.mounts import caseless
 
 PARTIAL = ("data", "journal", "lock")
-"""What is in a folder of partial data."""
+"""Files in a folder of partial data."""
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +33,7 @@ def server(start_gridftp, tmp_path):
 
 @pytest.fixture
 def tree(server):
-    """What somebody who was interrupted has left, and what only looks like that; its files by name."""
+    """Return the partial data of an interrupted run, and files that only look like it, by name."""
     names = ["run2", "run2.coget", "a/run2.COGET/data", ".x.0123abcd.coget", f".x.coget-{'0' * 32}/data", "x"]
     names += [f"run3.coget/{name}" for name in PARTIAL] + [f"run4.coget/{name}" for name in (*PARTIAL, "more")]
     made = {}
@@ -63,7 +63,7 @@ async def test_they_are_collected_as_others_also_again_and_when_they_change(serv
 
 
 async def test_what_was_collected_is_not_taken_for_partial_data(server, tmp_path):
-    """Somebody plants what looks like half a file, which another server has: none of it comes into that file."""
+    """Another user plants what looks like half of a file of another server: none of it gets into that file."""
     right = random_file(server.root / "x", 300_000)
     (server.root / "tree").mkdir()
     partial = PartialFile(server.root / "tree" / "x")
@@ -121,7 +121,7 @@ async def test_the_next_run_goes_on_with_what_is_there(tmp_path):
 
 
 async def test_not_if_a_file_has_its_name_now(tmp_path):
-    """As when the place to which it was collected is a source by now."""
+    """An earlier destination of a collection is now a source."""
     item = CollectItem("a/run2", 5000, {"ftp://a": "/x"})
     landing = await began(tmp_path / "out", [item.name], item)
     landing.write(item.name, 0, memoryview(os.urandom(1000)))
@@ -153,7 +153,7 @@ def test_names_are_no_longer_than_file_systems_take():
 
 
 async def test_folders_of_a_copy_are_data(tmp_path):
-    """Who copies a directory with partial data in it has a copy of that, and no second claim to it."""
+    """A copy of a directory with partial data is just data, without a claim on the target."""
     item = CollectItem("run2", 5000, {"ftp://a": "/x"})
     landing = await began(tmp_path / "out", [item.name], item)
     landing.write(item.name, 0, memoryview(os.urandom(1000)))

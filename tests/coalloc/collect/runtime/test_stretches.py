@@ -1,4 +1,4 @@
-"""Times without a pause, kept of each pair in bounded number."""
+"""Busy periods of each pair, stored in bounded number."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""Fair rates: ones that were computed by hand, and what fairness means on any network; compiled and plain alike."""
+"""Fair rates: some computed by hand, and fairness on any network; compiled and plain code agree."""
 
 from math import inf
 
@@ -14,7 +14,7 @@ from predictors.compiled import compiled, floats, integers
 
 
 def rates(routes, capacities, shares=None, fast=False):
-    """Of flows over links, both numbered."""
+    """Return the rates of flows over links, both numbered."""
     flows, links = len(routes), len(capacities)
     found = floats([0.0] * flows, fast)
     zeros = [integers([0] * count, fast) for count in (links, links, flows)]
@@ -47,7 +47,7 @@ def test_nothing_left_is_nothing_for_all_who_pass():
 
 @st.composite
 def networks(draw):
-    """(routes, capacities, shares) with ties, and links that carry nothing."""
+    """Draw (routes, capacities, shares) with ties, and with links of capacity 0."""
     links = draw(st.integers(1, 6))
     weights = st.sampled_from([1.0, 1.0, 0.5, 2.0])
     route = st.dictionaries(st.integers(0, links - 1), weights, min_size=1)

@@ -1,4 +1,4 @@
-"""Whole collections in virtual time: moments that were computed by hand, and what no collection may do."""
+"""Whole collections in virtual time: times computed by hand, and invariants."""
 
 from collections.abc import Callable
 from math import inf
@@ -27,7 +27,7 @@ PLAIN = network(("a", "t", 100), ("b", "t", 300), ("a", "b", 200))
 
 
 class Scripted(Method):
-    """Does what a test says: `answers` gets each event."""
+    """A method with scripted answers: `answers` gets each event."""
 
     name = "scripted"
 
@@ -52,7 +52,7 @@ def test_all_at_once_takes_as_long_as_its_slowest_file():
 
 
 def test_what_one_leaves_another_takes():
-    """Both share the sink's downlink until the small file is through."""
+    """Both share the sink's downlink until the small file has arrived."""
     narrow = network(("a", "t", 1000), ("b", "t", 1000), hosts=(Host("t", (Isp(down=200),)),))
     record = simulate(AllAtOnce(narrow, DEMAND), Underlay.of(narrow))
     assert [hop.ended for hop in record.hops] == [6, 10.5]
@@ -114,7 +114,7 @@ def test_a_method_hears_what_moves_and_when_it_wanted_to_wake():
         CollectTick(1.25),
         HopMoved(2, 1, 200),
         HopMoved(4, 1, 400),
-    ]  # told at 6: it is there
+    ]  # reported at 6: it has arrived
 
 
 def test_what_is_cancelled_is_not_heard_of_again_even_at_the_moment_of_its_arrival():

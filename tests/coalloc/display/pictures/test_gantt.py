@@ -1,4 +1,4 @@
-"""Bars: what follows is one, what is side by side is not."""
+"""Bars: consecutive ones merge, parallel ones do not."""
 
 from matplotlib.figure import Figure
 

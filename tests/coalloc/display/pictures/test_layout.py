@@ -1,4 +1,4 @@
-"""Where hosts stand: bytes go from left to right, and nobody stands on anybody."""
+"""Positions of hosts: bytes go from left to right, and no hosts overlap."""
 
 from hypothesis import given
 from hypothesis import strategies as st

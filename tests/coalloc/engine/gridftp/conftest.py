@@ -7,7 +7,7 @@ from coalloc.engine.gridftp.gsi import credential
 
 @pytest.fixture
 def no_proxy(monkeypatch, tmp_path):
-    """Hides whatever credential this machine has; the home directory is `tmp_path / "home"`."""
+    """Hide this machine's credentials; the home directory is `tmp_path / "home"`."""
     for name in ("X509_USER_PROXY", "X509_USER_CERT", "X509_USER_KEY", "X509_CERT_DIR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(credential, "PROXY", str(tmp_path / "x509up_u{uid}"))

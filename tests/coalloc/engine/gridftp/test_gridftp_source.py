@@ -30,7 +30,7 @@ SIZE = 3_000_001
 
 @pytest.fixture(params=["stream mode", "kept"])
 def known(request, monkeypatch):
-    """With a new data connection for each range, and with one that is kept, as from far servers."""
+    """An engine with a new data connection for each range, and one with a kept connection, as for far servers."""
     if request.param == "stream mode":
         return GridFTPFindings()
     monkeypatch.setattr("coalloc.engine.gridftp.source.FAR", 0.0)
@@ -78,7 +78,7 @@ async def test_a_data_connection_that_the_server_has_ended_is_made_again(gridftp
     async with opened(source_of(gridftp_server)) as source:
         await collect(source, 0, 10)
         prepared = await source._session.data._coming
-        prepared.shutdown(socket.SHUT_RD)  # looks as if the server had
+        prepared.shutdown(socket.SHUT_RD)  # looks like a server's own value
         assert await collect(source, 5, SIZE) == content[5:]
 
 
@@ -98,7 +98,7 @@ async def test_names(gridftp_server, name):
 
 
 async def test_a_name_that_the_server_mishears_is_no_other_file(gridftp_server):
-    """The real server drops all but ASCII from a plain control connection: "data-ä" would be "data-" to it."""
+    """The real server drops non-ASCII characters from a plain control connection: "data-ä" would become "data-"."""
     (gridftp_server.root / "data-").write_bytes(b"wrong")
     (gridftp_server.root / "data-ä").write_bytes(b"right")
     error = await failure(gridftp_server.url("data-ä"))
@@ -168,7 +168,7 @@ async def test_what_deliver_raises_comes_out(gridftp_server, content, known):
 
 
 async def test_beyond_the_end_of_the_file_is_an_error(gridftp_server, content, known):
-    """The server says 226 there."""
+    """The server answers 226 there."""
     async with opened(source_of(gridftp_server, known=known)) as source:
         with pytest.raises(ConnectionLost, match=f"at byte {SIZE} of {SIZE - 5}-{SIZE + 5}"):
             await source.fetch(Span(SIZE - 5, SIZE + 5), lambda start, end, data: None)
@@ -205,7 +205,7 @@ async def test_a_file_that_changed_is_not_mixed_in(gridftp_server, content):
 async def test_a_server_that_stops_answering(gridftp_server, content):
     async with opened(source_of(gridftp_server)) as source:
         await collect(source, 0, 10)
-        await collect(source, 0, 10)  # now the address for the next range is here already
+        await collect(source, 0, 10)  # the address for the next range is here already
         gridftp_server.pause()
         for _ in range(2):
             with pytest.raises(TimeoutError):  # no time-out of the engine's own while data are awaited
@@ -243,7 +243,7 @@ async def test_a_brief_checksum_takes_no_session_of_its_own(gridftp_server, cont
         assert await collect(source, 5, SIZE) == content[5:]
         asked = asyncio.create_task(source.checksum("md5", 0, 1000))
         await asyncio.sleep(0)
-        assert await collect(source, 0, SIZE) == content  # begins before the answer has come
+        assert await collect(source, 0, SIZE) == content  # starts before the answer has come
         assert await asked == digest
         assert source._session is session
         assert source._aside is None

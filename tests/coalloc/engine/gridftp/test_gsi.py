@@ -28,7 +28,7 @@ def source_of(server, path="file", **changes):
 
 
 def offer(monkeypatch, *modes):
-    """Have data channel authentication offered in these modes only."""
+    """Offer data channel authentication in these modes only."""
     monkeypatch.setattr(gsi, "GridSecurity", partial(GridSecurity, modes=modes))
 
 
@@ -96,7 +96,7 @@ async def test_names(gsi_server, as_alice, name):
 )
 @pytest.mark.parametrize("mode", ["S", "A"])
 async def test_kinds_of_proxies(gsi_server, content, alice, become, monkeypatch, make, mode):
-    """Modes S and A know whose the proxy is and sign with it, and so try more than logging in."""
+    """Modes S and A use the proxy's identity and sign with it, and so test more than the login."""
     become(make(alice))
     offer(monkeypatch, mode)
     async with opened(source_of(gsi_server)) as fetched:
@@ -104,7 +104,7 @@ async def test_kinds_of_proxies(gsi_server, content, alice, become, monkeypatch,
 
 
 async def test_elliptic_curves(gsi_server, content, grid, become, monkeypatch):
-    """Mode A is left out: the server makes the key of the delegated proxy as long as ours, and finds it too short."""
+    """Mode A is left out: the server makes the delegated proxy's key as long as ours, and finds it too short."""
     user = grid.user("Elli", kind="ec")
     grid.map(user)
     become(user.proxy(kind="ec"))
@@ -137,7 +137,7 @@ def test_one_proxy_of_grid_proxy_init_serves_us_and_globus_url_copy(gsi_server, 
 
 
 async def test_nobody_but_the_server_may_send_data(gsi_server, content, as_alice, monkeypatch):
-    """In mode A the server proves itself with the proxy that it was given; here we take that for another one."""
+    """The server authenticates in mode A with the proxy that it was given; here the client takes it for another one."""
     offer(monkeypatch, "A")
     async with opened(source_of(gsi_server)) as fetched:
         fetched._session._security._delegated = b"of someone else"

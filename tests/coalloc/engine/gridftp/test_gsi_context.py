@@ -1,4 +1,4 @@
-"""What a client believes of what arrives on a protected control connection, and of alerts."""
+"""Checks of a client on a protected control connection: records and alerts."""
 
 import contextlib
 import ssl
@@ -48,7 +48,7 @@ def ends(grid, alice_proxy):
     while not context.complete:
         token = context.step(server.answer(token))
     assert server.read(token) == b"0"
-    assert context.step() == b""  # a server that asks for ever gets nothing more
+    assert context.step() == b""  # a server that asks forever gets nothing more
     return server, ContextProtection(context)
 
 

@@ -1,4 +1,4 @@
-"""Where credentials are found, and which are refused before any server is asked."""
+"""Credentials: where coget finds them, and which it refuses before it contacts a server."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""What a server that insists on data channel authentication gets: our name, and a proxy of ours; or an error."""
+"""Servers that require data channel authentication: they get our identity and a proxy of ours, or an error."""
 
 import contextlib
 import logging
@@ -76,7 +76,7 @@ def test_what_is_delegated_lasts_an_hour_at_most(alice_proxy, request_of_a_serve
 
 @pytest.mark.parametrize("oldest", [True, False])
 def test_what_is_delegated_lasts_no_longer_than_ours(alice, request_of_a_server, tmp_path, oldest, monkeypatch):
-    """Nor than any that ours depends on."""
+    """The same holds for all our dependencies."""
     ours = alice.proxy(days=1)
     ours = (ours if oldest else alice).proxy(days=1)
     monkeypatch.setattr(delegation, "LONGEST", timedelta(days=30))
@@ -107,7 +107,7 @@ async def test_most_servers_need_no_extra(gsi_server, as_alice, monkeypatch):
 
 @pytest.fixture
 async def exchange(gsi_server, as_alice):
-    """A security that is to protect data connections, logged in at a server; and both ends of such a connection."""
+    """A security layer that protects data connections, logged in at a server; and both ends of such a connection."""
     random_file(gsi_server.root / "file", 10)
     address = parse(gsi_server.url("file", "gsiftp"))
     agreed = GridSecurity(address, ("S",))
@@ -207,10 +207,10 @@ async def test_a_session_logs_in_again_when_its_proxy_nears_its_end(gsi_server, 
 
 @pytest.mark.parametrize("allowed", [False, True])
 async def test_globus_url_copy_is_given_what_is_good_for_nothing_unless_allowed(grid, as_alice, tmp_path, allowed):
-    """It delegates always: without leave a proxy that no one accepts, else one of an hour."""
+    """The client always delegates: without permission a proxy that no one accepts, else one valid for an hour."""
     async with GreedyServer(grid, grid.localhost, "NSA") as server:
         source = URLCopySource(server.url(), options(delegate=frozenset({"localhost"} if allowed else ())))
-        with contextlib.suppress(SourceError):  # it says no more than it has to
+        with contextlib.suppress(SourceError):  # it reveals no more than necessary
             await source.open()
     (proxy,) = server.delegated
     signed, given = tmp_path / "signed.pem", tmp_path / "given.pem"
@@ -238,7 +238,7 @@ async def test_globus_url_copy_names_the_option(grid, as_alice):
 
 @pytest.fixture
 def ends(start_gridftp, tmp_path, grid, as_alice, monkeypatch):
-    """Two servers that insist on authenticated connections between each other."""
+    """Two servers that require authenticated connections between each other."""
     monkeypatch.setattr(thirdparty, "UNPROTECTED", ("Q",))
     return [start_gridftp(tmp_path / name, env=grid.server_env(grid.localhost), anonymous=False) for name in ("a", "b")]
 
@@ -254,7 +254,7 @@ async def test_servers_that_insist_copy_to_each_other_where_both_are_allowed(end
 
 @pytest.mark.parametrize("allowed", [(), ("localhost",)])
 async def test_servers_that_insist_do_not_copy_unless_both_are_allowed(ends, allowed):
-    """One is called by another name than the one that is allowed."""
+    """One has another name than the allowed one."""
     source, sink = ends
     urls = source.url("", "gsiftp").replace(source.host, "localhost"), sink.url("", "gsiftp")
     with pytest.raises(DelegationNeeded, match="501 Bad DCAU mode"):

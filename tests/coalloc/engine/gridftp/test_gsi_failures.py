@@ -1,4 +1,4 @@
-"""What goes wrong at gsiftp:// servers, in the words a user gets: real servers, wrong certificates."""
+"""Failures at gsiftp:// servers and their messages: real servers, wrong certificates."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def other_grid(tmp_path_factory):
 
 
 async def failure(server, scheme="gsiftp", host=None) -> SourceError:
-    """The error that opening a file at the server ends with."""
+    """Return the error of opening a file at the server."""
     url = server.url("file", scheme).replace(server.host, host or server.host)
     source = GridFTPSource(url, options())
     try:
@@ -90,14 +90,14 @@ async def test_a_certificate_of_another_host(start_gridftp, tmp_path, grid, as_a
 
 
 async def test_an_expired_host_certificate(start_gridftp, tmp_path, grid, as_alice):
-    """Globus servers see it themselves; `test_gsi_context` has one that does not."""
+    """Globus servers detect it themselves; the server in `test_gsi_context` does not."""
     host = grid.host(stem="expired", days=-1)
     error = await failure(start_gridftp(tmp_path, env=grid.server_env(host), anonymous=False))
     assert "has expired 1440 minutes ago" in error.message
 
 
 async def test_a_server_may_not_show_a_proxy(start_gridftp, tmp_path, grid, as_alice):
-    """Whoever got hold of a proxy of some host must not pass for it."""
+    """A stolen proxy of some host must not pass for that host."""
     proxy = grid.localhost.proxy()
     server = start_gridftp(tmp_path, env=grid.server_env(proxy), anonymous=False)
     error = await failure(server)

@@ -1,4 +1,4 @@
-"""Which hosts a certificate stands for."""
+"""Hosts for which a certificate is valid."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Servers whose certificates are revoked, or were signed by an authority that may not sign such names."""
+"""Servers whose certificates are revoked, or signed by an authority that may not sign such names."""
 
 import contextlib
 import logging
@@ -30,7 +30,7 @@ def content(gsi_server):
 
 @pytest.fixture
 def folder(grid, as_alice, tmp_path, monkeypatch):
-    """The client's own folder of authorities, without what servers need in theirs and without a revocation list."""
+    """Return the client's own folder of authorities, without the servers' files and without a revocation list."""
     warn_once.cache_clear()
     shutil.copytree(grid.trusted, tmp_path / "trusted", ignore=shutil.ignore_patterns("*.r0"))
     monkeypatch.setenv("X509_CERT_DIR", str(tmp_path / "trusted"))
@@ -67,7 +67,7 @@ async def test_all_in_order_warns_of_nothing(gsi_server, content, grid, alice, f
 @pytest.mark.parametrize("name", ["{new}.r0", "{old}.r0", "{new}.r1", "{new}.r3"])
 @pytest.mark.parametrize("library", [True, False])
 async def test_a_revoked_server_is_refused(gsi_server, content, grid, alice, folder, stem, monkeypatch, name, library):
-    """By either kind of hash, in the second list or a later one, too, and without the extra."""
+    """Found by either kind of hash, in the second list or a later one, too, and without the optional package."""
     if not library:
         monkeypatch.setitem(sys.modules, "cryptography", None)
     grid.revoke(alice, to=folder / f"{stem}.r0")
@@ -91,7 +91,7 @@ async def test_a_list_behind_a_link_and_in_der(gsi_server, content, grid, folder
 
 @pytest.mark.parametrize(("days", "revoked"), [((-9, -1), False), ((1, 2), False), ((-9, -1), True)])
 async def test_a_list_that_is_not_valid_now(gsi_server, content, grid, folder, stem, warned, days, revoked):
-    """Warns; but what it says is revoked is so."""
+    """An outdated list causes a warning; its revocations still count."""
     grid.revoke(*([grid.localhost] if revoked else []), to=folder / f"{stem}.r0", days=days)
     if revoked:
         with pytest.raises(PermissionRefused, match="was revoked"):
@@ -114,7 +114,7 @@ async def test_no_list_that_can_be_read(gsi_server, content, folder, stem, warne
 
 
 async def test_a_server_below_a_revoked_authority(grid, folder, stem):
-    """It learns not even who was there."""
+    """The server does not learn the client's identity."""
     middle = grid.intermediate()
     async with GreedyServer(grid, grid.host_below(middle), "N") as server:
         await GridFTPSource(server.url(), options()).open()
@@ -164,7 +164,7 @@ async def test_a_violated_policy_is_refused(gsi_server, content, grid, folder, s
 
 
 def test_the_real_client_refuses_the_same(gsi_server, content, folder, stem):
-    """What we take for a violation is one for the Globus tool."""
+    """All violations for coget are violations for the Globus tool, too."""
     (folder / f"{stem}.signing_policy").write_text(policy("/O=Elsewhere/*"))
     command = [
         "globus-url-copy",

@@ -1,4 +1,4 @@
-"""What a sink says of its progress, and listings, in whatever pieces they come."""
+"""Progress markers of a sink, and listings, in any pieces."""
 
 import itertools
 
@@ -60,7 +60,7 @@ def test_a_listing_in_any_pieces(cuts):
     [
         ("Type=cdir;X.count=5; .\nType=pdir; ..\nType=file; a\n", ["a"], [("hidden", 2)]),
         ("Type=cdir;X.count=3; .\nType=pdir; ..\nType=file; a\n", ["a"], []),
-        ("Type=cdir;X.count=1; .\nType=file; a\n", ["a"], []),  # some came meanwhile
+        ("Type=cdir;X.count=1; .\nType=file; a\n", ["a"], []),  # some arrived meanwhile
         ("Type=cdir;X.count=-7; .\nType=file; a\n", ["a"], []),
         ("Type=cdir; .\nType=file; a\n\n\r\n", ["a"], []),
         ("Type=dir; .\nType=dir; ..\nType=file; a\n", ["a"], []),

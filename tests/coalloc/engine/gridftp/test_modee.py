@@ -1,4 +1,4 @@
-"""Data connections that are kept, with a real server: how many it makes, and that every byte is right."""
+"""Kept data connections with a real server: their number, and that every byte is correct."""
 
 import asyncio
 import logging
@@ -24,13 +24,13 @@ def content(gridftp_server):
 
 @pytest.fixture(autouse=True)
 def far(monkeypatch):
-    """Every server counts as far."""
+    """Treat every server as far away."""
     monkeypatch.setattr("coalloc.engine.gridftp.source.FAR", 0.0)
 
 
 @pytest.fixture
 def made(monkeypatch):
-    """The data connections that servers have made to us."""
+    """Return the data connections that servers have made to us."""
     connections, accept = [], modee.BlockChannel._accept
 
     async def accepted(channel, listener):
@@ -47,7 +47,7 @@ def kept(server):
 
 
 def several(server, streams=1):
-    """As programs use it: one session, more when it is widened."""
+    """A source as programs use it: one session, more when it is widened."""
     return open_source(server.url("file"), "auto", options(streams=streams))
 
 
@@ -134,7 +134,7 @@ async def test_closing_ends_what_is_under_way(gridftp_server, content):
 
 
 async def test_widened_sessions_keep_their_connections_over_all_ranges(gridftp_server, content, made, monkeypatch):
-    monkeypatch.setattr(modee, "SKIPPED", SIZE)  # else one with much left at a range's end is made anew
+    monkeypatch.setattr(modee, "SKIPPED", SIZE)  # otherwise one with much left at a range's end is replaced
     async with opened(several(gridftp_server)) as source:
         source.widen(3)
         for _ in range(8):
@@ -156,7 +156,7 @@ async def test_widened_sessions_keep_their_connections_over_all_ranges(gridftp_s
 
 
 def refuse(monkeypatch):
-    """A firewall that refuses the server's connections: here, a port that is closed."""
+    """A firewall that refuses the server's connections: here, a closed port."""
 
     def closed_port(host, port):
         with socket.create_server((host, 0)) as listener:
@@ -166,7 +166,7 @@ def refuse(monkeypatch):
 
 
 def drop(monkeypatch):
-    """A firewall that drops the server's connections: here, they are never taken."""
+    """A firewall that drops the server's connections: here, they are never accepted."""
 
     async def never(channel, listener):
         await asyncio.Event().wait()
@@ -176,7 +176,7 @@ def drop(monkeypatch):
 
 
 def translate(monkeypatch):
-    """Address translation on the way."""
+    """Address translation between client and server."""
     monkeypatch.setattr(modee, "translated", lambda local, peer: True)
 
 
@@ -227,7 +227,7 @@ async def test_one_that_was_not_reached_does_not_speak_for_others(gridftp_server
 
 
 async def test_a_server_that_keeps_no_connection(gridftp_server, content, monkeypatch):
-    """It closes the first one after a range, as some do."""
+    """The server closes the first connection after a range, as some do."""
     feed = BlockReader.feed
 
     def closing(reader, data):

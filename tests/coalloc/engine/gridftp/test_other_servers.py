@@ -1,4 +1,4 @@
-"""Servers of another make: fewer commands, other habits, or no FTP at all."""
+"""Servers of other vendors: fewer commands, other behaviour, or no FTP at all."""
 
 import asyncio
 import contextlib
@@ -50,7 +50,7 @@ async def test_a_server_that_loses_commands_is_asked_one_by_one():
         async with opened(GridFTPSource(server.url, impatient_until(server, 0.5))) as source:
             assert await collect(source, 0, 5) == CONTENT[:5]
             assert server.commands.count("USER") == 2
-            await source.open()  # what was learned is not forgotten
+            await source.open()  # learned facts are kept
         assert server.commands.count("USER") == 3
 
 
@@ -92,7 +92,7 @@ async def test_a_wrong_password_is_refused_and_not_shown():
 
 @contextlib.asynccontextmanager
 async def says(greeting):
-    """Something that answers `greeting` to whoever connects, and waits; the URL of it."""
+    """A server that sends `greeting` to each client, and waits; its URL."""
 
     async def accepted(reader, writer):
         async with asyncio.timeout(PATIENCE):

@@ -1,4 +1,4 @@
-"""Bytes to events: however the bytes are cut, the events are the same."""
+"""Bytes to events: the events are the same however the bytes are split."""
 
 import contextlib
 import itertools
@@ -136,7 +136,7 @@ STREAM = (
 
 
 def read_blocks(chunks):
-    """Events with adjacent pieces of one block joined."""
+    """Return events with adjacent pieces of one block joined."""
     reader, found = BlockReader(), []
     for chunk in chunks:
         for event in reader.feed(memoryview(chunk)):

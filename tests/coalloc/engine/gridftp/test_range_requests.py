@@ -1,4 +1,4 @@
-"""Ranges that follow each other on one connection: each byte reaches the range it belongs to, however it arrives."""
+"""Consecutive ranges on one connection: each byte reaches its range, in any order of arrival."""
 
 from concurrent.futures import Future
 from itertools import pairwise
@@ -22,7 +22,7 @@ def header(descriptor, count=0, offset=0):
 
 
 def sent(start, end, cuts=(), apart=False):
-    """What the server sends for a range: blocks in whatever order, then the end of file and data, together or not."""
+    """Return the server's bytes for a range: blocks in any order, then the end of file and data, together or not."""
     edges = sorted({start, end, *(start + cut for cut in cuts if start + cut < end)})
     blocks = [header(0, b - a, a - start) + CONTENT[a:b] for a, b in pairwise(edges)]
     ends = [header(EOD), header(EOF, offset=1)] if apart else [header(EOF | EOD, offset=1)]
@@ -30,7 +30,7 @@ def sent(start, end, cuts=(), apart=False):
 
 
 class Asked:
-    """A range that was asked for, and what came of it; its end is lowered to `lowered` at the first delivery."""
+    """A requested range and its result; its end is lowered to `lowered` at the first delivery."""
 
     def __init__(self, turns, start, end, lowered=None):
         self.start, self.end = start, end
@@ -55,7 +55,7 @@ class Asked:
 
 
 def ranges():
-    """A start, an end, an end that is lowered or not, where blocks are cut, and how the ends are told."""
+    """Draw a start, an end, an end that is lowered or not, cuts between blocks, and the form of the end markers."""
     starts = st.integers(0, len(CONTENT) - 1)
     return st.tuples(
         starts, st.integers(1, 300), st.none() | st.integers(0, 300), st.sets(st.integers(1, 300)), st.booleans()

@@ -1,4 +1,4 @@
-"""What servers mean by their refusals, in the words of real ones."""
+"""Meanings of refusals, in the words of real servers."""
 
 import pytest
 

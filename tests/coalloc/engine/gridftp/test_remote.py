@@ -1,4 +1,4 @@
-"""A replica that is copied to another real server: the ranges reported, and sessions that are lost and made anew."""
+"""A copy of a replica to another real server: ranges that it reports, sessions that are lost and reopened."""
 
 import asyncio
 
@@ -21,7 +21,7 @@ async def test_a_pair_that_has_lost_one_end_is_made_anew_once_and_keeps_no_sessi
     ) as remote:
         before = len(source.sessions), len(sink.sessions)
         sink.end_sessions()
-        assert await remote.checksum("adler32", 0, 1)  # while that is asked the loss is heard
+        assert await remote.checksum("adler32", 0, 1)  # meanwhile the loss is noticed
         halves = (0, SIZE // 2), (SIZE // 2, SIZE)
         await asyncio.gather(*(remote.copy(*half, lambda start, end: None) for half in halves))
         assert (sink.root / "out").read_bytes() == content

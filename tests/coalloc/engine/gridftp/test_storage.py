@@ -1,4 +1,4 @@
-"""Names at real servers: listed, looked at, made, renamed, deleted; refusals that can be told apart."""
+"""Names at real servers: list, stat, make, rename, delete; refusals with distinct meanings."""
 
 import asyncio
 import hashlib

@@ -27,7 +27,7 @@ from tests.support.waiting import PATIENCE
 
 SIZE = 3_000_001
 HUGE = 64 << 30
-"""Bytes of a file with holes: more than is copied before the test goes on."""
+"""Size of a sparse file, in bytes: more than is copied before the test continues."""
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ async def test_what_the_sink_refuses_never_counts_whatever_the_source_says_meanw
     source = start_gridftp(tmp_path / "source", "127.0.0.2")
     closed = start_gridftp(tmp_path / "sink", "127.0.0.3", options=["-restrict-paths", f"R{tmp_path}"])
     (source.root / "a").write_bytes(bytes(300_000))
-    for _ in range(20):  # now and then both answers come at once
+    for _ in range(20):  # sometimes both answers come at once
         received = []
         async with await third_party((source, closed)) as pair:
             copies = [
@@ -190,7 +190,7 @@ async def test_the_end_that_died_is_named_though_the_other_speaks_first(servers,
 
 
 class LateNews:
-    """Relays the control connections of two servers; that the first has died is told once the other has refused."""
+    """A proxy of two control connections that reports the first server's death after the other's refusal."""
 
     def __init__(self, dies, survives):
         self.servers = (dies, survives)
@@ -251,7 +251,7 @@ async def test_a_server_stands_still(servers, victim):
         copy = asyncio.create_task(pair.copy(huge(source), f"{sink.root}/file", HUGE))
         await until(begun(sink.root / "file"))
         servers[victim].pause()
-        pair._look.cancel()  # from now on it is impatient
+        pair._look.cancel()  # from now on its patience is short
         pair._stall_seconds = 1.0
         pair._look_now()
         with pytest.raises(Stalled):

@@ -1,4 +1,4 @@
-"""Sessions and their slots: when they are taken, and that they come back."""
+"""Sessions and their slots: when they are taken, and that they are released."""
 
 import asyncio
 
@@ -108,13 +108,13 @@ async def test_no_more_slots_than_streams_and_no_more_streams_than_slots(gridftp
 
 @pytest.fixture
 def slow(tmp_path):
-    """A server that sends 4 MB/s a connection, and what its file is."""
+    """A server that sends 4 MB/s per connection, and its file."""
     with Nginx(tmp_path / "www", tmp_path / "run", more="limit_rate 4m;") as server:
         yield server, random_file(server.root / "file", 24_000_000)
 
 
 async def fetch_and_look(source, slots, size, full):
-    """Fetch it all; tell by `full` when all slots are held."""
+    """Fetch everything; set `full` when all slots are taken."""
     span = Span(0, size)
     collected = Collected(span)
 

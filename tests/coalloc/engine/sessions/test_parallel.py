@@ -1,4 +1,4 @@
-"""Several sessions as one source: how a range is dealt out, what one session's failure does to the others."""
+"""Several sessions as one source: distribution of a range, and effects of one session's failure."""
 
 import asyncio
 
@@ -21,7 +21,7 @@ CONTENT = bytes(range(250)) * (SIZE // 250)
 
 
 class Session(Source):
-    """Delivers CONTENT, pausing between chunks; `at` is where it begins to fail (`error`) or to say nothing."""
+    """A source that delivers CONTENT with pauses; from `at` on it fails (`error`) or sends nothing."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ async def test_each_session_has_a_part_and_few_are_cut():
     async with opened(parallel(*sessions)) as source:
         await source.fetch(span, collected)
     assert collected.bytes == CONTENT[3:]
-    assert collected.count == SIZE - 3  # nothing came twice
+    assert collected.count == SIZE - 3  # no byte came twice
     parts = [session.spans[0] for session in sessions]
     assert [end for _, end in parts[:-1]] == [start for start, _ in parts[1:]]
     assert max(end - start for start, end in parts) - min(end - start for start, end in parts) <= 1
@@ -139,7 +139,7 @@ async def test_one_file_that_changed_ends_all():
     async with opened(parallel(Session(), Session(ReplicaChanged("newer"), at=0), Session())) as source:
         with pytest.raises(ReplicaChanged, match="newer"):
             await source.fetch(Span(0, SIZE), lambda start, end, data: delivered.append(start))
-        assert len(delivered) < SIZE // CHUNK // 4  # the others have not gone on with what they had
+        assert len(delivered) < SIZE // CHUNK // 4  # the others have not continued with theirs
 
 
 async def test_a_cancelled_fetch_delivers_nothing_more_from_any_session():
@@ -158,7 +158,7 @@ async def test_a_cancelled_fetch_delivers_nothing_more_from_any_session():
 
 
 async def test_a_lowered_end_is_not_held_up_by_slices_beyond_it():
-    """The second session says nothing in its first slice; all before that is here, and nothing else is wanted."""
+    """The second session sends nothing in its first slice; all before it has arrived, and nothing else is wanted."""
     silent = Session(at=0)
     async with opened(parallel(Session(), silent)) as source:
         span = Span(0, SIZE)
@@ -197,7 +197,7 @@ async def test_one_session_is_given_all_at_once():
 
 
 async def widened(source, streams, connects, after=3):
-    """Fetch all, widening at the first delivery and letting further sessions connect `after` more; the offsets."""
+    """Fetch everything, widened at the first delivery; further sessions take `after` longer. Return the offsets."""
     span, offsets = Span(0, SIZE), []
     collected = Collected(span)
 
@@ -210,7 +210,7 @@ async def widened(source, streams, connects, after=3):
 
     await source.fetch(span, deliver)
     assert bytes(collected.bytes) == CONTENT
-    assert collected.count == SIZE  # nothing came twice
+    assert collected.count == SIZE  # no byte came twice
     return offsets
 
 
@@ -258,7 +258,7 @@ async def test_widening_between_ranges_and_to_fewer():
 
 
 async def test_the_end_of_a_range_is_not_left_to_one_session():
-    """The second session has not begun: the first takes over what that one has but for its next bytes."""
+    """The second session has not begun: the first takes over all but its next bytes."""
     slow = Session(at=SIZE // 4)
     async with opened(parallel(Session(), slow)) as source:
         received = []

@@ -1,4 +1,4 @@
-"""Limits of one process: connections and programs at a time, for any number of replicas."""
+"""Limits of one process: concurrent connections and programs, for any number of replicas."""
 
 import asyncio
 import os
@@ -27,7 +27,7 @@ exit 1
 
 @pytest.fixture
 def tool(tmp_path, monkeypatch):
-    """A globus-url-copy that counts how many of it run, and finds no file; where it counts."""
+    """A globus-url-copy that counts its running copies and finds no file; the file with the count."""
     program, counts = tmp_path / "bin" / "globus-url-copy", tmp_path / "counts"
     program.parent.mkdir()
     counts.mkdir()
@@ -74,7 +74,7 @@ async def test_who_finds_no_place_for_a_process_gets_one_when_another_is_done(to
 @pytest.mark.parametrize("act", [download, plan])
 @pytest.mark.parametrize("scheme", ["ftp", "http"])
 async def test_few_connect_at_once(tmp_path, monkeypatch, scheme, act):
-    """The server holds each connection until another one is there and no more come, and then ends it."""
+    """The server holds each connection until another one arrives and no more come, and then ends it."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     now = most = total = 0
     another = asyncio.Event()
@@ -87,7 +87,7 @@ async def test_few_connect_at_once(tmp_path, monkeypatch, scheme, act):
             another.set()
         async with asyncio.timeout(PATIENCE):
             await another.wait()
-        for _ in range(20):  # rounds of the loop in which others may come
+        for _ in range(20):  # loop iterations in which others may come
             await asyncio.sleep(0.005)
         now -= 1
         writer.write(b"500 no file server\r\n")

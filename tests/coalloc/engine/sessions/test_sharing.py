@@ -1,4 +1,4 @@
-"""Ranges dealt out to sessions that queue, in virtual time: none waits for its next slice, none holds up the end."""
+"""Ranges distributed to pipelined sessions, in virtual time: none waits for its next slice, none delays the end."""
 
 import asyncio
 from itertools import count
@@ -22,9 +22,9 @@ CONTENT = bytes(range(250)) * (SIZE // 250)
 
 
 class Far(Source):
-    """Sends what it was asked for, one range after the other, `rate` bytes a second from `RTT` after the asking on.
+    """Sends what it was asked for, one range after the other, `rate` bytes a second from `RTT` after the request on.
 
-    At `slow_at` its rate falls to `then`, or it fails if that is None. What is not wanted any more is sent, too.
+    At `slow_at` its rate falls to `then`, or it fails if that is None. Unwanted bytes are sent, too.
     """
 
     def __init__(self, rate: float, slow_at: float = float("inf"), then: float | None = 0.0, queues: bool = True):
@@ -82,7 +82,9 @@ class Far(Source):
 
 
 def fetched(*make, at_delivery=lambda: None, skip=()):
-    """Fetch all, but for what is skipped, with these sessions; how long it took from asking on, and the sessions."""
+    """Fetch everything except skipped bytes with these sessions; return the duration from the request on, and the
+    sessions.
+    """
     sessions = []
 
     async def fetch():
@@ -104,7 +106,7 @@ def fetched(*make, at_delivery=lambda: None, skip=()):
             seconds = loop.time() - began
         for start, end in Intervals(skip).gaps(0, SIZE):
             assert collected.bytes[start:end] == CONTENT[start:end]
-        assert collected.count == SIZE - Intervals(skip).total  # nothing came twice
+        assert collected.count == SIZE - Intervals(skip).total  # no byte came twice
         return seconds
 
     return run(fetch()), sessions
@@ -130,7 +132,7 @@ def test_one_that_turns_slow_holds_nothing_up(then):
 
 
 def test_little_is_given_ahead():
-    """So that a range can be shortened without bytes that come in vain."""
+    """Small slices allow a range to be shortened without wasted bytes."""
     _, sessions = fetched(*[lambda: Far(1e6)] * 4)
     assert all(end - start <= 512 * 1024 for session in sessions for start, end in session.spans)
     starts = [start for session in sessions for start, _ in session.spans]
@@ -140,7 +142,7 @@ def test_little_is_given_ahead():
 
 @pytest.mark.parametrize(("lasts", "free"), [(10.0, True), (3 * RTT, True), (RTT, False), (0.0, False)])
 def test_less_is_given_ahead_near_the_end(lasts, free):
-    """So that all end together; with so many bytes to come, at its rate, its next would come in two round trips."""
+    """All sessions end together; at this rate, the next slice would take two round trips."""
     work, part = SessionWork(Far(1e6), RTT), RangePart(Span(0, SIZE), 0, SIZE // 2)
     work.given(object(), part, 0.0)
     for step in range(4):
@@ -157,7 +159,7 @@ def test_what_is_here_is_not_fetched():
 
 
 def test_those_that_queue_help_one_that_does_not():
-    """It has a part at a time, as each costs it much; the others take what it would not deliver soon."""
+    """A session gets one slice at a time, as each is expensive; the others take the rest."""
     seconds, sessions = fetched(lambda: Far(1e6, queues=False), lambda: Far(3e6), lambda: Far(4e6))
     assert len(sessions[0].spans) < 10
     assert seconds < SIZE / 8e6 + SETUP + 4 * RTT

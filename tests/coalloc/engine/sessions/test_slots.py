@@ -1,4 +1,4 @@
-"""Slots: never more than there are, none lost with a process, first come first served."""
+"""Slots: never more than allowed, none lost with a process, first come first served."""
 
 import asyncio
 import os
@@ -34,7 +34,7 @@ def two(tmp_path):
 
 
 def both(two: Slots):
-    """All there are, kept as long as this is."""
+    """Take all slots while the block runs."""
     first, second = two.take(SERVER), two.take(SERVER)
     assert first
     assert second
@@ -43,7 +43,7 @@ def both(two: Slots):
 
 @contextmanager
 def holder(where: Slots, count: int):
-    """Another process that has so many slots until it ends."""
+    """Another process that holds this many slots until it ends."""
     command = [sys.executable, "-c", HOLDER, str(where.folder), str(where.most), str(count), SERVER]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         try:
@@ -114,7 +114,7 @@ async def test_of_all_that_wait_in_a_process_one_stands_in_line(two):
     async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
         waiting = [group.create_task(two.wait(SERVER)) for _ in range(100)]
         await until(lambda: list(two.folder.glob("*.line.*")))
-        await asyncio.sleep(0.05)  # in which no other comes
+        await asyncio.sleep(0.05)  # while no other comes
         assert len(list(two.folder.glob("*.line.*"))) == 1
         for lease in held:
             lease.release()
@@ -138,7 +138,7 @@ async def test_who_gives_up_or_is_killed_leaves_the_line(two):
     await until(lambda: list(two.folder.glob("*.line.*")))
     waiting[0].cancel()
     await asyncio.wait(waiting[:1])
-    (two.folder / f"{SERVER}.line.{0:020}-1").touch()  # what a killed one leaves
+    (two.folder / f"{SERVER}.line.{0:020}-1").touch()  # left by a killed process
     held[0].release()
     async with asyncio.timeout(PATIENCE):
         assert await waiting[1]
@@ -146,7 +146,7 @@ async def test_who_gives_up_or_is_killed_leaves_the_line(two):
 
 @contextmanager
 def somebody_else():
-    """Be another user for a while."""
+    """Become another user for a while."""
     os.seteuid(65534)
     try:
         yield
@@ -164,7 +164,7 @@ def test_all_users_share_a_folder_that_was_made_for_all(monkeypatch):
         before = os.umask(0o077)
         held = [shared.take(SERVER) for _ in range(shared.most - 1)]
         os.umask(before)
-        (Path(folder) / f"{SERVER}.line.{0:020}-1").touch()  # what a killed one left
+        (Path(folder) / f"{SERVER}.line.{0:020}-1").touch()  # left by a killed process
         with somebody_else():
             mine = shared.take(SERVER)
             assert mine

@@ -1,4 +1,4 @@
-"""Slots that all users of a machine share: what one of them does keeps no other from a server."""
+"""Slots shared by all users of a machine: no user can keep another from a server."""
 
 import asyncio
 import fcntl
@@ -31,7 +31,7 @@ def four(folder):
 
 
 def all_of(four):
-    """As many as can be had at once."""
+    """Return the largest possible number."""
     held = []
     while len(held) < 100 and (lease := four.take(SERVER)):
         held.append(lease)
@@ -39,7 +39,7 @@ def all_of(four):
 
 
 def dead():
-    """The number of a process that there is no more."""
+    """Return the id of a process that has ended."""
     with subprocess.Popen(["true"]) as process:
         pass
     return process.pid
@@ -68,7 +68,7 @@ NAMES = [
 @pytest.mark.parametrize("kind", PLANTED)
 @pytest.mark.parametrize("where", [".", str(OTHER), "1", "9" * 250, "\u0661"])
 def test_what_another_user_plants_costs_no_slot_of_the_first(folder, four, kind, where):
-    """In the user's own directory, with the name of a process that lives, it counts as the user's own."""
+    """A planted file with the id of a live process counts as the user's own, in the user's own directory."""
     held = []
     with another_user():
         (folder / where).mkdir(exist_ok=True)
@@ -108,7 +108,7 @@ async def test_who_waits_is_patient_at_first(four):
     await asyncio.sleep(0.1)
     assert not waiting.done()
     with another_user():
-        for lease in held[:2]:  # the slot that another user has whatever is held makes five of four
+        for lease in held[:2]:  # the slot that another user always has makes five of four
             lease.release()
     async with asyncio.timeout(PATIENCE):
         assert await waiting
@@ -198,7 +198,7 @@ def test_a_million_names_are_not_looked_at(folder, four, monkeypatch):
 
 
 def test_a_directory_that_is_exchanged_for_a_link_is_left_alone(folder, four, tmp_path):
-    """As another user may where the administrator forgot the sticky bit."""
+    """Another user can do so if the administrator forgot the sticky bit."""
     lease = four.take(SERVER)
     (name,) = [path.name for path in (folder / ME).iterdir()]
     elsewhere = tmp_path / "elsewhere"

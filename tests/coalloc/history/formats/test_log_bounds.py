@@ -1,4 +1,4 @@
-"""Logs that others wrote: what takes long, what is no number, what fills the memory."""
+"""Foreign logs: slow patterns, invalid numbers, and large lines."""
 
 import csv
 import re
@@ -52,7 +52,7 @@ def test_fields_are_what_they_were(pairs):
 
 
 def test_no_name_of_a_file_is_taken_for_fields(tmp_path):
-    """Users choose names: none makes a transfer another server's, or larger, or a failure."""
+    """Users choose names: no name makes a transfer another server's, or larger, or a failure."""
     line = (
         "DATE=20261121224630.148815 HOST=dtn.example.org PROG=x NL.EVNT=FTP_INFO START=20261121224620.148815 USER=ann "
         "FILE=/d/{} BUFFER=0 BLOCK=262144 NBYTES=1000 VOLUME=/ STREAMS=4 STRIPES=1 DEST=[192.0.2.7] TYPE=RETR CODE=226"

@@ -1,4 +1,4 @@
-"""Logs of real programs, and tables, read as observations; what is no log is refused with a word on what is."""
+"""Logs of real programs, and tables, read as observations; other files are refused with a list of the formats."""
 
 import gzip
 import os
@@ -36,7 +36,7 @@ def test_the_transfer_log_of_a_real_gridftp_server(tmp_path):
         subprocess.run([*copy, "-len", "1000", server.url("run 7 =1.root"), f"file://{tmp_path}/part"], check=True)
         subprocess.run([*copy, f"file://{tmp_path}/down", server.url("up")], check=True)
         subprocess.run(["globus-url-copy", "-list", f"{server.url('')}/"], check=True, capture_output=True)
-        wait_until(lambda: log.read_bytes().count(b"\n") == 5)  # a session may write after its client has gone
+        wait_until(lambda: log.read_bytes().count(b"\n") == 5)  # a session may write after its client has disconnected
     found = read_log(log)
     assert found.kind == "the transfer log of a GridFTP server"
     assert found.refused == []
@@ -73,19 +73,19 @@ def test_what_a_real_aria2_remembers(tmp_path):
     root.mkdir()
     (root / "x").write_bytes(bytes(20 * MB))
     with Nginx(root, tmp_path / "nginx") as server:
-        slowly = "--max-download-limit=10M"  # of what is over at once it remembers no rate
+        slowly = "--max-download-limit=10M"  # it stores no rate of transfers that ended at once
         keeping = [f"--dir={tmp_path}", f"--server-stat-of={stat}"]
         command = ["aria2c", "--quiet", "--no-conf", slowly, *keeping, server.url("x")]
         subprocess.run(command, check=True, timeout=PATIENCE)
     (seen,) = read_log(stat).observations
     assert seen.source == "http://127.0.0.1"
     assert seen.rate > MB
-    assert began - 1 < seen.end <= time.time()  # it knows whole seconds
+    assert began - 1 < seen.end <= time.time()  # it stores whole seconds
 
 
 @pytest.fixture(params=["UTC", "XXX-14", "XXX3:30"])
 def zone(request, monkeypatch):
-    """Local time is that of such a zone, without summer time, by which an hour comes twice."""
+    """Local time is that of such a zone, without summer time, by which an hour occurs twice."""
     with monkeypatch.context() as patch:
         patch.setenv("TZ", request.param)
         time.tzset()
@@ -94,7 +94,7 @@ def zone(request, monkeypatch):
 
 
 def test_what_intake_esgf_downloaded(tmp_path, zone):
-    """Its table, as its database.py makes it and writes into it."""
+    """The program's table, as its database.py creates and fills it."""
     path, began = tmp_path / "download.db", time.time()
     with sqlite3.connect(path) as database:
         database.execute(
@@ -106,7 +106,7 @@ def test_what_intake_esgf_downloaded(tmp_path, zone):
     database.close()
     (seen,) = read_log(path).observations
     assert (seen.source, seen.rate) == ("https://esgf.example.org", pytest.approx(25 * MB))
-    assert began - 1 < seen.end <= time.time()  # it knows whole seconds
+    assert began - 1 < seen.end <= time.time()  # it stores whole seconds
 
 
 def test_cogets_own_history(tmp_path):

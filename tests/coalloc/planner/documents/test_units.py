@@ -1,4 +1,4 @@
-"""Quantities: what people write is read exactly, and what is written is read as the same."""
+"""Quantities: input is read exactly, and output is read back as the same value."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Networks that people write: what is read, that it can be written, and what is said of what makes no sense."""
+"""YAML networks: reading, writing, and errors for invalid ones."""
 
 import builtins
 import textwrap

@@ -1,4 +1,4 @@
-"""Whether it can be there in time, and what stands in the way."""
+"""Deadlines: whether they can be met, and the bottleneck if not."""
 
 from dataclasses import replace
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""The least time, by every library, and the proof of it."""
+"""The least makespan, by every library, and its proof."""
 
 import subprocess
 import sys
@@ -22,7 +22,7 @@ MB = 10**6
 
 
 def triangle(hosts: str = "xyt") -> Network:
-    """Confluence, figure 1."""
+    """The network of Confluence, figure 1."""
     links = (("x", "t", 1), ("y", "t", 5), ("x", "y", 2), ("y", "x", 2))
     return Network.of(tuple(map(Host, hosts)), tuple(Link(LinkKey(a, b), c * MB) for a, b, c in links))
 
@@ -151,7 +151,7 @@ except UsageError as error:
 
 
 def test_what_max_flow_answers_does_not_wait_for_the_solver_of_linear_programs():
-    """Loading it takes longer than such a plan, while nothing is sent."""
+    """Loading the library takes longer than such a plan, during which nothing is sent."""
     code = """
 import sys
 from coalloc.planner.choose import plan

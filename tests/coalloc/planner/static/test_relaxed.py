@@ -1,4 +1,4 @@
-"""Linear programs: what max-flow cannot say, and that they say the same where it can."""
+"""Linear programs: results that max-flow cannot give, and equal results where it can."""
 
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ MB = 10**6
 
 
 def star(*shared: Shared, io: int | None = None, price: float = 0.0) -> Network:
-    """a and b reach t directly, slowly, and over r, fast."""
+    """Return a network in which a and b reach t slowly by direct links, and fast over r."""
     links = [("a", "t", 1, 0.0), ("b", "t", 1, 0.0), ("a", "r", 9, 0.0), ("b", "r", 9, 0.0), ("r", "t", 8, price)]
     hosts = (Host("a"), Host("b"), Host("r", io=io), Host("t"))
     return Network.of(hosts, tuple(Link(LinkKey(x, y), c * MB, price=p) for x, y, c, p in links), shared)

@@ -1,4 +1,4 @@
-"""Timetables move all in the fewest steps at the least cost, and a checker who trusts nobody finds nothing wrong."""
+"""Timetables: they move everything in the fewest steps at the least cost, and an independent checker agrees."""
 
 from collections import Counter
 from dataclasses import replace
@@ -25,7 +25,7 @@ def demand(**sizes: int) -> Demand:
 
 
 PAPER = line(S1_D=7, S2_D=1, S3_D=4, S2_S1=4, S2_S3=1, S1_S2=1, S1_S3=1, S3_S1=1, S3_S2=1)
-"""As in figures 1 to 3: S2's way to D is narrow, those of S1 and S3 are not."""
+"""The network of figures 1 to 3: S2's link to D is narrow, those of S1 and S3 are not."""
 WANTED = demand(S1=12, S2=15, S3=14)
 
 
@@ -128,7 +128,7 @@ def cost(found: Timeline) -> int:
 
 
 def whole(found: Timeline, files: Demand) -> None:
-    """Paths move every byte once, each in time."""
+    """Check that paths move every byte once, each in time."""
     seen: Counter[tuple[str, int]] = Counter()
     ready = {file.name: file.available / float(found.steps.units.seconds) for file in files.files}
     for path in found.paths:

@@ -1,4 +1,4 @@
-"""What can be sent from where, whatever has happened: no byte is forgotten."""
+"""Bytes that can be sent from each host, after any events: no byte is forgotten."""
 
 from math import inf
 
@@ -51,7 +51,7 @@ def test_pieces_are_as_large_as_a_pair_is_fast(rate, left, seconds, size):
 def test_what_only_one_host_has_is_cut_first(stock: Stock):
     assert stock.lots() == {Lot(("x",), "", "t"): 100, Lot(("x", "y"), "", "t"): 60}
     assert stock.take("x", "t", 40, MOST) == A
-    assert stock.take("x", "t", 40, MOST) == B  # what would remain is not worth a piece
+    assert stock.take("x", "t", 40, MOST) == B  # the rest would be too small for a piece
     assert stock.take("x", "t", 20, MOST) == Piece("b", 0, 20)
     assert stock.take("y", "t", 40, MOST) == Piece("b", 20, 60)
     assert not stock.has("x", "t")

@@ -1,4 +1,4 @@
-"""What each host has to send to which other one, on the example of the Confluence paper (1 and 3.4)."""
+"""Assignments of bytes to pairs of hosts, on the example of the Confluence paper (1 and 3.4)."""
 
 from collections import Counter
 
@@ -40,7 +40,7 @@ def test_where_relays_gain_next_to_nothing_all_goes_straight():
 
 
 def test_pairs_are_taken_up_on_the_way_only_where_they_gain_much():
-    """Capacities have only risen by then, as far as pairs had luck."""
+    """Capacities have only risen by then, for pairs that were lucky."""
     net, straight = network(("x", "t", 1), ("y", "t", 1), ("x", "y", 1)), {("x", "t"), ("y", "t")}
     some, much = ({X: size * MB, Y: 1000 * MB} for size in (1150, 1300))
     assert [directives(net, some, used).is_direct for used in ((), straight, {*straight, ("x", "y")})] == [0, 1, 0]
@@ -48,7 +48,7 @@ def test_pairs_are_taken_up_on_the_way_only_where_they_gain_much():
 
 
 def test_blocks_that_are_held_twice_are_sent_from_where_that_is_faster():
-    """y's way home has become slow, and x has another one: y0 -> x0 carries blocks back."""
+    """The path from y back has become slow, and x has another one: y0 -> x0 carries blocks back."""
     staged = Lot(("x",), "y", "t")
     plan = directives(network(("x", "t", 9), ("y", "t", 1), ("x", "y", 2)), {staged: 100 * MB})
     assert plan.seconds == pytest.approx(10)

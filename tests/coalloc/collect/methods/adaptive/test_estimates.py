@@ -1,4 +1,4 @@
-"""What links are thought to carry, by the rules of Confluence 3.2 and 3.4."""
+"""Estimated capacities of links, by the rules of Confluence 3.2 and 3.4."""
 
 from random import Random
 
@@ -20,7 +20,7 @@ def network(*links: Link, hosts: tuple[Host, ...] = (Host("x"), Host("t"))) -> N
         (95, 100),  # within the slack: as planned
         (94, 94),
         (50, 50),
-        (10, 50),  # by half at most
+        (10, 50),  # at most by half
         (0, 50),
         (130, 130),
     ],

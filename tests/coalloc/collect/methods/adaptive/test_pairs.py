@@ -1,4 +1,4 @@
-"""Pairs of hosts: what is under way, when they have stalled, how long they are left alone."""
+"""Pairs of hosts: bytes in flight, stalls, and pauses after failures."""
 
 from random import Random
 
@@ -20,7 +20,7 @@ def test_what_is_under_way_is_what_has_not_arrived():
 
 def test_a_lane_has_stalled_after_ten_seconds_of_silence_and_four_times_what_a_piece_takes():
     lane = PairLane()
-    assert not lane.stalled(100.0, 10.0)  # nothing is asked of it
+    assert not lane.stalled(100.0, 10.0)  # no bytes are requested from it
     lane.work(100.0, 1, 50)
     assert [lane.stalled(100.0 + s, 10.0) for s in (9, 19, 21)] == [False, False, True]
     assert [lane.stalled(100.0 + s, 100.0) for s in (9, 11)] == [False, True]

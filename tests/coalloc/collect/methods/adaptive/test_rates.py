@@ -1,4 +1,4 @@
-"""How fast a pair is: by what arrives, over five seconds, and never worse because it had nothing to do."""
+"""The rate of a pair: by arriving bytes, over five seconds; idle time does not lower it."""
 
 import pytest
 
@@ -48,7 +48,7 @@ def test_a_pair_without_work_is_not_slow():
     assert meter.rate(50.0, 0) == 100
     meter.begin(60.0)
     assert meter.rate(64.0, 100) == 100
-    meter.moved(64.0, 100)  # waiting until 60 and setting up until 64 count for nothing
+    meter.moved(64.0, 100)  # waiting until 60 and setting up until 64 do not count
     meter.moved(65.0, 100)
     assert meter.rate(65.0, 100) == 100
 
