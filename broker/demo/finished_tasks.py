@@ -85,7 +85,7 @@ async def _submit(connection: AsyncConnection, errand: Errand, key: UUID, now: f
         destination=destination,
         label=errand.label,
         deadline=now + PATIENCE,
-        queue="demo",  # of no worker that exists, so that none takes the task
+        queue="demo",  # a queue without workers, so that no worker takes the task
         items=(),
     )
     planned = [_planned(errand, i) for i in range(len(errand.files))]

@@ -175,7 +175,7 @@ def score(pair_id: int, learned: Learned, said: GivenForecasts) -> Score | None:
     else:
         return None
     rate = telling(observation)
-    assert rate is not None  # only transfers that tell a rate are asked about
+    assert rate is not None  # forecasts are asked for only where the transfer shows a rate
     return Score(
         learned.id,
         pair_id,

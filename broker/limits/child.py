@@ -36,7 +36,7 @@ def _done(work: Callable[..., Any], args: tuple[Any, ...]) -> tuple[bool, Any]:
     try:
         return True, work(*args)
     except MemoryError:
-        os._exit(OUT_OF_MEMORY)  # no other code is known to work now
+        os._exit(OUT_OF_MEMORY)  # other code may fail without memory
     except Exception as error:
         if isinstance(error, OSError) and error.errno == errno.ENOMEM:  # imports report it like this
             os._exit(OUT_OF_MEMORY)

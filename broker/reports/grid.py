@@ -101,7 +101,7 @@ def _table(cells: Sequence[LinkTotals], said: Mapping[int, NewestForecast], now:
         known = said.get(each.pair_id)
         newest = max(each.newest_end, known.ended if known else 0.0)
         if not newest:
-            continue  # nothing is known but that it was used once
+            continue  # there are transfers, but neither an end nor a forecast is known
         rates = (known.rates.p50, known.rates.p10, known.rates.p90) if known else (None, None, None)
         failed = each.failures / each.transfers if each.transfers else None
         counts = (each.transfers, failed, newest, max(0.0, now - newest))

@@ -208,7 +208,7 @@ class Executor:
                         with suppress(Unsupported):  # only GridFTP servers report links
                             await (await self._trees.gridftp(collection, reach)).readable(path)
             except CoallocError as error:
-                if refused is None or isinstance(refused, PermissionRefused):  # replace it by an error that may pass
+                if refused is None or isinstance(refused, PermissionRefused):  # prefer an error that may be temporary
                     refused = error
             else:
                 kept.append(replica)

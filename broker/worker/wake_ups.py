@@ -75,7 +75,7 @@ class WakeUps:
             try:
                 async with await AsyncConnection.connect(self._address, **REACHED) as connection:
                     await connection.execute(f"LISTEN {CHANNEL}")
-                    wake()  # what came before was not heard
+                    wake()  # notifications before this were missed
                     async for notification in connection.notifies():
                         if notification.payload in ("", site):
                             wake()

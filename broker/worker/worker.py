@@ -298,7 +298,7 @@ class Worker:
             ):
                 await self._batch(candidate, batch)
                 most = moment(len(batch), time.monotonic() - began)
-                if batch[0].kind in GROUPS[0]:  # other lanes may take what was found
+                if batch[0].kind in GROUPS[0]:  # let other lanes take the new work
                     self._due(candidate.task)
         except Unavailable as error:
             log.warning("the database cannot be used now", error=error.message)

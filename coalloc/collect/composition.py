@@ -220,7 +220,7 @@ async def _remember(report: CollectionReport, began: float, broker: str | None, 
     Pairs.open().add(measured)
     if known := access(broker):
         hops = collected(report, error, began, uuid4().hex, known.site or "")
-        with suppress(asyncio.CancelledError):  # the user's work is done
+        with suppress(asyncio.CancelledError):  # an interrupt must not hide the finished collection
             await tell(Broker(known), transfers, measured=measured, decided=[hops] if hops else [])
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["console", "table"]
 
-_ENDLESS = 1000  # columns; files and pipes have no width
+_ENDLESS = 1000  # columns, for files and pipes, which have no width
 
 
 def console(file: TextIO) -> "Console":

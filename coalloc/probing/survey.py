@@ -66,7 +66,7 @@ async def survey(
     finally:
         past.add(measured)
     if known:
-        with suppress(asyncio.CancelledError):  # the user's work is done
+        with suppress(asyncio.CancelledError):  # an interrupt must not hide the measurements
             await tell(Broker(known), (), measured=measured)
     now = time.time()
     urls = _named([*sources, *sinks])

@@ -159,7 +159,7 @@ async def _found(host: str, port: int, policy: AddressPolicy) -> list[AddrInfoTy
 
 
 async def _looked_up(host: str, port: int) -> list[AddrInfoType]:
-    name = host.encode() if host.isascii() else host  # for a string the tables of international names are loaded
+    name = host.encode() if host.isascii() else host  # a str would load the tables of international names
     try:  # most data connections go to a numeric address, which needs no thread to look it up
         found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     except socket.gaierror:

@@ -44,7 +44,7 @@ class Level(Experience):
         weight = weight * (1 - 1 / MEMORY) + 1.0
         self._voices[voice] = weight, mean + (value - mean) / weight
         heard = list(self._voices.values())
-        heard = heard if len(heard) % 2 else heard[:-1]  # of an even number, the newest is left out
+        heard = heard if len(heard) % 2 else heard[:-1]  # an odd number, so that there is a middle one
         self.weight, self.mean = sorted(heard, key=lambda known: known[1])[len(heard) // 2]
         self.rate(end)
         self.ago.learn(self.newest, self.weight, self.mean)

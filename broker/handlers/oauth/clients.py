@@ -59,7 +59,7 @@ async def client(number: str, request: Request, caller: Open, services: Services
 async def remove(number: str, request: Request, caller: Open, services: Services) -> dict[str, Any]:
     """Revoke a client at its own request, with all its tokens."""
     client = await _itself(number, request, services)
-    await services.clients.revoke(client.id, client.id)  # its name is of its own choice
+    await services.clients.revoke(client.id, client.id)  # the log shows its id, as clients choose their names
     return {"client": client_document(client)}
 
 

@@ -61,7 +61,7 @@ class SigningKeys:
         async with self._database.write() as connection:
             stored = Stored(connection)
             newest = next(iter(await stored.all()), None)
-            if newest and newest.created_at < now - SHOWN:  # it replaced the older ones when it was made
+            if newest and newest.created_at < now - SHOWN:  # a full period has passed since it replaced the older ones
                 await stored.forget(newest.created_at)
             await stored.add(key)
         return key

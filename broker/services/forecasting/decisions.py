@@ -83,7 +83,7 @@ async def _judged(decided: Decided, history: ObservationStore) -> Regret:
     known = hindsight(decided.moved, able)
     if known is None:
         return Regret()
-    best = min(known.best, decided.fetch_seconds)  # what was done was possible
+    best = min(known.best, decided.fetch_seconds)  # the best can never be slower than the actual transfer
     return Regret(best, known.planned, known.single, known.shares, known.waits, able.count(None))
 
 

@@ -269,7 +269,7 @@ class Forecasting:
     async def look(self) -> None:
         """Take in the observations that are new since the last look, once."""
         try:
-            async with self._looking:  # two at once would take it in twice
+            async with self._looking:  # two at once would learn the same observations twice
                 await self._heed_asides()
                 await self._follow()
                 await self._learn_everywhere()

@@ -182,6 +182,6 @@ def _begun(each: Observed, now: float) -> Observed:
 
 
 def _renamed(each: Observed, source: str, sink: str) -> Observed:
-    if (source, sink) == (each.source, each.sink):  # most are: a copy takes time
+    if (source, sink) == (each.source, each.sink):  # the usual case: do not copy
         return each
     return each.model_copy(update={"source": source, "sink": sink})

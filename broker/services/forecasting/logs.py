@@ -86,7 +86,7 @@ def _compare(rows: Sequence[Row], filed: Sequence[Observed], changed: Notes) -> 
     """Note the values that are stored in another form than their lines have."""
     for row, kept in zip(rows, filed, strict=True):
         if kept is row.observed and row.observation.streams and row.written is None:
-            continue  # nothing was changed, as in most lines
+            continue  # the usual case: nothing was changed
         for name, meant in row.said().items():
             if getattr(kept, name) != meant:
                 changed.add(row.line, name, meant, getattr(kept, name))

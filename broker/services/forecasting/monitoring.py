@@ -68,7 +68,7 @@ class Totals:
             days, name = ended if each.day < today - 1 else lasting, self._named(each.source, each.sink)
             days[name] = days.get(name, TransferSums()).plus(TransferSums(*each[3:]))
         self.since = max(self.since, today - 1)
-        if self._over is None:  # what was there before the first look
+        if self._over is None:  # the first look: subtract all earlier transfers
             self._over = {
                 name: TransferSums(*(-count for count in sums)) for name, sums in _sum(ended, lasting).items()
             }

@@ -167,7 +167,7 @@ class Tasks:
             task = await self._owned(stored, caller, number)
             if not task.options.dry_run:
                 raise Invalid(f"task {number} is no dry run", f"see GET /broker/v1/tasks/{number}/files")
-            spared = task.destination is not None and (task.failed or task.skipped)  # then nothing is deleted
+            spared = task.destination is not None and (task.failed or task.skipped)  # if so, the task deletes nothing
             return await stored.done(
                 number, "succeeded", after, limit, TRANSFERRED if spared else (*TRANSFERRED, "delete")
             )

@@ -58,7 +58,7 @@ async def check(
         )
     if refuted:
         return verdict._replace(wrong=((0, item.size),))
-    return verdict._replace(verified=verdict.verified and not unknown)  # the same wrong file may be at both ends
+    return verdict._replace(verified=verdict.verified and not unknown)  # both ends may have the same wrong file
 
 
 async def _strongly(item: CollectItem, kept: Checksum | None, origin: Ask, sink: Ask) -> ChecksumVerdict:

@@ -148,7 +148,7 @@ class There(Landing):
         return await self._server.checksum(self._beside[item.name], algorithm, start, end)
 
     def revoke(self, item: CollectItem, start: int, end: int) -> None:
-        pass  # they are overwritten
+        pass  # the next delivery overwrites them
 
     async def publish(self, item: CollectItem) -> None:
         if item.foreign and not self.overwrite and await self.exists(item):

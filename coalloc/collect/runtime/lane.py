@@ -150,7 +150,7 @@ class HopLane:
         while self._next() and self._has_room():
             if self._channel is None or not self._channel.usable:
                 if self._flying:
-                    return None  # they end soon; the rest is then requested again in order
+                    return None  # they end soon; then the rest is requested again, in order
                 if self._channel:
                     self._channel.close()  # one of its two ends may still be open
                 try:

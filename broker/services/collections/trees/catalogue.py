@@ -65,7 +65,7 @@ class CatalogueTree:
                 parts = [await folders.children(each.scope, _beginning(each), after, BATCH) for each in meanings(path)]
                 scopes = await folders.scopes() if inside == "/" else []
             ends = [part[-1].key for part in parts if len(part) == BATCH]
-            until = min(ends, default="")  # beyond this key, some part may have more
+            until = min(ends, default="")  # a part that is full may have more names after its last key
             parts.insert(0, [Child(scope, True) for scope in scopes if f"{scope}/" > after])
             found = {child.key: child for part in reversed(parts) for child in part if not until or child.key <= until}
             yield [_entry(found[key]) for key in sorted(found)]

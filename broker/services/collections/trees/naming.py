@@ -33,7 +33,7 @@ class Naming(NamedTuple):
             return _without(self.folder, said, f"{self.name}:")
         url = re.escape(self.server + quote(self.folder.rstrip("/")))
         told, found = re.subn(rf"{url}(/\S*|(?![\w.-]))", lambda path: f"{self.name}:{unquote(path[1]) or '/'}", said)
-        return _without(self.folder, told, "") if found else said  # otherwise the message is about something else
+        return _without(self.folder, told, "") if found else said  # otherwise it names another place
 
 
 def _without(folder: str, said: str, instead: str) -> str:
