@@ -20,10 +20,10 @@ from broker.config.posting import Mail, Posting
 from broker.errors import BrokerError
 from broker.limits import SeparateProcess
 from broker.reports.archive import Archive
+from broker.reports.catalogue import ALL, Period, made
 from broker.reports.document import Report
 from broker.reports.drawing import DRAWING
 from broker.reports.files import page
-from broker.reports.making import ALL, Period, made
 from broker.reports.words import written
 from broker.storage.database import Database, retried
 from broker.storage.weekly_reports import Posted

@@ -11,10 +11,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from broker.models.base import Wire
 from broker.models.decisions import Listed
 from broker.models.names import Remark, Who
-from broker.reports.addresses import task_page, transfer_page
 from broker.reports.archive import Archive, Scope
-from broker.reports.asking import Day
 from broker.reports.document import Column, Report, ReportLink, Table, Value
+from broker.reports.queries import Day, task_page, transfer_page
 from broker.storage import decisions as stored
 from broker.storage.collections import CollectionStore
 from broker.storage.lanes import LaneStore

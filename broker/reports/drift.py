@@ -9,10 +9,10 @@ from typing import NamedTuple
 from broker.config.settings import Probing
 from broker.models.base import Wire
 from broker.models.history import Pair
-from broker.reports.addresses import pair_page
 from broker.reports.archive import Archive, Scope
 from broker.reports.document import Action, Column, Fact, Report, Table, Value
-from broker.reports.shifts import shifted
+from broker.reports.queries import pair_page
+from broker.reports.significance import shifted
 from broker.reports.words import written
 from broker.services.network.probes import ways
 from broker.storage.forecast_errors import Daily, Misses

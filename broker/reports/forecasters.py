@@ -12,12 +12,11 @@ from pydantic import BeforeValidator
 from broker.models.base import Wire
 from broker.models.history import Pair
 from broker.models.scores import IN_CHARGE, REPLAYED, WEEK, ForecasterRecord, ScoreKey, recorded, tallied
-from broker.reports.addresses import pair_page
 from broker.reports.archive import Archive, Scope
-from broker.reports.asking import Day, SizeClass
 from broker.reports.charts import bars, calibration, lines
 from broker.reports.document import Column, Fact, Figure, Report, Table, Value
 from broker.reports.judging import COLUMNS, facts, summed
+from broker.reports.queries import Day, SizeClass, pair_page
 from broker.reports.significance import ALPHA, FEWEST, Contest, contests, duels
 from broker.reports.words import size_span
 from broker.storage.accuracy import Accuracy, ScoreSelection

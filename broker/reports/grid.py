@@ -6,11 +6,10 @@ from dataclasses import replace
 
 from broker.models.base import Wire
 from broker.models.history import Direction
-from broker.reports.addresses import pair_page
 from broker.reports.archive import Archive, Scope
-from broker.reports.asking import SizeClass
 from broker.reports.charts import grid
 from broker.reports.document import Column, Fact, Figure, Report, Table, Value
+from broker.reports.queries import SizeClass, pair_page
 from broker.reports.words import size_span
 from broker.storage.forecast_errors import Misses, NewestForecast
 from broker.storage.sums import LinkTotals, SumStore

@@ -1,4 +1,4 @@
-"""The overview: data moved, tasks under way, and problems."""
+"""The overview: data moved, tasks under way, the gain of several sources at once, and problems."""
 
 import math
 import time
@@ -6,19 +6,18 @@ from collections.abc import Iterable, Sequence
 
 from broker.models.base import Wire
 from broker.models.history import Pair
-from broker.reports.addresses import pair_page, task_page
 from broker.reports.archive import Archive, Scope
 from broker.reports.charts import bars
 from broker.reports.document import Column, Fact, Figure, Report, Table, Value
-from broker.reports.gains import gained
-from broker.reports.underway import underway
+from broker.reports.queries import pair_page, task_page
+from broker.reports.tasks import underway
 from broker.storage.forecast_errors import Missed, Misses
 from broker.storage.gains import beside
 from broker.storage.problems import FailedTransfer, Problems, Stopped
 from broker.storage.sums import Day, LinkCounts, SumStore
 from broker.storage.traffic import DAY
 
-__all__ = ["OverviewQuery", "live", "make"]
+__all__ = ["FEWEST_DOWNLOADS", "OverviewQuery", "gained", "live", "make"]
 
 SHOWN = 10
 WEEK, MONTH = 7, 28
@@ -30,6 +29,8 @@ LEAD = (
     "days before."
 )
 PAIR = (Column("source", "Source", link="address"), Column("address", "Address"), Column("sink", "Sink"))
+FEWEST_DOWNLOADS = 10
+"""Downloads below which a mean is not reliable."""
 
 
 class OverviewQuery(Wire):
@@ -149,3 +150,20 @@ def _named(pair: Pair) -> tuple[str, str, str]:
 
 def _way(pair: Pair) -> str:
     return f"{pair.source} → {pair.sink or 'anywhere'}" if pair.direction == "read" else f"to {pair.source}"
+
+
+def gained(label: str, beside: Sequence[tuple[float, float]], days: int) -> Fact:
+    """Return the geometric mean of the speed-ups of downloads; a fact without a value if there are too few.
+
+    :param beside: for each download, the seconds from the best single source in hindsight, and the actual seconds
+    :param days: period that the downloads are of
+
+    >>> gained("Gain", [(4.0, 2.0), (2.0, 2.0)] * 5, 28).value
+    1.414
+    """
+    known = [math.log(single / seconds) for single, seconds in beside if single > 0 and seconds > 0]
+    if len(known) < FEWEST_DOWNLOADS:
+        return Fact(label, None, "factor", f"{len(known)} downloads in {days} days are too few to say")
+    mean = math.exp(math.fsum(known) / len(known))
+    said = f"geometric mean of {len(known):,} downloads in {days} days, each beside its best single source in hindsight"
+    return Fact(label, round(mean, 3), "factor", said)

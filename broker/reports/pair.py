@@ -15,10 +15,10 @@ from broker.models.history import Direction, Pair
 from broker.models.names import SourceName, Whereto
 from broker.models.scores import IN_CHARGE, Score
 from broker.reports.archive import Archive, Scope
-from broker.reports.asking import Day, SizeClass
 from broker.reports.charts import bars, calibration, series
 from broker.reports.document import Column, Fact, Figure, Report, Table, Value
 from broker.reports.judging import COLUMNS, calibrated, facts, judged, residuals
+from broker.reports.queries import Day, SizeClass
 from broker.reports.words import written
 from broker.services.forecasting.forecasts import middle
 from broker.storage.accuracy import Accuracy, DetailedTransfer, ScoreSelection

@@ -13,9 +13,9 @@ from broker.models.base import Wire
 from broker.models.names import Remark, SinkName
 from broker.reports import decisions as log
 from broker.reports.archive import Archive, Scope
-from broker.reports.asking import Day
 from broker.reports.charts import bars, lines
 from broker.reports.document import Column, Fact, Figure, Report, Table, Value
+from broker.reports.queries import Day
 from broker.storage.decisions import WEEK, DecisionStore, Summed
 from broker.storage.decisions import DecisionFilter as Of
 

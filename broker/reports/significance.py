@@ -1,24 +1,29 @@
-"""Comparison of forecasters, with the probability that differences are due to chance; pure.
+"""Statistical tests: the probability that differences are due to chance; pure.
 
-One week of one pair is one observation: errors of successive transfers are alike, and to count each would overstate the
-evidence. The exact sign test decides by the number of observations in which one forecaster was nearer than the other
-(Conover, Practical Nonparametric Statistics, 3.4), so no error weighs more for being large. Where many are compared,
-some are ahead by chance: so p-values are adjusted for all comparisons (Holm, "A simple sequentially rejective multiple
-test procedure", 1979).
+Rates before and after a moment are compared by the rank sum test.
+
+Forecasters are compared by the sign test. One week of one pair is one observation: errors of successive transfers are
+alike, and to count each would overstate the evidence. The exact sign test decides by the number of observations in
+which one forecaster was nearer than the other (Conover, Practical Nonparametric Statistics, 3.4), so no error weighs
+more for being large. Where many are compared, some are ahead by chance: so p-values are adjusted for all comparisons
+(Holm, "A simple sequentially rejective multiple test procedure", 1979).
 """
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from itertools import combinations
 from typing import Generic, NamedTuple, TypeVar
 
 from broker.models.scores import REPLAYED, ForecasterRecord
 
-__all__ = ["ALPHA", "FEWEST", "Contest", "Duel", "contests", "duels", "holm", "sign_test"]
+__all__ = ["ALPHA", "FEWEST", "MOST", "Contest", "Duel", "contests", "duels", "holm", "shifted", "sign_test"]
 
 FEWEST = 6
 """Weeks of pairs below which no p-value is given: six of six is the least result that is rarely due to chance."""
 ALPHA = 0.05
 K = TypeVar("K", bound=Hashable)
+MOST = 16
+"""The most values that can be ranked: there are up to 12,870 ways to divide them."""
 
 
 class Duel(NamedTuple):
@@ -119,3 +124,30 @@ def _contest(where: K, duels: Sequence[Duel]) -> Contest[K]:
     return Contest(
         where, best.forecaster, best.log_error, rival.forecaster, rival.log_error, best.transfers, won, lost, p
     )
+
+
+def shifted(before: Sequence[float], after: Sequence[float]) -> float:
+    """Return the one-sided p-value of the exact rank sum test (Wilcoxon 1945): how often chance alone would rank the
+    later values as high as they are, or higher.
+
+    If nothing has changed, each choice of the later values among all values is equally likely. So the p-value is the
+    share of those choices whose ranks add up to at least the observed sum. Equal values share the mean of their ranks,
+    which does not change this.
+
+    >>> shifted([1.0, 2.0, 3.0], [4.0, 5.0, 6.0])
+    0.05
+
+    :raises ValueError: when a side has no values, or both together more than 16
+    """
+    values = [*before, *after]
+    if not before or not after or len(values) > MOST:
+        raise ValueError(f"{len(before)} and {len(after)} values cannot be compared: 1 of each, 16 in all")
+    ranks = [_twice_the_rank(value, values) for value in values]
+    seen = sum(ranks[len(before) :])
+    sums = [sum(chosen) for chosen in combinations(ranks, len(after))]
+    return sum(each >= seen for each in sums) / len(sums)
+
+
+def _twice_the_rank(value: float, values: Sequence[float]) -> int:
+    """Return twice the rank of a value: an integer, so that sums are exact."""
+    return 2 * sum(each < value for each in values) + sum(each == value for each in values) + 1

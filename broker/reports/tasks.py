@@ -1,8 +1,8 @@
-"""Tasks that the caller may see, the newest first."""
+"""Tasks that the caller may see, the newest first, and the table of those under way."""
 
 import time
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, NamedTuple
 from urllib.parse import urlencode
 from uuid import UUID
 
@@ -11,17 +11,17 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.errors import NoTask
 from broker.models.base import Wire
+from broker.models.collections import Collection
 from broker.models.names import Remark, Who
 from broker.models.submissions import TaskRecord
 from broker.models.tasks import Status, Task
-from broker.reports.addresses import task_page
 from broker.reports.archive import Archive, Scope
-from broker.reports.asking import Day
 from broker.reports.document import Column, Report, ReportLink, Table, Value
+from broker.reports.queries import Day, task_page
 from broker.storage import tasks as stored
 from broker.storage.collections import CollectionStore
 
-__all__ = ["TasksQuery", "make", "owned", "recorded"]
+__all__ = ["TasksQuery", "Underway", "make", "owned", "recorded", "underway"]
 
 PAGE = 100
 NEWEST = [("request_time", True)]
@@ -40,6 +40,22 @@ COLUMNS = (
     Column("rate", "Rate", "rate"),
     Column("faults", "Faults", "count"),
     Column("error", "Error"),
+)
+UNDERWAY_SHOWN = 50
+UNDERWAY_COLUMNS = (
+    Column("task", "Task", link="address"),
+    Column("address", "Address"),
+    Column("owner", "Owner"),
+    Column("source", "From"),
+    Column("destination", "To"),
+    Column("state", "State"),
+    Column("bytes_done", "Moved", "bytes"),
+    Column("bytes", "Known so far", "bytes"),
+    Column("files_done", "Files done", "count"),
+    Column("files", "Files", "count"),
+    Column("rate", "Rate now", "rate"),
+    Column("seconds_left", "Time left", "seconds"),
+    Column("faults", "Faults", "count"),
 )
 
 
@@ -94,9 +110,14 @@ async def owned(connection: AsyncConnection, scope: Scope, number: UUID) -> Task
 
 async def recorded(connection: AsyncConnection, tasks: Sequence[Task], now: float) -> list[TaskRecord]:
     """Return the records of tasks, with the names of their collections."""
-    ends = {number for task in tasks for number in (task.source, task.destination) if number}
-    named = {str(each.id): each for each in await CollectionStore(connection).all(ends)} if ends else {}
+    named = await _collections(connection, tasks)
     return [TaskRecord.of(each, named, now) for each in tasks]
+
+
+async def _collections(connection: AsyncConnection, tasks: Sequence[Task]) -> dict[str, Collection]:
+    """Return the collections of tasks by id."""
+    ends = {number for task in tasks for number in (task.source, task.destination) if number}
+    return {str(each.id): each for each in await CollectionStore(connection).all(ends)} if ends else {}
 
 
 def _older(wanted: TasksQuery, last: str) -> str:
@@ -121,3 +142,54 @@ def _row(each: TaskRecord, now: float) -> tuple[Value, ...]:
         each.faults,
         f"{each.error.code}: {each.error.message}" if each.error else None,
     )
+
+
+class Underway(NamedTuple):
+    """The number of tasks under way, and a table of the newest."""
+
+    total: int
+    table: Table
+
+
+async def underway(archive: Archive, scope: Scope) -> Underway:
+    """Return the tasks under way, the newest first, with their rates, as far as these were measured a moment ago."""
+    wanted = stored.TaskFilter(owner=scope.subject, statuses=["ACTIVE"])
+    async with archive.database.read() as connection:
+        page = await stored.TaskStore(connection).page(wanted, NEWEST, UNDERWAY_SHOWN, 0)
+        collections = await _collections(connection, page.tasks)
+    rates, now = archive.pace.rates(page.tasks), time.time()
+    rows = [
+        _underway_row(task, TaskRecord.of(task, collections, now, rates.get(task.id, 0.0)), rates.get(task.id))
+        for task in page.tasks
+    ]
+    if page.total > len(rows):
+        note = f"The newest {len(rows)} of {page.total:,}."
+    else:
+        note = "" if rows else "No task is under way."
+    return Underway(page.total, Table("tasks", "Tasks under way", UNDERWAY_COLUMNS, rows, note))
+
+
+def _underway_row(task: Task, record: TaskRecord, rate: float | None) -> tuple[Value, ...]:
+    return (
+        task.label or task.id,
+        task_page(task.id),
+        task.owner,
+        record.source.name or task.source,
+        record.destination.name or task.destination if record.destination else None,
+        _underway_state(task),
+        task.bytes_transferred,
+        task.bytes,
+        task.files_transferred + task.files_skipped,
+        task.files,
+        rate,
+        record.seconds_left,
+        task.faults,
+    )
+
+
+def _underway_state(task: Task) -> str:
+    if task.paused is not None:
+        return f"paused: {task.paused}"
+    if task.waits:
+        return f"waits: {task.waits}"
+    return "waits for its turn" if task.started_at is None else "under way"

@@ -10,10 +10,10 @@ from broker.errors import NotFound
 from broker.models.base import Wire
 from broker.models.decisions import SourcePart, StoredDecision
 from broker.models.history import Pair
-from broker.reports.addresses import pair_page
 from broker.reports.archive import Archive, Scope
 from broker.reports.charts import bars, gantt, lines
 from broker.reports.document import Column, Fact, Figure, Report, Table, Value
+from broker.reports.queries import pair_page
 from broker.reports.tracing import incidents, rates
 from broker.storage.decisions import DecisionStore
 

@@ -5,7 +5,7 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel
 
-from broker.reports.asking import day_of
+from broker.reports.queries import day_of
 
 __all__ = ["FormField", "fields"]
 

@@ -15,8 +15,7 @@ from broker.models.history import Pair
 from broker.models.tasks import Item, NewTask
 from broker.models.work import PlannedWork
 from broker.reports.archive import Scope
-from broker.reports.gains import FEWEST, gained
-from broker.reports.overview import OverviewQuery, live, make
+from broker.reports.overview import FEWEST_DOWNLOADS, OverviewQuery, gained, live, make
 from broker.schema.reports import decisions
 from broker.storage.tasks import TaskStore
 from tests.broker.reports.filling import DAY, TODAY, counted, fact, report, scored, table, transfer
@@ -165,7 +164,7 @@ async def test_the_gain_is_that_of_decisions_and_nothing_is_said_of_few(broker):
         async with broker.factory.database.write() as connection:
             await connection.execute(sa.insert(decisions), rows)
 
-    await decide(FEWEST - 1, fetch_seconds=2.0, single_seconds=4.0)
+    await decide(FEWEST_DOWNLOADS - 1, fetch_seconds=2.0, single_seconds=4.0)
     assert fact(await overview(broker), "Gain of several sources").value is None
     await decide(1, fetch_seconds=2.0, single_seconds=4.0)
     await decide(5, fetch_seconds=2.0, single_seconds=40.0, outcome="failed")
@@ -173,7 +172,7 @@ async def test_the_gain_is_that_of_decisions_and_nothing_is_said_of_few(broker):
     await decide(5, fetch_seconds=2.0, single_seconds=40.0, at=now - 29 * DAY)
     shown = fact(await overview(broker), "Gain of several sources")
     assert (shown.value, shown.unit) == (2.0, "factor")
-    assert shown.note.startswith(f"geometric mean of {FEWEST} downloads")
+    assert shown.note.startswith(f"geometric mean of {FEWEST_DOWNLOADS} downloads")
     assert fact(await overview(broker, Scope("bob")), "Gain of several sources").value is None
 
 

@@ -5,7 +5,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as some
 from scipy.stats import mannwhitneyu
 
-from broker.reports.shifts import shifted
+from broker.reports.significance import shifted
 
 DAYS = some.lists(some.floats(0, 3), min_size=1, max_size=7)
 

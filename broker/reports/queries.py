@@ -1,15 +1,17 @@
-"""Parameters that several reports share: the class of sizes, and the period."""
+"""Parameters that several reports share: the class of sizes, the period, and what the page of one thing is about."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Any
+from urllib.parse import urlencode
 
 from pydantic import BeforeValidator, Field
 
 from broker.models.base import Moment
+from broker.models.history import Pair
 from broker.reports.words import size_span
 from predictors.context import SIZES
 
-__all__ = ["Day", "SizeClass", "day_of"]
+__all__ = ["Day", "SizeClass", "day_of", "pair_page", "task_page", "transfer_page"]
 
 CLASSES = {str(number): size_span(number) for number in range(len(SIZES) + 1)}
 
@@ -39,3 +41,22 @@ Day = Annotated[
     Field(description="Seconds since 1970 (UTC), or a date as 2026-11-22", json_schema_extra={"day": True}),
 ]
 """A moment; users choose a date."""
+
+
+def pair_page(pair: Pair) -> str:
+    """Return the address of a pair's page.
+
+    >>> pair_page(Pair("ftp://a.example", "B"))
+    'pair?source=ftp%3A%2F%2Fa.example&sink=B&direction=read'
+    """
+    return f"pair?{urlencode(pair._asdict())}"
+
+
+def task_page(number: str) -> str:
+    """Return the address of a task's page, by the task's id."""
+    return f"task?{urlencode({'id': number})}"
+
+
+def transfer_page(number: int) -> str:
+    """Return the address of a transfer's page, by the number of its decision."""
+    return f"transfer?{urlencode({'id': number})}"
