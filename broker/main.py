@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.metadata import version
 from typing import Any
+from uuid import uuid4
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -17,11 +18,11 @@ from broker.dependencies.access import checked
 from broker.errors import BrokerError, Insufficient, LoggedOut, OAuthRefused, TooManyRequests, Unauthenticated
 from broker.factory import Factory
 from broker.handlers import MANY, UNLIMITED, ga4gh, globus, others, own
-from broker.handlers.oauth.faults import SHAPES
 from broker.memory import keep_giving_back
 from broker.middleware import BodyLimit, Observer
 from broker.models.base import Fault, Problem
 from broker.models.faults import told
+from broker.pages import page
 from broker.services.auth.attempts import Attempts
 
 __all__ = ["create_app"]
@@ -41,6 +42,17 @@ ROUTES = [*own, *others]
 ALIAS = APIRouter()
 """The broker's own interface at a path that the globus CLI can reach."""
 ALIAS.include_router(APIRouter(routes=own), prefix="/v0.10", include_in_schema=False)
+
+WORDS = {
+    "unauthenticated": "invalid_token",
+    "forbidden": "access_denied",
+    "too_many_requests": "temporarily_unavailable",
+    "unavailable": "temporarily_unavailable",
+    "defect": "server_error",
+}
+"""Error codes of RFC 6749 and 6750; all other codes of the broker become `invalid_request`."""
+TITLES = {401: "UNAUTHORIZED", 403: "FORBIDDEN", 404: "NOT_FOUND", 429: "TOO_MANY_REQUESTS"}
+OURS = frozenset({"malformed", "invalid", "too_large", "not_found", "method_not_allowed", "conflict", "refused"})
 
 
 def create_app(factory: Factory) -> FastAPI:
@@ -169,3 +181,40 @@ def _answer(
     standard = path.startswith(ga4gh.router.prefix)
     said = ga4gh.Error(msg=fault.message, status_code=status) if standard else Problem(error=fault)
     return JSONResponse(said.model_dump(), status, headers)
+
+
+def _oauth_error(status: int, fault: Fault, headers: Mapping[str, str]) -> Response:
+    """Return an error in the form of RFC 6749, 5.2.
+
+    The code is repeated in `errors`, where globus-sdk looks for a message, and the CLI for instructions.
+    """
+    word = WORDS.get(fault.code, "invalid_request" if fault.code in OURS else fault.code)
+    each = {"status": str(status), "code": word.upper(), "title": word}
+    shape = {"error": word, "error_description": fault.message, "errors": [each]}
+    return JSONResponse(shape, 400 if status == 422 else status, {**headers, "Cache-Control": "no-store"})
+
+
+def _auth_error(status: int, fault: Fault, headers: Mapping[str, str]) -> Response:
+    """Return an error in the form of Globus Auth, which globus-sdk reads."""
+    code = TITLES.get(status, fault.code.upper())
+    each = {"status": str(status), "id": str(uuid4()), "code": code, "title": fault.code, "detail": fault.message}
+    shape = {"errors": [each], "error": fault.code, "error_description": fault.message}
+    return JSONResponse(shape, status, dict(headers))
+
+
+def _error_page(status: int, fault: Fault, headers: Mapping[str, str]) -> Response:
+    """Return an error as a page."""
+    answer = page("fault", status, message=fault.message, remedy=fault.remedy)
+    answer.headers.update(headers)
+    return answer
+
+
+SHAPES = {
+    "/v2/oauth2/authorize": _error_page,
+    "/v2/web/": _error_page,
+    "/reports": _error_page,
+    "/v2/oauth2/userinfo": _auth_error,
+    "/v2/oauth2/": _oauth_error,
+    "/v2/api/": _auth_error,
+}
+"""Error forms by the beginning of the path; the first match counts."""

@@ -1,13 +1,55 @@
-"""The services of the application that handles the request, and its public URL."""
+"""The services of the application that handles the request, and its public URL.
 
+The URL names the configured origin, or the one at which the request has reached the broker. The header `Host` is not
+trusted: a client can forge it.
+"""
+
+import ipaddress
+import re
 from typing import Annotated, cast
 
 from fastapi import Depends, Request
 
-from broker.dependencies.origins import found_at
 from broker.factory import Factory
 
-__all__ = ["Home", "Services"]
+__all__ = ["Home", "Services", "found_at"]
+
+HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+)(?::(?P<port>[0-9]{1,5}))?")
+USUAL = {"http": 80, "https": 443}
+
+
+def found_at(scheme: str, host: str, server: tuple[str, int | None] | None) -> str:
+    """Return the origin that an answer may name.
+
+    This is the address at which the connection was accepted. `Host` counts only if it names the same address, or if
+    both are loopback addresses of this machine: users reach it through tunnels, at other ports.
+
+    :param host: header `Host`; empty if there is none
+    :param server: address and port of the socket; None as port: the default port of the scheme
+
+    >>> found_at("http", "192.0.2.1:8642", ("192.0.2.1", 8642)), found_at("http", "evil.example", ("192.0.2.1", 8642))
+    ('http://192.0.2.1:8642', 'http://192.0.2.1:8642')
+    >>> found_at("https", "localhost:9000", ("127.0.0.1", 8642)), found_at("http", "localhost", ("192.0.2.1", 80))
+    ('https://localhost:9000', 'http://192.0.2.1')
+    >>> found_at("http", "[::1]:80", ("::1", 8642)), found_at("http", "", ("::1", 8642))
+    ('http://[::1]', 'http://[::1]:8642')
+    """
+    name, port = server or ("localhost", None)
+    name = name.partition("%")[0].lower()
+    own = (f"[{name}]" if ":" in name else name, port or USUAL.get(scheme, 80))
+    said = HOST.fullmatch(host)
+    if said is not None:
+        wanted = (said["name"].lower(), int(said["port"] or USUAL.get(scheme, 80)))
+        if wanted == own or (_loopback(own[0]) and _loopback(wanted[0]) and 0 < wanted[1] < 2**16):
+            own = wanted
+    return f"{scheme}://{own[0]}" + ("" if own[1] == USUAL.get(scheme) else f":{own[1]}")
+
+
+def _loopback(name: str) -> bool:
+    try:
+        return name == "localhost" or ipaddress.ip_address(name.strip("[]")).is_loopback
+    except ValueError:
+        return False
 
 
 def services(request: Request) -> Factory:

@@ -1,4 +1,7 @@
-"""The user of a browser that has logged in, and the token that proves that a form is the broker's own."""
+"""The user of a browser that has logged in, and the token that proves that a form is the broker's own.
+
+The broker's cookies can be read by no script, and sent with a form by no other site.
+"""
 
 import hashlib
 import hmac
@@ -6,17 +9,36 @@ from typing import Annotated
 from urllib.parse import quote
 
 from fastapi import Depends, Request
+from starlette.responses import Response
 
 from broker.dependencies.access import RoutePolicy
 from broker.dependencies.context import home, services
-from broker.dependencies.cookies import cookie
 from broker.errors import LoggedOut
 from broker.models.access import Caller, Role
 from broker.models.oauth import Bearer
 
-__all__ = ["LOGIN", "Browsing", "BrowsingAdmin", "BrowsingCurator", "Form", "Seated", "browsing"]
+__all__ = ["LOGIN", "Browsing", "BrowsingAdmin", "BrowsingCurator", "Form", "Seated", "browsing", "cookie", "keep"]
 
 LOGIN = "/reports/login"
+
+
+def cookie(name: str, home: str) -> str:
+    """Return the full name of a cookie; with TLS it has a prefix that makes browsers refuse one set by another host."""
+    return f"__Host-coget-{name}" if home.startswith("https:") else f"coget-{name}"
+
+
+def keep(answer: Response, name: str, home: str, value: str, seconds: float) -> Response:
+    """Set a cookie with this lifetime in an answer, and return the answer; 0 deletes the cookie."""
+    answer.set_cookie(
+        cookie(name, home),
+        value,
+        max_age=int(seconds),
+        path="/",
+        secure=home.startswith("https:"),
+        httponly=True,
+        samesite="lax",
+    )
+    return answer
 
 
 class Seated(RoutePolicy):

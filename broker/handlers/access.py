@@ -6,8 +6,7 @@ from fastapi import Path, Query, Response, status
 
 from broker.dependencies.access import Admin, Issuer, Reader, Sent
 from broker.dependencies.context import Services
-from broker.handlers.paging import Before, Limit
-from broker.handlers.routers import own_router
+from broker.handlers.routers import Before, Limit, own_router
 from broker.models.access import AuditEntry, Caller, IssuedToken, NewToken, TokenRecord
 from broker.models.base import Wire
 

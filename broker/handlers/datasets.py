@@ -7,8 +7,7 @@ from fastapi import Path, Query, status
 from broker.dependencies.access import Curator, Reader
 from broker.dependencies.context import Services
 from broker.errors import Invalid
-from broker.handlers.paging import Limit
-from broker.handlers.routers import own_router
+from broker.handlers.routers import Limit, own_router
 from broker.models.base import Wire
 from broker.models.catalogue import CatalogueReplica, Dataset
 from broker.models.names import Beginning, Did

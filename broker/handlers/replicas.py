@@ -11,8 +11,7 @@ from pydantic import Discriminator, Field, Tag
 from broker.dependencies.access import Curator, Reader, Transferrer
 from broker.dependencies.context import Services
 from broker.factory import Factory
-from broker.handlers.paging import Limit
-from broker.handlers.routers import own_router
+from broker.handlers.routers import Limit, own_router
 from broker.models.access import Caller
 from broker.models.base import Wire, one_or_list
 from broker.models.catalogue import BadReplica, CatalogueReplica, ConfirmedReplica, ReplicaState, UnconfirmedReplica

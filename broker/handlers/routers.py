@@ -1,19 +1,27 @@
-"""Routers of the broker's interfaces. Each is complete once handlers have added routes to it, and is included nowhere.
+"""Routers of the broker's interfaces, and what their routes share: the parameters of pages by key, each of which states
+where the next page begins, and the settings of all streams of server-sent events.
 
-FastAPI prepares a route again for each router that includes another, which took most of a broker's start.
+Each router is complete once handlers have added routes to it, and is included nowhere. FastAPI prepares a route again
+for each router that includes another, which took most of a broker's start.
 """
 
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
 from broker.dependencies.access import Guarded
 from broker.models.base import Problem
 
-__all__ = ["OWN", "errors_of", "own_router", "page_router"]
+__all__ = ["OWN", "RETRY", "UNHINDERED", "Before", "Limit", "errors_of", "own_router", "page_router"]
 
 OWN = "/broker/v1"
+Limit = Annotated[int, Query(ge=1, le=1000, description="how many at most")]
+Before = Annotated[int | None, Query(ge=0, lt=2**63, description="what the page before said of the next")]
+RETRY = 1000
+"""Milliseconds after which a browser that lost a stream asks for it again."""
+UNHINDERED = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+"""Headers of streams. The last one is for nginx, which would otherwise buffer a stream until a page of it is full."""
 
 
 def errors_of(model: type[BaseModel], *statuses: int) -> dict[int | str, dict[str, Any]]:

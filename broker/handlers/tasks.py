@@ -13,9 +13,7 @@ from broker.dependencies.access import Reader, Sent, Still, Transferrer
 from broker.dependencies.context import Services
 from broker.errors import Forbidden
 from broker.factory import Factory
-from broker.handlers.paging import Limit
-from broker.handlers.routers import own_router
-from broker.handlers.sse import RETRY, UNHINDERED
+from broker.handlers.routers import RETRY, UNHINDERED, Limit, own_router
 from broker.models.base import Moment, Wire
 from broker.models.subjects import LONGEST
 from broker.models.submissions import LINE, Accepted, FileRecord, Submission, TaskError, TaskEvent, TaskRecord

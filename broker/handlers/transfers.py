@@ -10,8 +10,7 @@ from pydantic import Discriminator, Field, Tag
 from broker.dependencies.access import Reader, Transferrer
 from broker.dependencies.context import Services
 from broker.factory import Factory
-from broker.handlers.paging import Before, Limit
-from broker.handlers.routers import own_router
+from broker.handlers.routers import Before, Limit, own_router
 from broker.models.access import Caller
 from broker.models.base import Moment, Wire, one_or_list
 from broker.models.history import Direction, Ingested, LogTaken, Observed, TransferRecord

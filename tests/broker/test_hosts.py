@@ -11,7 +11,7 @@ from fastapi.routing import APIRoute, iter_route_contexts
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.dependencies.origins import found_at
+from broker.dependencies.context import found_at
 from broker.handlers import others, own
 from tests.support.broker import BrokerProcess, broker_in
 from tests.support.browser import Page

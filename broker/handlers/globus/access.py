@@ -10,8 +10,7 @@ from broker.dependencies.access import Reader, Transferrer
 from broker.dependencies.context import Services
 from broker.errors import Invalid
 from broker.handlers.globus import documents, named
-from broker.handlers.globus.parameters import Answer, CollectionId
-from broker.handlers.globus.routers import globus_router
+from broker.handlers.globus.routers import Answer, CollectionId, globus_router
 from broker.handlers.globus.submissions import ClientDocument
 from broker.models.collections import NewRule, Permissions, PrincipalType
 from broker.models.faults import why

@@ -9,8 +9,7 @@ from pydantic import AfterValidator, StringConstraints
 from broker.dependencies.access import Reader, Transferrer
 from broker.dependencies.context import Services
 from broker.handlers.globus import documents
-from broker.handlers.globus.parameters import Answer
-from broker.handlers.globus.routers import globus_router
+from broker.handlers.globus.routers import Answer, globus_router
 from broker.handlers.globus.submissions import ClientDocument, Text
 from broker.services.collections.paths import normal
 

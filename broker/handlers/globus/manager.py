@@ -12,8 +12,7 @@ from broker.errors import Invalid, NoTask, NotFound
 from broker.factory import Factory
 from broker.handlers.globus import documents, tasks
 from broker.handlers.globus.filters import between
-from broker.handlers.globus.parameters import Answer, Fields, Limit, Marker, Offset, Said, TaskId
-from broker.handlers.globus.routers import globus_router
+from broker.handlers.globus.routers import Answer, Fields, Limit, Marker, Offset, Said, TaskId, globus_router
 from broker.handlers.globus.submissions import ClientDocument, Message
 from broker.models.tasks import Status
 from broker.storage.tasks import TaskFilter

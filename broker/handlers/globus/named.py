@@ -5,7 +5,7 @@ from uuid import UUID
 
 from broker.factory import Factory
 from broker.handlers.globus import documents
-from broker.handlers.globus.parameters import Answer
+from broker.handlers.globus.routers import Answer
 from broker.models.collections import AccessRule, Collection, PauseRule
 
 __all__ = ["access", "pause_rules"]

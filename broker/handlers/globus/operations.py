@@ -15,8 +15,7 @@ from broker.factory import Factory
 from broker.handlers.globus import documents
 from broker.handlers.globus.errors import refusals
 from broker.handlers.globus.filters import fitting, ordered
-from broker.handlers.globus.parameters import Answer, CollectionId, Offset, Order, Said, quick
-from broker.handlers.globus.routers import globus_router
+from broker.handlers.globus.routers import Answer, CollectionId, Offset, Order, Said, globus_router, quick
 from broker.handlers.globus.submissions import ClientDocument, Text
 from broker.models.access import Caller
 from broker.services.auth.permissions import Reach

@@ -11,8 +11,7 @@ from broker.dependencies.context import Services
 from broker.factory import Factory
 from broker.handlers.globus import documents, named
 from broker.handlers.globus.manager import subject
-from broker.handlers.globus.parameters import Answer, CollectionId
-from broker.handlers.globus.routers import globus_router
+from broker.handlers.globus.routers import Answer, CollectionId, globus_router
 from broker.handlers.globus.submissions import ClientDocument, Message
 from broker.models.collections import PAUSABLE, Collection, PauseRule
 

@@ -10,9 +10,8 @@ from broker.dependencies.access import Reader, Sent, Transferrer
 from broker.dependencies.context import Services
 from broker.factory import Factory
 from broker.handlers.globus.documents import result
-from broker.handlers.globus.parameters import Answer
 from broker.handlers.globus.progress import submitted
-from broker.handlers.globus.routers import globus_router
+from broker.handlers.globus.routers import Answer, globus_router
 from broker.handlers.globus.submissions import DeleteDocument, TransferDocument
 from broker.models.oauth import Bearer
 from broker.models.tasks import NewTask

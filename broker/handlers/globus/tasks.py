@@ -12,8 +12,7 @@ from broker.factory import Factory
 from broker.handlers.globus import documents, progress
 from broker.handlers.globus.filters import between, chosen, clauses, ordered
 from broker.handlers.globus.named import pause_rules
-from broker.handlers.globus.parameters import Answer, Fields, Limit, Marker, Offset, Order, Said, TaskId
-from broker.handlers.globus.routers import globus_router
+from broker.handlers.globus.routers import Answer, Fields, Limit, Marker, Offset, Order, Said, TaskId, globus_router
 from broker.handlers.globus.submissions import ClientDocument, label, later
 from broker.models.access import Caller
 from broker.models.tasks import Status, Task, TaskKind

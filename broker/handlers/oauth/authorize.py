@@ -14,7 +14,7 @@ from fastapi.responses import RedirectResponse, Response
 
 from broker.dependencies.access import Open
 from broker.dependencies.context import Home, Services
-from broker.dependencies.cookies import cookie, keep
+from broker.dependencies.sessions import cookie, keep
 from broker.errors import Forbidden, NoRole, NotFound, OAuthRefused, Unauthenticated
 from broker.factory import Factory
 from broker.handlers.oauth.asked import SHOWN_AT, AuthorizationRequest, origin

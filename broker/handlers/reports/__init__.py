@@ -1,9 +1,9 @@
 """Reports: pages under /reports, and the same as data under /broker/v1/reports."""
 
-from broker.handlers.reports import actions, data, downloads, events, pages, session, static
+from broker.handlers.reports import data, downloads, events, forms, pages, session, static
 
 __all__ = ["data", "routes"]
 
-MODULES = (session, static, actions, downloads, events, pages)
+MODULES = (session, static, forms, downloads, events, pages)
 routes = [route for module in MODULES for route in module.router.routes]
 """Routes of the pages."""

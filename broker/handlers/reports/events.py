@@ -9,11 +9,9 @@ from fastapi import Request, Response
 from fastapi.sse import EventSourceResponse, format_sse_event
 
 from broker.dependencies.context import Home, Services
-from broker.dependencies.cookies import cookie
-from broker.dependencies.sessions import Form, browsing
+from broker.dependencies.sessions import Form, browsing, cookie
 from broker.handlers.reports.forms import acts
-from broker.handlers.routers import page_router
-from broker.handlers.sse import RETRY, UNHINDERED
+from broker.handlers.routers import RETRY, UNHINDERED, page_router
 from broker.pages import parts
 from broker.reports.archive import Archive, Scope
 from broker.reports.catalogue import REPORTS, ReportKind

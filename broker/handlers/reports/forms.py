@@ -1,20 +1,25 @@
-"""Forms of the broker's own pages, protected against forms of other sites."""
+"""Forms of the broker's own pages, protected against forms of other sites, and the actions of their buttons."""
 
 import hmac
 import re
 from collections.abc import Mapping
 
 from fastapi import Request
+from fastapi.responses import RedirectResponse, Response
 
+from broker.dependencies.context import Services
+from broker.dependencies.sessions import BrowsingCurator, Form
 from broker.errors import Forbidden
 from broker.handlers.oauth.forms import form
+from broker.handlers.routers import page_router
 from broker.models.access import Caller
 
-__all__ = ["START", "acts", "meant", "place"]
+__all__ = ["START", "acts", "meant", "place", "router"]
 
 START = "/reports"
 PLACE = re.compile(r"/reports(/[A-Za-z0-9._-]{1,100}){0,2}(\?[!#-;=?-\[\]_a-z~]{0,700})?")
 """The broker's own report pages; redirects lead nowhere else."""
+router = page_router("/reports")
 
 
 def place(said: str) -> str:
@@ -40,3 +45,11 @@ async def meant(request: Request, secret: str) -> Mapping[str, str]:
     if not hmac.compare_digest(said.get("form", "").encode(errors="replace"), secret.encode()):
         raise Forbidden("the form is too old, or of another page", "open the page once more")
     return said
+
+
+@router.post("/probes")
+async def probe(request: Request, caller: BrowsingCurator, form: Form, services: Services) -> Response:
+    """Request the measurement of a link, and return to the page of the button."""
+    said = await meant(request, form)
+    await services.probes.want(caller, said.get("source", ""), said.get("sink", ""))
+    return RedirectResponse(place(said.get("back", "")), 303, {"Cache-Control": "no-store"})

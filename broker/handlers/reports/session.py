@@ -15,8 +15,7 @@ from fastapi.responses import RedirectResponse, Response
 
 from broker.dependencies.access import Open
 from broker.dependencies.context import Home, Services
-from broker.dependencies.cookies import cookie, keep
-from broker.dependencies.sessions import LOGIN, Browsing, Form
+from broker.dependencies.sessions import LOGIN, Browsing, Form, cookie, keep
 from broker.errors import Unauthenticated
 from broker.handlers.oauth.asked import PAGES_AT
 from broker.handlers.oauth.forms import pairs
