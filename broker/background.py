@@ -1,11 +1,10 @@
 """Work beside requests, wired from the services of the factory: workers of tasks, and periodic jobs."""
 
 from broker.factory import Factory
-from broker.jobs.following import ObservationFollower
+from broker.jobs.following import ObservationFollower, Rolling
 from broker.jobs.posting import Poster
 from broker.jobs.probing import Prober
 from broker.jobs.scoring import Scoring
-from broker.jobs.sums import Rolling
 from broker.worker.executor import Executor
 from broker.worker.wake_ups import WakeUps
 from broker.worker.worker import Worker

@@ -1,11 +1,11 @@
 """Composition root: all services of one broker, wired once."""
 
-from typing import NamedTuple, Self
+from collections.abc import Callable
+from typing import Generic, NamedTuple, ParamSpec, Self
 
 from broker.config.settings import Settings
 from broker.limits import Budget, SeparateProcess, Turns
 from broker.reports.archive import Archive
-from broker.services.announcements import Announcements
 from broker.services.auth.access import Access
 from broker.services.auth.clients import Clients
 from broker.services.auth.grants import Grants
@@ -13,10 +13,9 @@ from broker.services.auth.identities import Identities
 from broker.services.auth.introspection import Introspection
 from broker.services.auth.issuers import Issuers
 from broker.services.auth.keys import SigningKeys
-from broker.services.auth.logins import Logins
+from broker.services.auth.logins import BrowserSessions, Logins
 from broker.services.auth.provider import Provider
 from broker.services.auth.quotas import Quotas
-from broker.services.auth.sessions import BrowserSessions
 from broker.services.catalogue.bulk import Bulk
 from broker.services.catalogue.confirmation import Confirming
 from broker.services.catalogue.datasets import Catalogue
@@ -36,13 +35,12 @@ from broker.services.network.places import Places
 from broker.services.network.plans import Plans
 from broker.services.network.probes import Probes
 from broker.services.tasks.notices import Notices
-from broker.services.tasks.pace import Pace
 from broker.services.tasks.submissions import Submissions
 from broker.services.tasks.tasks import Tasks
-from broker.services.tasks.watching import Watching
+from broker.services.tasks.watching import Pace, Watching
 from broker.storage.database import Database, addressed
 
-__all__ = ["Factory"]
+__all__ = ["Announcements", "Factory"]
 
 MB = 1 << 20
 WORKING = Budget(250 * MB, 20, 60, 2)
@@ -51,6 +49,22 @@ DRAWING = Budget(250 * MB, 20, 60, 20, reserved=600 * MB)
 """For figures: the drawing engine reserves that much for code that it never generates."""
 EACH, WAITING = 30.0, 8
 """Seconds of large requests that one user may use within minutes, and how many of theirs may wait."""
+P = ParamSpec("P")
+
+
+class Announcements(Generic[P]):
+    """Calls all subscribers; without any, an announcement has no effect."""
+
+    def __init__(self) -> None:
+        self._subscribers: list[Callable[P, None]] = []
+
+    def subscribe(self, subscriber: Callable[P, None]) -> None:
+        """Call this function at each announcement from now on; it must return at once."""
+        self._subscribers.append(subscriber)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> None:
+        for subscriber in self._subscribers:
+            subscriber(*args, **kwargs)
 
 
 class Factory(NamedTuple):

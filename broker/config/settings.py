@@ -13,8 +13,7 @@ from broker.config.document import document
 from broker.config.posting import LOOPBACK, Posting, posting
 from broker.errors import Invalid
 from broker.models.access import ROLES, Role
-from broker.models.subjects import LONGEST_PART
-from broker.models.usernames import Usernames
+from broker.models.subjects import LONGEST_PART, Usernames
 from coalloc.planner.documents import units
 from coalloc.safe_text import redact
 from coalloc.util.addresses import Network, parse_networks

@@ -15,7 +15,7 @@ from broker.demo.tasks import errands, tunings
 from broker.demo.traffic import DemoTransfer, transfers
 from broker.demo.world import DAY, World, world
 from broker.factory import Factory
-from broker.jobs.sums import Rolling
+from broker.jobs.following import Rolling
 from broker.models.decisions import Made
 
 __all__ = ["count", "fill"]

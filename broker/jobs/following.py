@@ -1,4 +1,7 @@
-"""Keeps data derived from observations current, soon after new ones arrive in this process or in another."""
+"""Keeps data derived from observations current, soon after new ones arrive in this process or in another.
+
+The sums of traffic are kept up to date with reported transfers.
+"""
 
 import asyncio
 import time
@@ -8,8 +11,10 @@ from contextlib import suppress
 import structlog
 
 from broker.errors import BrokerError
+from broker.storage.database import Database, retried
+from broker.storage.traffic import TrafficStore
 
-__all__ = ["ObservationFollower"]
+__all__ = ["ObservationFollower", "Rolling"]
 
 LOOK = 2.0
 """Seconds between looks at the database while no new observations are announced."""
@@ -56,3 +61,22 @@ class ObservationFollower:
         while await self._step():
             await asyncio.sleep(self._rest * (time.monotonic() - began))
             began = time.monotonic()
+
+
+class Rolling:
+    """Addition of new transfers to the sums. Any number of processes may do it: each takes pairs that no other has."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def step(self) -> bool:
+        """Count some transfers; return whether there were any to count."""
+        async with self._database.read() as connection:  # a read, which blocks no writer
+            if not await TrafficStore(connection).lacks():
+                return False
+        return await self._roll()
+
+    @retried
+    async def _roll(self) -> bool:
+        async with self._database.write() as connection:
+            return await TrafficStore(connection).roll() > 0

@@ -1,18 +1,22 @@
-"""Work items as workers plan them, and their results."""
+"""Work items as workers plan them, their results, and their paths as text that both databases can store."""
 
 import hashlib
+import re
 from collections.abc import Mapping
 from typing import NamedTuple, Self
 
 import orjson
 
-from broker.models.path_text import kept
 from broker.models.tasks import Details, Event, Item, Work, WorkKind, WorkState
 
-__all__ = ["LINKED", "PlannedWork", "WorkResult"]
+__all__ = ["LINKED", "PlannedWork", "WorkResult", "kept", "restored"]
 
 LINKED = 1
 """The phase in which symbolic links are made: after all copies, since servers require that a link's target exists."""
+SIGN = "\uf8ff"
+"""The escape sign in front of characters that a database cannot store; it is a private-use character."""
+ODD = re.compile("[\0\ud800-\udfff\uf8ff]")
+ESCAPED = re.compile(f"{SIGN}([0-9a-f]{{4}})")
 
 
 class PlannedWork(NamedTuple):
@@ -56,3 +60,23 @@ class WorkResult(NamedTuple):
     counts: Mapping[str, int] = {}
     children: tuple[PlannedWork, ...] = ()
     events: tuple[Event, ...] = ()
+
+
+def kept(path: str) -> str:
+    """Return the text under which a path is stored.
+
+    A name that is not valid UTF-8 has surrogates for its bytes; these, NUL and the sign itself are escaped by the sign.
+
+    >>> ascii(kept("caf\\udce9")), kept("x")
+    ("'caf\\\\uf8ffdce9'", 'x')
+    """
+    return ODD.sub(lambda found: f"{SIGN}{ord(found[0]):04x}", path)
+
+
+def restored(text: str) -> str:
+    """Return the path that is stored as this text.
+
+    >>> restored(kept("caf\\udce9\\uf8ff")) == "caf\\udce9\\uf8ff"
+    True
+    """
+    return ESCAPED.sub(lambda found: chr(int(found[1], 16)), text) if SIGN in text else text

@@ -6,7 +6,7 @@ from broker.config.settings import Settings
 from broker.models.access import Caller, Role
 from broker.services.forecasting.forecasts import Forecasting
 from broker.services.network.places import Places
-from broker.services.tasks.pace import Pace
+from broker.services.tasks.watching import Pace
 from broker.storage.database import Database
 
 __all__ = ["Archive", "Scope"]

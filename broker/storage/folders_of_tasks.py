@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 from sqlalchemy import Text, literal, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from broker.models.path_text import kept, restored
+from broker.models.work import kept, restored
 from broker.schema.tasks import touched
 from broker.storage.dialects import ALWAYS, insert
 from broker.storage.json_rows import tabled

@@ -26,9 +26,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from broker.models.path_text import kept, restored
 from broker.models.tasks import Details, Work, WorkKind
-from broker.models.work import PlannedWork, WorkResult
+from broker.models.work import PlannedWork, WorkResult, kept, restored
 from broker.schema.tasks import UNFINISHED, tasks, work, workers
 from broker.storage.json_rows import Columns, among, gathered, tabled
 from coalloc.safe_text import one_line

@@ -22,7 +22,7 @@ from urllib.parse import urlencode
 import httpx
 from sqlalchemy import text
 
-from broker.jobs.sums import Rolling
+from broker.jobs.following import Rolling
 from broker.reports.catalogue import REPORTS, ReportKind
 from broker.storage.database import Database, addressed
 from broker.storage.months import Months, month_of

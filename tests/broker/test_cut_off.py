@@ -10,10 +10,10 @@ import pytest
 import sqlalchemy as sa
 
 from broker.errors import Unavailable
+from broker.factory import Announcements
 from broker.models.lanes import LaneCandidate
 from broker.models.tasks import Event, Work
 from broker.models.work import WorkResult
-from broker.services.announcements import Announcements
 from broker.services.auth.quotas import Quotas
 from broker.services.forecasting.decisions import Decisions
 from broker.services.forecasting.history import Transfers

@@ -12,10 +12,10 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.errors import Unavailable
+from broker.factory import Announcements
 from broker.models.access import Caller
 from broker.models.tasks import Item, NewTask
 from broker.models.work import WorkResult
-from broker.services.announcements import Announcements
 from broker.services.auth.quotas import Quotas
 from broker.services.forecasting.decisions import Decisions
 from broker.services.forecasting.history import Transfers

@@ -8,9 +8,9 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from broker.factory import Announcements
 from broker.models.tasks import Item, NewTask
 from broker.models.work import PlannedWork, WorkResult
-from broker.services.announcements import Announcements
 from broker.services.tasks.tasks import Tasks
 from broker.storage.database import Database, addressed
 from broker.storage.work import WorkStore

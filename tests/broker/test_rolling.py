@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from broker.config.settings import Settings
 from broker.factory import Factory
-from broker.jobs.sums import Rolling
+from broker.jobs.following import Rolling
 from broker.models.access import NewToken
 from broker.models.history import Observed
 from broker.schema.reports import traffic

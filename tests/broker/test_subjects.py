@@ -10,8 +10,7 @@ import sqlalchemy as sa
 
 from broker.errors import Invalid
 from broker.models.identities import identity
-from broker.models.subjects import BROKERS, LONGEST, Foreign, refusal
-from broker.models.usernames import Usernames
+from broker.models.subjects import BROKERS, LONGEST, Foreign, Usernames, refusal
 from broker.schema import METADATA
 from broker.storage import migration
 from broker.storage.database import addressed

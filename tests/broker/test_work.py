@@ -10,14 +10,14 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from broker.factory import Announcements
 from broker.handlers.globus import progress
 from broker.models.access import Caller
 from broker.models.lanes import LaneCandidate
+from broker.models.subjects import Usernames
 from broker.models.tasks import Details, Item, NewTask, Options, Work
-from broker.models.usernames import Usernames
 from broker.models.work import PlannedWork, WorkResult
 from broker.schema.tasks import workers
-from broker.services.announcements import Announcements
 from broker.services.auth.identities import Identities
 from broker.services.auth.quotas import Quotas
 from broker.services.forecasting.decisions import Decisions

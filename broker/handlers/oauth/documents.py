@@ -8,7 +8,7 @@ from uuid import UUID, uuid5
 
 from broker.models.identities import Identity
 from broker.models.oauth import Client, Consent
-from broker.models.usernames import Usernames
+from broker.models.subjects import Usernames
 
 __all__ = ["about", "client_document", "consent_document", "identity_document", "identity_set"]
 

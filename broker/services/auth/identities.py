@@ -7,8 +7,7 @@ from uuid import UUID
 
 from broker.errors import Conflict, Invalid, NotFound
 from broker.models.identities import Identity
-from broker.models.subjects import Foreign, refusal
-from broker.models.usernames import Usernames
+from broker.models.subjects import Foreign, Usernames, refusal
 from broker.storage.access import AccessStore
 from broker.storage.database import Database, retried
 from broker.storage.identities import IdentityStore as Stored

@@ -1,4 +1,7 @@
-"""Logins of users in browsers: valid for half a day, without another proof of identity."""
+"""Logins of users in browsers: valid for half a day, without another proof of identity.
+
+A session of a browser on the broker's own pages is valid as long as the login from which it came.
+"""
 
 import time
 
@@ -6,15 +9,16 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.errors import Unauthenticated
 from broker.models.access import Caller, Role
-from broker.models.oauth import TokenSource, UserLogin
+from broker.models.oauth import PAGES, TokenSource, UserLogin
 from broker.services.auth.access import Access, hashed, new_secret
 from broker.services.auth.attempts import Attempts
+from broker.services.auth.grants import exchanged, used_by
 from broker.storage.access import AccessStore
 from broker.storage.database import Database, retried
 from broker.storage.grants import GrantStore
 from broker.storage.identities import IdentityStore
 
-__all__ = ["LASTS", "Logins"]
+__all__ = ["LASTS", "BrowserSessions", "Logins"]
 
 LASTS = 43_200.0
 """Seconds that a login is valid."""
@@ -98,3 +102,38 @@ async def _begun(connection: AsyncConnection, source: TokenSource, now: float) -
     await GrantStore(connection).add("login", hashed(secret), source, now, source.until(LASTS, now))
     await AccessStore(connection).note(now, source.caller.subject, "log in", f"as {source.caller.role}")
     return secret
+
+
+class BrowserSessions:
+    """Sessions of browsers."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @retried
+    async def begin(self, code: str, redirect_uri: str, verifier: str) -> tuple[str, float]:
+        """Begin a session with a code of a login; return its secret, and the seconds that it is valid, like the login.
+
+        :raises Unauthenticated: when the code is not valid, or was granted for something else
+        """
+        now, secret = time.time(), new_secret()
+        async with self._database.write() as connection:
+            stored = await used_by(PAGES, connection, now)
+            if found := await exchanged(stored, PAGES, code, redirect_uri, verifier, now):
+                grant, _ = found
+                source = TokenSource(grant.caller, PAGES, grant.id, grant.login_at, grant.limit_at)
+                until = source.until(LASTS, grant.login_at or now)
+                await stored.add("session", hashed(secret), source, now, until)
+                return secret, until - now
+        raise Unauthenticated("the login was not completed in time, or not in this browser", "begin again at /reports")
+
+    async def current(self, secret: str) -> Caller | None:
+        """Return the user of a session; None if it is not valid."""
+        async with self._database.read() as connection:
+            return await GrantStore(connection).session(hashed(secret), time.time())
+
+    @retried
+    async def end(self, secret: str) -> None:
+        """End a session."""
+        async with self._database.write() as connection:
+            await GrantStore(connection).end_session(hashed(secret), time.time())

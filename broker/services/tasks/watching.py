@@ -1,10 +1,13 @@
-"""Live states of tasks: watchers are told about each change. Each tick is one query, for any number of watchers."""
+"""Live states of tasks: watchers are told about each change. Each tick is one query, for any number of watchers.
+
+Reports have the current rates of tasks, from their progress since they were looked at before.
+"""
 
 import asyncio
 import hashlib
 import time
 from collections import Counter, deque
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 import structlog
@@ -17,7 +20,7 @@ from broker.models.tasks import Task
 from broker.storage.database import Database
 from broker.storage.tasks import TaskStore as Stored
 
-__all__ = ["Watching", "version"]
+__all__ = ["Pace", "Watching", "version"]
 
 TICK = 0.5
 """Seconds between queries."""
@@ -29,6 +32,10 @@ LONGEST = 600.0
 """Seconds after which a stream ends, so that the watcher has to connect and authenticate again."""
 MOST = 100
 """Most streams of one subject at once."""
+SHORTEST = 1.5
+"""Least seconds between two looks from which a rate is computed."""
+FORGOTTEN = 60.0
+"""Seconds after which a task that was not looked at is forgotten."""
 log = structlog.get_logger("broker.watching")
 
 
@@ -174,3 +181,25 @@ class Watching:
         self._closed.set()
         for watched in self._watched.values():
             watched.tell()
+
+
+class Pace:
+    """The recent progress of tasks, as seen in this process."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, deque[tuple[float, int]]] = {}
+
+    def rates(self, tasks: Iterable[Task]) -> Mapping[str, float]:
+        """Return the rates of these tasks by id, bytes per second; those looked at for the first time are left out."""
+        now = time.monotonic()
+        self._seen = {number: moved for number, moved in self._seen.items() if moved[-1][0] > now - FORGOTTEN}
+        found = {}
+        for task in tasks:
+            moved = self._seen.setdefault(task.id, deque())
+            moved.append((now, task.bytes_transferred))
+            while len(moved) > 2 and moved[1][0] <= now - WINDOW:
+                moved.popleft()
+            since, before = moved[0]
+            if now - since >= SHORTEST:
+                found[task.id] = max(0, task.bytes_transferred - before) / (now - since)
+        return found

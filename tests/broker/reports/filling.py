@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import sqlalchemy as sa
 
-from broker.jobs.sums import Rolling
+from broker.jobs.following import Rolling
 from broker.models.history import Pair
 from broker.reports.document import Fact, Report, Table
 from broker.schema.history import pairs

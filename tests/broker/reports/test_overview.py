@@ -121,7 +121,7 @@ async def add_task(broker, owner, **changed):
 
 async def test_tasks_under_way_are_shown_as_they_go(broker, monkeypatch):
     clock = [1000.0]
-    monkeypatch.setattr("broker.services.tasks.pace.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("broker.services.tasks.watching.time.monotonic", lambda: clock[0])
     number = await add_task(broker, "ann", paused="tape robot", bytes_transferred=10**8)
     first = await live(broker.factory.archive, ALL)
     (row,) = table(first, "tasks").records()

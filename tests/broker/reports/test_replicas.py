@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from broker.jobs.sums import Rolling
+from broker.jobs.following import Rolling
 
 NOW = time.time()
 DATASET = "run1:2024/a.root"

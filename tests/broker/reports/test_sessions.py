@@ -95,7 +95,7 @@ async def test_a_session_ends_with_the_token_that_somebody_logged_in_with(sittin
 async def test_a_session_ends_with_the_login(sitting, root, monkeypatch):
     await sitting.login(root)
     later = time.time() + 43_201
-    monkeypatch.setattr("broker.services.auth.sessions.time.time", lambda: later)
+    monkeypatch.setattr("broker.services.auth.logins.time.time", lambda: later)
     assert "token" in (await sitting.open("/reports/audit")).fields
 
 
