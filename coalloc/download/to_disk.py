@@ -250,7 +250,7 @@ class Download(Transfer):
         changed = [error for error in self._runner.errors.values() if isinstance(error, ReplicaChanged)]
         return changed[0] if len(changed) == len(self._sources) else None
 
-    def _write(self, source: int, start: int, _: int, data: memoryview | None) -> None:
+    def _write(self, source: int, start: int, end: int, data: memoryview | None) -> None:
         assert data is not None, "these engines deliver bytes"
         assert self._verification is not None
         assert self._journal is not None

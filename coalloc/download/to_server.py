@@ -106,7 +106,7 @@ class ServerCopy(Transfer):
     def _pieces(self) -> list[Extent]:
         return sorted(Extent(start, end, i) for i, first in enumerate(self._first) for start, end in first)
 
-    def _write(self, source: int, start: int, end: int, _: memoryview | None) -> None:
+    def _write(self, source: int, start: int, end: int, data: memoryview | None) -> None:
         """Note that a range is at the sink."""
         fresh = self._here.gaps(start, end)
         for gap in fresh:

@@ -92,8 +92,8 @@ class Transfer(ABC):
         """Connect, fetch and verify, and give the file its name."""
 
     @abstractmethod
-    def _write(self, source: int, offset: int, view: memoryview) -> None:
-        """Keep bytes that have arrived."""
+    def _write(self, source: int, start: int, end: int, data: memoryview | None) -> None:
+        """Keep the bytes [start, end), which have arrived; `data` is None where they went to another server."""
 
     @property
     @abstractmethod
