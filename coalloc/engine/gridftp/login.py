@@ -10,7 +10,7 @@ import socket
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import Self
 
 from coalloc.engine.base import EngineOptions
 from coalloc.engine.gridftp.address import Address
@@ -18,12 +18,10 @@ from coalloc.engine.gridftp.control import ControlConnection, PendingReply
 from coalloc.engine.gridftp.data import DataConnections
 from coalloc.engine.gridftp.protocol import Reply, features
 from coalloc.engine.gridftp.refusals import refusal
+from coalloc.engine.gridftp.security import DataMode, LoginAgain, Security
 from coalloc.errors import ConnectionLost, ServerSays, Stalled, Unsupported
 
-if TYPE_CHECKING:
-    from coalloc.engine.gridftp.gsi.security import DataMode
-
-__all__ = ["GridFTPLogin", "LoginAgain", "Security", "security_for"]
+__all__ = ["GridFTPLogin", "security_for"]
 
 CHECKSUM_RATE = 20e6  # bytes per second that the slowest server is assumed to read before it counts as silent
 
@@ -34,47 +32,8 @@ Reached = Callable[[ControlConnection], None]
 """Receives the control connection as soon as it is connected."""
 
 
-class Security(Protocol):
-    """Authentication of a session in place of USER and PASS (GSI)."""
-
-    @property
-    def protects_data(self) -> bool:
-        """Return whether `secure` has to do anything."""
-        ...
-
-    @property
-    def outlived(self) -> bool:
-        """Return whether a new login is needed before the next data connection."""
-        ...
-
-    async def authenticate(self, control: ControlConnection, pipelined: bool) -> None:
-        """Authenticate us to the server, and set `control.protection`."""
-        ...
-
-    async def admitted(self, control: ControlConnection) -> None:
-        """Wait for the server's final reply to that; later commands may be on their way already."""
-        ...
-
-    @property
-    def login(self) -> Sequence[str]:
-        """The commands that log in after that."""
-        ...
-
-    async def check_login(self, control: ControlConnection, replies: Sequence[Reply]) -> None:
-        """Check the replies to `login`; agree on the protection of data connections."""
-        ...
-
-    async def secure(self, data: socket.socket) -> None:
-        """Apply the agreed protection to a data connection, before its first byte of data."""
-        ...
-
-
-class LoginAgain(ConnectionLost):
-    """A login that has to begin anew, since another authentication method was agreed on."""
-
-
 def security_for(
-    address: Address, options: EngineOptions, proxy: Path | None = None, modes: Sequence["DataMode"] | None = None
+    address: Address, options: EngineOptions, proxy: Path | None = None, modes: Sequence[DataMode] | None = None
 ) -> Security | None:
     """Return the security that a login at this address needs; None for ftp://.
 

@@ -12,27 +12,25 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import Self, TypeVar
 
 from coalloc.engine.base import EngineOptions
 from coalloc.engine.gridftp.address import Address, parse_server
 from coalloc.engine.gridftp.login import GridFTPLogin, security_for
 from coalloc.engine.gridftp.protocol import Reply, port_command
+from coalloc.engine.gridftp.security import DataMode
 from coalloc.engine.gridftp.transfer import KeptRange, RangeTransfer
 from coalloc.errors import ConnectionLost, SourceError, Stalled, Unsupported
 from coalloc.util.counts import count
-
-if TYPE_CHECKING:
-    from coalloc.engine.gridftp.gsi.security import DataMode
 
 __all__ = ["ThirdParty", "open_third_party"]
 
 End = TypeVar("End", bound=GridFTPLogin)
 Both = tuple[EngineOptions, EngineOptions]
 """Options for the source and for the sink."""
-UNPROTECTED: Sequence["DataMode"] = ("N",)
+UNPROTECTED: Sequence[DataMode] = ("N",)
 """Data channel authentication: none, since the two servers may trust different authorities."""
-DELEGATED: Sequence["DataMode"] = ("A",)
+DELEGATED: Sequence[DataMode] = ("A",)
 """Each server shows the other the delegated proxy: used where one requires that, and both hosts may have one."""
 WINDOW = 64
 """Most files under way at once. When one fails in the middle, all after it have to begin anew."""
@@ -240,7 +238,7 @@ async def _open_both(
     options: Both,
     proxies: tuple[Path | None, Path | None],
     stall_seconds: float,
-    modes: Sequence["DataMode"],
+    modes: Sequence[DataMode],
 ) -> ThirdParty:
     sending = asyncio.create_task(_open(_Source, source, options[0], proxies[0], modes))
     receiving = asyncio.create_task(_open(_Sink, sink, options[1], proxies[1], modes))
@@ -258,7 +256,7 @@ async def _open_both(
 
 
 async def _open(
-    kind: type[End], url: str, options: EngineOptions, proxy: Path | None, modes: Sequence["DataMode"]
+    kind: type[End], url: str, options: EngineOptions, proxy: Path | None, modes: Sequence[DataMode]
 ) -> End:
     address = parse_server(url)
     security = security_for(address, options, proxy, modes)

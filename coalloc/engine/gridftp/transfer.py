@@ -5,16 +5,14 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from coalloc.engine.gridftp.address import Address
+from coalloc.engine.gridftp.login import GridFTPLogin
 from coalloc.engine.gridftp.markers import Progress
 from coalloc.engine.gridftp.protocol import Reply
 from coalloc.engine.gridftp.refusals import refusal
 from coalloc.errors import ConnectionLost, ReplicaChanged, ServerSays, SourceError
-
-if TYPE_CHECKING:
-    from coalloc.engine.gridftp.thirdparty import ThirdParty
 
 __all__ = ["KeptRange", "RangeTransfer"]
 
@@ -22,6 +20,37 @@ OTHER_END_SECONDS = 5.0
 """Seconds to wait for the other server's answer, when the first reports only that its data connection has failed."""
 KeptRange = Callable[[int, int], None]
 """`received(start, end)`: these bytes of the file are on the sink's disk."""
+
+
+class SessionPair(Protocol):
+    """The sessions between which ranges are copied, as one of these ranges sees them.
+
+    `doubtful`: a range has failed for a reason not yet known; until it is, no range begins or ends.
+    """
+
+    doubtful: bool
+
+    @property
+    def source(self) -> GridFTPLogin:
+        """The session with the sending server."""
+        ...
+
+    @property
+    def sink(self) -> GridFTPLogin:
+        """The session with the receiving server."""
+        ...
+
+    def moved(self) -> None:
+        """Record that something has arrived, or begun."""
+        ...
+
+    def fail(self, error: SourceError) -> None:
+        """End all ranges with an error, and the sessions."""
+        ...
+
+    def ended(self, transfer: "RangeTransfer") -> None:
+        """Forget a range that is over."""
+        ...
 
 
 class RangeTransfer:
@@ -33,7 +62,7 @@ class RangeTransfer:
 
     def __init__(
         self,
-        pair: "ThirdParty",
+        pair: SessionPair,
         start: int,
         end: int,
         retrieve: tuple[str, Address],

@@ -23,7 +23,6 @@ from base64 import b64encode
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
 
 from coalloc.engine.gridftp.address import Address
 from coalloc.engine.gridftp.control import ControlConnection, PendingReply
@@ -46,15 +45,14 @@ from coalloc.engine.gridftp.gsi.failures import (
 )
 from coalloc.engine.gridftp.gsi.identity import certificate_names, matches
 from coalloc.engine.gridftp.gsi.trust import judge, verified_chain
-from coalloc.engine.gridftp.login import LoginAgain
 from coalloc.engine.gridftp.protocol import Reply
+from coalloc.engine.gridftp.security import DataMode, LoginAgain
 from coalloc.errors import ConnectionLost, PermissionRefused, ServerSays, SourceError, Stalled, Unsupported
 
-__all__ = ["DataMode", "DelegationNeeded", "GridSecurity"]
+__all__ = ["DelegationNeeded", "GridSecurity"]
 
 log = logging.getLogger(__name__)
 
-DataMode = Literal["N", "S", "A"]
 ANYTHING_BUT_DELEGATION: Sequence[DataMode] = ("N", "S")
 MAPPED_USER = ":globus-mapping:"  # the account to which the server maps the certificate
 DATA_SECONDS = 30.0  # for the exchange on a data connection
