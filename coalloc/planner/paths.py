@@ -7,10 +7,10 @@ from typing import TypeVar
 
 import numpy as np
 
+from coalloc.planner.capacity_graph import CapacityGraph
 from coalloc.planner.network import File
 from coalloc.planner.plan import PlannedPath
 from coalloc.planner.solvers.maxflow import Backend, MaximumFlow
-from coalloc.planner.static.graph import CapacityGraph
 
 __all__ = ["Amounts", "dealt", "leaving_arcs", "paths_of", "shortest", "take", "without_cycles"]
 

@@ -16,11 +16,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from coalloc.planner.capacity_graph import Arrays, CapacityGraph, graph_of
 from coalloc.planner.network import File, Host, Isp, Link, LinkKey, Network
 from coalloc.planner.paths import paths_of, without_cycles
 from coalloc.planner.solvers.maxflow import ORTOOLS, SCIPY, Backend
-from coalloc.planner.static.graph import Arrays, CapacityGraph, graph_of
-from coalloc.planner.static.newton import least_time
+from coalloc.planner.solvers.newton import least_time
 
 TIMES = 7
 SLACK = 5

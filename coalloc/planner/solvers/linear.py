@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 from scipy.sparse import csr_array
 
+from coalloc.planner.capacity_graph import Arrays, CapacityGraph, graph_of
 from coalloc.planner.demands import wanted
 from coalloc.planner.limits import BUDGET, PlanLimits
 from coalloc.planner.network import Demand, Network
 from coalloc.planner.plan import Limit
 from coalloc.planner.solvers.maxflow import fastest
-from coalloc.planner.static.graph import Arrays, CapacityGraph, graph_of
-from coalloc.planner.static.newton import NoWay, least_time
+from coalloc.planner.solvers.newton import NoWay, least_time
 
 __all__ = ["LinearOptimum", "largest_theta"]
 

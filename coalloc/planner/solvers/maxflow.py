@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from coalloc.planner.capacity_graph import CapacityGraph
 from coalloc.planner.solvers.wide_integers import exact_sum, product
-from coalloc.planner.static.graph import CapacityGraph
 
 __all__ = ["BACKENDS", "ORTOOLS", "SCIPY", "Backend", "MaximumFlow", "fastest", "fill"]
 

@@ -36,9 +36,9 @@ def refusal(network: Network, demand: Demand, seconds: float | Fraction) -> Dead
     :raises UsageError: in the same cases as `least_makespan`
     """
     with needed():
+        from coalloc.planner.capacity_graph import Arrays, graph_of
         from coalloc.planner.from_graph import prices_of
         from coalloc.planner.solvers.maxflow import fastest, fill
-        from coalloc.planner.static.graph import Arrays, graph_of
     sink, files = flow_question(network, demand)
     if not files:
         return None

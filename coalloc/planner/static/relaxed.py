@@ -7,6 +7,7 @@ from fractions import Fraction
 import numpy as np
 
 from coalloc.errors import UsageError
+from coalloc.planner.capacity_graph import CapacityGraph
 from coalloc.planner.demands import checked, resting, wanted
 from coalloc.planner.from_graph import flows_of, origins_of
 from coalloc.planner.limits import BUDGET, PlanLimits
@@ -15,7 +16,6 @@ from coalloc.planner.paths import Amounts, leaving_arcs, paths_of, shortest, tak
 from coalloc.planner.plan import Certificate, PlannedPath, TransferPlan
 from coalloc.planner.solvers.linear import Floats, LinearOptimum, largest_theta
 from coalloc.planner.solvers.maxflow import MaximumFlow, fastest
-from coalloc.planner.static.graph import CapacityGraph
 from coalloc.planner.words import reason
 
 __all__ = ["solve"]

@@ -12,9 +12,9 @@ from fractions import Fraction
 
 import numpy as np
 
+from coalloc.planner.capacity_graph import CapacityGraph, Mask
 from coalloc.planner.solvers.maxflow import Backend, MaximumFlow, fill
 from coalloc.planner.solvers.wide_integers import exact_sum
-from coalloc.planner.static.graph import CapacityGraph, Mask
 
 __all__ = ["NoWay", "least_time"]
 
