@@ -1,6 +1,12 @@
-"""Termination of servers with several processes: the end of a parent says nothing about its children."""
+"""Termination of servers with several processes: the end of a parent says nothing about its children.
 
+Servers that `guarded` knows end with the tests even if these are killed: a guard, a shell in a session of its own,
+reads from a pipe which groups run, and kills those that are left when the pipe closes.
+"""
+
+import atexit
 import contextlib
+import functools
 import os
 import signal
 import subprocess
@@ -9,9 +15,39 @@ from pathlib import Path
 
 from tests.support.waiting import PATIENCE
 
-__all__ = ["kill_group"]
+__all__ = ["guarded", "kill_group"]
 
 SECONDS = PATIENCE
+GUARD = """
+groups=
+while read -r sign group; do
+    if [ "$sign" = + ]; then groups="$groups $group"; continue; fi
+    others=
+    for each in $groups; do [ "$each" = "$group" ] || others="$others $each"; done
+    groups=$others
+done
+for each in $groups; do kill -s KILL -- "-$each" 2> /dev/null; done
+"""
+
+
+@functools.cache
+def _guard(_: int) -> subprocess.Popen[bytes]:
+    """Return the guard of this process."""
+    guard = subprocess.Popen(["sh", "-c", GUARD], stdin=subprocess.PIPE, cwd="/", start_new_session=True)
+    atexit.register(guard.communicate)
+    return guard
+
+
+def _say(sign: str, group: int) -> None:
+    guard = _guard(os.getpid())
+    assert guard.stdin is not None
+    os.write(guard.stdin.fileno(), f"{sign} {group}\n".encode())
+
+
+def guarded(leader: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]:
+    """Have a process with its whole group killed when the tests end; it leads its group. Return the process."""
+    _say("+", leader.pid)
+    return leader
 
 
 def kill_group(leader: subprocess.Popen[bytes]) -> None:
@@ -29,6 +65,7 @@ def kill_group(leader: subprocess.Popen[bytes]) -> None:
             raise TimeoutError(f"process group {leader.pid} outlived SIGKILL")
         time.sleep(0.002)
     leader.wait()
+    _say("-", leader.pid)
 
 
 def _running(group: int) -> bool:

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
-from tests.support.ending import kill_group
+from tests.support.ending import guarded, kill_group
 from tests.support.listening import reserved, wait_until_listening
 from tests.support.waiting import PATIENCE
 
@@ -76,13 +76,15 @@ class GridFTPServer:
         self._reserved = None if port or prefix else reserved(host)
         self.port = self._reserved.getsockname()[1] if self._reserved else port
         limit = ["timeout", "--signal=KILL", str(life)]
-        self._process = subprocess.Popen(
-            [*prefix, *limit, *self._command(options, anonymous)],
-            env={**os.environ, **NAMES, **(env or {})},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
+        self._process = guarded(
+            subprocess.Popen(
+                [*prefix, *limit, *self._command(options, anonymous)],
+                env={**os.environ, **NAMES, **(env or {})},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
         )
         try:
             self.port = self._answering() if self.port else self._read_port()

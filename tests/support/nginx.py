@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.support.ending import kill_group
+from tests.support.ending import guarded, kill_group
 from tests.support.listening import reserved, wait_until_listening
 from tests.support.waiting import PATIENCE
 
@@ -83,7 +83,7 @@ class Nginx:
         command = [*prefix, *limit, program, "-p", str(run), "-c", str(run / "nginx.conf")]
         self._log = run / "stderr.log"
         with self._log.open("ab") as log:
-            self._process = subprocess.Popen(command, stderr=log, start_new_session=True)
+            self._process = guarded(subprocess.Popen(command, stderr=log, start_new_session=True))
         self._wait()
 
     def _wait(self) -> None:

@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx
 
-from tests.support.ending import kill_group
+from tests.support.ending import guarded, kill_group
 from tests.support.listening import reserved, wait_until_listening
 from tests.support.waiting import PATIENCE
 
@@ -29,7 +29,7 @@ class Provider:
         said = [word for user in users for word in ("--user-claims", user)]
         program = Path(sys.executable).with_name("oidc-provider-mock")
         command = [program, "-H", HERE, "-p", str(port), f"--token-max-age={seconds}", *said]
-        self.process = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
+        self.process = guarded(subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True))
         assert wait_until_listening(self.process, HERE, port, SECONDS)
 
     def close(self) -> None:

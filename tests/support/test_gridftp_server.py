@@ -2,6 +2,8 @@
 
 import socket
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -35,6 +37,29 @@ def test_a_killed_server_resets_its_sessions(gridftp_server):
         socket.create_connection((gridftp_server.host, gridftp_server.port), timeout=PATIENCE)
     with GridFTPServer(gridftp_server.root, port=gridftp_server.port):  # its port is still reserved
         socket.create_connection((gridftp_server.host, gridftp_server.port), timeout=PATIENCE).close()
+
+
+HELD = """
+import sys
+from pathlib import Path
+from tests.support.gridftp import GridFTPServer
+
+with GridFTPServer(Path(sys.argv[1])) as server, GridFTPServer(Path(sys.argv[1]), "127.0.0.2") as ended:
+    ended.kill()
+    print(server.port, flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_it_ends_when_the_tests_are_killed(tmp_path):
+    command = [sys.executable, "-c", HELD, str(tmp_path)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, **pipes, text=True, cwd=Path(__file__).parents[2]) as tests:
+        port = int(tests.stdout.readline())
+        with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as sock:
+            sock.recv(1000)
+            tests.kill()
+            assert sock.recv(1000) == b""
 
 
 def test_a_paused_server_is_silent_until_resumed(gridftp_server):

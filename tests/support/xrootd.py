@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.support.ending import kill_group
+from tests.support.ending import guarded, kill_group
 from tests.support.listening import wait_until_listening
 from tests.support.waiting import PATIENCE
 
@@ -65,7 +65,8 @@ class XRootD:
             folder.chmod(0o777)
             (folder / "xrootd.cf").write_text(CONF.format(root=root.resolve(), run=folder, port=port))
             command = ["xrootd", "-c", str(folder / "xrootd.cf"), "-l", str(folder / "log"), "-I", "v4"]
-            self._process = subprocess.Popen([*prefix, *limit, *become, *command], cwd="/", start_new_session=True)
+            words = [*prefix, *limit, *become, *command]
+            self._process = guarded(subprocess.Popen(words, cwd="/", start_new_session=True))
             if wait_until_listening(self._process, host, port, START_SECONDS):
                 return
             self.close()
