@@ -17,8 +17,8 @@ from broker.models.history import Observed
 from broker.services.forecasting.history import Transfers
 from broker.services.network.places import Places
 from broker.services.network.probes import ways
-from broker.storage.clock import read_clock
 from broker.storage.database import Database, retried
+from broker.storage.dialects import read_clock
 from broker.storage.lanes import LaneStore
 from broker.storage.probes import EndpointLink, ProbeStore
 from coalloc.errors import CoallocError

@@ -15,7 +15,7 @@ from broker.reports.queries import pair_page
 from broker.reports.significance import shifted
 from broker.reports.words import written
 from broker.services.network.probes import ways
-from broker.storage.forecast_errors import Daily, Misses
+from broker.storage.forecasts import Daily, Misses
 from broker.storage.probes import EndpointLink, ProbeStore
 from broker.storage.sums import named
 from broker.storage.traffic import DAY

@@ -11,7 +11,7 @@ from broker.reports.charts import grid
 from broker.reports.document import Column, Fact, Figure, Report, Table, Value
 from broker.reports.queries import SizeClass, pair_page
 from broker.reports.words import size_span
-from broker.storage.forecast_errors import Misses, NewestForecast
+from broker.storage.forecasts import Misses, NewestForecast
 from broker.storage.sums import LinkTotals, SumStore
 from broker.storage.traffic import DAY
 from predictors.context import SIZES

@@ -11,9 +11,8 @@ from broker.reports.charts import bars
 from broker.reports.document import Column, Fact, Figure, Report, Table, Value
 from broker.reports.queries import pair_page, task_page
 from broker.reports.tasks import underway
-from broker.storage.forecast_errors import Missed, Misses
-from broker.storage.gains import beside
-from broker.storage.problems import FailedTransfer, Problems, Stopped
+from broker.storage.forecasts import Missed, Misses
+from broker.storage.overview import FailedTransfer, Problems, Stopped, beside
 from broker.storage.sums import Day, LinkCounts, SumStore
 from broker.storage.traffic import DAY
 

@@ -28,8 +28,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from broker.models.catalogue import CatalogueReplica, Dataset
 from broker.models.names import Parts, split
 from broker.schema.catalogue import checksums, datasets, endpoints, replicas
-from broker.storage.dialects import ALWAYS, insert
-from broker.storage.json_rows import Columns, tabled
+from broker.storage.dialects import ALWAYS, Columns, insert, tabled
 from broker.storage.registrations import REGISTRATION, ReplicaRegistration
 
 __all__ = ["CatalogueStore", "LocatedDataset", "Registrar", "StoredDataset"]

@@ -1,12 +1,51 @@
-"""Case-insensitive search for literal text in columns."""
+"""Differences between SQLite and PostgreSQL: the database's clock, rows as one JSON parameter, searches and inserts.
 
+The database's clock is used for every time that one process writes and another compares with the current time. Clocks
+of hosts can differ by hours if they are not synchronized. The database's clock decides whether a worker is alive, a
+deadline has passed, work may begin again, or bytes may be moved. A process measures durations of its own work by its
+own clock.
+
+Many rows become one JSON parameter that the database reads as a table, and the rows of an answer one value. One
+statement then joins or inserts thousands of rows, so that a request for 10,000 names does not need 10,000 queries.
+SQLite returns the rows of an answer one by one, and for each its thread waits for Python's lock.
+"""
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from sqlalchemy import ColumnElement, Table, func, literal
+import orjson
+from sqlalchemy import (
+    ARRAY,
+    JSON,
+    BigInteger,
+    Column,
+    ColumnElement,
+    Double,
+    Select,
+    Subquery,
+    Table,
+    Text,
+    any_,
+    bindparam,
+    cast,
+    extract,
+    func,
+    literal,
+    select,
+)
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.types import TypeEngine
 
-__all__ = ["ALWAYS", "contains", "insert"]
+__all__ = ["ALWAYS", "Columns", "among", "clock", "contains", "gathered", "insert", "read_clock", "tabled"]
+
+ALWAYS = literal(1) == literal(1)
+"""A true condition: SQLite needs a WHERE between SELECT and ON CONFLICT, or it reads ON as part of a join."""
+Columns = Mapping[str, TypeEngine[Any]]
+"""Names and types, in the order of the values in each row."""
 
 
 def contains(column: ColumnElement[str], text: str) -> ColumnElement[bool]:
@@ -15,10 +54,62 @@ def contains(column: ColumnElement[str], text: str) -> ColumnElement[bool]:
     return func.lower(column).like(f"%{escaped}%", escape="\\")
 
 
-ALWAYS = literal(1) == literal(1)
-"""A true condition: SQLite needs a WHERE between SELECT and ON CONFLICT, or it reads ON as part of a join."""
-
-
 def insert(connection: AsyncConnection, table: Table) -> Any:
     """Return an INSERT that has `on_conflict_do_update` and `on_conflict_do_nothing`."""
     return (sqlite if connection.dialect.name == "sqlite" else postgresql).insert(table)
+
+
+def clock(connection: AsyncConnection) -> ColumnElement[float]:
+    """Return an SQL expression for the time at which the statement runs, in seconds since the epoch.
+
+    All processes that use one SQLite file run on one host, so SQLite uses that host's time.
+    """
+    if connection.dialect.name == "sqlite":
+        return literal(time.time(), Double)
+    return cast(extract("epoch", func.clock_timestamp()), Double)
+
+
+async def read_clock(connection: AsyncConnection) -> float:
+    """Read the database's time, in seconds since the epoch."""
+    if connection.dialect.name == "sqlite":
+        return time.time()
+    return float((await connection.execute(select(clock(connection)))).scalar_one())
+
+
+def tabled(connection: AsyncConnection, rows: Sequence[Sequence[Any]], columns: Columns) -> Subquery:
+    """Return the rows as a subquery with these columns, in their order."""
+    document = orjson.dumps([tuple(row) for row in rows]).decode()
+    if connection.dialect.name == "sqlite":
+        each = func.json_each(bindparam(None, document, type_=Text)).table_valued("value", name="each")
+        fields = [func.json_extract(each.c.value, f"$[{i}]") for i in range(len(columns))]
+        typed = [field.label(name) for name, field in zip(columns, fields, strict=True)]
+    else:
+        value = bindparam(None, document, type_=Text)
+        each = func.jsonb_array_elements(cast(value, JSONB)).table_valued("value", name="each")
+        texts = [each.c.value.op("->>", return_type=Text())(i) for i in range(len(columns))]
+        typed = [cast(field, kind).label(name) for field, (name, kind) in zip(texts, columns.items(), strict=True)]
+    return select(*typed).subquery("given")
+
+
+def among(connection: AsyncConnection, column: Column[int], numbers: Sequence[int]) -> ColumnElement[bool]:
+    """Return the condition that a column has one of these values, sent as one parameter; the index finds the rows."""
+    if connection.dialect.name == "sqlite":
+        each = func.json_each(orjson.dumps(numbers).decode()).table_valued("value", name="one")
+        return column.in_(select(each.c.value))
+    return column == any_(bindparam(None, numbers, type_=ARRAY(BigInteger)))
+
+
+async def gathered(connection: AsyncConnection, question: Select[Any], documents: Collection[str] = ()) -> list[Any]:
+    """Return the rows of an answer as lists, in order; for columns of texts and integers only.
+
+    :param documents: columns whose texts are JSON to be parsed
+    """
+    found = question.subquery("found")
+    is_sqlite = connection.dialect.name == "sqlite"
+    read: Callable[[ColumnElement[Any]], ColumnElement[Any]] = func.json if is_sqlite else partial(cast, type_=JSON)
+    fields = [read(each) if each.name in documents else each for each in found.c]
+    rows = (
+        func.json_group_array(func.json_array(*fields)) if is_sqlite else func.json_agg(func.json_build_array(*fields))
+    )
+    said = (await connection.execute(select(cast(rows, Text)).select_from(found))).scalar()
+    return list(orjson.loads(said)) if said else []

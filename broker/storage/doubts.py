@@ -11,8 +11,7 @@ from broker.models.catalogue import CatalogueReplica
 from broker.models.names import split
 from broker.schema.catalogue import datasets, doubts, endpoints, judgements, replicas
 from broker.schema.history import asides
-from broker.storage.dialects import ALWAYS, insert
-from broker.storage.json_rows import tabled
+from broker.storage.dialects import ALWAYS, insert, tabled
 
 __all__ = ["DoubtStore", "ReplicaStanding"]
 

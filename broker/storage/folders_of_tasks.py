@@ -8,8 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.work import kept, restored
 from broker.schema.tasks import touched
-from broker.storage.dialects import ALWAYS, insert
-from broker.storage.json_rows import tabled
+from broker.storage.dialects import ALWAYS, insert, tabled
 
 __all__ = ["Role", "Touch", "Touched"]
 

@@ -1,17 +1,23 @@
-"""Forecasts as they were given, each stored once, when it was made."""
+"""Forecasts as they were given, each stored once, when it was made; their errors, from the scores of transfers."""
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple
 
-from sqlalchemy import BigInteger, Double, Integer, String, Text, select
+from sqlalchemy import BigInteger, Double, Integer, String, Text, func, literal, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from broker.models.history import Pair
 from broker.schema.base import ID
-from broker.schema.history import forecasts
-from broker.storage.dialects import ALWAYS, insert
-from broker.storage.json_rows import Columns, tabled
+from broker.schema.history import forecasts, pairs
+from broker.schema.reports import scores
+from broker.storage.dialects import ALWAYS, Columns, insert, tabled
+from broker.storage.traffic import day_of
+from predictors.observation import Rates
 
-__all__ = ["ForecastStore", "GivenForecast"]
+__all__ = ["Daily", "ForecastStore", "GivenForecast", "Missed", "Misses", "NewestForecast"]
+
+ERROR = func.abs(func.ln(scores.c.p50 / scores.c.rate))
+"""The error of a forecast, |log(forecast / actual)|: the same for twice as much as for half."""
 
 
 class GivenForecast(NamedTuple):
@@ -64,3 +70,82 @@ class ForecastStore:
         fresh = select(*(rows.c[name] for name in COLUMNS)).where(ALWAYS)
         statement = insert(self._connection, forecasts).from_select(list(COLUMNS), fresh)
         await self._connection.execute(statement.on_conflict_do_nothing())
+
+
+class Missed(NamedTuple):
+    """A link, its number of transfers with forecasts, and the mean of |log(forecast / actual)|."""
+
+    pair: Pair
+    transfers: int
+    error: float
+
+
+class Daily(NamedTuple):
+    """The same values for the transfers of one link that ended on one day, counted from the epoch."""
+
+    pair_id: int
+    day: int
+    transfers: int
+    error: float
+
+
+class NewestForecast(NamedTuple):
+    """The forecast for the newest transfer of a link and size class, with the time at which that transfer ended."""
+
+    pair_id: int
+    ended: float
+    rates: Rates
+
+
+class Misses:
+    """Queries of the scores.
+
+    :param subject: subject that made the transfers; None: all
+    """
+
+    def __init__(self, connection: AsyncConnection, subject: str | None) -> None:
+        self._connection = connection
+        self._mine: Any = literal(True) if subject is None else scores.c.subject == subject
+
+    async def worst(self, since: float, fewest: int, limit: int) -> list[Missed]:
+        """Return the links with the worst forecasts since a moment, among those with at least `fewest` transfers."""
+        asked = (
+            select(scores.c.pair_id, func.count().label("transfers"), func.avg(ERROR).label("error"))
+            .where(scores.c.ended >= since, self._mine)
+            .group_by(scores.c.pair_id)
+            .having(func.count() >= fewest)
+            .order_by(func.avg(ERROR).desc(), scores.c.pair_id)
+            .limit(limit)
+            .subquery("worst")
+        )
+        named = select(pairs.c.source, pairs.c.sink, pairs.c.direction, asked.c.transfers, asked.c.error)
+        named = named.join(asked, asked.c.pair_id == pairs.c.id).order_by(asked.c.error.desc(), pairs.c.id)
+        return [Missed(Pair(*row[:3]), row[3], row[4]) for row in await self._connection.execute(named)]
+
+    async def daily(self, since: float, until: float) -> list[Daily]:
+        """Return the errors of all links for each day of a period."""
+        day = day_of(self._connection, scores.c.ended).label("day")
+        each = (
+            select(scores.c.pair_id, day, ERROR.label("error"))
+            .where(scores.c.ended >= since, scores.c.ended < until, self._mine)
+            .subquery("each")
+        )
+        of = (each.c.pair_id, each.c.day)
+        asked = select(*of, func.count(), func.avg(each.c.error)).group_by(*of).order_by(*of)
+        return [Daily(*row) for row in await self._connection.execute(asked)]
+
+    async def newest(self, numbers: Collection[int], size_class: int) -> dict[int, NewestForecast]:
+        """Return the latest forecasts of this size class for those of these links that have one."""
+        given = tabled(self._connection, [(number,) for number in numbers], {"id": ID})
+        last = (
+            select(scores.c.observation_id)
+            .where(scores.c.pair_id == given.c.id, scores.c.size_class == size_class, self._mine)
+            .order_by(scores.c.ended.desc())
+            .limit(1)
+            .scalar_subquery()
+        )
+        found = select(given.c.id.label("pair_id"), last.label("id")).subquery("found")
+        of = scores.c
+        asked = select(of.pair_id, of.ended, of.p10, of.p50, of.p90).join(found, found.c.id == of.observation_id)
+        rows = await self._connection.execute(asked)
+        return {row.pair_id: NewestForecast(row.pair_id, row.ended, Rates(*row[2:])) for row in rows}

@@ -24,8 +24,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from broker.models.history import INTERFACE, Observed, Pair, TransferRecord
 from broker.schema.base import ID
 from broker.schema.history import asides, forecasts, observation_keys, observations, pairs, voices
-from broker.storage.dialects import ALWAYS, insert
-from broker.storage.json_rows import Columns, tabled
+from broker.storage.dialects import ALWAYS, Columns, insert, tabled
 from predictors.context import size_class
 from predictors.experience import SMALLEST
 from predictors.observation import Observation

@@ -14,8 +14,7 @@ from broker.models.tasks import Options
 from broker.schema.access import locks
 from broker.schema.collections import collections, pause_rules
 from broker.schema.tasks import UNFINISHED, lanes, tasks, tunings, work
-from broker.storage.clock import clock
-from broker.storage.dialects import contains
+from broker.storage.dialects import clock, contains
 from broker.storage.work import earliest
 
 __all__ = ["CANDIDATE", "LaneStore", "candidate"]

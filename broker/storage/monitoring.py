@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from broker.schema.history import observations, pairs
 from broker.schema.reports import traffic
 from broker.schema.tasks import tasks, workers
-from broker.storage.clock import clock
+from broker.storage.dialects import clock
 
 __all__ = ["Backlog", "DayTotals", "MonitoringQueries"]
 

@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.names import Parts, split
 from broker.schema.catalogue import datasets, endpoints, replicas
-from broker.storage.json_rows import Columns, among, tabled
+from broker.storage.dialects import Columns, among, tabled
 
 __all__ = ["REGISTRATION", "Registrations", "ReplicaRegistration", "Stated", "lies_below"]
 

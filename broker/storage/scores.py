@@ -12,9 +12,8 @@ from broker.models.scores import Score, ScoreKey
 from broker.schema.base import ID
 from broker.schema.history import forecasts, observations, pairs
 from broker.schema.reports import accuracy, scores
-from broker.storage.dialects import ALWAYS, insert
+from broker.storage.dialects import ALWAYS, Columns, insert, tabled
 from broker.storage.history import FIELDS, USED, WELL, kept
-from broker.storage.json_rows import Columns, tabled
 from predictors.observation import Observation, Rates
 from predictors.tally import Tally
 

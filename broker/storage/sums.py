@@ -10,7 +10,7 @@ from broker.models.history import Pair
 from broker.schema.base import ID
 from broker.schema.history import pairs
 from broker.schema.reports import traffic
-from broker.storage.json_rows import tabled
+from broker.storage.dialects import tabled
 
 __all__ = ["Day", "LinkCounts", "LinkTotals", "SumStore", "named"]
 

@@ -8,8 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from broker.schema.base import ID
 from broker.schema.history import BADLY, observations, pairs
 from broker.schema.reports import accuracy, decisions, regrets, scores, traffic
-from broker.storage.dialects import insert
-from broker.storage.json_rows import Columns, tabled
+from broker.storage.dialects import Columns, insert, tabled
 from predictors.context import SIZES
 
 __all__ = ["DAY", "TrafficStore", "class_of", "day_of", "forget"]

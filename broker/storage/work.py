@@ -29,7 +29,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from broker.models.tasks import Details, Work, WorkKind
 from broker.models.work import PlannedWork, WorkResult, kept, restored
 from broker.schema.tasks import UNFINISHED, tasks, work, workers
-from broker.storage.json_rows import Columns, among, gathered, tabled
+from broker.storage.dialects import Columns, among, gathered, tabled
 from coalloc.safe_text import one_line
 
 __all__ = ["WELL", "WorkStore", "earliest"]

@@ -9,7 +9,7 @@ from sqlalchemy import and_, delete, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.schema.tasks import lanes, work, workers
-from broker.storage.clock import clock
+from broker.storage.dialects import clock
 
 __all__ = ["WorkerStore"]
 

@@ -8,8 +8,8 @@ from collections.abc import Collection
 import structlog
 
 from broker.models.tasks import Event
-from broker.storage.clock import read_clock
 from broker.storage.database import Database, retried
+from broker.storage.dialects import read_clock
 from broker.storage.tasks import TaskStore
 from broker.storage.workers import WorkerStore
 

@@ -7,8 +7,8 @@ import asyncio
 from collections.abc import Collection, Sequence
 
 from broker.models.tasks import Work, WorkKind
-from broker.storage.clock import clock
 from broker.storage.database import Database
+from broker.storage.dialects import clock
 from broker.storage.lanes import LaneStore
 from broker.storage.work import WorkStore
 from broker.worker.recorder import Recorder

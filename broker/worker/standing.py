@@ -12,8 +12,8 @@ from broker.models.tasks import Work
 from broker.services.auth.permissions import Reach
 from broker.services.collections.paths import led
 from broker.storage.access import AccessStore
-from broker.storage.clock import read_clock
 from broker.storage.collections import CollectionStore
+from broker.storage.dialects import read_clock
 
 __all__ = ["DENIED", "OwnerRights"]
 

@@ -13,9 +13,9 @@ import structlog
 from broker.errors import BrokerError
 from broker.models.lanes import LaneCandidate
 from broker.models.tasks import Work
-from broker.storage.clock import read_clock
 from broker.storage.database import Database, retried
-from broker.storage.leftovers import LeftoverStore
+from broker.storage.dialects import read_clock
+from broker.storage.ended_tasks import LeftoverStore
 from coalloc.errors import CoallocError
 
 __all__ = ["Leaver", "Sweeper"]

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from broker.models.lanes import CollectionPair, LaneTuning
-from broker.storage.clock import read_clock
 from broker.storage.database import Database
+from broker.storage.dialects import read_clock
 from broker.storage.lanes import LaneStore
 from broker.worker.policy.tuning import FIRST, PairTraffic, decide
 

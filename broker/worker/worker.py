@@ -25,10 +25,10 @@ from broker.models.lanes import CollectionPair, LaneCandidate
 from broker.models.tasks import Event, Work, WorkKind
 from broker.services.forecasting.decisions import Decisions
 from broker.services.forecasting.history import Transfers
-from broker.storage.clock import read_clock
 from broker.storage.database import Database
+from broker.storage.dialects import read_clock
+from broker.storage.ended_tasks import LeftoverStore
 from broker.storage.lanes import LaneStore
-from broker.storage.leftovers import LeftoverStore
 from broker.storage.tasks import TaskStore
 from broker.storage.workers import WorkerStore
 from broker.worker.actions.copying import AT_ONCE

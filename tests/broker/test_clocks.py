@@ -11,8 +11,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from broker.background import WakeUps
 from broker.models.tasks import Item
 from broker.schema.collections import collections
-from broker.storage.clock import read_clock
 from broker.storage.database import Database, addressed
+from broker.storage.dialects import read_clock
 from broker.storage.workers import WorkerStore as Enrolled
 from broker.worker.housekeeping import SILENCE
 from broker.worker.rate_limits import Promises

@@ -12,8 +12,8 @@ from broker.factory import Announcements
 from broker.models.work import PlannedWork, WorkResult
 from broker.schema.tasks import work
 from broker.services.tasks.tasks import Tasks
-from broker.storage.clock import read_clock
 from broker.storage.database import Database, addressed
+from broker.storage.dialects import read_clock
 from broker.storage.tasks import TaskStore as Stored
 from broker.storage.work import WorkStore
 from broker.storage.workers import WorkerStore

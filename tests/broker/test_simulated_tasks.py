@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pytest
 import sqlalchemy as sa
 
-from broker.storage import leftovers
+from broker.storage import ended_tasks
 from broker.worker import worker as working
 from broker.worker.policy import faults
 from broker.worker.worker import Worker
@@ -46,7 +46,7 @@ class Folder(NamedTuple):
 @pytest.fixture
 async def world(database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
     monkeypatch.setattr(faults, "FIRST_PAUSE", 0.0)
-    monkeypatch.setattr(leftovers, "PAUSE", 0.5)
+    monkeypatch.setattr(ended_tasks, "PAUSE", 0.5)
     monkeypatch.setattr(working, "BEAT", 0.2)
     monkeypatch.setattr(working, "LOOK", 0.5)
     ends = Folder(tmp_path / "from", "one.example"), Folder(tmp_path / "to", "other.example")

@@ -11,9 +11,9 @@ import pytest
 from broker.models.access import Caller
 from broker.models.tasks import Item
 from broker.models.work import PlannedWork, WorkResult
-from broker.storage import leftovers
+from broker.storage import ended_tasks
+from broker.storage.ended_tasks import LeftoverStore
 from broker.storage.lanes import LaneStore
-from broker.storage.leftovers import LeftoverStore
 from broker.storage.tasks import TaskStore
 from broker.storage.work import WorkStore
 from broker.storage.workers import WorkerStore
@@ -101,7 +101,7 @@ async def test_it_is_cleared_away_without_the_source(world):
 
 
 async def test_what_cannot_be_reached_is_cleared_away_later(world, monkeypatch):
-    monkeypatch.setattr(leftovers, "PAUSE", 0.5)
+    monkeypatch.setattr(ended_tasks, "PAUSE", 0.5)
     sweep_one, vain = sweeping.Sweeper._leave, []
 
     async def tried(*given: Any) -> None:
@@ -243,6 +243,6 @@ async def test_nobody_clears_away_while_somebody_is_at_it_or_clears_already(worl
         assert (taken.task, taken.pair) == (number, candidate.pair)
         assert await swept.take(number, later) is None
         assert await swept.due({""}, later, 10) == []
-        assert await swept.due({""}, later + leftovers.PAUSE, 10) == [number]  # the worker that took it may have died
-        assert await swept.take(number, later + 2 * leftovers.LONGEST)
-        assert await swept.due({""}, later + 9 * leftovers.LONGEST, 10) == []
+        assert await swept.due({""}, later + ended_tasks.PAUSE, 10) == [number]  # the worker that took it may have died
+        assert await swept.take(number, later + 2 * ended_tasks.LONGEST)
+        assert await swept.due({""}, later + 9 * ended_tasks.LONGEST, 10) == []

@@ -14,7 +14,7 @@ from broker.services.auth.introspection import Introspection
 from broker.services.auth.issuers import Issuers
 from broker.storage.access import AccessStore
 from broker.storage.database import Database, retried
-from broker.storage.identities import IdentityStore
+from broker.storage.subjects import IdentityStore
 
 __all__ = ["PREFIX", "Access", "hashed", "new_secret"]
 

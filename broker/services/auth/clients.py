@@ -14,7 +14,7 @@ from broker.storage.access import AccessStore
 from broker.storage.clients import ClientStore as Stored
 from broker.storage.database import Database, retried
 from broker.storage.grants import GrantStore
-from broker.storage.identities import IdentityStore
+from broker.storage.subjects import IdentityStore
 
 __all__ = ["Clients"]
 

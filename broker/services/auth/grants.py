@@ -20,7 +20,7 @@ from broker.services.auth.access import Access, hashed, new_secret
 from broker.storage.clients import ClientStore
 from broker.storage.database import Database, retried
 from broker.storage.grants import GrantStore as Stored
-from broker.storage.identities import IdentityStore
+from broker.storage.subjects import IdentityStore
 
 __all__ = ["ACCESS", "Grants", "IssuedTokens", "exchanged", "used_by"]
 

@@ -10,7 +10,7 @@ from broker.models.identities import Identity
 from broker.models.subjects import Foreign, Usernames, refusal
 from broker.storage.access import AccessStore
 from broker.storage.database import Database, retried
-from broker.storage.identities import IdentityStore as Stored
+from broker.storage.subjects import IdentityStore as Stored
 from broker.storage.subjects import Lock, Subjects
 
 __all__ = ["Identities", "People"]

@@ -16,7 +16,7 @@ from broker.services.auth.grants import exchanged, used_by
 from broker.storage.access import AccessStore
 from broker.storage.database import Database, retried
 from broker.storage.grants import GrantStore
-from broker.storage.identities import IdentityStore
+from broker.storage.subjects import IdentityStore
 
 __all__ = ["LASTS", "BrowserSessions", "Logins"]
 

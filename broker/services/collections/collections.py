@@ -17,7 +17,7 @@ from broker.services.collections.paths import normal
 from broker.storage.access import AccessStore
 from broker.storage.collections import CollectionStore as Stored
 from broker.storage.database import Database, retried
-from broker.storage.identities import IdentityStore
+from broker.storage.subjects import IdentityStore
 
 __all__ = ["CollectionUse", "Collections", "VisibleCollection"]
 

@@ -22,10 +22,10 @@ from broker.errors import Unavailable
 from broker.models.collections import Collection
 from broker.models.submissions import TaskRecord
 from broker.models.tasks import Task
-from broker.storage.clock import read_clock
 from broker.storage.collections import CollectionStore
 from broker.storage.database import Database, retried
-from broker.storage.notices import NoticeStore as Stored
+from broker.storage.dialects import read_clock
+from broker.storage.ended_tasks import NoticeStore as Stored
 
 __all__ = ["Notices"]
 

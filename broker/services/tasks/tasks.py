@@ -8,8 +8,8 @@ from broker.models.access import Caller
 from broker.models.tasks import Event, NewTask, Task, WorkKind
 from broker.models.work import PlannedWork
 from broker.storage.access import AccessStore
-from broker.storage.clock import read_clock
 from broker.storage.database import Database, retried
+from broker.storage.dialects import read_clock
 from broker.storage.tasks import CountedTasks, FinishedWork, TaskFilter
 from broker.storage.tasks import TaskStore as Stored
 

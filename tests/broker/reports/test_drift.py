@@ -9,7 +9,7 @@ from broker.models.access import Caller
 from broker.models.history import Pair
 from broker.reports.archive import Scope
 from broker.reports.drift import DriftQuery, drifts, make
-from broker.storage.forecast_errors import Daily
+from broker.storage.forecasts import Daily
 from tests.broker.conftest import running
 from tests.broker.reports.filling import DAY, TODAY, fact, report, scored, table, transfer
 

@@ -1,4 +1,7 @@
-"""Finished tasks that may have left partial files behind: marked in the transaction that ends them."""
+"""Ended tasks with something left to do, each marked in the transaction that ends it, so that none is forgotten.
+
+Partial files may have to be removed, and the end to be announced.
+"""
 
 from collections.abc import Collection
 
@@ -6,12 +9,13 @@ from sqlalchemy import and_, case, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.lanes import LaneCandidate
-from broker.models.tasks import Work
+from broker.models.tasks import Task, Work
 from broker.schema.tasks import lanes, tasks, work
 from broker.storage.lanes import CANDIDATE, candidate
+from broker.storage.tasks import TaskStore
 from broker.storage.work import WorkStore
 
-__all__ = ["LeftoverStore"]
+__all__ = ["LeftoverStore", "NoticeStore"]
 
 PAUSE = 60.0
 """Seconds until a task that a worker took is due again, or the time since the end of the task, if that is longer."""
@@ -55,3 +59,25 @@ class LeftoverStore:
     async def done(self, number: str) -> None:
         """Record that nothing of a task is left to remove."""
         await self._connection.execute(update(tasks).where(tasks.c.id == number).values(unswept=None))
+
+
+class NoticeStore:
+    """Announcements of ended tasks that are still due."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    async def due(self, now: float, most: int) -> list[str]:
+        """Return tasks whose announcement is due, the oldest first."""
+        chosen = select(tasks.c.id).where(tasks.c.untold <= now).order_by(tasks.c.untold).limit(most)
+        return list((await self._connection.execute(chosen)).scalars())
+
+    async def take(self, numbers: Collection[str], now: float, until: float) -> list[Task]:
+        """Claim those of these tasks that no other process has claimed, until the given time; return them."""
+        mine = update(tasks).where(tasks.c.id.in_(sorted(numbers)), tasks.c.untold <= now).values(untold=until)
+        taken = (await self._connection.execute(mine.returning(tasks.c.id))).scalars()
+        return await TaskStore(self._connection).some(list(taken))
+
+    async def put(self, number: str, at: float | None) -> None:
+        """Set when to announce the end of this task again; None: it is announced."""
+        await self._connection.execute(update(tasks).where(tasks.c.id == number).values(untold=at))

@@ -1,15 +1,18 @@
-"""Recent failures of transfers and tasks."""
+"""Queries of the overview: recent failures of transfers and tasks, and durations beside the best single source."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sqlalchemy import literal, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.history import Pair
 from broker.schema.history import BADLY, observations, pairs
+from broker.schema.reports import decisions
 from broker.schema.tasks import FAILED, tasks
 
-__all__ = ["FailedTransfer", "Problems", "Stopped"]
+__all__ = ["FailedTransfer", "Problems", "Stopped", "beside"]
+
+MOST_DURATIONS = 10_000
 
 
 class FailedTransfer(NamedTuple):
@@ -64,3 +67,22 @@ class Problems:
             .limit(limit)
         )
         return [Stopped(*row) for row in await self._connection.execute(asked)]
+
+
+async def beside(connection: AsyncConnection, subject: str | None, since: float) -> list[tuple[float, float]]:
+    """Return, for each successful transfer since a moment, two durations in seconds, the newest transfer first.
+
+    The first is that from the best single source in hindsight, the second that until the last byte arrived. Transfers
+    without a known single-source duration are left out; at most 10,000 are returned.
+
+    :param subject: subject that made the transfers; None: all
+    """
+    of = decisions.c
+    mine: Any = literal(True) if subject is None else of.subject == subject
+    asked = (
+        select(of.single_seconds, of.fetch_seconds)
+        .where(of.at >= since, of.outcome == "ok", of.single_seconds.is_not(None), mine)
+        .order_by(of.at.desc())
+        .limit(MOST_DURATIONS)
+    )
+    return [(single, seconds) for single, seconds in await connection.execute(asked)]
