@@ -32,13 +32,12 @@ from broker.storage.lanes import LaneStore
 from broker.storage.tasks import TaskStore
 from broker.storage.workers import WorkerStore
 from broker.worker.actions.copying import AT_ONCE
-from broker.worker.housekeeping import Housekeeping
+from broker.worker.housekeeping import Housekeeping, Leaver, Sweeper
 from broker.worker.leases import FEWEST, Leases, moment
 from broker.worker.policy.fairness import LaneChoice, choose
 from broker.worker.policy.faults import failed, poisoned
 from broker.worker.recorder import Recorder
 from broker.worker.standing import DENIED, OwnerRights
-from broker.worker.sweeping import Leaver, Sweeper
 from broker.worker.tuner import Tuner
 
 __all__ = ["Performer", "Worker"]

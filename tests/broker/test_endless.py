@@ -7,7 +7,7 @@ import pytest
 
 from broker.models.tasks import Item
 from broker.worker.actions import discovery
-from broker.worker.policy import bounds, faults
+from broker.worker.policy import faults, selection
 from coalloc.engine.gridftp import listing
 from tests.broker.worlds import ANN, World, working, world_of, write
 
@@ -33,7 +33,7 @@ async def failing(world, kind, **options):
 
 @pytest.mark.parametrize("kind", ["TRANSFER", "DELETE"])
 async def test_entries_without_end(world, kind, monkeypatch):
-    monkeypatch.setattr(bounds, "MOST_WORK", 20)
+    monkeypatch.setattr(selection, "MOST_WORK", 20)
     write(world.source.root, {f"d/{i}/{j}/x": 1 for i in range(5) for j in range(10)})
     task, said = await failing(world, kind)
     assert "more than 20 files and folders" in said
@@ -43,7 +43,7 @@ async def test_entries_without_end(world, kind, monkeypatch):
 
 @pytest.mark.parametrize("kind", ["TRANSFER", "DELETE"])
 async def test_folders_in_each_other_without_end(world, kind, monkeypatch):
-    for module in (discovery, bounds):
+    for module in (discovery, selection):
         monkeypatch.setattr(module, "DEEPEST", 3)
     (world.source.root / "d/x/x/x/x/x").mkdir(parents=True)
     _, said = await failing(world, kind)

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from broker.models.tasks import Details, Work
-from broker.worker.observations import Move, of_batch, of_sources
+from broker.worker.transfer_records import Move, of_batch, of_sources
 from coalloc.model import PartialCopy, SourceReport
 
 WORK = Work(7, "0123abcd-0123-4567-89ab-0123456789ab", "copy", 0, "/x", "/x", 0, Details(), 1)

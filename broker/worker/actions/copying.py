@@ -16,12 +16,11 @@ from broker.services.collections.trees import GridFTPTree, called
 from broker.worker.concurrency import of_each
 from broker.worker.copy_sessions import CopyEnds, Route, Routes
 from broker.worker.fence import LeaseLost
-from broker.worker.observations import Move, of_batch
-from broker.worker.policy.faults import at_source, failed
-from broker.worker.policy.unverified import VerificationDemand
+from broker.worker.policy.faults import VerificationDemand, at_source, failed
 from broker.worker.rate_limits import RateLimits
 from broker.worker.recorder import Recorder
 from broker.worker.temporary_names import earlier, names, temporary
+from broker.worker.transfer_records import Move, of_batch
 from coalloc.api import Storage
 from coalloc.errors import CoallocError, ConnectionLost, NoSuchFile, ReplicaChanged, Unsupported, VerificationError
 from coalloc.util.intervals import Intervals

@@ -17,10 +17,9 @@ from broker.storage.database import Database
 from broker.storage.folders_of_tasks import Touched
 from broker.storage.work import WorkStore
 from broker.worker.fence import Fence
-from broker.worker.policy.bounds import refuse_deep, refuse_endless
 from broker.worker.policy.extra_entries import Reason, untouched
 from broker.worker.policy.faults import MISSING
-from broker.worker.policy.selection import globbed, included
+from broker.worker.policy.selection import globbed, included, refuse_deep, refuse_endless
 from coalloc.errors import IsDirectory, NoSuchFile, NotDirectory, NotEmpty
 from coalloc.model import Entry
 

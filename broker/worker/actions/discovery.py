@@ -17,10 +17,9 @@ from broker.worker.actions.equal_names import Twins
 from broker.worker.actions.folders import Making
 from broker.worker.actions.overlap import Overlap
 from broker.worker.actions.pruning import Items, entries, is_link, ours
-from broker.worker.policy.bounds import refuse_endless
 from broker.worker.policy.extra_entries import PRUNE
 from broker.worker.policy.faults import at_source
-from broker.worker.policy.selection import included, outdated
+from broker.worker.policy.selection import included, outdated, refuse_endless
 from coalloc.errors import AlreadyThere, IsDirectory, NoSuchFile, NotDirectory, PermissionRefused, Unsupported
 from coalloc.model import Entry, Omission
 from coalloc.safe_text import one_line

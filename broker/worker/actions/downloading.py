@@ -12,13 +12,12 @@ from broker.models.work import WorkResult
 from broker.services.collections.trees import LocalTree, Naming
 from broker.services.network.places import Allowed
 from broker.worker.concurrency import of_each, side_by_side
-from broker.worker.decisions import TransferDecision
 from broker.worker.fence import LeaseLost
-from broker.worker.policy.unverified import Unverifiable, VerificationDemand
-from broker.worker.progress import ArrivingBytes
+from broker.worker.policy.faults import Unverifiable, VerificationDemand
 from broker.worker.rate_limits import RateLimits
 from broker.worker.recorder import Recorder
 from broker.worker.temporary_names import earlier, folder, folders, temporary
+from broker.worker.transfer_records import ArrivingBytes, TransferDecision
 from coalloc.api import Leads, Request, discard, download
 from coalloc.errors import IsDirectory, NoSuchFile, SinkError
 from coalloc.model import Estimate, Replica, ReplicaSet, TransferReport

@@ -10,13 +10,11 @@ from broker.services.collections.trees import GridFTPTree
 from broker.worker.actions.comparing import same
 from broker.worker.actions.copying import leave
 from broker.worker.concurrency import side_by_side
-from broker.worker.decisions import TransferDecision
-from broker.worker.observations import of_sources
-from broker.worker.policy.unverified import VerificationDemand
-from broker.worker.progress import ArrivingBytes
+from broker.worker.policy.faults import VerificationDemand
 from broker.worker.rate_limits import RateLimits
 from broker.worker.recorder import Recorder
 from broker.worker.temporary_names import temporary
+from broker.worker.transfer_records import ArrivingBytes, TransferDecision, of_sources
 from coalloc.api import copy
 from coalloc.errors import NothingToFetchFrom
 

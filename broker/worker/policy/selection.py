@@ -1,15 +1,22 @@
-"""Selection of files in a folder: patterns, filter rules and sync levels; pure."""
+"""Selection of files in a folder: patterns, filter rules, sync levels, and bounds; pure.
+
+The work that one task finds is bounded: a server that invents folders would fill the database.
+"""
 
 import re
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 
-from broker.models.tasks import FilterRule, Options
+from broker.models.tasks import FilterRule, Options, Work
+from coalloc.errors import LimitExceeded
 from coalloc.model import Entry
+from coalloc.util.listing_limits import DEEPEST
 
-__all__ = ["globbed", "included", "outdated"]
+__all__ = ["MOST_WORK", "globbed", "included", "outdated", "refuse_deep", "refuse_endless"]
 
 ESCAPED = re.compile(r"\\(.)")
+MOST_WORK = 10_000_000
+"""Files, folders and links of one task."""
 
 
 def globbed(name: str) -> Callable[[str], bool] | None:
@@ -56,3 +63,24 @@ def outdated(source: Entry, there: Entry | None, options: Options) -> bool | Non
     if level == 2:
         return (source.modified or 0.0) > (there.modified or 0.0)
     return None if level == 3 else False
+
+
+def refuse_deep(work: Work) -> None:
+    """Check that a folder is not deeper than real folders are.
+
+    :raises LimitExceeded: when it is, naming the folder
+    """
+    if work.details.depth > DEEPEST:
+        raise LimitExceeded(f"{work.source} is more than {DEEPEST} folders deep", "submit a task for this folder")
+
+
+def refuse_endless(work: Work, total: int) -> None:
+    """Check that a task with so many work items may have more.
+
+    :raises LimitExceeded: when it may not, naming the folder that has too many entries
+    """
+    if total > MOST_WORK:
+        raise LimitExceeded(
+            f"{work.source}: with what is in this folder, the task has more than {MOST_WORK} files and folders",
+            "submit a task for each of the folders in it",
+        )

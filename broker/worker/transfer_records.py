@@ -1,0 +1,177 @@
+"""Records of the transfers of tasks, on their way to the recorder: bytes as they arrive, decisions, observations.
+
+Errors in decisions about which replicas served a file never end a transfer. Forecasts learn from the observations of
+the broker's own work, too. Transfers that were held back by a collection's rate count as well: that rate is to be
+expected as long as the limit is in force.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import structlog
+from pydantic import ValidationError
+
+from broker.models.decisions import Decided, Made
+from broker.models.history import FASTEST, Observed
+from broker.models.tasks import Work
+from broker.services.collections.trees import Naming, called, named
+from broker.worker.recorder import Recorder
+from coalloc.broker_client.decision import decision, worth_telling
+from coalloc.errors import CoallocError
+from coalloc.model import Results, Snapshot, SourceReport, TransferReport
+from coalloc.util.intervals import Intervals
+
+__all__ = ["ArrivingBytes", "Move", "TransferDecision", "of_batch", "of_sources"]
+
+TEXTS = ("url", "error", "rationale", "reason")
+"""Fields of a decision that may contain the location of a file."""
+TELLING = 8 << 20
+"""Mean bytes of a file from which on the network, and not the number of files, decides the duration."""
+log = structlog.get_logger("broker.worker")
+
+
+class TransferDecision(NamedTuple):
+    """The decision of a transfer that is about to begin.
+
+    :param kind: download or copy
+    :param whose: the task's owner, and the destination's site
+    :param namings: namings of the task's collections; errors and sources are recorded under the names that users know
+    """
+
+    recorder: Recorder
+    work: Work
+    kind: str
+    thing: str
+    whose: tuple[str, str]
+    namings: Sequence[Naming]
+    began: float
+    results: Results[TransferReport]
+
+    @classmethod
+    @contextmanager
+    def of(
+        cls,
+        recorder: Recorder,
+        work: Work,
+        kind: str,
+        thing: str,
+        whose: tuple[str, str],
+        namings: Sequence[Naming],
+    ) -> Iterator["TransferDecision"]:
+        """Yield the decision, whose `results` the transfer fills. A transfer that fails in the block is recorded.
+
+        After success, call `came`.
+        """
+        deciding = cls(recorder, work, kind, thing, whose, namings, time.time(), Results())
+        try:
+            with called(*namings):
+                yield deciding
+        except CoallocError as error:
+            if deciding.results.unfinished:
+                deciding.came(deciding.results.unfinished, error.message)
+            raise
+
+    def came(self, report: TransferReport, error: str | None = None) -> None:
+        """Record the outcome of the transfer."""
+        if not worth_telling(report):
+            return
+        owner, site = self.whose
+        key = f"task.{self.work.task_id}.{self.work.id}.{self.work.leases}"
+        document = decision(report, error, self.began, key, self.kind, self.thing, site)
+        for part in (document, *document["sources"]):
+            part |= {name: named(part[name], self.namings) for name in TEXTS if part.get(name)}
+        try:
+            decided = Decided.model_validate(document)
+        except ValidationError as wrong:
+            log.warning("a decision could not be kept", error=str(wrong))
+            return
+        self.recorder.decide(owner, Made(decided, self.work.task_id, self.work.id))
+
+
+class Move(NamedTuple):
+    """A file that was moved as a whole, with the times of begin and end."""
+
+    work: Work
+    began: float
+    ended: float
+
+
+def of_batch(source: str, sink: str, began: float, moves: Sequence[Move], streams: int) -> list[Observed]:
+    """Return the observation of files that were copied over one pair of sessions; none if the files were too small.
+
+    Files that were only compared, or failed, do not count, nor does the time in which there were only such files.
+
+    :param source: the server, as the history names it
+    :param sink: the destination's site
+    """
+    size, ended = sum(move.work.size for move in moves), time.time()
+    busy = Intervals((round(move.began * 1e6), round(move.ended * 1e6)) for move in moves).total / 1e6
+    if not moves or size < TELLING * len(moves) or ended <= began or not 0 < busy <= ended - began:
+        return []
+    first = min((move.work for move in moves), key=lambda work: work.id)
+    return [
+        Observed(
+            id=f"task.{first.task_id}.{first.id}.{first.leases}",
+            source=source,
+            sink=sink,
+            started=began,
+            ended=ended,
+            bytes=size,
+            busy_seconds=busy,
+            ranges=len(moves),
+            streams=streams,
+        )
+    ]
+
+
+def of_sources(work: Work, sink: str, began: float, reports: Sequence[SourceReport]) -> list[Observed]:
+    """Return an observation of one file for each source whose time was measured, or which delivered nothing."""
+    ended = max(time.time(), began + 1e-3)
+    return [
+        Observed(
+            id=f"task.{work.task_id}.{work.id}.{work.leases}.{i}",
+            source="/".join(report.url.split("/")[:3]),
+            sink=sink,
+            started=began,
+            ended=ended,
+            bytes=report.bytes,
+            busy_seconds=min(ended - began, report.seconds),
+            setup_seconds=report.setup_seconds,
+            ranges=report.ranges,
+            streams=report.streams,
+            outcome=report.outcome,
+            error=report.error and report.error[:500],
+        )
+        for i, report in enumerate(reports)
+        if report.outcome != "unused" and (not report.bytes or _is_measured(report))
+    ]
+
+
+def _is_measured(report: SourceReport) -> bool:
+    """Return whether bytes arrived at more than one moment: servers report progress only every few seconds."""
+    moments = [(each.first_byte, each.last_byte) for each in report.copies if each.last_byte is not None]
+    return any(first != last for first, last in moments) and report.bytes <= FASTEST * report.seconds
+
+
+class ArrivingBytes:
+    """One file on its way."""
+
+    def __init__(self, task: str, recorder: Recorder) -> None:
+        self._task = task
+        self._recorder = recorder
+        self._counted = 0
+
+    def watch(self, snapshot: Snapshot) -> None:
+        """Count the bytes that a progress report adds."""
+        self._count(snapshot.done_bytes)
+
+    def whole(self, size: int) -> None:
+        """Count all bytes that were not counted before."""
+        self._count(size)
+
+    def _count(self, done: int) -> None:
+        if done > self._counted:
+            self._recorder.moved(self._task, done - self._counted)
+            self._counted = done
