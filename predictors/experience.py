@@ -1,4 +1,4 @@
-"""The knowledge that forecasters keep beside rates, and its description: set-up times, counts and ages.
+"""The knowledge that forecasters keep beside rates, and its description as text: set-up times, counts and ages.
 
 A rate is learned from transfers that succeeded and have a minimum size: a smaller one ends in TCP's slow start,
 and reveals the round-trip time, not the rate.
@@ -7,9 +7,8 @@ and reveals the round-trip time, not the rate.
 from array import array
 
 from predictors.observation import Forecast, Observation, Query, Rates
-from predictors.text import NOTHING, counted, duration
 
-__all__ = ["RECENT", "SMALLEST", "Ago", "Experience", "telling"]
+__all__ = ["NOTHING", "RECENT", "SMALLEST", "Ago", "Experience", "counted", "duration", "telling"]
 
 SMALLEST = 1 << 20
 """Least bytes of a transfer that yields a rate."""
@@ -17,6 +16,11 @@ RECENT = 64
 """Number of newest transfers for which earlier knowledge is kept."""
 SETUPS = 5
 """Set-up times of which the median is the forecast: one lost packet costs a second, but seldom recurs."""
+NOTHING = "no earlier transfer tells its rate"
+"""Text used if no rate is known."""
+
+HOUR = 3600.0
+DAY = 24 * HOUR
 
 
 def telling(observation: Observation) -> float | None:
@@ -88,3 +92,24 @@ class Ago:
             if known[row] <= moment:
                 return tuple(known[row + 1 : row + width])
         return tuple(known[1:width]) or None
+
+
+def duration(seconds: float) -> str:
+    """Return a duration in the largest unit of which it contains at least two.
+
+    >>> duration(90), duration(25 * HOUR), duration(10 * DAY)
+    ('90 seconds', '25 hours', '10 days')
+    """
+    for unit, name in ((DAY, "days"), (HOUR, "hours"), (60.0, "minutes")):
+        if seconds >= 2 * unit:
+            return f"{seconds / unit:.0f} {name}"
+    return f"{seconds:.0f} seconds"
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a count with its noun in the singular or plural.
+
+    >>> counted(1, "transfer"), counted(20, "transfer")
+    ('one transfer', '20 transfers')
+    """
+    return f"one {noun}" if count == 1 else f"{count} {noun}s"

@@ -12,7 +12,7 @@ from math import exp, fsum, log
 from predictors.bank import MEMBERS
 from predictors.base import Forecaster
 from predictors.context import LEVELS, Key
-from predictors.experience import Ago, Experience, telling
+from predictors.experience import Ago, Experience, counted, telling
 from predictors.guarantee import AdaptiveLevel
 from predictors.models.hierarchy import Hierarchy
 from predictors.models.kernel import Kernel
@@ -20,7 +20,6 @@ from predictors.models.neighbourhood import Nearness, Neighbourhood
 from predictors.models.past import Features, Past
 from predictors.observation import Forecast, Observation, Query, Rates, query_of
 from predictors.selection import Selected
-from predictors.text import counted
 
 __all__ = ["Hedge"]
 

@@ -33,8 +33,7 @@ from coalloc.history.transfers import TransferHistory
 from coalloc.history.values import PastTransfer
 from coalloc.model import ReplicaSet, Results
 from coalloc.planner.documents.scenario import Scenario
-from coalloc.planner.merging import joined
-from coalloc.planner.network import Demand, File, Network
+from coalloc.planner.network import Demand, File, Network, joined
 from coalloc.probing.survey import filled
 from coalloc.resolve import resolve
 from coalloc.safe_text import redact

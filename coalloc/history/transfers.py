@@ -11,9 +11,8 @@ from coalloc.history.database import RecordsFile, Row, transaction
 from coalloc.history.values import PastTransfer, SourceSummary, source_key
 from coalloc.model import Estimate
 from coalloc.safe_text import redact
-from predictors.experience import SMALLEST
+from predictors.experience import NOTHING, SMALLEST
 from predictors.observation import Forecast, Observation, Query
-from predictors.text import NOTHING
 
 if TYPE_CHECKING:
     import sqlite3

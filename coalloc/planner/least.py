@@ -11,7 +11,7 @@ def least_makespan(network: Network, demand: Demand) -> TransferPlan:
     """Return Confluence's plan: the least T, exactly, with rates and paths. It is never slower than without relays.
 
     :param demand: files with one common destination
-    :raises UsageError: when no links lead there, or max-flow does not apply (use `coalloc.planner.choose.plan`)
+    :raises UsageError: when no links lead there, or max-flow does not apply (use `coalloc.planner.plan`)
     """
     with needed():
         from coalloc.planner.static.makespan import solve

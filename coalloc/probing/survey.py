@@ -16,8 +16,7 @@ from coalloc.history.links import EVERYBODY, MeasuredLink, Pairs, forecasts, obs
 from coalloc.history.values import source_key
 from coalloc.model import Estimate
 from coalloc.planner.documents.scenario import Scenario
-from coalloc.planner.merging import joined
-from coalloc.planner.network import Host, Isp, Link, LinkKey, Network
+from coalloc.planner.network import Host, Isp, Link, LinkKey, Network, joined
 from coalloc.probing import ProbeLimits, measure
 from coalloc.util.human import labels
 from predictors.observation import Forecast, Observation

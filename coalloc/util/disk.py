@@ -1,12 +1,13 @@
 """The system calls that store fetched bytes, and the meaning of their failures for users.
 
 They are gathered in one class so that a test can replace it with a failing disk. `coalloc.partial_file` decides which
-bytes to write where. Slow calls run in a thread, by `in_thread`.
+bytes to write where. Slow calls run in a thread, by `in_thread`. Renames replace nothing, by `rename_exclusively`.
 """
 
 import asyncio
 import errno
 import os
+import stat
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import ParamSpec, TypeVar
 
 from coalloc.errors import DiskFull, SinkError
 
-__all__ = ["Disk", "disk_error", "in_thread"]
+__all__ = ["Disk", "disk_error", "in_thread", "rename_exclusively"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -37,6 +38,8 @@ _REMEDIES = {
 
 _NOREPLACE = 1
 """RENAME_NOREPLACE of renameat2(2)."""
+_UNKNOWN = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
+_NO_LINKS = (*_UNKNOWN, errno.EPERM, errno.EMLINK)
 
 
 class Disk:
@@ -109,3 +112,48 @@ async def in_thread(job: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T
                 await asyncio.wait({task})
         task.result()
         raise
+
+
+def rename_exclusively(old: str, origin: int, new: str, aim: int, disk: Disk | None = None) -> None:
+    """Rename a file or directory of one open directory into another, without replacing anything.
+
+    It works on every file system, by the first of these that it supports:
+
+    1. renameat2(2) with RENAME_NOREPLACE: ext4, XFS, Btrfs, tmpfs and others
+    2. link(2), and the old name is removed afterwards: files on NFS. After a crash in between there are both names.
+    3. An empty file or directory is made under the new name, and then replaced: directories on NFS, and file systems
+       that support neither, as some over FUSE. Other programs see it for an instant. Of two that want the name one gets
+       it.
+
+    :raises FileExistsError: when the name is taken, even by a link that leads nowhere
+    :raises OSError: when the system refuses
+    """
+    disk = disk or Disk()
+    try:
+        return disk.rename_new(old, origin, new, aim)
+    except OSError as error:
+        if error.errno not in _UNKNOWN:
+            raise
+    if stat.S_ISDIR(os.stat(old, dir_fd=origin, follow_symlinks=False).st_mode):
+        os.mkdir(new, dir_fd=aim)
+        try:
+            disk.rename(old, origin, new, aim)  # a directory that is not empty by then is not replaced
+        except BaseException:
+            with suppress(OSError):
+                os.rmdir(new, dir_fd=aim)
+            raise
+        return None
+    try:
+        disk.link(old, origin, new, aim)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        os.close(os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600, dir_fd=aim))
+        try:
+            disk.rename(old, origin, new, aim)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(new, dir_fd=aim)
+            raise
+    else:
+        os.unlink(old, dir_fd=origin)

@@ -12,8 +12,7 @@ without values.
 
 from predictors.compiled import compilable
 from predictors.models.medians import median_forecast
-from predictors.models.state import Family, Member, State
-from predictors.models.windows import COUNT, SEEN, SIZE, VALUES, insert, ordered
+from predictors.models.state import COUNT, SEEN, SIZE, VALUES, Family, Member, State, insert, ordered
 
 __all__ = ["HOLT", "MEMBERS", "RULES", "SEASON"]
 

@@ -6,8 +6,7 @@ co-allocation paper (Vazhkudai, 2003) uses the ones over time.
 """
 
 from predictors.compiled import compilable
-from predictors.models.state import Family, Member, State
-from predictors.models.windows import COUNT, FIRST, NEXT, SIZE, push, ring
+from predictors.models.state import COUNT, FIRST, NEXT, SIZE, Family, Member, State, push, ring
 
 __all__ = ["COUNTED", "COUNTS", "HOURS", "MEMBERS", "TIMED"]
 

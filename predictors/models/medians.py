@@ -6,8 +6,7 @@ corrected: the windows compared with the current one are one offset shorter and 
 """
 
 from predictors.compiled import compilable
-from predictors.models.state import Family, Member, State
-from predictors.models.windows import COUNT, VALUES, insert, median_of_newest, ordered
+from predictors.models.state import COUNT, VALUES, Family, Member, State, insert, median_of_newest, ordered
 
 __all__ = ["ADAPTIVE", "ADAPTIVE_MEDIAN", "COUNTS", "MEDIAN", "MEMBERS", "TRIMMED", "TRIMMED_MEAN"]
 

@@ -8,8 +8,7 @@ from coalloc.errors import UsageError
 from coalloc.planner import plan
 from coalloc.planner.documents.plan import answer
 from coalloc.planner.documents.scenario import Scenario, document, scenario
-from coalloc.planner.merging import joined
-from coalloc.planner.network import Network
+from coalloc.planner.network import Network, joined
 
 __all__ = ["HostNames", "ends_of", "planned"]
 

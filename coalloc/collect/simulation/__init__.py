@@ -5,9 +5,18 @@ a plan hop by hop. It has no model of TCP: no slow start, no losses, no delay.
 """
 
 from coalloc.collect.simulation.carrier import SimulatedCarrier
-from coalloc.collect.simulation.happenings import Break, Capacity, Happening, Kill, Rate, RateShare
 from coalloc.collect.simulation.simulator import SimulatedHop, SimulationRecord, simulate
-from coalloc.collect.simulation.underlay import Route, Stream, Underlay
+from coalloc.collect.simulation.underlay import (
+    Break,
+    Capacity,
+    Happening,
+    Kill,
+    Rate,
+    RateShare,
+    Route,
+    Stream,
+    Underlay,
+)
 
 __all__ = [
     "Break",

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from coalloc.collect.simulation.happenings import Capacity, Rate, RateShare
+from coalloc.collect.simulation.underlay import Capacity, Rate, RateShare
 
 __all__ = ["Pair", "SimulatedCarrier"]
 

@@ -4,9 +4,8 @@ from collections.abc import Callable, Iterable, Mapping, MutableSequence
 from typing import Any, NamedTuple
 
 from coalloc.collect.simulation.carrier import Pair
-from coalloc.collect.simulation.happenings import Capacity, Rate, RateShare
 from coalloc.collect.simulation.sharing import Weave, advance, share, soonest
-from coalloc.collect.simulation.underlay import Underlay
+from coalloc.collect.simulation.underlay import Capacity, Rate, RateShare, Underlay
 from predictors.compiled import compiled, floats, integers
 
 __all__ = ["Fluid"]

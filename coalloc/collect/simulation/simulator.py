@@ -12,9 +12,8 @@ from coalloc.collect.methods.events import Arrived, CollectStarted, CollectTick,
 from coalloc.collect.methods.ledger import IllegalActionError
 from coalloc.collect.simulation.carrier import Pair, SimulatedCarrier
 from coalloc.collect.simulation.fluid import Fluid
-from coalloc.collect.simulation.happenings import Break, Capacity, Happening, Kill, Rate, RateShare
 from coalloc.collect.simulation.shelves import Shelves
-from coalloc.collect.simulation.underlay import Underlay
+from coalloc.collect.simulation.underlay import Break, Capacity, Happening, Kill, Rate, RateShare, Underlay
 
 __all__ = ["Outcome", "SimulatedHop", "SimulationRecord", "simulate"]
 

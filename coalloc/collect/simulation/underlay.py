@@ -1,4 +1,7 @@
-"""The network below the pairs of hosts: links that they share, with each other and with background traffic."""
+"""The network below the pairs of hosts: links that they share, with each other and with background traffic.
+
+It changes in order of time: links change their capacities, connections break, hosts die.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,7 +9,7 @@ from typing import NamedTuple, Self
 
 from coalloc.planner.network import Host, Link, LinkKey, Network
 
-__all__ = ["Route", "Stream", "Underlay"]
+__all__ = ["Break", "Capacity", "Happening", "Kill", "Rate", "RateShare", "Route", "Stream", "Underlay"]
 
 Route = Mapping[str, float]
 """By link: the amount of its capacity that a byte takes; 1 for a link that is simply on the route."""
@@ -80,3 +83,48 @@ def _access(source: Host, source_isp: str, sink: Host, sink_isp: str) -> dict[st
         f"{sink.name} io": sink.io,
     }
     return {name: float(limit) for name, limit in limits.items() if limit is not None}
+
+
+class Capacity(NamedTuple):
+    """A new capacity of a link, in bytes per second."""
+
+    at: float
+    link: str
+    bytes_per_second: float
+
+
+class Rate(NamedTuple):
+    """A new rate of a stream that has a rate of its own, in bytes per second."""
+
+    at: float
+    stream: str
+    bytes_per_second: float
+
+
+class RateShare(NamedTuple):
+    """A new share of a pair, or of a stream that shares fairly, at a bottleneck, in proportion to others.
+
+    TCP with a short round-trip time takes more than with a long one, and its share always varies.
+    """
+
+    at: float
+    of: tuple[str, str] | str
+    share: float
+
+
+class Break(NamedTuple):
+    """A break of a pair's connection: its current hop fails, those behind it continue."""
+
+    at: float
+    source: str
+    sink: str
+
+
+class Kill(NamedTuple):
+    """The death of a host, with the pieces staged there."""
+
+    at: float
+    host: str
+
+
+Happening = Capacity | Rate | RateShare | Break | Kill

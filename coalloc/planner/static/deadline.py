@@ -7,10 +7,10 @@ from math import ceil, floor
 
 from coalloc.errors import UsageError
 from coalloc.planner.demands import flow_question, is_flow
+from coalloc.planner.limits import duration, named
 from coalloc.planner.network import Demand, Network
 from coalloc.planner.plan import Limit
 from coalloc.planner.solvers.libraries import needed
-from coalloc.planner.words import duration, named
 
 __all__ = ["DeadlineRefusal", "in_time", "refusal"]
 

@@ -10,13 +10,12 @@ from coalloc.errors import UsageError
 from coalloc.planner.capacity_graph import CapacityGraph
 from coalloc.planner.demands import checked, resting, wanted
 from coalloc.planner.from_graph import flows_of, origins_of
-from coalloc.planner.limits import BUDGET, PlanLimits
+from coalloc.planner.limits import BUDGET, PlanLimits, reason
 from coalloc.planner.network import Demand, LinkKey, Network
 from coalloc.planner.paths import Amounts, leaving_arcs, paths_of, shortest, take, without_cycles
 from coalloc.planner.plan import Certificate, PlannedPath, TransferPlan
 from coalloc.planner.solvers.linear import Floats, LinearOptimum, largest_theta
 from coalloc.planner.solvers.maxflow import MaximumFlow, fastest
-from coalloc.planner.words import reason
 
 __all__ = ["solve"]
 

@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from coalloc.partial_file import PartialFile, writeback
-from coalloc.partial_file.writeback import WriteBack
+from coalloc.partial_file import PartialFile, data
+from coalloc.partial_file.data import WriteBack
 from coalloc.util.disk import Disk
 from tests.support.waiting import PATIENCE, wait_until
 
@@ -14,7 +14,7 @@ UNIT = 1000
 
 @pytest.fixture(autouse=True)
 def small_units(monkeypatch):
-    monkeypatch.setattr(writeback, "UNIT", UNIT)
+    monkeypatch.setattr(data, "UNIT", UNIT)
 
 
 class Watched(Disk):

@@ -8,7 +8,7 @@ from coalloc.broker_client import Broker
 from coalloc.config import BrokerAccess
 from coalloc.history.links import EVERYBODY, MeasuredLink, observations
 from coalloc.planner import Host, Isp, Link, LinkKey, Network
-from coalloc.planner.merging import joined
+from coalloc.planner.network import joined
 from coalloc.probing.survey import expected_network, measured_network
 from tests.support.broker import broker_in
 from tests.support.waiting import until

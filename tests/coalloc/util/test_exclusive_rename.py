@@ -5,8 +5,7 @@ import os
 
 import pytest
 
-from coalloc.util.disk import Disk
-from coalloc.util.exclusive_rename import rename_exclusively
+from coalloc.util.disk import Disk, rename_exclusively
 
 
 def fails(number):

@@ -27,7 +27,7 @@ from coalloc.errors import (
     Unsupported,
 )
 from coalloc.model import Entry, Kind, Omission
-from coalloc.util.exclusive_rename import rename_exclusively
+from coalloc.util.disk import rename_exclusively
 from coalloc.util.partial_names import FETCHED, looks_partial, mark_fetched
 
 __all__ = ["LocalTree"]

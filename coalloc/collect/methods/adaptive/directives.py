@@ -7,8 +7,8 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import NamedTuple
 
+from coalloc import planner
 from coalloc.collect.methods.adaptive.pairs import Pair
-from coalloc.planner import choose
 from coalloc.planner.network import Demand, File, Network
 from coalloc.planner.plan import TransferPlan
 
@@ -70,7 +70,7 @@ def directives(network: Network, lots: Mapping[Lot, int], used: Collection[Pair]
     best = None
     for net, goods in choices:
         if reachable(net, goods) == goods:
-            found = choose.plan(net, _demand(goods))
+            found = planner.plan(net, _demand(goods))
             seconds = found.makespan + _overhead(found, used)
             worth = NEW if used and net is network else WORTH
             if best is None or seconds < best[0] * (1 - worth):

@@ -7,8 +7,7 @@ from random import Random
 from coalloc.collect.methods.actions import Send
 from coalloc.collect.methods.adaptive.directives import Directives
 from coalloc.collect.methods.adaptive.estimates import Estimates
-from coalloc.collect.methods.adaptive.pairs import Pair, PairLane
-from coalloc.collect.methods.adaptive.rates import MEMORY
+from coalloc.collect.methods.adaptive.pairs import MEMORY, Pair, PairLane
 
 __all__ = ["HopTraffic"]
 

@@ -7,9 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coalloc.collect.simulation.fluid import Fluid
-from coalloc.collect.simulation.happenings import Rate
 from coalloc.collect.simulation.sharing import Weave, share
-from coalloc.collect.simulation.underlay import Stream, Underlay
+from coalloc.collect.simulation.underlay import Rate, Stream, Underlay
 from predictors.compiled import compiled, floats, integers
 
 

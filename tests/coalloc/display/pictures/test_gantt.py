@@ -3,7 +3,7 @@
 from matplotlib.figure import Figure
 
 from coalloc.display.pictures.bars import Bar
-from coalloc.display.pictures.gantt import gantt, rows
+from coalloc.display.pictures.figure import gantt, rows
 
 
 def drawn(bars, most=40):

@@ -154,7 +154,7 @@ def test_what_max_flow_answers_does_not_wait_for_the_solver_of_linear_programs()
     """Loading the library takes longer than such a plan, during which nothing is sent."""
     code = """
 import sys
-from coalloc.planner.choose import plan
+from coalloc.planner import plan
 from coalloc.planner.network import Demand, File, Host, Link, LinkKey, Network
 network = Network.of((Host("x"), Host("t")), (Link(LinkKey("x", "t"), 5),))
 print(plan(network, Demand((File("a", 10, ("x",), ("t",)),))).makespan, "scipy.optimize" in sys.modules)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from coalloc.collect.methods.adaptive.rates import PairRateMeter
+from coalloc.collect.methods.adaptive.pairs import PairRateMeter
 
 
 def steady(meter: PairRateMeter, start: int, end: int, nbytes: int) -> None:
