@@ -9,8 +9,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from coalloc.display import V, View
 from coalloc.display.table import console
-from coalloc.display.view import V, View
 from coalloc.model import Snapshot, SourceState, SourceView
 from coalloc.util import human
 

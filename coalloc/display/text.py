@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Generic, TextIO
 
-from coalloc.display.view import V, View
+from coalloc.display import V, View
 from coalloc.model import Snapshot
 from coalloc.util import human
 

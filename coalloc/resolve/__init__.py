@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from coalloc.broker_client import FoundReplicas
 from coalloc.errors import UsageError
 from coalloc.model import DATASET, Origin, ReplicaSet
-from coalloc.resolve.collisions import refuse_collisions
+from coalloc.resolve.file_names import refuse_collisions
 from coalloc.resolve.replica_urls import admitted, check, replica_set
 from coalloc.resolve.targets import bounds, target
 from coalloc.safe_text import redact

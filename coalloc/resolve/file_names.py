@@ -1,11 +1,24 @@
-"""File names from outside, made or checked to be safe to create below a directory. Pure."""
+"""File names from outside: made or checked to be safe to create below a directory, and each with a path of its own.
+
+Files that would share a path, because a file system treats their names as equal, are detected before any transfer.
+File systems may ignore case (exFAT, NTFS, some directories of ext4), the encoding of accents, or trailing blanks,
+and may have short names. Only the file system itself knows, so it is asked, but only about similar names. Pure,
+except for this question.
+"""
 
 import re
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Literal, NamedTuple
 from urllib.parse import unquote, urlsplit
 
+from coalloc.errors import UsageError
 from coalloc.util.listing_limits import DEEPEST
+from coalloc.util.partial_names import data_folder
 
-__all__ = ["UNPRINTABLE", "from_url", "why_hidden", "why_unsafe"]
+__all__ = ["UNPRINTABLE", "Held", "from_url", "refuse_collisions", "why_hidden", "why_unsafe"]
 
 UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 """Control characters, line ends, changes of the writing direction, and code points that are no characters."""
@@ -13,6 +26,17 @@ UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\u
 LONGEST = 4096
 """Most characters of a relative path."""
 UNNAMED = "download"
+Held = Callable[[str, Sequence[str]], Awaitable[Mapping[str, str]]]
+"""`await held(folder, names)`: for each of these names, the one of them that the folder treats as equal to it.
+
+The folder is a path below the destination; it need not exist.
+"""
+MOST_FOLDERS = 100_000
+"""Most paths of directories held in memory at once; even a few names may go through very many."""
+SHOWN = 200
+"""Characters of a name in a message."""
+SHORT = re.compile(r"~\d")
+"""Mark of a short name, as made by FAT for a long one. Such a name counts as similar to any name."""
 
 
 def from_url(url: str) -> str:
@@ -62,3 +86,96 @@ def why_hidden(name: str) -> str | None:
     ("begins with '.'", "begins with '-'", None)
     """
     return f"begins with {name[0]!r}" if name[:1] in (".", "-") else None
+
+
+class PathUse(NamedTuple):
+    """The use of a path, and the file that needs it."""
+
+    kind: Literal["file", "folder", "partial"]
+    name: str
+
+
+async def refuse_collisions(names: Sequence[str], held: Held, partial: bool = True, short: bool = True) -> None:
+    """Check that each of these files has a path of its own.
+
+    :param names: paths below one destination
+    :param partial: whether partial data are stored there, too, in `NAME.coget/`
+    :param short: whether names may be short ones, as on file systems of this machine
+    :raises UsageError: if two paths are the same, or one is in the way of another
+    """
+    uses: dict[str, list[PathUse]] = defaultdict(list)
+    for path, use in _uses(names):
+        if partial or use.kind != "partial":
+            uses[path].append(use)
+    for similar in _similar(uses, short=short and any(map(SHORT.search, uses))):
+        for same in await _one(similar, held):
+            _refuse([use for path in same for use in uses[path]])
+
+
+def _uses(names: Sequence[str]) -> Iterator[tuple[str, PathUse]]:
+    folders = set()
+    for name in names:
+        yield name, PathUse("file", name)
+        yield data_folder(name), PathUse("partial", name)
+        folder = name.rpartition("/")[0]
+        while folder and folder not in folders:
+            folders.add(folder)
+            if len(folders) > MOST_FOLDERS:
+                raise UsageError(
+                    f"the files would be in more than {MOST_FOLDERS} folders, {name[:SHOWN]!r} and others",
+                    "fetch some of them at a time",
+                )
+            yield folder, PathUse("folder", name)
+            folder = folder.rpartition("/")[0]
+
+
+def _similar(paths: Collection[str], short: bool) -> list[list[str]]:
+    """Return groups of paths that could be the same; paths of one depth form one group if there are short names."""
+    alike: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
+    for path in paths:
+        parts = path.split("/")
+        alike[("",) * len(parts) if short else tuple(map(_core, parts))].append(path)
+    return list(alike.values())
+
+
+@lru_cache(maxsize=100_000)
+def _core(name: str) -> str:
+    """Return a name without everything that some file system ignores; more is removed to be safe."""
+    if name.isascii():
+        return name.casefold().rstrip(" .")
+    spelled = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", name).casefold())
+    return "".join(char for char in spelled if unicodedata.category(char)[0] not in "CM").rstrip(" .")
+
+
+async def _one(paths: Sequence[str], held: Held) -> list[list[str]]:
+    """Return groups of paths that are the same. All `paths` have the same number of components."""
+    parts, depth = [list(paths)], paths[0].count("/") + 1 if len(paths) > 1 else 0
+    for level in range(depth):
+        split: list[list[str]] = []
+        for part in parts:
+            names = list(dict.fromkeys(path.split("/")[level] for path in part))
+            folder = "/".join(part[0].split("/")[:level])
+            known = await held(folder, names) if len(names) > 1 else {names[0]: names[0]}
+            places: defaultdict[str, list[str]] = defaultdict(list)
+            for path in part:
+                places[known[path.split("/")[level]]].append(path)
+            split += places.values()
+        parts = split
+    return parts
+
+
+def _refuse(uses: Sequence[PathUse]) -> None:
+    """Raise UsageError if one path cannot have these uses. Several files may use the same directory."""
+    count = Counter(use.kind for use in uses)
+    first = {kind: next((use.name for use in uses if use.kind == kind), "") for kind in count}
+    if count["file"] > 1:
+        one, other = [use.name for use in uses if use.kind == "file"][:2]
+        why = f"{one} and {other} would be one file: the file system holds their names for one"
+    elif count["file"] and count["folder"]:
+        why = f"{first['file']} would be a file, and the directory of {first['folder']}"
+    elif count["partial"] and len(count) > 1:
+        other = first.get("file") or first["folder"]
+        why = f"{other} would be where the partial data of {first['partial']} are kept"
+    else:
+        return
+    raise UsageError(why, "fetch them one after the other to different places")

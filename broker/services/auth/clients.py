@@ -11,9 +11,9 @@ from broker.models.subjects import refusal
 from broker.services.auth.access import Access, hashed, new_secret
 from broker.services.auth.attempts import Attempts
 from broker.storage.access import AccessStore
-from broker.storage.clients import ClientStore as Stored
 from broker.storage.database import Database, retried
 from broker.storage.grants import GrantStore
+from broker.storage.oauth import ClientStore as Stored
 from broker.storage.subjects import IdentityStore
 
 __all__ = ["Clients"]

@@ -17,9 +17,9 @@ from broker.errors import OAuthRefused, Unauthenticated
 from broker.models.access import Caller
 from broker.models.oauth import Answer, Client, Code, Consent, Grant, TokenSource, granted
 from broker.services.auth.access import Access, hashed, new_secret
-from broker.storage.clients import ClientStore
 from broker.storage.database import Database, retried
 from broker.storage.grants import GrantStore as Stored
+from broker.storage.oauth import ClientStore
 from broker.storage.subjects import IdentityStore
 
 __all__ = ["ACCESS", "Grants", "IssuedTokens", "exchanged", "used_by"]

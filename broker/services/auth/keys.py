@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from broker.storage.database import Database, retried
-from broker.storage.keys import KeyStore as Stored
-from broker.storage.keys import SigningKey
+from broker.storage.oauth import KeyStore as Stored
+from broker.storage.oauth import SigningKey
 
 __all__ = ["ALGORITHM", "SigningKeys"]
 

@@ -5,7 +5,7 @@ import unicodedata
 import pytest
 
 from coalloc.errors import UsageError
-from coalloc.resolve.collisions import MOST_FOLDERS, refuse_collisions
+from coalloc.resolve.file_names import MOST_FOLDERS, refuse_collisions
 from coalloc.safe_text import escaped
 
 FILE_SYSTEMS = {

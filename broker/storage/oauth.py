@@ -1,14 +1,14 @@
-"""OAuth clients, in the database."""
+"""OAuth clients, and the broker's own keys, in the database."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import delete, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.oauth import Client
-from broker.schema.access import clients
+from broker.schema.access import clients, keys
 
-__all__ = ["ClientStore"]
+__all__ = ["ClientStore", "KeyStore", "SigningKey"]
 
 
 class ClientStore:
@@ -58,3 +58,31 @@ class ClientStore:
 
 def _client(row: Any) -> Client:
     return Client(row.id, row.name, row.hash is None, row.role, row.made_by, row.created_at)
+
+
+class SigningKey(NamedTuple):
+    """A private key, in PEM format."""
+
+    id: str
+    private: str
+    created_at: float
+
+
+class KeyStore:
+    """Current and former signing keys."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    async def all(self) -> list[SigningKey]:
+        """Return all keys, the newest first."""
+        rows = await self._connection.execute(select(keys).order_by(keys.c.created_at.desc(), keys.c.id))
+        return [SigningKey(**row._mapping) for row in rows]
+
+    async def add(self, key: SigningKey) -> None:
+        """Add a key."""
+        await self._connection.execute(keys.insert().values(key._asdict()))
+
+    async def forget(self, before: float) -> None:
+        """Delete keys that were made before this time."""
+        await self._connection.execute(delete(keys).where(keys.c.created_at < before))
