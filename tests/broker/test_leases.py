@@ -1,4 +1,7 @@
-"""A worker's leases when the database fails within a transaction, or before it confirms the commit."""
+"""A worker's leases, when the database goes in the middle of a transaction or before it says that it is kept.
+
+What leases and results cost in the database is measured by what its planner makes of the statements.
+"""
 
 import asyncio
 import time
@@ -15,7 +18,7 @@ from broker.errors import Unavailable
 from broker.factory import Announcements
 from broker.models.access import Caller
 from broker.models.tasks import Item, NewTask
-from broker.models.work import WorkResult
+from broker.models.work import PlannedWork, WorkResult
 from broker.services.auth.quotas import Quotas
 from broker.services.forecasting.decisions import Decisions
 from broker.services.forecasting.history import Transfers
@@ -29,6 +32,9 @@ from broker.worker.recorder import Recorder
 
 ITEMS = 6
 GONE = Unavailable("the database cannot be used now: it has gone", "try again in a moment")
+WAITING, LEASED, DONE = 30_000, 2000, 100
+"""Of a small table PostgreSQL reads all, whatever is asked."""
+ROWS = ("Actual Rows", "Rows Removed by Filter", "Rows Removed by Join Filter", "Rows Removed by Index Recheck")
 
 
 class Interrupted(Database):
@@ -127,3 +133,51 @@ async def test_what_a_crashed_database_forgot_is_done_again(opened, working):
     async with opened.read() as connection:
         assert await WorkStore(connection).leased("w") == {other.lease}, "what a lane is at is left to it"
     assert first.id in [work.id for work in await leases.lease(number, [["look"]], True, ITEMS)]
+
+
+@pytest.fixture
+async def measured(database: str) -> AsyncIterator[Database]:
+    database = Database(addressed(database))
+    yield database
+    await database.close()
+
+
+async def test_results_are_written_row_by_row_however_much_is_leased(measured):
+    """Not by going through all that the worker has."""
+    ends = {"source": uuid4(), "destination": uuid4(), "items": (Item(source="/a", destination="/b"),)}
+    new = NewTask(owner="ann", kind="TRANSFER", submission_id=uuid4(), deadline=time.time() + 3600, **ends)
+    number, _ = await Tasks(measured, Announcements()).submit(new)
+    planned = [PlannedWork("copy", f"/f{i}", f"/t{i}", 1) for i in range(WAITING)]
+    async with measured.write() as connection:
+        works, now = WorkStore(connection), time.time()
+        await WorkerStore(connection).enrol("w", "", "here")
+        await works.add(number, planned)
+        await connection.exec_driver_sql("ANALYZE")
+        leased = await works.lease(number, "w", ["copy"], True, LEASED, LEASED, now)
+        assert len(leased) == LEASED
+    seen = []
+    sa.event.listen(measured._engine.sync_engine, "before_cursor_execute", lambda *said: seen.append(said[2:4]))
+    async with measured.write() as connection:
+        works = WorkStore(connection)
+        await works.complete("w", [WorkResult(each, "succeeded") for each in leased[:DONE]], now)
+        await works.release("w", {work.lease for work in leased[-DONE:]})
+        written = [each for each in seen if each[0].startswith("UPDATE work")]
+        assert len(written) == 2
+        for statement, values in written:
+            assert await looked_at(connection, statement, values) <= 10 * DONE, statement
+
+
+async def looked_at(connection: AsyncConnection, statement: str, values: object) -> int:
+    """How many rows a statement goes through, and joins in vain; on SQLite, whether it does so by their ids."""
+    if connection.dialect.name == "sqlite":
+        plan = [row[-1] for row in await connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", values)]
+        of_work = [step for step in plan if " work " in f"{step} "]
+        assert of_work
+        return 0 if all("USING INTEGER PRIMARY KEY" in step for step in of_work) else LEASED
+    rows = await connection.exec_driver_sql(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}", values)
+    steps, total = [rows.scalar_one()[0]["Plan"]], 0
+    while steps:
+        step = steps.pop()
+        steps += step.get("Plans", [])
+        total += step["Actual Loops"] * sum(step.get(name, 0) for name in ROWS)
+    return total

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from tests.benchmarks.collecting.cheng import DIRECT, SENDERS, SHOWN, UNEVEN, Run
-from tests.benchmarks.collecting.spread import mean, table
+from tests.benchmarks.collecting.results import mean, table
 
 __all__ = ["PAPER", "Runs", "tables"]
 

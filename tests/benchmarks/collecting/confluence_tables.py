@@ -17,8 +17,8 @@ from tests.benchmarks.collecting.confluence import (
     few,
     sinks,
 )
+from tests.benchmarks.collecting.results import middle, percent, table
 from tests.benchmarks.collecting.sinks import planetlab
-from tests.benchmarks.collecting.spread import middle, percent, table
 
 __all__ = ["Runs", "perfect", "tables"]
 

@@ -15,7 +15,7 @@ from coalloc.collect.methods import make
 from coalloc.collect.simulation import simulate
 from coalloc.planner import Demand
 from tests.benchmarks.collecting.cheng import METHODS
-from tests.benchmarks.collecting.spread import table
+from tests.benchmarks.collecting.results import table
 from tests.benchmarks.collecting.uploads import measured, weather, world
 
 __all__ = ["Point", "compared", "points", "table_of"]

@@ -1,4 +1,7 @@
-"""Runs, made in parallel on all processors and stored as JSON, so that a page can be made again without them."""
+"""Runs: made side by side on all processors, and kept as JSON, so that a page can be made again without them.
+
+Their numbers are shown as means with 95 % ranges, or medians with the least and the most.
+"""
 
 import json
 import os
@@ -6,9 +9,12 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from statistics import fmean, median
 from typing import Any, NamedTuple, TypeVar
 
-__all__ = ["keep", "kept", "run_all"]
+from tests.benchmarks.paper.measures import measure
+
+__all__ = ["keep", "kept", "mean", "middle", "percent", "run_all", "table"]
 
 TOGETHER = 11
 """Runs that a process gets at a time."""
@@ -35,3 +41,29 @@ def keep(path: Path, runs: Sequence[Any]) -> None:
 def kept(path: Path, case: type[C], run: Callable[..., R]) -> list[R]:
     """Read stored runs."""
     return [run(case(*row[0]), *row[1:]) for row in json.loads(path.read_text())]
+
+
+def mean(values: Sequence[float], digits: int = 2) -> str:
+    """The mean, and how far its 95 % range goes to each side; a dash where nothing was run."""
+    if not values:
+        return "–"
+    found = measure(values)
+    return f"{found.mean:.{digits}f} ± {found.margin:.{digits}f}" if len(values) > 1 else f"{fmean(values):.{digits}f}"
+
+
+def middle(values: Sequence[float]) -> str:
+    """The median as percents, with the least and the most; a dash where nothing was run."""
+    if not values:
+        return "–"
+    return f"{percent(median(values))} ({percent(min(values))} to {percent(max(values))})"
+
+
+def percent(part: float) -> str:
+    """As people write it."""
+    return f"{100 * part:.0f} %"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """In Markdown, which reads well on a terminal, too."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

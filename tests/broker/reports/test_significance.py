@@ -1,15 +1,18 @@
-"""Significance: a better forecaster, or a lucky one."""
+"""Better, or lucky: the sign test and the rank sum test, against published values and other implementations."""
 
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
+from hypothesis import strategies as some
 from hypothesis import strategies as st
-from scipy.stats import binomtest
+from scipy.stats import binomtest, mannwhitneyu
 
 from broker.models.scores import IN_CHARGE, ForecasterRecord, ScoreKey, recorded
-from broker.reports.significance import FEWEST, contests, duels, holm, sign_test
+from broker.reports.significance import FEWEST, contests, duels, holm, shifted, sign_test
 from predictors.tally import Tally
+
+DAYS = some.lists(some.floats(0, 3), min_size=1, max_size=7)
 
 
 @given(st.integers(0, 60), st.integers(0, 60))
@@ -79,3 +82,36 @@ def test_among_many_pairs_without_any_difference_hardly_ever_one_is_found():
         found = contests(duels(records, lambda record: record.pair_id))
         false += any(each.p is not None and each.p < 0.05 for each in found)
     assert false <= 6  # 5 % of 40, and chance
+
+
+@given(before=DAYS, after=DAYS)
+@settings(max_examples=60, deadline=None)
+def test_without_equal_values_it_says_what_scipy_says(before, after):
+    if len({*before, *after}) == len(before) + len(after):
+        theirs = mannwhitneyu(after, before, alternative="greater", method="exact").pvalue
+        assert shifted(before, after) == pytest.approx(theirs)
+
+
+@given(before=DAYS, after=DAYS)
+@example(before=[0.0], after=[5e-324])
+@settings(max_examples=60, deadline=None)
+def test_it_is_a_probability_that_no_order_and_no_scale_changes(before, after):
+    p = shifted(before, after)
+    assert 0 < p <= 1
+    assert shifted(sorted(before), after[::-1]) == p
+    # Exact for each of them; a quarter of the least float would be zero.
+    assert shifted([each * 4 for each in before], [each * 4 for each in after]) == p
+
+
+def test_of_what_is_always_the_same_nothing_is_said():
+    assert shifted([1.0] * 7, [1.0] * 7) == 1.0
+
+
+def test_the_least_of_two_weeks():
+    assert shifted([0.1 * i for i in range(7)], [1 + 0.1 * i for i in range(7)]) == pytest.approx(1 / 3432)
+
+
+@pytest.mark.parametrize("sizes", [(0, 3), (3, 0), (9, 8)])
+def test_what_cannot_be_compared_is_refused(sizes):
+    with pytest.raises(ValueError, match="cannot be compared"):
+        shifted([1.0] * sizes[0], [1.0] * sizes[1])

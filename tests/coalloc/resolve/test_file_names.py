@@ -1,12 +1,30 @@
-"""File names: those from URLs are made safe, those from documents are checked."""
+"""Names from URLs are made safe, names from others are judged.
+
+Of names that a destination holds for one, what the file system says counts, and it is asked of little.
+"""
 
 import os
+import unicodedata
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coalloc.errors import UsageError
 from coalloc.resolve import file_names
+from coalloc.resolve.file_names import MOST_FOLDERS, refuse_collisions
+from coalloc.safe_text import escaped
+
+FILE_SYSTEMS = {
+    "exact": lambda name: name,
+    "caseless": str.casefold,
+    "upper": str.upper,
+    "composed": lambda name: unicodedata.normalize("NFC", name),
+    "decomposed and caseless": lambda name: unicodedata.normalize("NFD", name).casefold(),
+    "no end": lambda name: name.rstrip(" ."),
+    "no width": lambda name: name.replace("\u200d", ""),
+    "short": lambda name: "LONGFI~1.TXT" if name.startswith("longfile") else name,
+}
 
 
 @pytest.mark.parametrize(
@@ -58,3 +76,81 @@ def test_unsafe_names(name):
 )
 def test_safe_names(name):
     assert file_names.why_unsafe(name) is None
+
+
+class Asked:
+    """A file system that holds names for one whose form is the same, and keeps what it was asked."""
+
+    def __init__(self, form):
+        self.form = form
+        self.questions = []
+
+    async def __call__(self, folder, names):
+        self.questions.append((folder, tuple(names)))
+        first = {}
+        return {name: first.setdefault(self.form(name), name) for name in names}
+
+
+@pytest.mark.parametrize(
+    ("names", "refusing"),
+    [
+        (("x", "y"), ()),
+        (("x", "x"), FILE_SYSTEMS),
+        (("x", "X"), ("caseless", "upper", "decomposed and caseless")),
+        (("a/x", "A/x"), ("caseless", "upper", "decomposed and caseless")),
+        (("a/x", "A/y"), ()),
+        (("a/B/x", "A/b/X"), ("caseless", "upper", "decomposed and caseless")),
+        (("a/b/x", "a/B"), ("caseless", "upper", "decomposed and caseless")),
+        (("a/x", "a"), FILE_SYSTEMS),
+        (("x", "x.coget"), FILE_SYSTEMS),
+        (("x", "X.COGET"), ("caseless", "upper", "decomposed and caseless")),
+        (("x", "X.Coget/y"), ("caseless", "upper", "decomposed and caseless")),
+        (("\u00e9", "e\u0301"), ("composed", "decomposed and caseless")),
+        (("\u00c9", "e\u0301"), ("decomposed and caseless",)),
+        (("stra\u00dfe", "STRASSE"), ("caseless", "upper", "decomposed and caseless")),
+        (("x", "x."), ("no end",)),
+        (("x", "x . "), ("no end",)),
+        (("a\u200db", "ab"), ("no width",)),
+        (("longfilename.txt", "LONGFI~1.TXT"), ("short",)),
+        (("d/longfilename", "d/LONGFI~1.TXT", "e/z"), ("short",)),
+        (("\u212a", "k"), ("caseless", "decomposed and caseless")),
+        (("\ud800", "x"), ()),
+    ],
+)
+@pytest.mark.parametrize("system", FILE_SYSTEMS)
+async def test_two_names_for_one(names, refusing, system):
+    asked = Asked(FILE_SYSTEMS[system])
+    if system not in refusing:
+        await refuse_collisions(names, asked)
+        return
+    with pytest.raises(UsageError) as caught:
+        await refuse_collisions(names, asked)
+    assert all(escaped(name) in caught.value.message for name in names[:2])
+    assert caught.value.remedy
+
+
+async def test_it_is_asked_of_similar_names_alone():
+    asked = Asked(str.casefold)
+    await refuse_collisions([f"run/{i}.root" for i in range(20_000)], asked)
+    assert asked.questions == []
+    await refuse_collisions(["a/x", "A/y", "z"], asked)
+    assert asked.questions == [("", ("a", "A"))]
+
+
+async def test_very_many_similar_names_take_no_time():
+    letters = [f"{'xX'[i & 1]}{'aA'[i >> 1 & 1]}{i >> 2:012b}".replace("0", "o").replace("1", "O") for i in range(4096)]
+    asked = Asked(lambda name: name)
+    await refuse_collisions([f"{each}/f" for each in letters], asked)
+    assert len(asked.questions) < 10
+
+
+async def test_very_many_folders_are_too_many():
+    names = [f"{i}/{'a/' * 99}x" for i in range(MOST_FOLDERS // 100 + 1)]
+    await refuse_collisions(names[:-1], Asked(str))
+    with pytest.raises(UsageError, match="more than 100000 folders") as caught:
+        await refuse_collisions(names, Asked(str))
+    assert caught.value.remedy
+
+
+async def test_a_server_has_no_partial_data():
+    await refuse_collisions(["x", "x.coget"], Asked(str), partial=False)

@@ -1,13 +1,18 @@
 """The direct methods: they differ only in the order in which hosts send."""
 
-from coalloc.collect.methods import make
-from coalloc.collect.methods.actions import CollectDone
-from coalloc.planner.network import Demand, File, Host, Network
+from coalloc.collect.methods import AllAtOnce, make
+from coalloc.collect.methods.actions import CollectDone, Piece, Send
+from coalloc.collect.methods.events import Arrived, CollectStarted
+from coalloc.planner.network import Demand, File, Host, Link, LinkKey, Network
 from tests.coalloc.collect.methods.world import World
-from tests.coalloc.planner.collections import line
+from tests.coalloc.planner.networks import line
 
 NETWORK = line(A_T=1, B_T=1, C_T=1, D_T=1, E_T=1)
 DEMAND = Demand(tuple(File(f"{host}{i}", 5, (host,), ("T",)) for host in "ABCDE" for i in (1, 2)))
+TWO = Network.of(
+    (Host("x"), Host("y"), Host("t")), (Link(LinkKey("x", "t"), 1_000_000), Link(LinkKey("y", "t"), 5_000_000))
+)
+OF_TWO = Demand((File("a", 1000, ("x",), ("t",)), File("b", 0, ("y",), ("t",))))
 
 
 def run(name: str, seed: int = 1, **parameters: object) -> World:
@@ -81,3 +86,12 @@ def test_what_does_not_relay_is_on_no_path():
     world = World(make("best-path", closed, demand), demand, 1)
     assert world.run() == CollectDone()
     assert [send.sink for _, send in world.sends] == ["T"]
+
+
+def test_every_file_goes_straight_to_the_sink():
+    method = AllAtOnce(TWO, OF_TWO)
+    first, second = method.handle(CollectStarted(0.0))
+    assert first == Send(1, "x", "t", Piece("a", 0, 1000))
+    assert second == Send(2, "y", "t", Piece("b", 0, 0))
+    assert method.handle(Arrived(1.0, 1)) == []
+    assert method.handle(Arrived(2.0, 2)) == [CollectDone()]

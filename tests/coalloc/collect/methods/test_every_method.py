@@ -12,7 +12,7 @@ from coalloc.collect.methods.actions import CollectDone, CollectGiveUp
 from coalloc.errors import UsageError
 from coalloc.planner.network import Demand, File, Host, Network
 from tests.coalloc.collect.methods.world import World
-from tests.coalloc.planner.collections import collections, line
+from tests.coalloc.planner.networks import collections, line
 
 VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("adaptive", {}),

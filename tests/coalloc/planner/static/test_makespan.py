@@ -133,14 +133,14 @@ def test_a_capacity_that_is_too_large():
         least_makespan(network, Demand((File("a", 5, ("x",), ("t",)),)))
 
 
-@pytest.mark.parametrize("ask", ["least.least_makespan", "choose.plan", "static.deadline.refusal"])
+@pytest.mark.parametrize("ask", [".least.least_makespan", ".plan", ".static.deadline.refusal"])
 def test_without_the_libraries_it_says_what_to_install(ask: str):
     module, name = ask.rsplit(".", 1)
     code = f"""
 import sys
 sys.modules["numpy"] = None
 from coalloc.errors import UsageError
-from coalloc.planner.{module} import {name}
+from coalloc.planner{module} import {name}
 try:
     {name}(None, None, *{[1] * (name == "refusal")})
 except UsageError as error:

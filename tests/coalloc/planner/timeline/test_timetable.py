@@ -14,7 +14,7 @@ from coalloc.planner.solvers.maxflow import SCIPY
 from coalloc.planner.timeline.check import faults
 from coalloc.planner.timeline.steps import Units
 from coalloc.planner.timeline.timetable import Timeline, TimetableCertificate, timeline
-from tests.coalloc.planner.collections import collections, line
+from tests.coalloc.planner.networks import collections, line
 
 SECOND = Units(Fraction(1), 1)
 

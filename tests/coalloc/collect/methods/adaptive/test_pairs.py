@@ -1,10 +1,10 @@
-"""Pairs of hosts: bytes in flight, stalls, and pauses after failures."""
+"""Pairs of hosts: what is under way, how fast they are, when they have stalled, how long they are left alone."""
 
 from random import Random
 
 import pytest
 
-from coalloc.collect.methods.adaptive.pairs import TRIES, PairLane
+from coalloc.collect.methods.adaptive.pairs import TRIES, PairLane, PairRateMeter
 
 
 def test_what_is_under_way_is_what_has_not_arrived():
@@ -50,3 +50,67 @@ def test_one_arrival_and_all_is_well():
     lane.work(200.0, 1, 10)
     lane.arrived(201.0, 1)
     assert (lane.failures, lane.reason) == (0, "")
+
+
+def steady(meter: PairRateMeter, start: int, end: int, nbytes: int) -> None:
+    for at in range(start, end):
+        meter.moved(float(at), nbytes)
+
+
+def test_the_last_five_seconds_count():
+    meter = PairRateMeter()
+    meter.begin(0.0)
+    steady(meter, 1, 11, 100)
+    assert meter.rate(10.0, 100) == 100
+    steady(meter, 11, 13, 600)  # 2 s at 600, 3 s at 100
+    assert meter.rate(12.0, 600) == pytest.approx(300)
+    assert meter.rate(12.0, 600, memory=2.0) == pytest.approx(600)
+    steady(meter, 13, 16, 600)
+    assert meter.rate(15.0, 600) == pytest.approx(600)
+
+
+def test_setting_up_does_not_count():
+    meter = PairRateMeter()
+    meter.begin(0.0)
+    steady(meter, 3, 6, 100)  # the first piece took 3 s
+    assert meter.rate(5.0, 100) == 100
+
+
+def test_a_pair_is_not_judged_by_how_it_begins():
+    meter = PairRateMeter()
+    meter.begin(0.0)
+    for at, nbytes in ((0.5, 0), (0.7, 10), (0.9, 20), (1.1, 40), (1.3, 90), (1.5, 10)):  # as TCP does
+        meter.moved(at, nbytes)
+        assert meter.rate(at, 100) is None
+    for at in (2.0, 2.5, 3.0):
+        meter.moved(at, 50)
+    assert meter.rate(3.0, 100) == pytest.approx(100, rel=0.25)
+
+
+def test_a_pair_without_work_is_not_slow():
+    meter = PairRateMeter()
+    meter.begin(0.0)
+    steady(meter, 1, 4, 100)
+    meter.rest()
+    assert meter.rate(50.0, 0) == 100
+    meter.begin(60.0)
+    assert meter.rate(64.0, 100) == 100
+    meter.moved(64.0, 100)  # waiting until 60 and setting up until 64 count for nothing
+    meter.moved(65.0, 100)
+    assert meter.rate(65.0, 100) == 100
+
+
+def test_silence_counts_once_a_piece_is_late():
+    meter = PairRateMeter()
+    meter.begin(0.0)
+    steady(meter, 1, 7, 100)
+    assert meter.rate(7.0, 100) == 100  # due now
+    assert meter.rate(8.0, 100) == pytest.approx(80)  # 100 bytes in 2 s, after 300 in 3 s
+    assert meter.rate(106.0, 100) == pytest.approx(1)
+
+
+def test_where_nothing_ever_arrives_the_rate_is_known_after_a_while():
+    meter = PairRateMeter()
+    meter.begin(0.0)
+    assert meter.rate(5.0, 100) is None
+    assert meter.rate(10.0, 100) == 10

@@ -1,15 +1,19 @@
-"""Barriers after each step of the timetable: PathSync waits for exactly X % of a step's transfers."""
+"""Methods by a timetable.
+
+PathSync waits for X % of a step's transfers, no more and no less. PathDelay has a timetable for sources, and nothing
+waits on the way.
+"""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coalloc.collect.methods import PathSync
-from coalloc.collect.methods.actions import CollectDone, Piece, Send
+from coalloc.collect.methods import PathDelay, PathSync
+from coalloc.collect.methods.actions import CollectDone, CollectWake, Piece, Send
 from coalloc.collect.methods.events import Arrived, CollectStarted, CollectTick, HopFailed
 from coalloc.errors import UsageError
 from coalloc.planner.network import Demand, File, LinkKey, Network
 from tests.coalloc.collect.methods.world import World
-from tests.coalloc.planner.collections import collections, line
+from tests.coalloc.planner.networks import collections, line
 
 STRAIGHT = line(A_D=2, B_D=2, C_D=2)
 THREE = Demand(tuple(File(name.lower(), 6, (name,), ("D",)) for name in "ABC"))
@@ -97,3 +101,30 @@ def test_with_barriers_intermediates_keep_no_more_than_they_lend(both: tuple[Net
     assert world.run() == CollectDone()
     for name, host in network.hosts.items():
         assert host.storage is None or name == "D" or world.ledger.peak[name] <= host.storage
+
+
+def test_each_piece_sets_out_at_its_time_whatever_the_others_do():
+    demand = Demand((File("a", 6, ("A",), ("D",)),))
+    method = PathDelay(line(A_D=2), demand, step=10.0, unit=10)
+    assert [type(action) for action in method.handle(CollectStarted(100.0))] == [Send]
+    method = PathDelay(line(A_D=2), demand, step=1.0, unit=1)
+    assert [type(action) for action in method.handle(CollectStarted(100.0))] == [Send, CollectWake]
+    late = method.handle(CollectTick(101.0))
+    assert [type(action) for action in late] == [Send, CollectWake]
+    assert late[1] == CollectWake(102.0)
+
+
+def test_x_stretches_the_timetable():
+    demand = Demand((File("a", 6, ("A",), ("D",)),))
+    method = PathDelay(line(A_D=2), demand, factor=1.5, step=1.0, unit=1)
+    assert method.handle(CollectStarted(100.0))[-1] == CollectWake(101.5)
+
+
+def test_on_the_way_nothing_waits():
+    demand = Demand((File("a", 8, ("A",), ("D",)),))
+    method = PathDelay(line(A_R=4, R_D=4), demand, step=1.0, unit=1)
+    first = method.handle(CollectStarted(0.0))[0]
+    assert isinstance(first, Send)
+    onward = method.handle(Arrived(0.1, first.hop))[0]
+    assert isinstance(onward, Send)
+    assert (onward.source, onward.sink, onward.piece) == ("R", "D", first.piece)
