@@ -59,13 +59,24 @@ def kill_group(leader: subprocess.Popen[bytes]) -> None:
         return
     with contextlib.suppress(ProcessLookupError):
         os.killpg(leader.pid, signal.SIGKILL)
+    leader.wait()
     deadline = time.monotonic() + SECONDS
-    while _running(leader.pid):
+    while _there(leader.pid) and _running(leader.pid):
         if time.monotonic() > deadline:
             raise TimeoutError(f"process group {leader.pid} outlived SIGKILL")
         time.sleep(0.002)
-    leader.wait()
     _say("-", leader.pid)
+
+
+def _there(group: int) -> bool:
+    """Return whether the group has processes, even such as have ended, and are not waited for yet."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def _running(group: int) -> bool:

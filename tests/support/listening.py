@@ -8,11 +8,15 @@ import ipaddress
 import socket
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 __all__ = ["reserved", "wait_until_listening"]
 
-LISTEN = "0A"  # the kernel's state number, include/net/tcp_states.h
+LISTEN = b"0A"  # the kernel's state number, include/net/tcp_states.h
+ROW = 150
+"""Bytes of a line of the kernel's list."""
 ANY = ("0.0.0.0", "::")
 
 
@@ -31,22 +35,27 @@ def reserved(host: str) -> socket.socket:
 def wait_until_listening(process: subprocess.Popen[bytes], host: str, port: int, seconds: float) -> bool:
     """Wait for a listener at an address, in the network of `process`; return False when it ends, or at the deadline."""
     wanted = {f"{_as_the_kernel_writes(address)}:{port:04X}" for address in (host, *ANY)}
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline and process.poll() is None:
-        if wanted & _listening(process.pid):
+    began = time.monotonic()
+    while (waited := time.monotonic() - began) < seconds and process.poll() is None:
+        if any(address in wanted for address in _listening(process.pid)):
             return True
-        time.sleep(0.01)
+        time.sleep(min(0.5, 0.01 + waited / 10))
     return False
 
 
-def _listening(pid: int) -> set[str]:
-    """Return the addresses with listeners, in hexadecimal; see proc(5), /proc/net/tcp."""
-    try:
-        tables = [Path(f"/proc/{pid}/net/{name}").read_text() for name in ("tcp", "tcp6")]
-    except OSError:  # it ended a moment ago
-        return set()
-    rows = [line.split() for table in tables for line in table.splitlines()[1:]]
-    return {row[1] for row in rows if row[3] == LISTEN}
+def _listening(pid: int) -> Iterator[str]:
+    """Yield the addresses with listeners, in hexadecimal; see proc(5), /proc/net/tcp.
+
+    The kernel lists them first, and reads on only as far as it is asked: after them it goes through all that there is
+    room for, which takes milliseconds.
+    """
+    for name in ("tcp", "tcp6"):
+        with suppress(OSError), Path(f"/proc/{pid}/net/{name}").open("rb", buffering=ROW) as table:  # or it has ended
+            next(table, None)
+            for address, state in (line.split()[1:4:2] for line in table):
+                if state != LISTEN:
+                    break
+                yield address.decode()
 
 
 def _as_the_kernel_writes(address: str) -> str:
