@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from predictors.compiled import stamp
 from tests.support.effort import LONG
 from tests.support.waiting import PATIENCE
 
@@ -26,6 +27,8 @@ __all__ = ["BROKER", "COGET", "LATE", "run", "start", "with_this_checkout"]
 HOUSE = Path(__file__).parents[2]
 COGET = Path(sys.executable).with_name("coget")
 BROKER = Path(sys.executable).with_name("coget-broker")
+COMPILED = HOUSE / ".pytest_cache" / f"compiled-{stamp(HOUSE / 'predictors')}"
+"""Where forecasters that were compiled are kept, for this state of them."""
 SERVER = Path(__file__).with_name("fork_server.py")
 PLAIN = frozenset({"stdin", "stdout", "stderr", "cwd", "env", "text", "start_new_session"})
 """Options of Popen that a fork supports."""
@@ -40,9 +43,14 @@ forks = "PYTEST_VERSION" in os.environ and not LONG
 
 
 def with_this_checkout(environment: Mapping[str, str]) -> dict[str, str]:
-    """Add to an environment that Python finds this checkout's packages first, not those that are installed."""
+    """Add to an environment that Python finds this checkout's packages first, not those that are installed.
+
+    What they compile is kept here, too: in the home of a user, one checkout removes what others have compiled, and in
+    that of a test there is nothing.
+    """
     before = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path]
-    return {**environment, "PYTHONPATH": os.pathsep.join(before if str(HOUSE) in before else [*before, str(HOUSE)])}
+    path = os.pathsep.join(before if str(HOUSE) in before else [*before, str(HOUSE)])
+    return {"NUMBA_CACHE_DIR": str(COMPILED), **environment, "PYTHONPATH": path}
 
 
 ENVIRONMENT = with_this_checkout(os.environ)
