@@ -19,9 +19,9 @@ def test_it(kind, tmp_path):
 
 def test_it_runs_as_often_as_it_is_told(tmp_path):
     (tmp_path / "test_some.py").write_text(TEST % str(tmp_path / "said"))
-    plugins = ["-p", "tests.support.again", "-p", "no:cacheprovider"]
+    plugins = ["-p", "tests.support.again", "-p", "no:cacheprovider", "-p", "xdist"]
     words = [sys.executable, "-m", "pytest", "-q", *plugins, "--rootdir", tmp_path, "-n", "2", "--dist=load"]
-    environment = os.environ | {"COGET_TESTS_TIMES": "7"}
+    environment = os.environ | {"COGET_TESTS_TIMES": "7", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     test = tmp_path / "test_some.py::test_it"
     done = subprocess.run([*words, test], capture_output=True, text=True, env=environment, check=False)
     assert "14 passed" in done.stdout, done.stdout

@@ -17,8 +17,10 @@ def test_it(tmp_path, name):
 
 def test_it_is_named_at_once_with_how_to_repeat_it_and_what_was_logged(tmp_path: Path, monkeypatch):
     monkeypatch.setenv("COGET_TESTS_PATIENCE", "60")
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # some take seconds to load
     (tmp_path / "test_some.py").write_text(TESTS)
-    words = [sys.executable, "-m", "pytest", "-q", "-p", "tests.support.failures", "--rootdir", tmp_path, "-n", "2"]
+    plugins = ["-p", "tests.support.failures", "-p", "xdist"]
+    words = [sys.executable, "-m", "pytest", "-q", *plugins, "--rootdir", tmp_path, "-n", "2"]
     said = subprocess.run([*words, tmp_path], capture_output=True, text=True, check=False).stdout
     command = "COGET_TESTS_PATIENCE=60 "
     assert f"FAILED test_some.py::test_it[a b] (call), again by: {command}" in said
