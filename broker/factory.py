@@ -30,10 +30,10 @@ from broker.services.forecasting.forecasts import Forecasting
 from broker.services.forecasting.history import Transfers
 from broker.services.forecasting.logs import Logs
 from broker.services.forecasting.monitoring import Monitoring
-from broker.services.network.flows import Flows
 from broker.services.network.places import Places
-from broker.services.network.plans import Plans
 from broker.services.network.probes import Probes
+from broker.services.planning.flows import Flows
+from broker.services.planning.plans import Plans
 from broker.services.tasks.notices import Notices
 from broker.services.tasks.submissions import Submissions
 from broker.services.tasks.tasks import Tasks

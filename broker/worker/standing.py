@@ -10,7 +10,7 @@ from broker.models.collections import AccessRule, Collection
 from broker.models.lanes import LaneCandidate
 from broker.models.tasks import Work
 from broker.services.auth.permissions import Reach
-from broker.services.collections.paths import led
+from broker.services.collection_paths import led
 from broker.storage.access import AccessStore
 from broker.storage.collections import CollectionStore
 from broker.storage.dialects import read_clock

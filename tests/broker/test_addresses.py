@@ -14,8 +14,8 @@ from broker.errors import Invalid
 from broker.factory import Factory
 from broker.models.catalogue import CatalogueReplica, Dataset, Endpoint, Site
 from broker.models.tasks import Item
+from broker.services.addresses import issuer_policy
 from broker.services.auth.issuers import Issuers, document
-from broker.services.network.addresses import issuer_policy
 from broker.storage import migration
 from broker.storage.database import addressed
 from coalloc.util.addresses import parse_networks

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from broker.errors import Invalid
 from broker.models.catalogue import Dataset
 from broker.services.catalogue.formats import CatalogueEntry as Said
-from broker.services.collections.paths import normal
+from broker.services.collection_paths import normal
 from broker.services.collections.trees import CatalogueTree, GridFTPTree, LocalTree
 from broker.services.collections.trees import catalogue as catalogue_trees
 from broker.services.collections.trees.gridftp import MOST, ServerLogin, ServerSessions

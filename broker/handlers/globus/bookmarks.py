@@ -11,7 +11,7 @@ from broker.dependencies.context import Services
 from broker.handlers.globus import documents
 from broker.handlers.globus.routers import Answer, globus_router
 from broker.handlers.globus.submissions import ClientDocument, Text
-from broker.services.collections.paths import normal
+from broker.services.collection_paths import normal
 
 __all__ = ["router"]
 

@@ -19,8 +19,8 @@ from broker.handlers.globus.routers import Answer, CollectionId, Offset, Order, 
 from broker.handlers.globus.submissions import ClientDocument, Text
 from broker.models.access import Caller
 from broker.services.auth.permissions import Reach
+from broker.services.collection_paths import normal
 from broker.services.collections.collections import CollectionUse
-from broker.services.collections.paths import normal
 
 __all__ = ["router"]
 

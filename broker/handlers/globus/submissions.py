@@ -11,7 +11,7 @@ from broker.handlers.globus.filters import moment
 from broker.models.access import Caller
 from broker.models.base import KEPT, Exact
 from broker.models.tasks import FilterRule, Item, NewTask, Options
-from broker.services.collections.paths import normal
+from broker.services.collection_paths import normal
 from broker.services.tasks.submissions import DAY, due
 
 __all__ = ["DeleteDocument", "Message", "TransferDocument", "label", "later"]

@@ -22,7 +22,7 @@ from broker.config.settings import LOOPBACK, Issuer
 from broker.errors import NoRole, Unauthenticated, Unavailable
 from broker.models.access import ROLES, Caller, Role
 from broker.models.subjects import Foreign
-from broker.services.network.addresses import issuer_policy
+from broker.services.addresses import issuer_policy
 from coalloc.api import http_client
 from coalloc.errors import SourceError
 from coalloc.util.addresses import ANYWHERE, AddressPolicy, Network

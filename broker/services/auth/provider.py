@@ -19,9 +19,9 @@ import jwt
 from broker.config.settings import ProviderSettings as Configured
 from broker.errors import Invalid, Unauthenticated, Unavailable
 from broker.models.access import Caller
+from broker.services.addresses import issuer_policy
 from broker.services.auth.issuers import Issuers, document
 from broker.services.auth.keys import SigningKeys
-from broker.services.network.addresses import issuer_policy
 from coalloc.util.addresses import Network
 
 __all__ = ["PATIENCE", "Named", "Provider"]

@@ -13,7 +13,7 @@ from broker.models.collections import AccessRule, Collection, NewCollection, New
 from broker.models.identities import named
 from broker.models.identities import number as numbered
 from broker.services.auth.permissions import Reach, granted
-from broker.services.collections.paths import normal
+from broker.services.collection_paths import normal
 from broker.storage.access import AccessStore
 from broker.storage.collections import CollectionStore as Stored
 from broker.storage.database import Database, retried

@@ -14,8 +14,8 @@ from broker.errors import TooLarge, TooManyRequests
 from broker.limits import JobKind, SeparateProcess, Turns, frames
 from broker.models.access import Role
 from broker.models.history import LineRefusal, LogChange, LogTaken, Observed
-from broker.services.catalogue.unpacking import Notes, Row, unpack
 from broker.services.forecasting.history import AHEAD, Transfers
+from broker.services.unpacking import Notes, Row, unpack
 
 __all__ = ["LARGEST_LOG", "Logs"]
 

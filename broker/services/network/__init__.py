@@ -1,1 +1,1 @@
-"""Sites, endpoints, measured links, and plans of transfers over them."""
+"""Sites, endpoints, measured links, and the addresses that may be connected to."""

@@ -11,9 +11,9 @@ from broker.errors import BrokerError, Forbidden, Invalid, NotFound
 from broker.models.access import Caller, Role
 from broker.models.catalogue import PORTS, Endpoint, Site
 from broker.models.collections import Collection
+from broker.services.addresses import policy_for
 from broker.services.auth.permissions import NOBODY, granted
-from broker.services.collections.paths import below
-from broker.services.network.addresses import policy_for
+from broker.services.collection_paths import below
 from broker.storage.access import AccessStore
 from broker.storage.collections import CollectionStore
 from broker.storage.database import Database, retried

@@ -9,8 +9,8 @@ from broker.models.access import Caller
 from broker.models.collections import Collection
 from broker.models.submissions import Submission
 from broker.models.tasks import Item, NewTask, Options
+from broker.services.collection_paths import normal
 from broker.services.collections.collections import Collections, CollectionUse
-from broker.services.collections.paths import normal
 from broker.services.tasks.tasks import TaskReceipt, Tasks
 
 __all__ = ["DAY", "LONGEST", "Submissions", "due"]

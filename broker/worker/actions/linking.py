@@ -4,7 +4,7 @@ from contextlib import suppress
 
 from broker.models.tasks import Options, Work, WorkState
 from broker.models.work import WorkResult
-from broker.services.collections.paths import led
+from broker.services.collection_paths import led
 from broker.services.collections.trees import Tree
 from broker.worker.actions.folders import Making
 from broker.worker.fence import Fence

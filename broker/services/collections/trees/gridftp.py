@@ -10,7 +10,7 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from broker.services.auth.permissions import Reach
-from broker.services.collections.paths import below, led
+from broker.services.collection_paths import below, led
 from broker.services.collections.trees.links import Links, inside, is_link
 from broker.services.collections.trees.naming import Naming, called
 from broker.services.network.places import Allowed

@@ -10,7 +10,7 @@ from broker.config.settings import Settings
 from broker.errors import CredentialRefused
 from broker.models.collections import Collection
 from broker.services.auth.permissions import Reach
-from broker.services.collections.paths import below
+from broker.services.collection_paths import below
 from broker.services.collections.trees.base import Tree
 from broker.services.collections.trees.catalogue import CatalogueTree
 from broker.services.collections.trees.gridftp import GridFTPTree, ServerLogin, ServerSessions

@@ -15,7 +15,7 @@ from broker.models.plans import FlowsWanted
 from broker.services.auth.permissions import NOBODY
 from broker.services.forecasting.forecasts import Forecasting
 from broker.services.network.places import Places
-from broker.services.network.planning import HostNames, ends_of, planned
+from broker.services.planning.planned_flows import HostNames, ends_of, planned
 from coalloc.planner.network import Host, Isp, Link, LinkKey, Network
 
 __all__ = ["Flows"]

@@ -1,0 +1,1 @@
+"""Plans of transfers: of one dataset from its replicas, and of many files through a network."""
