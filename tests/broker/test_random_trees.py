@@ -109,33 +109,33 @@ async def test_a_task_does_what_it_was_told_and_nothing_else(world, to, calm):
 @pytest.mark.parametrize("to", ["sink", "local"])
 async def test_nor_when_workers_are_killed(world, workers, to):
     root = world.local if to == "local" else world.sink.root
-    for attempt in tries(ROUNDS):
-        with attempt as seed:
-            cases = [Case(seed, i, world.source.root, root, follows=to == "sink") for i in range(AT_ONCE)]
-            check(cases, await carried_out(world, workers, cases, to), calm=False)
+    async with WakeUps(world.factory.database.url) as wake_ups:
+        world.factory.new_work.subscribe(wake_ups.ring)
+        for attempt in tries(ROUNDS):
+            with attempt as seed:
+                cases = [Case(seed, i, world.source.root, root, follows=to == "sink") for i in range(AT_ONCE)]
+                check(cases, await carried_out(world, workers, cases, to), calm=False)
 
 
 async def carried_out(world: World, workers: Workers, cases: list[Case], to: str) -> list[Task]:
     """Run submitted tasks by workers that are each killed at some time, but for the last, which also sweeps."""
     chance = cases[0].chance
-    async with WakeUps(world.factory.database.url) as wake_ups:
-        world.factory.new_work.subscribe(wake_ups.ring)
-        numbers = [await world.submit("TRANSFER", case.items, to, **case.options) for case in cases]
-        for _ in range(KILLS):
-            worker = workers.start()
-            await until(partial(at_work, world, chance.randint(1, 60)))
-            if chance.random() < 0.5:
-                chance.choice([world.source, world.sink]).end_sessions()
-            worker.kill()
-            worker.wait()
-            async with world.factory.database.write() as connection:
-                await connection.execute(sa.text("UPDATE workers SET seen_at = 0"))
+    numbers = [await world.submit("TRANSFER", case.items, to, **case.options) for case in cases]
+    for _ in range(KILLS):
         worker = workers.start()
-        tasks = await asyncio.gather(*map(world.over, numbers))
-        await until(partial(nothing_of, cases))
-        worker.terminate()
+        await until(partial(at_work, world, chance.randint(1, 60)))
+        if chance.random() < 0.5:
+            chance.choice([world.source, world.sink]).end_sessions()
+        worker.kill()
         worker.wait()
-        return tasks
+        async with world.factory.database.write() as connection:
+            await connection.execute(sa.text("UPDATE workers SET seen_at = 0"))
+    worker = workers.start()
+    tasks = await asyncio.gather(*map(world.over, numbers))
+    await until(partial(nothing_of, cases))
+    worker.terminate()
+    worker.wait()
+    return tasks
 
 
 @pytest.mark.long
