@@ -168,8 +168,8 @@ class URLCopySource(Source):
         if span.start >= span.end:
             return
         await self._take_place()
-        at, asked = span.start, span.end
-        async with self._running("-off", str(at), "-len", str(asked - at), to="-") as tool:
+        at, requested_end = span.start, span.end
+        async with self._running("-off", str(at), "-len", str(requested_end - at), to="-") as tool:
             assert tool.stdout is not None
             while at < span.end:
                 chunk = await tool.stdout.read(CHUNK)

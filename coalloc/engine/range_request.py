@@ -31,7 +31,7 @@ class RangeRequest:
     def __init__(self, span: Span, deliver: Deliver, over: Over) -> None:
         self.span = span
         self.start = span.start
-        self.left = self._asked = span.end - span.start
+        self.left = self._requested = span.end - span.start
         self.received = Intervals()
         self.refusal: SourceError | None = None
         self._deliver = deliver
@@ -52,7 +52,7 @@ class RangeRequest:
         :raises LimitExceeded: when they exceed the range, or are scattered over it in too many parts
         """
         self.left -= len(view)
-        if self.left < 0 or offset + len(view) > self._asked:
+        if self.left < 0 or offset + len(view) > self._requested:
             raise _too_much("bytes that were not requested")
         if len(self.received) > MOST_GAPS:
             raise _too_much(f"a range in more than {MOST_GAPS} scattered parts")

@@ -12,6 +12,7 @@ from typing import Literal
 
 from coalloc.model import Ending, Estimate
 from coalloc.schedule.rate import RateMeter
+from coalloc.schedule.stealing import SETUP_TRIPS, Thief, Victim
 from coalloc.schedule.stream_count import Widening
 from coalloc.util.intervals import Intervals
 
@@ -24,10 +25,6 @@ UNKNOWN_RATE = 10e6
 UNKNOWN_SETUP = 0.1
 """Assumed seconds to the first byte of a range when no set-up time is known."""
 
-FIRST_WINDOW = 14_600
-"""Bytes that TCP sends in the first round trip of a connection (RFC 6928); twice as many in each that follows."""
-SETUP_TRIPS = 2
-"""Round trips from requesting a range to its first byte."""
 GROWING_TRIPS = 10
 """Round trips from the first byte during which TCP may still double its rate with each."""
 
@@ -87,7 +84,7 @@ class SourceLane:
 
 @dataclass(slots=True)
 class RunningCopy:
-    """A partial copy: bytes [start, end) requested from one source. `end` may be lowered while it runs.
+    """A partial copy: bytes [start, end) requested from one source. `end` may be lowered while it runs (`engine.span`).
 
     `received` counts the bytes it delivered, `bytes` those that it delivered first. `racing`: it was begun as the
     second copy of its range, except for `skipped` bytes that had arrived. `relieved`: others were given some of its
@@ -205,12 +202,39 @@ class State:
         known = [other.setup_seconds for other in self.lanes if other.setup_seconds is not None]
         return median(known) if known else UNKNOWN_SETUP
 
-    def fetch_seconds(self, lane: SourceLane, nbytes: int, now: float) -> float:
-        """Return the expected seconds for a new range, at the lane's rate or in TCP's slow start if that is slower."""
-        rate, setup = self.rate(lane, now), self.setup(lane)
-        doublings = log2(1 + nbytes / FIRST_WINDOW)
-        growing = doublings * setup / SETUP_TRIPS
-        return setup + max(nbytes / rate if rate > 0 else inf, growing) + self.ending_seconds(lane)
+    def thief(self, lane: SourceLane, now: float) -> Thief:
+        """Return a lane without work as the rule for stealing sees it."""
+        setup = self.setup(lane)
+        return Thief(self.rate(lane, now), setup, setup / SETUP_TRIPS, self.ending_seconds(lane))
+
+    def victim(self, lane: SourceLane, now: float) -> Victim:
+        """Return a lane with bytes to deliver as the rule for stealing sees it.
+
+        The bytes of its share follow those of its partial copy. Of a copy that lacks several ranges, and of one that
+        parallel streams deliver, only the last range can be taken: the bytes before it are on their way.
+        """
+        return Victim(
+            nbytes=self.backlog(lane),
+            seconds=self.finish_seconds(lane, now),
+            rate=self.rate(lane, now),
+            pause=self.wait_seconds(lane, now) + self.ending_seconds(lane),
+            on_its_way=self.on_its_way(lane, now),
+            tail=self._tail(lane),
+        )
+
+    def scattered(self, lane: SourceLane) -> bool:
+        """Return whether the lane's bytes arrive from several places of its range at once."""
+        copy = self.running(lane)
+        if copy is None or lane.share:
+            return False
+        return lane.widening.streams > 1 or len(self.lacking(copy)) > 1
+
+    def _tail(self, lane: SourceLane) -> float:
+        copy = self.running(lane)
+        if copy is None or not self.scattered(lane):
+            return inf
+        start, end = self.lacking(copy)[-1]
+        return end - start
 
     def ending_seconds(self, lane: SourceLane) -> float:
         """Return the expected delay of a range's end by parallel streams, which end one by one, in seconds."""

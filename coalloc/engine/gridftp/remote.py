@@ -116,7 +116,7 @@ class _Slices:
         self._source = source
         self._span = span
         self._deliver = deliver
-        self._asked = span.start
+        self._requested = span.start
         self._arrived = Intervals()
         self._news: asyncio.Queue[tuple[int, int] | None] = asyncio.Queue()
         self._copies: deque[tuple[int, asyncio.Task[None]]] = deque()
@@ -140,11 +140,11 @@ class _Slices:
         await _cancel(left)
 
     def _ask(self) -> None:
-        while len(self._copies) < AHEAD and self._asked < self._span.end:
-            start, self._asked = self._asked, min(self._asked + self._source.slice, self._span.end)
-            copy = asyncio.create_task(self._source.copy(start, self._asked, self._heard))
+        while len(self._copies) < AHEAD and self._requested < self._span.end:
+            start, self._requested = self._requested, min(self._requested + self._source.slice, self._span.end)
+            copy = asyncio.create_task(self._source.copy(start, self._requested, self._heard))
             copy.add_done_callback(lambda _: self._news.put_nowait(None))
-            self._copies.append((self._asked - start, copy))
+            self._copies.append((self._requested - start, copy))
 
     def _heard(self, start: int, end: int) -> None:
         self._news.put_nowait((start, end))

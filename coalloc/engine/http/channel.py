@@ -84,7 +84,7 @@ class HTTPChannel(asyncio.BufferedProtocol):
         if not self.usable:
             raise RangeEnded(span.start)
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        turn, asked = RangeRequest(span, deliver, over), span.end
+        turn, until = RangeRequest(span, deliver, over), span.end
         self._transport.write(self.pipeline.ask(turn))
         try:
             await over
@@ -96,7 +96,7 @@ class HTTPChannel(asyncio.BufferedProtocol):
         gap = turn.received.gaps(turn.start, span.end)[0][0]
         if gap == turn.start or self.pipeline.answered > 1:
             raise RangeEnded(gap)
-        raise ConnectionLost(f"{self._shown}: the data ended at byte {gap} of {turn.start}-{asked}", "try again")
+        raise ConnectionLost(f"{self._shown}: the data ended at byte {gap} of {turn.start}-{until}", "try again")
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return BUFFER

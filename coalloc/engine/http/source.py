@@ -200,8 +200,8 @@ class HTTPSource(Source):
 
     async def _fetch_alone(self, span: Span, deliver: Deliver) -> None:
         """Request a range alone; the next request waits until all of it has come."""
-        asked = span.end
-        async with self._part(span.start, asked) as answer:
+        requested_end = span.end
+        async with self._part(span.start, requested_end) as answer:
             chunks = answer.aiter_raw()
             at = span.start
             while at < span.end:
@@ -209,16 +209,16 @@ class HTTPSource(Source):
                     chunk = await anext(chunks, b"")
                 if not chunk:
                     raise ConnectionLost(
-                        f"{self._shown}: the data ended at byte {at} of {span.start}-{asked}", "try again"
+                        f"{self._shown}: the data ended at byte {at} of {span.start}-{requested_end}", "try again"
                     )
                 start, at = at, min(at + len(chunk), max(at, span.end))
                 if start < at:
                     deliver(start, at, memoryview(chunk)[: at - start])
                 await asyncio.sleep(0)  # reading never pauses while there are data: let other tasks and cancellation in
-            if at == asked and "content-length" in answer.headers:
+            if at == requested_end and "content-length" in answer.headers:
                 with self._server.border():
                     await anext(chunks, b"")  # reads the end that has arrived already, so that the connection is kept
-        if at == asked:
+        if at == requested_end:
             self._keep(answer)
 
     @property

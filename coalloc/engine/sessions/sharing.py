@@ -1,8 +1,8 @@
 """One range divided among several sessions: which session fetches which part, and who takes over a lost session's part.
 
 Every session is given a part; sessions that queue are given short slices, front to back. A session that is free,
-because it has delivered its part or has only now connected, takes half of the part expected to finish last. `works`
-decides how long parts are and when splitting one is worth it.
+because it has delivered its part or has only now connected, steals from the one expected to finish last, by the rule in
+`schedule.stealing`. `work` decides how long parts are, and what the rule is told about a session.
 """
 
 import asyncio
@@ -13,6 +13,8 @@ from coalloc.engine.base import Source
 from coalloc.engine.sessions.work import RangePart, SessionWork
 from coalloc.engine.span import Deliver, Span
 from coalloc.errors import ReplicaChanged, SourceError
+from coalloc.schedule.state import UNKNOWN_RATE, median
+from coalloc.schedule.stealing import seconds_together, stolen
 from coalloc.util.intervals import Intervals
 
 __all__ = ["SMALLEST", "RangeSharing"]
@@ -34,7 +36,7 @@ class RangeSharing:
 
     def __init__(self, span: Span, deliver: Deliver, join: Callable[[Source], Awaitable[bool]], rtt: float) -> None:
         self._span = span
-        self._asked = span.end
+        self._requested_end = span.end
         self._deliver = deliver
         self._join = join
         self._rtt = rtt
@@ -143,11 +145,11 @@ class RangeSharing:
 
     def _deal(self, work: SessionWork) -> RangePart | None:
         """Return the next part for a session that should have one; None if it should not or nothing is left."""
-        self._unshared.remove(self._span.end, self._asked)
+        self._unshared.remove(self._span.end, self._requested_end)
         if not work.free(self._fair(work), self._lasts()):
             return None
         if not self._unshared:
-            self._cut_off(work)
+            self._steal(work)
         if not self._unshared:
             return None
         start, end = next(iter(self._unshared))
@@ -155,12 +157,24 @@ class RangeSharing:
         self._unshared.remove(part.start, part.end)
         return part
 
-    def _cut_off(self, work: SessionWork) -> None:
+    def _steal(self, work: SessionWork) -> None:
         """Take back the end of the part expected to finish last, which is the whole range if one session has it all."""
         now = self._time()
-        last = max(self._others(work), key=lambda other: (other.seconds(now), other.left), default=None)
-        if last and (cut := last.cut_for(work, now)):
-            self._unshared.add(*cut)
+        rates = [rate for each in self._works.values() if (rate := each.rate(now))]
+        guess = median(rates) if rates else UNKNOWN_RATE
+        victims = {other: other.victim(guess, now) for other in self._others(work) if other.left}
+        if not victims:
+            return
+        last = max(victims, key=lambda other: (victims[other].seconds, other.left))
+        if last.session.queues:  # its server answers every request: all that can be moved is moved, or nothing
+            victims = {last: victims[last]._replace(rate=0.0)}
+        victim, thief = victims[last], work.thief(guess, now)
+        nbytes = stolen(victim, thief, seconds_together(thief, victims.values()), last.worth(thief, victim))
+        part = last.last_part()
+        if nbytes and part:
+            end = part.end
+            part.end = max(part.at, end - nbytes)
+            self._unshared.add(part.end, end)
 
     def _lasts(self) -> float:
         """Return for how many seconds the undealt bytes will last."""

@@ -10,6 +10,7 @@ from math import inf
 
 from coalloc.engine.base import Source
 from coalloc.engine.span import Span
+from coalloc.schedule.stealing import SETUP_TRIPS, Thief, Victim
 
 __all__ = ["RangePart", "SessionWork"]
 
@@ -27,26 +28,22 @@ MEASURE_SECONDS, STALE_SECONDS = 0.1, 1.0
 """Seconds over which a rate is measured, for sessions that queue (slices adapt at once) and for the others (long parts
 need not). A rate is ignored if no bytes came within the longer time.
 """
-LEAST_CUT = 64 * 1024
-"""Least bytes that a part must still lack for half of them to be taken away."""
-WORTH = 8.0
-"""Set-ups that a part must still last to be split in two: one for the set-up, the rest for TCP's slow start."""
-WORTH_TRIPS, EARLIER = 2.0, 2.0
-"""Where sessions queue: round trips that it costs to let another session deliver a part, and how many times faster the
-other one must be.
-"""
+LEAST_REQUEST = 4 * 1024
+"""Bytes below which a request is not split, where sessions queue."""
+EARLIER = 2.0
+"""How many times sooner the end must come for requests to be moved that wait at the server: it answers them in vain."""
 
 
 class RangePart(Span):
     """A part of `whole` that never reaches beyond its end; the bytes before `at` are delivered."""
 
-    __slots__ = ("_asked", "_end", "_whole", "at")
+    __slots__ = ("_end", "_requested_end", "_whole", "at")
 
     def __init__(self, whole: Span, start: int, end: int) -> None:
         self._whole = whole
         super().__init__(start, end)
         self.at = start
-        self._asked = end
+        self._requested_end = end
 
     @property
     def end(self) -> int:
@@ -63,7 +60,7 @@ class RangePart(Span):
     @property
     def delivered(self) -> bool:
         """Return whether all bytes that were requested are delivered, which may be more than are wanted by now."""
-        return self.at >= self._asked
+        return self.at >= self._requested_end
 
 
 class SessionWork:
@@ -138,31 +135,45 @@ class SessionWork:
     def _slice(self) -> int:
         return min(max(SLICE, int((self._rate or 0.0) * SLICE_SECONDS)), LONGEST)
 
-    def cut_for(self, other: "SessionWork", now: float) -> tuple[int, int] | None:
-        """Give up the end of the last part, if `other` gains enough by it; return the range given up, or None."""
-        part = next((part for part in reversed(self.parts.values()) if part.left), None)
-        if part is None:
-            return None
-        if self.session.queues and other.session.queues:
-            keep = self._on_its_way(part, now)
-            worth = other.earlier(self, part.left - keep, now)
-        else:
-            keep = part.left // 2
-            cost = 2 * WORTH_TRIPS * self._rtt if other.session.queues else WORTH * (self._setup or 0.0)
-            worth = part.left >= LEAST_CUT and self.seconds(now) > cost
-        if not worth or keep >= part.left:
-            return None
-        end, part.end = part.end, part.at + keep
-        return part.end, end
+    def last_part(self) -> RangePart | None:
+        """Return the last part with bytes to deliver, whose end can be lowered."""
+        return next((part for part in reversed(self.parts.values()) if part.left), None)
 
-    def _on_its_way(self, part: RangePart, now: float) -> int:
-        """Return how many bytes of a slice would be here before another session could deliver them."""
-        if part is not next(iter(self.parts.values())):
-            return 0
-        return min(int(self.rate(now) * WORTH_TRIPS * self._rtt), part.left)
+    def victim(self, guess: float, now: float) -> Victim:
+        """Return the session as the rule for stealing sees it. Only bytes of its last part can be taken.
 
-    def earlier(self, other: "SessionWork", count: int, now: float) -> bool:
-        """Return whether it would deliver `count` more bytes in half the time of `other`, which sends them in vain."""
-        rate = self.rate(now)
-        seconds = self.seconds(now) + WORTH_TRIPS * self._rtt + count / rate if rate else inf
-        return EARLIER * seconds < other.seconds(now)
+        :param guess: rate to assume before its first byte
+        """
+        last, rate, pause = self.last_part(), self.rate(now), self._pause(now)
+        if not self._since and self._rate is None:
+            rate = guess
+        return Victim(
+            nbytes=self.left,
+            seconds=pause + self.left / rate if rate else inf,
+            rate=rate,
+            pause=pause,
+            on_its_way=0 if pause else int(rate * SETUP_TRIPS * self._rtt),
+            tail=last.left if last else 0,
+        )
+
+    def thief(self, guess: float, now: float) -> Thief:
+        """Return the session as the rule for stealing sees it.
+
+        :param guess: rate to assume before its first byte
+        """
+        rate, trips = self.rate(now) or guess, SETUP_TRIPS * self._rtt
+        if self.session.queues:
+            return Thief(rate, self.left / rate + trips if rate else inf, least=LEAST_REQUEST)
+        setup = self._setup or trips
+        return Thief(rate, setup, setup / SETUP_TRIPS)
+
+    def worth(self, thief: Thief, victim: Victim) -> float:
+        """Return the seconds that a steal from this session must save: many if it sends the bytes all the same."""
+        return max(thief.setup, victim.seconds / EARLIER) if self.session.queues else thief.setup
+
+    def _pause(self, now: float) -> float:
+        """Return the expected seconds until bytes flow. A session that is late is assumed to double its delay."""
+        silent = now - self._last
+        if self._setup is None:
+            return max(SETUP_TRIPS * self._rtt - silent, silent)
+        return silent if silent > STALE_SECONDS else 0.0
