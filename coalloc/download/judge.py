@@ -10,7 +10,7 @@ from coalloc.errors import ReplicaChanged, TransferFailed, VerificationError
 from coalloc.model import Basis, Extent
 from coalloc.partial_file import Journal, PartialFile
 from coalloc.schedule.events import Rejected
-from coalloc.schedule.state import SourceLane
+from coalloc.schedule.state import ScheduledSource
 from coalloc.util.intervals import Intervals
 from coalloc.verify import Verification
 
@@ -37,7 +37,7 @@ class Judge:
     """Decides, each time all bytes have arrived, whether they make the file.
 
     :param urls: URLs of all senders: the current sources, then the replicas of an earlier run
-    :param lanes: the current sources
+    :param sources: the current sources
     :param continuation: state of the earlier run's replicas, if it left anything
     """
 
@@ -45,14 +45,14 @@ class Judge:
         self,
         file: JudgedFile,
         urls: Sequence[str],
-        lanes: Sequence[SourceLane],
+        sources: Sequence[ScheduledSource],
         runner: TransferRunner,
         verification: Verification,
         continuation: Continuation | None,
     ) -> None:
         self._file = file
         self._urls = urls
-        self._lanes = lanes
+        self._states = sources
         self._runner = runner
         self._verification = verification
         self._continuation = continuation
@@ -95,7 +95,7 @@ class Judge:
         """
         if self._verification.knows_the_whole:
             return {}, {}
-        senders, count = self._file.partial.senders, len(self._lanes)
+        senders, count = self._file.partial.senders, len(self._states)
         errors = await self._runner.recheck(source for source in senders if source < count)
         changed = {i: error.message for i, error in errors.items() if isinstance(error, ReplicaChanged)}
         doubted = {i: error.message for i, error in errors.items() if i not in changed}
@@ -111,7 +111,7 @@ class Judge:
 
         :raises CoallocError: when there is no source left
         """
-        if all(lane.source in changed or lane.status == "left" for lane in self._lanes):
+        if all(source.index in changed or source.status == "left" for source in self._states):
             errors = [self._runner.errors[i] for i in changed if i in self._runner.errors]
             stale = next((error for error in errors if isinstance(error, ReplicaChanged)), None)
             if stale is None:
@@ -132,8 +132,8 @@ class Judge:
         verification = self._verification
         dropped, back = await verification.drop(bad)
         ranges = self._file.revoke(dropped)
-        left = {lane.source for lane in self._lanes if lane.status == "left"} - set(back)
-        if all(lane.source in verification.bad.keys() | left for lane in self._lanes):
+        left = {source.index for source in self._states if source.status == "left"} - set(back)
+        if all(source.index in verification.bad.keys() | left for source in self._states):
             names = "; ".join(f"{self._urls[i]}: {why}" for i, why in verification.bad.items())
             failed = f"{self._file.name} could not be verified{verification.mismatch}"
             raise VerificationError(
@@ -143,7 +143,7 @@ class Judge:
         return Rejected(_now(), self._of_today(bad), ranges, self._of_today(back))
 
     def _of_today(self, senders: Iterable[int]) -> tuple[int, ...]:
-        return tuple(sender for sender in senders if sender < len(self._lanes))
+        return tuple(sender for sender in senders if sender < len(self._states))
 
 
 def _now() -> float:

@@ -29,10 +29,10 @@ def preview(
     """
     size = next(answer.size for answer in answers.values() if isinstance(answer, Stat))
     state = State(size, estimates)
-    for lane in state.lanes:
-        answer = answers.get(lane.source)
-        lane.status = "idle" if isinstance(answer, Stat) else "left"
-        lane.ranged = isinstance(answer, Stat) and answer.ranged
+    for source in state.sources:
+        answer = answers.get(source.index)
+        source.status = "idle" if isinstance(answer, Stat) else "left"
+        source.ranged = isinstance(answer, Stat) and answer.ranged
     expected = _expected_bytes(state, policy)
     ranked = sorted(expected, key=lambda source: -expected[source])
     shares = tuple(
@@ -60,21 +60,21 @@ def preview(
 
 
 def _expected_bytes(state: State, policy: Policy) -> dict[int, int]:
-    usable = [lane for lane in state.lanes if lane.usable and lane.ranged]
+    usable = [source for source in state.sources if source.usable and source.ranged]
     if not usable:  # only servers that ignore ranges: the first sends everything
-        usable = [lane for lane in state.lanes if lane.usable][:1]
+        usable = [source for source in state.sources if source.usable][:1]
     elif shares := policy.shares(state, 0.0):
         return {source: sum(b - a for a, b in ranges) for source, ranges in shares.items()}
-    sizes = proportional_shares(state.size, [state.rate(lane, 0.0) for lane in usable])
-    return {lane.source: nbytes for lane, nbytes in zip(usable, sizes, strict=True)}
+    sizes = proportional_shares(state.size, [state.rate(source, 0.0) for source in usable])
+    return {source.index: nbytes for source, nbytes in zip(usable, sizes, strict=True)}
 
 
 def _seconds(state: State, expected: Mapping[int, int]) -> float | None:
     """Return the longest time that any source needs for its share; None if no rate is known."""
-    lanes = [state.lanes[source] for source in expected]
-    if not any(lane.estimate.rate for lane in lanes):
+    sources = [state.sources[index] for index in expected]
+    if not any(source.estimate.rate for source in sources):
         return None
-    return max(state.setup(lane) + expected[lane.source] / state.rate(lane, 0.0) for lane in lanes)
+    return max(state.setup(source) + expected[source.index] / state.rate(source, 0.0) for source in sources)
 
 
 def _bounds(state: State, expected: Mapping[int, int], rebalances: bool) -> tuple[float, float] | None:
@@ -83,18 +83,18 @@ def _bounds(state: State, expected: Mapping[int, int], rebalances: bool) -> tupl
     With a scheme that rebalances, all sources end together, each having begun after its set-up; with others the file is
     complete when the last source has delivered its share.
     """
-    lanes = [state.lanes[source] for source in expected]
-    if not any(lane.estimate.bounds for lane in lanes):
+    sources = [state.sources[index] for index in expected]
+    if not any(source.estimate.bounds for source in sources):
         return None
     chance, seconds = Random(0), []
-    setups = [state.setup(lane) for lane in lanes]
+    setups = [state.setup(source) for source in sources]
     for _ in range(DRAWS):
-        rates = [_drawn(lane.estimate, state.rate(lane, 0.0), chance.random()) for lane in lanes]
+        rates = [_drawn(source.estimate, state.rate(source, 0.0), chance.random()) for source in sources]
         if rebalances:
             seconds.append(fill_shares(sum(expected.values()), setups, rates)[1])
         else:
-            parts = zip(lanes, setups, rates, strict=True)
-            seconds.append(max(setup + expected[lane.source] / rate for lane, setup, rate in parts))
+            parts = zip(sources, setups, rates, strict=True)
+            seconds.append(max(setup + expected[source.index] / rate for source, setup, rate in parts))
     seconds.sort()
     return seconds[DRAWS // 10], seconds[-DRAWS // 10]
 

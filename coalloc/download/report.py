@@ -5,7 +5,7 @@ from collections.abc import Container, Mapping, Sequence
 from coalloc.errors import NoFreeConnection, ServerBusy, SourceError
 from coalloc.history.values import PastTransfer
 from coalloc.model import Outcome, PartialCopy, SourceReport, SourceState, SourceView, TransferReport
-from coalloc.schedule.state import RunningCopy, SourceLane, State
+from coalloc.schedule.state import RunningCopy, ScheduledSource, State
 
 __all__ = ["past_transfers", "source_reports", "source_views", "unstarted_reports", "unstarted_views"]
 
@@ -17,17 +17,17 @@ SILENT = 1.0
 
 def source_views(state: State, urls: Sequence[str], now: float) -> tuple[SourceView, ...]:
     """Return the current state of each source for a display."""
-    whole = max(1, sum(lane.bytes for lane in state.lanes))
+    whole = max(1, sum(lane.bytes for lane in state.sources))
     return tuple(
         SourceView(
-            url=urls[lane.source],
+            url=urls[lane.index],
             state=_state(state, lane, now),
             rate=(lane.meter.rate(now) or 0.0) if _flowing(state, lane) else 0.0,
             bytes=lane.bytes,
             share=lane.bytes / whole,
             error=lane.reason if lane.status in ("left", "pausing", "waiting") else None,
         )
-        for lane in state.lanes
+        for lane in state.sources
     )
 
 
@@ -40,27 +40,27 @@ def source_reports(
     :param began: time at which the transfer began
     :param until: time of the last byte, or now; later time does not count as idle
     """
-    rates = {lane.source: lane.bytes / busy for lane in state.lanes if (busy := _busy(state, lane, until)) > 0}
-    paces = {lane.source: lane.bytes / busy for lane in state.lanes if (busy := _busy(state, lane, until, False)) > 0}
+    rates = {lane.index: lane.bytes / busy for lane in state.sources if (busy := _busy(state, lane, until)) > 0}
+    paces = {lane.index: lane.bytes / busy for lane in state.sources if (busy := _busy(state, lane, until, False)) > 0}
     fastest = max(paces.values(), default=0.0)
     return tuple(
         SourceReport(
-            url=urls[lane.source],
+            url=urls[lane.index],
             bytes=lane.bytes,
             seconds=_busy(state, lane, until),
-            rate=rates.get(lane.source, 0.0),
+            rate=rates.get(lane.index, 0.0),
             ranges=len(state.copies_of(lane)),
             streams=lane.widening.streams,
             idle_seconds=0.0 if lane.ready_at is None else max(0.0, until - lane.ready_at - _busy(state, lane, until)),
             setup_seconds=lane.setup_seconds if lane.bytes else None,
-            outcome=_outcome(lane, bad, paces.get(lane.source, 0.0) < SLOW * fastest),
-            error=bad.get(lane.source) or lane.reason,
+            outcome=_outcome(lane, bad, paces.get(lane.index, 0.0) < SLOW * fastest),
+            error=bad.get(lane.index) or lane.reason,
             copies=tuple(_partial_copy(copy, began) for copy in state.copies_of(lane)),
             ready_seconds=None if lane.ready_at is None else lane.ready_at - began,
             estimate=lane.estimate,
             planned_bytes=lane.planned,
         )
-        for lane in state.lanes
+        for lane in state.sources
     )
 
 
@@ -96,11 +96,11 @@ def _unstarted_report(url: str, error: SourceError | None) -> SourceReport:
 def _partial_copy(copy: RunningCopy, began: float) -> PartialCopy:
     moments = (copy.first_byte_at, copy.last_byte_at, copy.over_at)
     first, last, over = (None if at is None else at - began for at in moments)
-    return PartialCopy(copy.start, copy.end, copy.bytes, copy.asked_at - began, first, last, over, copy.ending)
+    return PartialCopy(copy.start, copy.end, copy.bytes, copy.requested_at - began, first, last, over, copy.ending)
 
 
-def _outcome(lane: SourceLane, bad: Container[int], slow: bool) -> Outcome:
-    if lane.source in bad:
+def _outcome(lane: ScheduledSource, bad: Container[int], slow: bool) -> Outcome:
+    if lane.index in bad:
         return "corrupt"
     if lane.status == "left" or (lane.status == "pausing" and not lane.bytes):
         return "failed"
@@ -109,19 +109,19 @@ def _outcome(lane: SourceLane, bad: Container[int], slow: bool) -> Outcome:
     return "slow" if slow else "ok"
 
 
-def _busy(state: State, lane: SourceLane, now: float, held: bool = True) -> float:
+def _busy(state: State, lane: ScheduledSource, now: float, held: bool = True) -> float:
     """Return how long it had work; unless `held`, without the time in which its rate limit held it back."""
     copy = state.running(lane)
-    busy = lane.busy_seconds + (now - copy.asked_at if copy else 0.0)
+    busy = lane.busy_seconds + (now - copy.requested_at if copy else 0.0)
     return busy if held else busy - sum(copy.held(now) for copy in state.copies_of(lane))
 
 
-def _flowing(state: State, lane: SourceLane) -> bool:
+def _flowing(state: State, lane: ScheduledSource) -> bool:
     copy = state.running(lane)
     return copy is not None and copy.last_byte_at is not None
 
 
-def _state(state: State, lane: SourceLane, now: float) -> SourceState:
+def _state(state: State, lane: ScheduledSource, now: float) -> SourceState:
     copy = state.running(lane)
     if copy is not None:
         return "stalled" if copy.silence(now) > SILENT else "fetching"

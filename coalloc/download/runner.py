@@ -55,14 +55,14 @@ class TransferRunner:
         self._loop = asyncio.get_running_loop()
         self._opening: dict[int, asyncio.Task[Stat]] = {}
         self._connecting: dict[int, asyncio.Task[None]] = {}
-        self._in_line: set[int] = set()
+        self._waiting: set[int] = set()
         """Sources that wait for a free connection."""
         self._confirming: dict[int, asyncio.Task[None]] = {}
         self._used: set[int] = set()
         """Sources from which bytes were requested."""
         self._confirmed: set[int] = set()
         """Sources that were found unchanged, and from which no bytes were requested since."""
-        self._asked_at: dict[int, float] = {}
+        self._requested_at: dict[int, float] = {}
         self._answered: dict[int, Stat] = {}
         self._slowest = 0.0
         self._spans: dict[int, Span] = {}
@@ -146,29 +146,29 @@ class TransferRunner:
         if self._error is not None:
             raise self._error
 
-    async def hear_the_late(self) -> None:
+    async def await_late_answers(self) -> None:
         """Wait briefly for sources that have not answered yet: one may be of another file.
 
         The time counts from their requests, so that this only takes time when all bytes came almost at once.
 
         :raises CoallocError: the error of one of them that ends the transfer
         """
-        new = self._connecting.keys() - self._answered.keys() - self._in_line
+        new = self._connecting.keys() - self._answered.keys() - self._waiting
         late = {source: self._connecting[source] for source in new}
         if late:
             patience = max(ANSWER, SLOWER * self._slowest)
             now = self._loop.time()
-            until = max(self._asked_at.get(source, now) for source in late) + patience
+            until = max(self._requested_at.get(source, now) for source in late) + patience
             await asyncio.wait(late.values(), timeout=max(0.0, until - now))
         if self._error is not None:
             raise self._error
 
-    async def hear(self, sources: Iterable[int]) -> None:
+    async def await_answers(self, sources: Iterable[int]) -> None:
         """Wait briefly for the first answers of these sources; `agree` checks each."""
-        asked = {source: self._open(source) for source in sources}
-        if asked:
-            await asyncio.wait(asked.values(), timeout=max(ANSWER, SLOWER * self._slowest))
-        for source, task in asked.items():
+        opening = {source: self._open(source) for source in sources}
+        if opening:
+            await asyncio.wait(opening.values(), timeout=max(ANSWER, SLOWER * self._slowest))
+        for source, task in opening.items():
             if task.done():
                 try:
                     self._agree(source, await task)
@@ -248,10 +248,10 @@ class TransferRunner:
                 if source in self._confirming:
                     self._confirming[source].cancel()
                 self._connecting[source] = self._work(source, lambda: self._connect(source))
-            case Close(source, well):
+            case Close(source, temporary):
                 if connecting := self._connecting.pop(source, None):
                     connecting.cancel()
-                self._work(source, lambda: self._let_go(source, well))
+                self._work(source, lambda: self._release(source, temporary))
             case Widen(source, streams):
                 self._sources[source].widen(streams)
             case Wake(at):
@@ -265,7 +265,7 @@ class TransferRunner:
 
     def _tick(self) -> None:
         wanted = tuple(i for i, source in enumerate(self._sources) if source.wanted)
-        self._handle(Tick(self._loop.time(), tuple(source.way for source in self._sources), wanted))
+        self._handle(Tick(self._loop.time(), tuple(source.path_state for source in self._sources), wanted))
 
     def _finish(self, error: Exception | None) -> None:
         """End the run. An error from a late replica that comes between two runs ends the next one."""
@@ -293,7 +293,7 @@ class TransferRunner:
 
     async def _ask(self, source: int) -> Stat:
         began = self._loop.time()
-        self._asked_at.setdefault(source, began)
+        self._requested_at.setdefault(source, began)
         stat = await self._sources[source].open()
         self._slowest = max(self._slowest, self._loop.time() - began)
         return stat
@@ -303,13 +303,13 @@ class TransferRunner:
         try:
             return await self._open(source)
         except NoFreeConnection as error:
-            self._in_line.add(source)
+            self._waiting.add(source)
             self._handle(Waiting(self._loop.time(), source, str(error)))
             await error.until_free()
             del self._opening[source]
             return await self._open(source)
         finally:
-            self._in_line.discard(source)
+            self._waiting.discard(source)
 
     async def _connect(self, source: int) -> None:
         try:
@@ -329,13 +329,13 @@ class TransferRunner:
         finally:
             self._opening.pop(source, None)
 
-    async def _let_go(self, source: int, well: bool) -> None:
-        """Close a source. If it is well, check first whether its replica is unchanged, unless that needs a
+    async def _release(self, source: int, temporary: bool) -> None:
+        """Close a source. If that is temporary, check first whether its replica is unchanged, unless that needs a
         connection.
         """
         if opening := self._opening.pop(source, None):
             await _stop([opening])
-        if not well:
+        if not temporary:
             await self._sources[source].close()
             return
         if source in self._used - self._confirmed and source not in self._connecting:

@@ -188,9 +188,9 @@ class Download(Transfer):
         if earlier.trouble and not self._resumed:
             self._notice = earlier.trouble
         self._urls = [origin.url for origin in earlier.header.origins]
-        lanes = self._schedule(self._partial.missing()).state.lanes
+        in_use = self._schedule(self._partial.missing()).state.sources
         witnesses = WitnessServers(
-            self._sources, lambda source: lanes[source].answers, self._holders(header, earlier.header)
+            self._sources, lambda source: in_use[source].answers, self._holders(header, earlier.header)
         )
         stated_by = self._agreement.stated_by(expected) if expected and not self._file.checksums else None
         compare = self._settings.keep_checksums
@@ -199,7 +199,7 @@ class Download(Transfer):
         )
         verification.add(self._partial.pieces())
         file = JudgedFile(self._target.name, self._partial, journal, self._resumed)
-        return Judge(file, self._urls, lanes, self._runner, verification, self._continuation)
+        return Judge(file, self._urls, in_use, self._runner, verification, self._continuation)
 
     def _holders(self, now: Header, all_known: Header) -> dict[int, int]:
         """Return the replicas that only an earlier run used, if they are still named, with their current numbers."""
@@ -227,7 +227,7 @@ class Download(Transfer):
         continuation, said = Continuation(origins, header.origins), self._agreement.said
         known = [source for source in said if source in continuation.unheard]
         if known and not any(continuation.is_same(source, said[source]) for source in known):
-            await self._runner.hear(set(continuation.unheard) - said.keys())
+            await self._runner.await_answers(set(continuation.unheard) - said.keys())
         for source in sorted(said, key=lambda source: not continuation.is_same(source, said[source])):
             with suppress(ReplicaChanged):  # raised again when it is connected
                 continuation.hear(source, said[source])
@@ -241,7 +241,7 @@ class Download(Transfer):
     async def _judged(self, judge: Judge) -> Event | None:
         """Judge the complete file, after the answers of late sources where they may matter."""
         if not (self._file.checksums or self._file.pieces):  # else no server's answer matters
-            await self._runner.hear_the_late()
+            await self._runner.await_late_answers()
         event = await judge.judge()
         self._notice = judge.notice or self._notice
         return event

@@ -62,8 +62,8 @@ class ServerCopy(Transfer):
         try:
             await self._connect()
             scheduler = self._schedule()
-            lanes = scheduler.state.lanes
-            witnesses = WitnessServers(self._sources, lambda source: lanes[source].answers)
+            in_use = scheduler.state.sources
+            witnesses = WitnessServers(self._sources, lambda source: in_use[source].answers)
             size = self._agreement.size or 0
             self._checked = checked = AtSink(witnesses, size, self._file.checksums)
             if not size:
@@ -121,7 +121,7 @@ class ServerCopy(Transfer):
         for held in (self._here, *self._first):
             for start, end in wrong:
                 held.remove(start, end)
-        if all(lane.source in self._wrong or lane.status == "left" for lane in scheduler.state.lanes):
+        if all(each.index in self._wrong or each.status == "left" for each in scheduler.state.sources):
             why = "; ".join(f"{self._urls[i]}: {reason}" for i, reason in self._wrong.items())
             raise VerificationError(
                 f"{self._output} could not be verified, and no other source is left. {why}",

@@ -107,7 +107,7 @@ class Source(ABC):
         """
 
     @property
-    def way(self) -> PathState | None:
+    def path_state(self) -> PathState | None:
         """The current or expected path of the data, as far as it is known; None if unknown."""
         return None
 

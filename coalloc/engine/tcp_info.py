@@ -5,7 +5,7 @@ import sys
 
 from coalloc.model import PathState
 
-__all__ = ["way_of"]
+__all__ = ["path_state_of"]
 
 RCV_RTT, RCV_OOOPACK = 92, 224
 """Offsets of the receiver's round-trip time estimate, in microseconds, and of its count of packets out of order (since
@@ -13,7 +13,7 @@ Linux 5.4); 4 bytes each.
 """
 
 
-def way_of(data: socket.socket) -> PathState | None:
+def path_state_of(data: socket.socket) -> PathState | None:
     """Return the path's state; None when the kernel does not report it, or not yet."""
     if not hasattr(socket, "TCP_INFO") or data.fileno() < 0:
         return None

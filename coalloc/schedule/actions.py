@@ -44,12 +44,12 @@ class Connect(NamedTuple):
 class Close(NamedTuple):
     """Close the connections of `source`, including one that is being made; no event of it is expected after that.
 
-    It has no partial copy. If `well`, it is only unused for the moment and may be connected again later: pending
+    It has no partial copy. If `temporary`, it is only unused for the moment and may be connected again later: pending
     checksums continue, and its replica is checked for changes before it is used again.
     """
 
     source: int
-    well: bool = False
+    temporary: bool = False
 
 
 class Wake(NamedTuple):

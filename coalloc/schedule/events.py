@@ -96,12 +96,12 @@ class Rejected(NamedTuple):
 class Tick(NamedTuple):
     """Time has passed, as a `Wake` requested.
 
-    `ways` are the paths of the sources' data; None where not known. `wanted` are the sources without work for whose
+    `paths` are the paths of the sources' data; None where not known. `wanted` are the sources without work for whose
     connections other transfers of this machine wait.
     """
 
     at: float
-    ways: tuple[PathState | None, ...] = ()
+    paths: tuple[PathState | None, ...] = ()
     wanted: tuple[int, ...] = ()
 
 

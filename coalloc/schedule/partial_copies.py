@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from coalloc.model import Ending
 from coalloc.schedule.actions import Abandon, Action, Fetch, Shorten, Widen
 from coalloc.schedule.shares import tail
-from coalloc.schedule.state import RunningCopy, SourceLane, State
+from coalloc.schedule.state import RunningCopy, ScheduledSource, State
 from coalloc.util.intervals import Intervals
 
 __all__ = ["PartialCopies"]
@@ -24,18 +24,18 @@ class PartialCopies:
         self._act = act
         self._next = 1
 
-    def take(self, lane: SourceLane, start: int, end: int, now: float) -> None:
-        """Fetch a range that is unassigned, or in the lane's own share."""
-        lane.share.remove(start, end)
+    def take(self, source: ScheduledSource, start: int, end: int, now: float) -> None:
+        """Fetch a range that is unassigned, or in the source's own share."""
+        source.share.remove(start, end)
         self._state.unassigned.remove(start, end)
-        self._fetch(lane, start, end, now)
+        self._fetch(source, start, end, now)
 
-    def take_from_zero(self, lane: SourceLane, now: float) -> None:
+    def take_from_zero(self, source: ScheduledSource, now: float) -> None:
         """Fetch from byte 0 to the end of the missing ranges in one copy; bytes already here come once more."""
-        end = max(end for _, end in [*self._state.unassigned, *lane.share])
-        self.take(lane, 0, end, now)
+        end = max(end for _, end in [*self._state.unassigned, *source.share])
+        self.take(source, 0, end, now)
 
-    def steal(self, victim: SourceLane, thief: SourceLane, nbytes: int, now: float) -> RunningCopy | None:
+    def steal(self, victim: ScheduledSource, thief: ScheduledSource, nbytes: int, now: float) -> RunningCopy | None:
         """Move the last `nbytes` of the victim's backlog to the thief: from its share first, else from its copy.
 
         :returns: the copy, if nothing is left of it; to be released
@@ -47,10 +47,10 @@ class PartialCopies:
             self._fetch(thief, start, end, now)
             return None
         copy = self._state.running(victim)
-        assert copy is not None, f"nothing to take from source {victim.source}"
+        assert copy is not None, f"nothing to take from source {victim.index}"
         lacking = self._state.lacking(copy)
         middle, end = tail(lacking, nbytes), copy.end
-        copy.end, copy.relieved = middle, True
+        copy.end, copy.stolen_from = middle, True
         spent = middle <= lacking[0][0]
         self._act(Abandon(copy.id) if spent else Shorten(copy.id, middle))
         missing = self._state.final.gaps(middle, end)
@@ -59,12 +59,12 @@ class PartialCopies:
         self._fetch(thief, *missing[0], now)
         return copy if spent else None
 
-    def race(self, copy: RunningCopy, lane: SourceLane, now: float) -> None:
+    def race(self, copy: RunningCopy, source: ScheduledSource, now: float) -> None:
         """Fetch all missing bytes of a copy a second time."""
         lacking = self._state.lacking(copy)
         start, end = lacking[0][0], lacking[-1][1]
         self._state.raced_bytes += sum(b - a for a, b in lacking)
-        self._fetch(lane, start, end, now, skip=self._state.final.within(start, end)).racing = True
+        self._fetch(source, start, end, now, skip=self._state.final.within(start, end)).racing = True
 
     def abandon_losers(self) -> list[RunningCopy]:
         """Stop copies that lost a race, as another copy delivered their missing bytes; return them, to be released.
@@ -89,53 +89,53 @@ class PartialCopies:
             copy.go_on(now)
         else:
             copy.held_at = now
-            self._state.lanes[copy.source].meter.hold(now)
+            self._state.sources[copy.source].meter.hold(now)
 
     def release(self, copy: RunningCopy, ending: Ending, now: float) -> None:
-        """Free the lane and record how the copy ended; the caller takes care of its missing bytes."""
+        """Free the source and record how the copy ended; the caller takes care of its missing bytes."""
         del self._state.copies[copy.id]
         copy.go_on(now)
         copy.over_at, copy.ending = now, ending
-        lane = self._state.lanes[copy.source]
-        lane.copy, lane.status, lane.idle_at = None, "idle", now
-        lane.ended.append(copy)
-        lane.busy_seconds += now - copy.asked_at
-        lane.meter.pause(now)
+        source = self._state.sources[copy.source]
+        source.copy, source.status, source.idle_at = None, "idle", now
+        source.ended.append(copy)
+        source.busy_seconds += now - copy.requested_at
+        source.meter.pause(now)
         self._state.note(f"{now:.3f} copy {copy.id}: over at end {copy.end}")
 
-    def hand_back(self, lane: SourceLane, now: float) -> None:
-        """Make all bytes that the lane still has to deliver unassigned."""
-        copy = self._state.running(lane)
+    def hand_back(self, source: ScheduledSource, now: float) -> None:
+        """Make all bytes that the source still has to deliver unassigned."""
+        copy = self._state.running(source)
         if copy is not None:
             self.release(copy, copy.ending or "failed", now)
             held = self._state.held
             for start, end in self._state.lacking(copy):
                 for a, b in held.gaps(start, end):
                     self._state.unassigned.add(a, b)
-        for start, end in lane.share:
+        for start, end in source.share:
             self._state.unassigned.add(start, end)
-        lane.share = Intervals()
+        source.share = Intervals()
 
-    def begin_widening(self, lane: SourceLane, now: float) -> None:
+    def begin_widening(self, source: ScheduledSource, now: float) -> None:
         """Set the initial number of streams of a source that is known to be distant."""
         if self._widens:
-            self.widen(lane, lane.widening.begin(now, self._state.backlog(lane)), now)
+            self.widen(source, source.widening.begin(now, self._state.backlog(source)), now)
 
-    def widen(self, lane: SourceLane, streams: int | None, now: float) -> None:
+    def widen(self, source: ScheduledSource, streams: int | None, now: float) -> None:
         """Set the number of streams, if one is given."""
         if streams is not None:
-            self._state.note(f"{now:.3f} source {lane.source}: {streams} streams")
-            self._act(Widen(lane.source, streams))
+            self._state.note(f"{now:.3f} source {source.index}: {streams} streams")
+            self._act(Widen(source.index, streams))
 
     def _fetch(
-        self, lane: SourceLane, start: int, end: int, now: float, skip: Sequence[tuple[int, int]] = ()
+        self, source: ScheduledSource, start: int, end: int, now: float, skip: Sequence[tuple[int, int]] = ()
     ) -> RunningCopy:
         skipped = sum(b - a for a, b in skip)
-        copy = RunningCopy(self._next, lane.source, start, end, asked_at=now, skipped=skipped)
+        copy = RunningCopy(self._next, source.index, start, end, requested_at=now, skipped=skipped)
         self._next += 1
         self._state.copies[copy.id] = copy
-        lane.copy, lane.status = copy.id, "fetching"
-        self._state.note(f"{now:.3f} copy {copy.id}: [{start}, {end}) from source {lane.source}")
-        self.begin_widening(lane, now)
-        self._act(Fetch(copy.id, lane.source, start, end, tuple(skip)))
+        source.copy, source.status = copy.id, "fetching"
+        self._state.note(f"{now:.3f} copy {copy.id}: [{start}, {end}) from source {source.index}")
+        self.begin_widening(source, now)
+        self._act(Fetch(copy.id, source.index, start, end, tuple(skip)))
         return copy

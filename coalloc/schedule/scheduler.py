@@ -1,7 +1,7 @@
 """The scheduler: a pure state machine. `handle(event)` returns actions; time arrives in the events.
 
 It keeps the books (which source has which bytes, how often each failed, which are silent) and asks the policy for two
-decisions only: the shares at the start, and the next step of an idle lane.
+decisions only: the shares at the start, and the next step of an idle source.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,7 +14,7 @@ from coalloc.schedule.partial_copies import PartialCopies
 from coalloc.schedule.pauses import TRIES, pause_seconds
 from coalloc.schedule.policies.base import Choice, Policy, Race, Steal, Take
 from coalloc.schedule.stalls import SUSPICIOUS, stalled
-from coalloc.schedule.state import RunningCopy, SourceLane, State
+from coalloc.schedule.state import RunningCopy, ScheduledSource, State
 
 __all__ = ["IllegalEventError", "Scheduler"]
 
@@ -23,7 +23,7 @@ TICK = 0.2
 SOON = 0.04
 """Seconds between checks for the round-trip time of a connecting source, which decides its further streams."""
 IDLE_TICK = 0.1
-"""Seconds after which an idle lane looks again, where the policy wants that."""
+"""Seconds after which an idle source looks again, where the policy wants that."""
 LINGER = 2.0
 """Seconds for which an unneeded source stays connected without work, unless another source needs its place, or another
 transfer its connection.
@@ -91,7 +91,7 @@ class Scheduler:
                 self._rejected(event)
             case Started():
                 for source in event.connected:
-                    self.state.lanes[source].connected = True
+                    self.state.sources[source].connected = True
         if not self._ended:
             self._settle(event)
         return self._actions
@@ -100,98 +100,98 @@ class Scheduler:
 
     def _received(self, event: Received) -> None:
         copy = self._copy(event.copy)
-        lane = self.state.lanes[copy.source]
+        source = self.state.sources[copy.source]
         if copy.last_byte_at is None:
             copy.first_byte_at = event.at
-            lane.learn_setup(copy.silence(event.at))
-            lane.meter.begin(event.at)
+            source.learn_setup(copy.silence(event.at))
+            source.meter.begin(event.at)
         else:
-            lane.meter.add(event.end - event.start, event.at)
-            lane.longest_gap = max(0.99 * lane.longest_gap, copy.silence(event.at))
+            source.meter.add(event.end - event.start, event.at)
+            source.longest_gap = max(0.99 * source.longest_gap, copy.silence(event.at))
         copy.last_byte_at = event.at
         copy.received += event.end - event.start
         before = self.state.final.total
         self.state.final.add(event.start, event.end)
         copy.bytes += self.state.final.total - before
-        lane.bytes += self.state.final.total - before
+        source.bytes += self.state.final.total - before
 
     def _finished(self, event: Finished) -> None:
         copy = self._copy(event.copy)
-        lane = self.state.lanes[copy.source]
+        source = self.state.sources[copy.source]
         if self.state.lacking(copy):
-            self._fail(lane, "it ended before its range was delivered", permanent=False, now=event.at)
+            self._fail(source, "it ended before its range was delivered", permanent=False, now=event.at)
             return
         self.policy.delivered(copy, event.at)
-        lane.failures = 0
-        self._copies.release(copy, "relieved" if copy.relieved else "whole", event.at)
+        source.failures = 0
+        self._copies.release(copy, "relieved" if copy.stolen_from else "whole", event.at)
 
     def _ready(self, event: Ready) -> None:
-        lane = self.state.lanes[event.source]
-        if lane.status not in ("connecting", "waiting"):
-            raise self._illegal(f"source {lane.source} is ready but was {lane.status}")
-        if lane.status == "waiting":
-            lane.reason = None
+        source = self.state.sources[event.source]
+        if source.status not in ("connecting", "waiting"):
+            raise self._illegal(f"source {source.index} is ready but was {source.status}")
+        if source.status == "waiting":
+            source.reason = None
             if self._working() >= self._most:  # a spare source replaced it
-                self._put_aside(lane)
+                self._set_spare(source)
                 return
-        lane.ranged = event.ranged
-        lane.widening.rtt = event.rtt
-        lane.status, lane.idle_at, lane.wanted = "idle", event.at, False
-        lane.ready_at = event.at if lane.ready_at is None else lane.ready_at
+        source.ranged = event.ranged
+        source.widening.rtt = event.rtt
+        source.status, source.idle_at, source.wanted = "idle", event.at, False
+        source.ready_at = event.at if source.ready_at is None else source.ready_at
         self._first_ready = event.at if self._first_ready is None else self._first_ready
-        if not self._can_take_part(lane):
-            self._copies.hand_back(lane, event.at)
-            self._put_aside(lane)
+        if not self._can_take_part(source):
+            self._copies.hand_back(source, event.at)
+            self._set_spare(source)
 
     def _waiting(self, event: Waiting) -> None:
         """Continue without this source until it is ready: waiting may take long and is no failure."""
-        lane = self.state.lanes[event.source]
-        if lane.status == "connecting":
-            self._copies.hand_back(lane, event.at)
-            lane.status, lane.reason = "waiting", event.reason
+        source = self.state.sources[event.source]
+        if source.status == "connecting":
+            self._copies.hand_back(source, event.at)
+            source.status, source.reason = "waiting", event.reason
 
     def _failed(self, event: Failed) -> None:
-        lane = self.state.lanes[event.source]
-        if lane.status == "left" or (event.copy is not None and event.copy not in self.state.copies):
+        source = self.state.sources[event.source]
+        if source.status == "left" or (event.copy is not None and event.copy not in self.state.copies):
             return  # it was rejected, or the copy abandoned, while the event was on its way
-        lane.connected = False
-        self._fail(lane, event.reason, permanent=event.permanent, now=event.at, asked=event.retry_after)
+        source.connected = False
+        self._fail(source, event.reason, permanent=event.permanent, now=event.at, retry_after=event.retry_after)
 
     def _rejected(self, event: Rejected) -> None:
         self._ended = False
         for start, end in event.ranges:
             self.state.final.remove(start, end)
             self.state.unassigned.add(start, end)
-        for source in event.sources:
-            self._leave(self.state.lanes[source], event.reason, event.at)
-        for lane in (self.state.lanes[source] for source in event.restored):
-            if lane.status == "left":
-                lane.status, lane.reason, lane.failures = "spare", None, 0
+        for index in event.sources:
+            self._drop(self.state.sources[index], event.reason, event.at)
+        for source in (self.state.sources[index] for index in event.restored):
+            if source.status == "left":
+                source.status, source.reason, source.failures = "spare", None, 0
 
     def _tick(self, event: Tick) -> None:
         self._looked_at = now = event.at
-        for lane in self.state.lanes:
-            if lane.connected:
-                lane.wanted = lane.source in event.wanted
+        for source in self.state.sources:
+            if source.connected:
+                source.wanted = source.index in event.wanted
         for copy in list(self.state.copies.values()):
-            lane = self.state.lanes[copy.source]
-            if stalled(copy, self.state.setup(lane), lane.longest_gap, now):
+            source = self.state.sources[copy.source]
+            if stalled(copy, self.state.setup(source), source.longest_gap, now):
                 self._actions.append(Abandon(copy.id))
-                self._fail_silent(lane, copy, now)
-            elif self.policy.widens and event.ways and not copy.throttled(now):
-                backlog, way = self.state.backlog(lane), event.ways[lane.source]
-                self._copies.widen(lane, lane.widening.look(now, lane.bytes, backlog, way), now)
-        for lane in self.state.lanes:
-            if lane.status == "pausing" and lane.resume_at <= now:
-                lane.status = "spare"
-            if lane.status == "connecting" and event.ways and (way := event.ways[lane.source]):
-                lane.widening.rtt = way.rtt
-                self._copies.begin_widening(lane, now)  # further streams connect beside the first
+                self._fail_silent(source, copy, now)
+            elif self.policy.widens and event.paths and not copy.throttled(now):
+                backlog, path = self.state.backlog(source), event.paths[source.index]
+                self._copies.widen(source, source.widening.look(now, source.bytes, backlog, path), now)
+        for source in self.state.sources:
+            if source.status == "pausing" and source.resume_at <= now:
+                source.status = "spare"
+            if source.status == "connecting" and event.paths and (path := event.paths[source.index]):
+                source.widening.rtt = path.rtt
+                self._copies.begin_widening(source, now)  # further streams connect beside the first
 
     # Consequences
 
     def _settle(self, event: Event) -> None:
-        """Finish, give up, or find work for idle lanes, after any event."""
+        """Finish, give up, or find work for idle sources, after any event."""
         now, state = event.at, self.state
         if state.complete and self._first_ready is not None:  # an answer is needed to ask for checksums, too
             self._end(Done(), now)
@@ -200,13 +200,13 @@ class Scheduler:
             losers = self._copies.abandon_losers()
             for copy in losers:
                 self._retire(copy, now)
-            if not losers:  # such events are many; idle lanes look again at the next tick
+            if not losers:  # such events are many; idle sources look again at the next tick
                 return
         if self._begun:
             self._employ(now)  # before connecting others for the same bytes
         self._admit(now)
-        if not any(lane.usable for lane in state.lanes):
-            self._end(GiveUp("; ".join(sorted({lane.reason for lane in state.lanes if lane.reason}))), now)
+        if not any(source.usable for source in state.sources):
+            self._end(GiveUp("; ".join(sorted({source.reason for source in state.sources if source.reason}))), now)
             return
         if not self._begun and self._begin(now):
             self._employ(now)
@@ -216,126 +216,128 @@ class Scheduler:
 
     def _begin(self, now: float) -> bool:
         """Assign the shares once all sources have answered, or the policy's patience is over."""
-        waiting = any(lane.status == "connecting" for lane in self.state.lanes)
+        waiting = any(source.status == "connecting" for source in self.state.sources)
         if self._first_ready is None or (waiting and now < self._first_ready + self.policy.patience):
             return False
         self._begun = True
         self.rationale = self.policy.explain(self.state, now)
         shares = self.policy.shares(self.state, now)
-        for source, ranges in shares.items():
+        for index, ranges in shares.items():
             for start, end in ranges:
                 self.state.unassigned.remove(start, end)
-                self.state.lanes[source].share.add(start, end)
+                self.state.sources[index].share.add(start, end)
         if shares:
-            for lane in self.state.lanes:
-                lane.planned = lane.share.total
+            for source in self.state.sources:
+                source.planned = source.share.total
         return True
 
     def _employ(self, now: float) -> None:
-        idle = [lane for lane in self.state.lanes if lane.status == "idle" and self._can_take_part(lane)]
-        for lane in sorted(idle, key=lambda lane: not lane.share):
-            choice = self._choose(lane, now)
+        idle = [source for source in self.state.sources if source.status == "idle" and self._can_take_part(source)]
+        for source in sorted(idle, key=lambda source: not source.share):
+            choice = self._choose(source, now)
             match choice:
-                case Take() if not lane.ranged:
-                    self._copies.take_from_zero(lane, now)
+                case Take() if not source.ranged:
+                    self._copies.take_from_zero(source, now)
                 case Take(start, end):
-                    self._copies.take(lane, start, end, now)
+                    self._copies.take(source, start, end, now)
                 case Steal(victim, nbytes):
-                    if spent := self._copies.steal(self.state.lanes[victim], lane, nbytes, now):
+                    if spent := self._copies.steal(self.state.sources[victim], source, nbytes, now):
                         self._retire(spent, now)
                 case Race(copy):
-                    self._copies.race(self.state.copies[copy], lane, now)
+                    self._copies.race(self.state.copies[copy], source, now)
 
-    def _choose(self, lane: SourceLane, now: float) -> Choice | None:
-        own = next(iter(lane.share), None)
-        return Take(*own) if own else self.policy.choose(self.state, lane, now)
+    def _choose(self, source: ScheduledSource, now: float) -> Choice | None:
+        own = next(iter(source.share), None)
+        return Take(*own) if own else self.policy.choose(self.state, source, now)
 
     def _retire(self, copy: RunningCopy, now: float) -> None:
         """End a copy whose bytes other sources deliver; a silent source has to reconnect before it gets more."""
         if copy.silence(now) > SUSPICIOUS:
-            self._fail_silent(self.state.lanes[copy.source], copy, now)
+            self._fail_silent(self.state.sources[copy.source], copy, now)
         else:
             self._copies.release(copy, "relieved", now)
 
-    def _fail_silent(self, lane: SourceLane, copy: RunningCopy, now: float) -> None:
+    def _fail_silent(self, source: ScheduledSource, copy: RunningCopy, now: float) -> None:
         copy.ending = "stalled"
-        self._fail(lane, f"nothing came for {copy.silence(now):.0f} s", permanent=False, now=now)
+        self._fail(source, f"nothing came for {copy.silence(now):.0f} s", permanent=False, now=now)
 
-    def _fail(self, lane: SourceLane, reason: str, *, permanent: bool, now: float, asked: float | None = None) -> None:
-        """Unassign the lane's bytes, then pause it (at least `asked` seconds, if its server said so) or stop
+    def _fail(
+        self, source: ScheduledSource, reason: str, *, permanent: bool, now: float, retry_after: float | None = None
+    ) -> None:
+        """Unassign the source's bytes, then pause it (at least `retry_after` seconds, if its server said so) or stop
         using it.
         """
-        lane.failures += 1
-        lane.reason = reason
-        copy = self.state.running(lane)
+        source.failures += 1
+        source.reason = reason
+        copy = self.state.running(source)
         if copy is not None and copy.bytes >= USEFUL:
-            lane.failures = 1
-        self._copies.hand_back(lane, now)
-        if permanent or lane.failures >= TRIES:
-            self._leave(lane, reason, now)
+            source.failures = 1
+        self._copies.hand_back(source, now)
+        if permanent or source.failures >= TRIES:
+            self._drop(source, reason, now)
             return
-        lane.status = "pausing"
-        self._close(lane)
-        lane.resume_at = now + pause_seconds(lane.failures, asked, self._chance)
+        source.status = "pausing"
+        self._close(source)
+        source.resume_at = now + pause_seconds(source.failures, retry_after, self._chance)
 
-    def _leave(self, lane: SourceLane, reason: str, now: float) -> None:
-        self._copies.hand_back(lane, now)
-        lane.status, lane.reason = "left", reason
-        self._close(lane)
-        self.state.note(f"{now:.3f} source {lane.source}: left, {reason}")
+    def _drop(self, source: ScheduledSource, reason: str, now: float) -> None:
+        self._copies.hand_back(source, now)
+        source.status, source.reason = "left", reason
+        self._close(source)
+        self.state.note(f"{now:.3f} source {source.index}: left, {reason}")
 
     def _admit(self, now: float) -> None:
         """Connect as many sources as may be used at once; spares replace sources that pause, wait or have failed."""
-        for lane in sorted(self.state.lanes, key=lambda lane: (not lane.ranged, lane.failures)):
-            if self._working() < self._most and self._is_wanted(lane, now):
-                lane.status, lane.connected = "connecting", True
-                self._actions.append(Connect(lane.source))
+        for source in sorted(self.state.sources, key=lambda source: (not source.ranged, source.failures)):
+            if self._working() < self._most and self._is_wanted(source, now):
+                source.status, source.connected = "connecting", True
+                self._actions.append(Connect(source.index))
 
-    def _is_wanted(self, lane: SourceLane, now: float) -> bool:
+    def _is_wanted(self, source: ScheduledSource, now: float) -> bool:
         """Return whether an unused source should be used."""
-        if lane.status != "spare" or not lane.ranged:
-            return lane.status == "spare" and self.state.is_last(lane)
-        role = self.policy.role(self.state, lane, now) if self._begun else "needed"
-        return role == "needed" or (role == "reserve" and not lane.wanted)
+        if source.status != "spare" or not source.ranged:
+            return source.status == "spare" and self.state.is_last(source)
+        role = self.policy.role(self.state, source, now) if self._begun else "needed"
+        return role == "needed" or (role == "reserve" and not source.wanted)
 
     def _spare(self, now: float) -> None:
         """Disconnect sources that have no work and are not needed, including those connected before that was known."""
-        for lane in self.state.lanes:
-            unused = lane.status == "spare" and lane.connected
-            if unused or (self._begun and lane.status == "idle" and self._is_spare(lane, now)):
-                self._put_aside(lane)
+        for source in self.state.sources:
+            unused = source.status == "spare" and source.connected
+            if unused or (self._begun and source.status == "idle" and self._is_spare(source, now)):
+                self._set_spare(source)
         self._admit(now)  # in their places
 
-    def _can_take_part(self, lane: SourceLane) -> bool:
+    def _can_take_part(self, source: ScheduledSource) -> bool:
         """Return whether a source can send ranges, or is the only one and can send everything."""
-        return lane.ranged or self.state.is_last(lane)
+        return source.ranged or self.state.is_last(source)
 
-    def _put_aside(self, lane: SourceLane) -> None:
-        lane.status = "spare"
-        if not lane.ranged:
-            lane.reason = "it ignores ranges, so it is used only when it is the last"
-        self._close(lane, well=True)
+    def _set_spare(self, source: ScheduledSource) -> None:
+        source.status = "spare"
+        if not source.ranged:
+            source.reason = "it ignores ranges, so it is used only when it is the last"
+        self._close(source, temporary=True)
 
-    def _close(self, lane: SourceLane, *, well: bool = False) -> None:
-        if lane.connected:
-            lane.connected = False
-            self._actions.append(Close(lane.source, well))
+    def _close(self, source: ScheduledSource, *, temporary: bool = False) -> None:
+        if source.connected:
+            source.connected = False
+            self._actions.append(Close(source.index, temporary))
 
-    def _is_spare(self, lane: SourceLane, now: float) -> bool:
-        if not self._can_take_part(lane):
+    def _is_spare(self, source: ScheduledSource, now: float) -> bool:
+        if not self._can_take_part(source):
             return True
-        role = self.policy.role(self.state, lane, now)
+        role = self.policy.role(self.state, source, now)
         if role == "needed":
             return False
-        limited = lane.wanted or any(self._would_be_needed(other, now) for other in self.state.lanes)
-        return limited or (role == "spare" and now >= lane.idle_at + LINGER)
+        limited = source.wanted or any(self._would_be_needed(other, now) for other in self.state.sources)
+        return limited or (role == "spare" and now >= source.idle_at + LINGER)
 
-    def _would_be_needed(self, lane: SourceLane, now: float) -> bool:
+    def _would_be_needed(self, source: ScheduledSource, now: float) -> bool:
         """Return whether a source is unused only because too many others are in use."""
-        return lane.status == "spare" and lane.ranged and self.policy.role(self.state, lane, now) == "needed"
+        return source.status == "spare" and source.ranged and self.policy.role(self.state, source, now) == "needed"
 
     def _working(self) -> int:
-        return sum(1 for lane in self.state.lanes if lane.usable and lane.status not in ("pausing", "waiting"))
+        return sum(1 for source in self.state.sources if source.usable and source.status not in ("pausing", "waiting"))
 
     def _end(self, action: Done | GiveUp, now: float) -> None:
         for copy in list(self.state.copies.values()):
@@ -345,10 +347,10 @@ class Scheduler:
         self._actions.append(action)
 
     def _wake(self, now: float) -> None:
-        times = [lane.resume_at for lane in self.state.lanes if lane.status == "pausing"]
+        times = [source.resume_at for source in self.state.sources if source.status == "pausing"]
         if self.state.copies:
             times.append(max(now, self._looked_at + (SOON if self._some_will_widen() else TICK)))
-        idle = [lane for lane in self.state.lanes if lane.status == "idle"]
+        idle = [source for source in self.state.sources if source.status == "idle"]
         if idle:
             if not self._begun and self._first_ready is not None:
                 times.append(self._first_ready + self.policy.patience)
@@ -364,7 +366,7 @@ class Scheduler:
 
     def _some_will_widen(self) -> bool:
         """Return whether a source with unknown round-trip time is connecting."""
-        unknown = any(lane.status == "connecting" and lane.widening.rtt is None for lane in self.state.lanes)
+        unknown = any(source.status == "connecting" and source.widening.rtt is None for source in self.state.sources)
         return self.policy.widens and unknown
 
     def _copy(self, copy: int) -> RunningCopy:

@@ -1,6 +1,6 @@
-"""The scheduler's knowledge: lanes (one per source), partial copies, and the state of every byte of the file.
+"""The scheduler's knowledge: sources, partial copies, and the state of every byte of the file.
 
-At any time each byte is exactly one of: final (delivered), unassigned, in the share of one lane, or in a running
+At any time each byte is exactly one of: final (delivered), unassigned, in the share of one source, or in a running
 partial copy; only a race puts a byte in two copies. Policies read this; only the scheduler changes it.
 """
 
@@ -16,7 +16,7 @@ from coalloc.schedule.stealing import SETUP_TRIPS, Thief, Victim
 from coalloc.schedule.stream_count import Widening
 from coalloc.util.intervals import Intervals
 
-__all__ = ["RunningCopy", "SourceLane", "State", "Status", "median"]
+__all__ = ["RunningCopy", "ScheduledSource", "State", "Status", "median"]
 
 Status = Literal["spare", "connecting", "idle", "fetching", "waiting", "pausing", "left"]
 
@@ -36,15 +36,15 @@ USUAL_GAP = 0.05
 
 
 @dataclass(slots=True)
-class SourceLane:
+class ScheduledSource:
     """One source: its status, its rate, and the bytes that are reserved for it.
 
-    `planned` are the bytes of its share at the start; None where no lane was given any. `connected`: a connection
+    `planned` are the bytes of its share at the start; None where no source was given any. `connected`: a connection
     exists or is being made. `wanted`: when it was without work, other transfers waited for its connection. `idle_at`:
     when it became idle.
     """
 
-    source: int
+    index: int
     estimate: Estimate
     meter: RateMeter
     status: Status = "spare"
@@ -87,7 +87,7 @@ class RunningCopy:
     """A partial copy: bytes [start, end) requested from one source. `end` may be lowered while it runs (`engine.span`).
 
     `received` counts the bytes it delivered, `bytes` those that it delivered first. `racing`: it was begun as the
-    second copy of its range, except for `skipped` bytes that had arrived. `relieved`: others were given some of its
+    second copy of its range, except for `skipped` bytes that had arrived. `stolen_from`: others were given some of its
     range. It waits for admission since `held_at`, if it does; it has waited for `held_seconds`, until `went_on_at`.
     """
 
@@ -95,14 +95,14 @@ class RunningCopy:
     source: int
     start: int
     end: int
-    asked_at: float
+    requested_at: float
     first_byte_at: float | None = None
     last_byte_at: float | None = None
     skipped: int = 0
     received: int = 0
     bytes: int = 0
     racing: bool = False
-    relieved: bool = False
+    stolen_from: bool = False
     over_at: float | None = None
     ending: Ending | None = None
     held_at: float | None = None
@@ -119,13 +119,13 @@ class RunningCopy:
 
     def throttled(self, now: float) -> bool:
         """Return whether its rate is bounded by the limit of admission."""
-        return self.held(now) > THROTTLED * (now - self.asked_at)
+        return self.held(now) > THROTTLED * (now - self.requested_at)
 
     def silence(self, now: float) -> float:
         """Return the seconds since its last byte, or its last request if that is later; 0 while it is held."""
         if self.held_at is not None:
             return 0.0
-        return now - max(self.asked_at, self.last_byte_at or 0.0, self.went_on_at)
+        return now - max(self.requested_at, self.last_byte_at or 0.0, self.went_on_at)
 
 
 class State:
@@ -140,8 +140,8 @@ class State:
         self, size: int, estimates: Sequence[Estimate], missing: Iterable[tuple[int, int]] | None = None
     ) -> None:
         self.size = size
-        self.lanes = [
-            SourceLane(i, e, RateMeter(e.rate), setup_seconds=e.setup_seconds) for i, e in enumerate(estimates)
+        self.sources = [
+            ScheduledSource(i, e, RateMeter(e.rate), setup_seconds=e.setup_seconds) for i, e in enumerate(estimates)
         ]
         self.copies: dict[int, RunningCopy] = {}
         self.unassigned = Intervals([(0, size)] if missing is None else missing)
@@ -165,125 +165,125 @@ class State:
         """Record a decision, for messages about defects."""
         self.history.append(line)
 
-    def is_last(self, lane: SourceLane) -> bool:
+    def is_last(self, source: ScheduledSource) -> bool:
         """Return whether no other source is in use, or will be again after a pause; a waiting one may wait for ever."""
-        return not any(other.usable and other.status != "waiting" for other in self.lanes if other is not lane)
+        return not any(other.usable and other.status != "waiting" for other in self.sources if other is not source)
 
     def lacking(self, copy: RunningCopy) -> list[tuple[int, int]]:
         """Return the ranges of a partial copy that are not final yet."""
         return self.final.gaps(copy.start, copy.end)
 
-    def running(self, lane: SourceLane) -> RunningCopy | None:
-        """Return the lane's partial copy, if it has one."""
-        return None if lane.copy is None else self.copies[lane.copy]
+    def running(self, source: ScheduledSource) -> RunningCopy | None:
+        """Return the source's partial copy, if it has one."""
+        return None if source.copy is None else self.copies[source.copy]
 
-    def copies_of(self, lane: SourceLane) -> list[RunningCopy]:
-        """Return the lane's partial copies, ended ones and the running one."""
-        running = self.running(lane)
-        return [*lane.ended, running] if running else lane.ended
+    def copies_of(self, source: ScheduledSource) -> list[RunningCopy]:
+        """Return the source's partial copies, ended ones and the running one."""
+        running = self.running(source)
+        return [*source.ended, running] if running else source.ended
 
-    def backlog(self, lane: SourceLane) -> int:
-        """Return the bytes that the lane still has to deliver: of its running copy and of its share."""
-        copy = self.running(lane)
-        return lane.share.total + (sum(b - a for a, b in self.lacking(copy)) if copy else 0)
+    def backlog(self, source: ScheduledSource) -> int:
+        """Return the bytes that the source still has to deliver: of its running copy and of its share."""
+        copy = self.running(source)
+        return source.share.total + (sum(b - a for a, b in self.lacking(copy)) if copy else 0)
 
-    def rate(self, lane: SourceLane, now: float) -> float:
-        """Return a lane's expected bytes per second: measured, else forecast, else the median of the known rates."""
-        own = lane.meter.rate(now)
+    def rate(self, source: ScheduledSource, now: float) -> float:
+        """Return a source's expected bytes per second: measured, else forecast, else the median of the known rates."""
+        own = source.meter.rate(now)
         if own is not None:
             return own
-        known = [r for other in self.lanes if (r := other.meter.rate(now)) is not None and r > 0]
+        known = [r for other in self.sources if (r := other.meter.rate(now)) is not None and r > 0]
         return median(known) if known else UNKNOWN_RATE
 
-    def setup(self, lane: SourceLane) -> float:
-        """Return the expected seconds from requesting a range from a lane to its first byte."""
-        if lane.setup_seconds is not None:
-            return lane.setup_seconds
-        known = [other.setup_seconds for other in self.lanes if other.setup_seconds is not None]
+    def setup(self, source: ScheduledSource) -> float:
+        """Return the expected seconds from requesting a range from a source to its first byte."""
+        if source.setup_seconds is not None:
+            return source.setup_seconds
+        known = [other.setup_seconds for other in self.sources if other.setup_seconds is not None]
         return median(known) if known else UNKNOWN_SETUP
 
-    def thief(self, lane: SourceLane, now: float) -> Thief:
-        """Return a lane without work as the rule for stealing sees it."""
-        setup = self.setup(lane)
-        return Thief(self.rate(lane, now), setup, setup / SETUP_TRIPS, self.ending_seconds(lane))
+    def thief(self, source: ScheduledSource, now: float) -> Thief:
+        """Return a source without work as the rule for stealing sees it."""
+        setup = self.setup(source)
+        return Thief(self.rate(source, now), setup, setup / SETUP_TRIPS, self.ending_seconds(source))
 
-    def victim(self, lane: SourceLane, now: float) -> Victim:
-        """Return a lane with bytes to deliver as the rule for stealing sees it.
+    def victim(self, source: ScheduledSource, now: float) -> Victim:
+        """Return a source with bytes to deliver as the rule for stealing sees it.
 
         The bytes of its share follow those of its partial copy. Of a copy that lacks several ranges, and of one that
         parallel streams deliver, only the last range can be taken: the bytes before it are on their way.
         """
         return Victim(
-            nbytes=self.backlog(lane),
-            seconds=self.finish_seconds(lane, now),
-            rate=self.rate(lane, now),
-            pause=self.wait_seconds(lane, now) + self.ending_seconds(lane),
-            on_its_way=self.on_its_way(lane, now),
-            tail=self._tail(lane),
+            nbytes=self.backlog(source),
+            seconds=self.finish_seconds(source, now),
+            rate=self.rate(source, now),
+            pause=self.wait_seconds(source, now) + self.ending_seconds(source),
+            on_its_way=self.on_its_way(source, now),
+            tail=self._tail(source),
         )
 
-    def scattered(self, lane: SourceLane) -> bool:
-        """Return whether the lane's bytes arrive from several places of its range at once."""
-        copy = self.running(lane)
-        if copy is None or lane.share:
+    def scattered(self, source: ScheduledSource) -> bool:
+        """Return whether the source's bytes arrive from several places of its range at once."""
+        copy = self.running(source)
+        if copy is None or source.share:
             return False
-        return lane.widening.streams > 1 or len(self.lacking(copy)) > 1
+        return source.widening.streams > 1 or len(self.lacking(copy)) > 1
 
-    def _tail(self, lane: SourceLane) -> float:
-        copy = self.running(lane)
-        if copy is None or not self.scattered(lane):
+    def _tail(self, source: ScheduledSource) -> float:
+        copy = self.running(source)
+        if copy is None or not self.scattered(source):
             return inf
         start, end = self.lacking(copy)[-1]
         return end - start
 
-    def ending_seconds(self, lane: SourceLane) -> float:
+    def ending_seconds(self, source: ScheduledSource) -> float:
         """Return the expected delay of a range's end by parallel streams, which end one by one, in seconds."""
-        return self._round_trip(lane) if lane.widening.streams > 1 else 0.0
+        return self._round_trip(source) if source.widening.streams > 1 else 0.0
 
-    def wait_seconds(self, lane: SourceLane, now: float) -> float:
-        """Return the expected seconds until a lane's bytes flow (again). One that is late is assumed to double its
+    def wait_seconds(self, source: ScheduledSource, now: float) -> float:
+        """Return the expected seconds until a source's bytes flow (again). One that is late is assumed to double its
         delay.
         """
-        copy = self.running(lane)
+        copy = self.running(source)
         if copy is None:
-            return self.setup(lane)
+            return self.setup(source)
         silent = copy.silence(now)
         if copy.last_byte_at is not None:
-            return silent if silent > USUAL_GAP + 3 * lane.longest_gap else 0.0
-        return max(self.setup(lane) - silent, silent)
+            return silent if silent > USUAL_GAP + 3 * source.longest_gap else 0.0
+        return max(self.setup(source) - silent, silent)
 
-    def finish_seconds(self, lane: SourceLane, now: float) -> float:
-        """Return the seconds until the lane has delivered its backlog at its present rate; infinite if it is silent.
+    def finish_seconds(self, source: ScheduledSource, now: float) -> float:
+        """Return the seconds until the source has delivered its backlog at its present rate; infinite if it is silent.
 
         At the beginning of a range from a distant source TCP doubles its rate with each round trip: that is assumed to
         go on.
         """
-        backlog, rate = self.backlog(lane), self.rate(lane, now)
+        backlog, rate = self.backlog(source), self.rate(source, now)
         if not backlog:
             return 0.0
         if rate <= 0:
             return inf
-        seconds, trip = backlog / rate, rate * self._round_trip(lane)
-        if trip and self._grows(lane, now):
-            seconds = min(seconds, self._round_trip(lane) * log2(1 + backlog / trip))
-        return self.wait_seconds(lane, now) + seconds + self.ending_seconds(lane)
+        seconds, trip = backlog / rate, rate * self._round_trip(source)
+        if trip and self._grows(source, now):
+            seconds = min(seconds, self._round_trip(source) * log2(1 + backlog / trip))
+        return self.wait_seconds(source, now) + seconds + self.ending_seconds(source)
 
-    def on_its_way(self, lane: SourceLane, now: float) -> int:
+    def on_its_way(self, source: ScheduledSource, now: float) -> int:
         """Return the bytes that the server has sent, or will have before it learns that another source takes over."""
-        if self.wait_seconds(lane, now):
+        if self.wait_seconds(source, now):
             return 0
-        return int((2 if self._grows(lane, now) else 1) * self.rate(lane, now) * self._round_trip(lane))
+        return int((2 if self._grows(source, now) else 1) * self.rate(source, now) * self._round_trip(source))
 
     @staticmethod
-    def _round_trip(lane: SourceLane) -> float:
-        return lane.widening.rtt or 0.0
+    def _round_trip(source: ScheduledSource) -> float:
+        return source.widening.rtt or 0.0
 
-    def _grows(self, lane: SourceLane, now: float) -> bool:
-        """Return whether the lane's range has begun so recently that TCP may not have reached its rate."""
-        copy = self.running(lane)
+    def _grows(self, source: ScheduledSource, now: float) -> bool:
+        """Return whether the source's range has begun so recently that TCP may not have reached its rate."""
+        copy = self.running(source)
         if copy is None or copy.first_byte_at is None:
             return False
-        return now < copy.first_byte_at + GROWING_TRIPS * self._round_trip(lane)
+        return now < copy.first_byte_at + GROWING_TRIPS * self._round_trip(source)
 
     def raced(self, copy: RunningCopy) -> bool:
         """Return whether this partial copy takes part in a race, on either side."""

@@ -80,15 +80,15 @@ class Widening:
         self._wait(now)
         return FIRST
 
-    def look(self, now: float, delivered: int, backlog: int, way: PathState | None) -> int | None:
+    def look(self, now: float, delivered: int, backlog: int, path: PathState | None) -> int | None:
         """Return the new number of streams, if it changes.
 
         :param delivered: bytes that have come over all streams so far
         :param way: the path of the data
         """
-        if self.rtt is None or way is None:
+        if self.rtt is None or path is None:
             return None
-        self._watch(now, way)
+        self._watch(now, path)
         self._measure(now, delivered)
         if not (self._by_chance(now) or self._held_back(now)):
             return None
@@ -99,13 +99,13 @@ class Widening:
         self._wait(now)
         return self.streams
 
-    def _watch(self, now: float, way: PathState) -> None:
+    def _watch(self, now: float, path: PathState) -> None:
         """Record whether packets queue, and whether some were lost without a queue."""
-        if way.rtt > (self.rtt or 0.0) * (1 + QUEUE_PART) + QUEUE:
+        if path.rtt > (self.rtt or 0.0) * (1 + QUEUE_PART) + QUEUE:
             self._queued_at, self._losses = now, 0
         elif now > self._queued_at + AFTER + AFTER_TRIPS * (self.rtt or 0.0):
-            self._losses += way.disordered > self._disordered
-        self._disordered = way.disordered
+            self._losses += path.disordered > self._disordered
+        self._disordered = path.disordered
 
     def _measure(self, now: float, delivered: int) -> None:
         """Measure the rate."""

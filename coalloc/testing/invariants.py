@@ -12,7 +12,7 @@ def check(scheduler: Scheduler) -> None:
     """Check that every byte is final or assigned to exactly one place; only a race assigns a byte twice."""
     state = scheduler.state
     promised = Intervals()
-    places: list[list[tuple[int, int]]] = [list(state.unassigned), *(list(lane.share) for lane in state.lanes)]
+    places: list[list[tuple[int, int]]] = [list(state.unassigned), *(list(source.share) for source in state.sources)]
     races: list[list[tuple[int, int]]] = []
     for copy in state.copies.values():
         (races if copy.racing else places).append(state.lacking(copy))
@@ -26,10 +26,10 @@ def check(scheduler: Scheduler) -> None:
             promised.add(start, end)
     lost = state.size - state.final.total - promised.total
     assert lost == 0, f"{lost} bytes are assigned to no source"
-    for lane in state.lanes:
-        assert (lane.copy is not None) == (lane.status == "fetching")
-        assert lane.copy is None or state.copies[lane.copy].source == lane.source
-        assert lane.status not in ("left", "waiting") or not lane.share
+    for source in state.sources:
+        assert (source.copy is not None) == (source.status == "fetching")
+        assert source.copy is None or state.copies[source.copy].source == source.index
+        assert source.status not in ("left", "waiting") or not source.share
 
 
 class CheckedScheduler(Scheduler):

@@ -39,8 +39,8 @@ class Limit:
 
 def untroubled(result: Result) -> bool:
     """Check that everything is here, no source was dropped, and none reconnected."""
-    lanes = result.scheduler.state.lanes
-    failed = [copy.ending for lane in lanes for copy in lane.ended if copy.ending in ("failed", "stalled")]
+    sources = result.scheduler.state.sources
+    failed = [copy.ending for source in sources for copy in source.ended if copy.ending in ("failed", "stalled")]
     opened = [source.opened for source in result.sources]
     return result.content == DATA and not result.error and not failed and set(opened) == {1}
 
@@ -81,13 +81,13 @@ def test_who_waits_for_leave_is_not_silent():
     result = simulate(DATA, [FAST, FAST], admissions=[limit.admission] * 2)
     assert untroubled(result)
     assert result.seconds < 125.0
-    assert all((lane.setup_seconds or 0.0) < 0.1 for lane in result.scheduler.state.lanes)
+    assert all((source.setup_seconds or 0.0) < 0.1 for source in result.scheduler.state.sources)
 
 
 def test_who_is_silent_with_leave_is_noticed():
     limit, stalls = Limit(2e6), Behaviour(rates=((0.0, 50e6), (4.5, 0.0)))
     result = simulate(DATA, [stalls, Behaviour(connect_seconds=30.0, rates=FAST.rates)], admissions=[limit.admission])
-    first, second = result.scheduler.state.lanes
+    first, second = result.scheduler.state.sources
     assert (result.content, result.error) == (DATA, None)
     stalled = first.ended[0]
     assert stalled.ending == "stalled"

@@ -135,13 +135,13 @@ def test_single_uses_the_best_by_forecast():
 def test_conservative_deals_equal_blocks_to_whoever_has_delivered():
     result = simulate(content(10 * MB), [steady(4e6), steady(1e6)], "conservative", blocks=10)
     assert result.shares == [8 * MB, 2 * MB]
-    assert [len(lane.ended) for lane in result.scheduler.state.lanes] == [8, 2]
+    assert [len(source.ended) for source in result.scheduler.state.sources] == [8, 2]
 
 
 def test_aggressive_doubles_the_fast_and_drops_the_hopeless():
     crowd = [steady(4e6), steady(2e6), steady(1e5, chunk=10_000)]
     result = simulate(content(30 * MB), crowd, "aggressive", blocks=30)
-    ranges = [len(lane.ended) for lane in result.scheduler.state.lanes]
+    ranges = [len(source.ended) for source in result.scheduler.state.sources]
     assert ranges[2] == 1
     assert result.shares[0] > result.shares[1]
     assert ranges[0] < result.shares[0] / MB

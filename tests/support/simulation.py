@@ -77,7 +77,7 @@ async def _download(content, behaviours, strategy, blocks, estimates, most, miss
     finally:
         seconds = loop.time()
         await runner.close()
-    shares = [lane.bytes for lane in scheduler.state.lanes]
+    shares = [source.bytes for source in scheduler.state.sources]
     return Result(bytes(sink), seconds, sources, scheduler, error, shares)
 
 

@@ -18,10 +18,10 @@ from coalloc.engine.gridftp.protocol import port_command
 from coalloc.engine.gridftp.range_requests import RangeRequests
 from coalloc.engine.gridftp.refusals import refusal
 from coalloc.engine.gridftp.session import Session
-from coalloc.engine.gridftp.stream import lost, said
+from coalloc.engine.gridftp.stream import final_reply, lost
 from coalloc.engine.range_request import RangeRequest
 from coalloc.engine.span import Deliver, Span
-from coalloc.engine.tcp_info import way_of
+from coalloc.engine.tcp_info import path_state_of
 from coalloc.errors import NoSuchFile, PermissionRefused, SourceError
 from coalloc.model import PathState
 
@@ -54,9 +54,9 @@ class BlockChannel:
         self._gather: Gather | None = None
 
     @property
-    def way(self) -> PathState | None:
+    def path_state(self) -> PathState | None:
         """The path of the data; None if not known."""
-        return way_of(self._data) if self._data and self.usable else None
+        return path_state_of(self._data) if self._data and self.usable else None
 
     async def fetch(self, span: Span, deliver: Deliver, about: Session | None = None) -> None:
         """Receive `span`, after the ranges requested before.
@@ -79,7 +79,7 @@ class BlockChannel:
             self._skip()
         if not turn.complete:
             gap = turn.received.gaps(turn.start, span.end)[0][0]
-            raise lost(session, await said(reply), span, gap)
+            raise lost(session, await final_reply(reply), span, gap)
 
     @property
     def kept(self) -> bool:
@@ -95,17 +95,17 @@ class BlockChannel:
         self._session.data.forget()
         listener = socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
         listener.setblocking(False)
-        told = [control.submit(command) for command in ("MODE E", port_command(host, listener.getsockname()[1]))]
-        self._coming = asyncio.create_task(self._connect(listener, told))
+        requests = [control.submit(command) for command in ("MODE E", port_command(host, listener.getsockname()[1]))]
+        self._coming = asyncio.create_task(self._connect(listener, requests))
         self._coming.add_done_callback(partial(self._connected, listener))
 
-    async def _connect(self, listener: socket.socket, told: list[PendingReply]) -> None:
+    async def _connect(self, listener: socket.socket, requests: list[PendingReply]) -> None:
         """Wait for the server's connection and its acceptance of MODE E."""
         control = self._session.control
         seconds = max(CONNECT_BACK_SECONDS, CONNECT_BACK_TRIPS * (self._session.stat.rtt or 0.0))
         try:
             async with asyncio.timeout(seconds):
-                if not all([(await control.reply(each)).positive for each in told]):
+                if not all([(await control.reply(each)).positive for each in requests]):
                     raise NoWayBack
                 self._data = await self._accept(listener)
         except (TimeoutError, OSError):

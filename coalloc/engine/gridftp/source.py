@@ -19,7 +19,7 @@ from coalloc.engine.gridftp.login import security_for
 from coalloc.engine.gridftp.modee import BlockChannel, NoWayBack
 from coalloc.engine.gridftp.session import Session
 from coalloc.engine.span import Deliver, Span
-from coalloc.engine.tcp_info import way_of
+from coalloc.engine.tcp_info import path_state_of
 from coalloc.errors import ConnectionLost, ReplicaChanged, Stalled, Unsupported
 from coalloc.model import PathState, Stat
 
@@ -117,11 +117,11 @@ class GridFTPSource(Source):
             self._fetching -= 1
 
     @property
-    def way(self) -> PathState | None:
+    def path_state(self) -> PathState | None:
         if self._channel:
-            return self._channel.way
+            return self._channel.path_state
         if self._data:
-            return way_of(self._data)
+            return path_state_of(self._data)
         return PathState(self._known.rtt) if self._known.rtt else None
 
     @property

@@ -15,7 +15,7 @@ from coalloc.engine.gridftp.session import Session
 from coalloc.engine.span import Deliver, Span
 from coalloc.errors import ConnectionLost, SourceError
 
-__all__ = ["LAST_WORDS_SECONDS", "fetch", "lost", "said"]
+__all__ = ["LAST_WORDS_SECONDS", "fetch", "final_reply", "lost"]
 
 LAST_WORDS_SECONDS = 1.0  # how long to wait for the server's reason why data ended short
 
@@ -37,10 +37,10 @@ async def fetch(session: Session, data: socket.socket, span: Span, deliver: Deli
     finally:
         data.close()
     if reached < span.end:
-        raise lost(session, await said(transfer), span, reached)
+        raise lost(session, await final_reply(transfer), span, reached)
 
 
-async def said(transfer: PendingReply) -> Reply | None:
+async def final_reply(transfer: PendingReply) -> Reply | None:
     """Return the server's reply to a transfer that ended short, if it comes soon."""
     await asyncio.wait({transfer}, timeout=LAST_WORDS_SECONDS)
     if not transfer.done() or transfer.cancelled() or transfer.exception():

@@ -12,7 +12,7 @@ from coalloc.engine.batched_reads import BUFFER, Gather
 from coalloc.engine.http.pipeline import Pipeline, Question, Unanswered
 from coalloc.engine.range_request import RangeRequest
 from coalloc.engine.span import Deliver, Span
-from coalloc.engine.tcp_info import way_of
+from coalloc.engine.tcp_info import path_state_of
 from coalloc.errors import ConnectionLost
 from coalloc.model import PathState
 
@@ -69,9 +69,9 @@ class HTTPChannel(asyncio.BufferedProtocol):
         self._hidden = RECORD if self._transport.get_extra_info("ssl_object") else 0
 
     @property
-    def way(self) -> PathState | None:
+    def path_state(self) -> PathState | None:
         """The path of the data; None if not known."""
-        return way_of(self._sock) if self.usable else None
+        return path_state_of(self._sock) if self.usable else None
 
     async def fetch(self, span: Span, deliver: Deliver) -> None:
         """Receive `span`, after the ranges requested before.

@@ -222,9 +222,9 @@ class HTTPSource(Source):
             self._keep(answer)
 
     @property
-    def way(self) -> PathState | None:
+    def path_state(self) -> PathState | None:
         if self._channel:
-            return self._channel.way
+            return self._channel.path_state
         return PathState(self._known.rtt) if self._known.rtt and not self._next.locked() else None
 
     @property

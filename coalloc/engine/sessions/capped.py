@@ -89,8 +89,8 @@ class _Capped(Source):
             raise
 
     @property
-    def way(self) -> PathState | None:
-        return self._source.way
+    def path_state(self) -> PathState | None:
+        return self._source.path_state
 
     @property
     def queues(self) -> bool:

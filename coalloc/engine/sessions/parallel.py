@@ -51,9 +51,9 @@ class Parallel(Source):
             self._invite(self._sharing)
 
     @property
-    def way(self) -> PathState | None:
-        ways = [way for session in self._sessions if (way := session.way)]
-        return PathState(max(way.rtt for way in ways), sum(way.disordered for way in ways)) if ways else None
+    def path_state(self) -> PathState | None:
+        known = [state for session in self._sessions if (state := session.path_state)]
+        return PathState(max(each.rtt for each in known), sum(each.disordered for each in known)) if known else None
 
     async def fetch(self, span: Span, deliver: Deliver) -> None:
         if self._agreed and not self._agreed.ranged:
@@ -69,9 +69,9 @@ class Parallel(Source):
         finally:
             self._sharing = None
 
-    def _invite(self, dealing: RangeSharing) -> None:
+    def _invite(self, sharing: RangeSharing) -> None:
         for session in [self._sessions[0], *self._further()]:
-            dealing.invite(session)
+            sharing.invite(session)
 
     def _further(self) -> list[Source]:
         """Return all sessions but the first."""

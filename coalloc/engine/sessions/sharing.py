@@ -67,9 +67,9 @@ class RangeSharing:
         """Let a session take part; may be called twice."""
         if session not in self._tasks:
             task = self._tasks[session] = asyncio.create_task(self._work(session))
-            task.add_done_callback(self._left)
+            task.add_done_callback(self._session_ended)
 
-    def _left(self, task: asyncio.Task[None]) -> None:
+    def _session_ended(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
         if error or not any(not other.done() for other in self._tasks.values()):
             self._end(error or self._failure)
@@ -89,7 +89,7 @@ class RangeSharing:
             while self._employ(work):
                 await self._fetched(work)
                 if session.recalled and len(self._works) > 1:
-                    await self._see_off(work)
+                    await self._finish_and_close(work)
                     return
         except SourceError as error:
             self._give_back(work, error)
@@ -104,7 +104,7 @@ class RangeSharing:
             work.given(asyncio.create_task(fetch), part, self._time())
         return any(each.parts for each in self._works.values())
 
-    async def _see_off(self, work: SessionWork) -> None:
+    async def _finish_and_close(self, work: SessionWork) -> None:
         """Let a session finish its parts, then close it."""
         while work.parts:
             await self._fetched(work)

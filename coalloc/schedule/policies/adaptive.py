@@ -13,7 +13,7 @@ bytes it had in flight, and the tail of a transfer is bounded by set-up times, n
 
 from coalloc.schedule.policies.base import Choice, Policy, Race, Role, Shares, Steal, candidates, first_unassigned
 from coalloc.schedule.shares import cut, fill_shares
-from coalloc.schedule.state import SourceLane, State
+from coalloc.schedule.state import ScheduledSource, State
 from coalloc.schedule.stealing import LEAST_STEAL, Thief, Victim, saves_all, seconds_together, stolen
 
 __all__ = ["Adaptive"]
@@ -40,51 +40,51 @@ class Adaptive(Policy):
         self.widens = widens
 
     def shares(self, state: State, now: float) -> Shares:
-        lanes = candidates(state)
-        if not lanes:
+        sources = candidates(state)
+        if not sources:
             return {}
-        setups = [state.setup(lane) + (0.0 if lane.status == "idle" else CONNECTING) for lane in lanes]
-        rates = [max(state.rate(lane, now), 1.0) for lane in lanes]
+        setups = [state.setup(source) + (0.0 if source.status == "idle" else CONNECTING) for source in sources]
+        rates = [max(state.rate(source, now), 1.0) for source in sources]
         sizes, _ = fill_shares(state.unassigned.total, setups, rates, LEAST_SHARE)
-        return {lane.source: part for lane, part in zip(lanes, cut(state.unassigned, sizes), strict=True) if part}
+        return {source.index: part for source, part in zip(sources, cut(state.unassigned, sizes), strict=True) if part}
 
-    def role(self, state: State, lane: SourceLane, now: float) -> Role:
+    def role(self, state: State, source: ScheduledSource, now: float) -> Role:
         return "needed"  # to the end: it may steal from others, and race them for the last bytes
 
-    def choose(self, state: State, lane: SourceLane, now: float) -> Choice | None:
+    def choose(self, state: State, source: ScheduledSource, now: float) -> Choice | None:
         if free := first_unassigned(state):
             return free
         victims = {
-            other.source: state.victim(other, now)
-            for other in state.lanes
-            if other is not lane and state.backlog(other)
+            other.index: state.victim(other, now)
+            for other in state.sources
+            if other is not source and state.backlog(other)
         }
-        thief = state.thief(lane, now)
+        thief = state.thief(source, now)
         together = seconds_together(thief, victims.values())
-        for source, victim in sorted(victims.items(), key=lambda item: item[1].seconds, reverse=True):
-            if choice := self._steal(state, source, victim, thief, together):
+        for index, victim in sorted(victims.items(), key=lambda item: item[1].seconds, reverse=True):
+            if choice := self._steal(state, index, victim, thief, together):
                 return choice
         return None
 
-    def _steal(self, state: State, source: int, victim: Victim, thief: Thief, together: float) -> Choice | None:
-        lane = state.lanes[source]
-        copy = state.running(lane)
+    def _steal(self, state: State, index: int, victim: Victim, thief: Thief, together: float) -> Choice | None:
+        source = state.sources[index]
+        copy = state.running(source)
         if copy is None:  # it has not even begun: any source that can work takes all
-            return Steal(source, victim.nbytes)
+            return Steal(index, victim.nbytes)
         if state.raced(copy):
             return None
         nbytes = stolen(victim, thief, together, thief.worth)
-        whole = nbytes == victim.nbytes or (state.scattered(lane) and saves_all(victim, thief, thief.worth))
-        if whole and not lane.share and self._may_race(state, victim.nbytes):
+        whole = nbytes == victim.nbytes or (state.scattered(source) and saves_all(victim, thief, thief.worth))
+        if whole and not source.share and self._may_race(state, victim.nbytes):
             return Race(copy.id)
-        return Steal(source, nbytes) if nbytes else None
+        return Steal(index, nbytes) if nbytes else None
 
     @staticmethod
     def _may_race(state: State, backlog: int) -> bool:
         return state.raced_bytes + backlog <= max(RACE_BUDGET * state.size, LEAST_STEAL)
 
     def explain(self, state: State, now: float) -> str:
-        lanes = candidates(state)
-        known = sum(1 for lane in lanes if lane.estimate.rate)
-        basis = f"forecasts for {known} of {len(lanes)} sources" if known else "equal rates, as nothing is known yet"
+        sources = candidates(state)
+        known = sum(1 for source in sources if source.estimate.rate)
+        basis = f"forecasts for {known} of {len(sources)} sources" if known else "equal rates, as nothing is known yet"
         return f"adaptive: shares by set-up and rate from {basis}, and free sources take over ranges"

@@ -9,7 +9,7 @@ For each block delivered, its rate is compared with the running maximum over all
 
 from coalloc.schedule.policies.base import Choice, Role
 from coalloc.schedule.policies.conservative import Conservative
-from coalloc.schedule.state import RunningCopy, SourceLane, State
+from coalloc.schedule.state import RunningCopy, ScheduledSource, State
 
 __all__ = ["DROP_BELOW", "Aggressive"]
 
@@ -30,16 +30,16 @@ class Aggressive(Conservative):
         self.multiple: dict[int, int] = {}
         self.dropped: set[int] = set()
 
-    def choose(self, state: State, lane: SourceLane, now: float) -> Choice | None:
-        if self._is_dropped(state, lane):
+    def choose(self, state: State, source: ScheduledSource, now: float) -> Choice | None:
+        if self._is_dropped(state, source):
             return None
-        return self.next_blocks(state, self.multiple.get(lane.source, 1))
+        return self.next_blocks(state, self.multiple.get(source.index, 1))
 
-    def role(self, state: State, lane: SourceLane, now: float) -> Role:
-        return "spare" if self._is_dropped(state, lane) else super().role(state, lane, now)
+    def role(self, state: State, source: ScheduledSource, now: float) -> Role:
+        return "spare" if self._is_dropped(state, source) else super().role(state, source, now)
 
     def delivered(self, copy: RunningCopy, now: float) -> None:
-        rate = (copy.end - copy.start) / max(now - copy.asked_at, 1e-9)
+        rate = (copy.end - copy.start) / max(now - copy.requested_at, 1e-9)
         if rate > self.fastest:
             self.fastest = rate
             self.multiple[copy.source] = 2 * self.multiple.get(copy.source, 1)
@@ -49,10 +49,10 @@ class Aggressive(Conservative):
         if rate < DROP_BELOW * self.fastest:
             self.dropped.add(copy.source)
 
-    def _is_dropped(self, state: State, lane: SourceLane) -> bool:
+    def _is_dropped(self, state: State, source: ScheduledSource) -> bool:
         """Return whether a source is too slow and another one is usable that is not: the last one is never dropped.
 
         Sources that wait for a free connection do not count, as they may wait for ever.
         """
-        others = [other for other in state.lanes if other is not lane and other.status != "waiting"]
-        return lane.source in self.dropped and any(o.usable and o.source not in self.dropped for o in others)
+        others = [other for other in state.sources if other is not source and other.status != "waiting"]
+        return source.index in self.dropped and any(o.usable and o.index not in self.dropped for o in others)

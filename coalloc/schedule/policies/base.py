@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from typing import ClassVar, Literal, NamedTuple
 
-from coalloc.schedule.state import RunningCopy, SourceLane, State
+from coalloc.schedule.state import RunningCopy, ScheduledSource, State
 
 __all__ = ["Choice", "Policy", "Race", "Role", "Steal", "Take"]
 
@@ -11,14 +11,14 @@ Shares = dict[int, list[tuple[int, int]]]
 
 
 class Take(NamedTuple):
-    """Fetch [start, end), which is unassigned or in the lane's own share."""
+    """Fetch [start, end), which is unassigned or in the source's own share."""
 
     start: int
     end: int
 
 
 class Steal(NamedTuple):
-    """Take the last `nbytes` that lane `victim` still has to deliver."""
+    """Take the last `nbytes` that source `victim` still has to deliver."""
 
     victim: int
     nbytes: int
@@ -41,24 +41,24 @@ class Policy(ABC):
     name: ClassVar[str]
     patience: ClassVar[float] = 0.0
     watches_idle: ClassVar[bool] = False
-    """Whether an idle lane is asked again as time passes, not only after events."""
+    """Whether an idle source is asked again as time passes, not only after events."""
     rebalances: ClassVar[bool] = False
     """Whether other sources deliver what a source does not deliver in time."""
     widens: bool = False
     """Whether a source may get more parallel streams while it runs."""
 
     def shares(self, state: State, now: float) -> Shares:
-        """Return the ranges reserved for each lane from the start; all others stay unassigned."""
+        """Return the ranges reserved for each source from the start; all others stay unassigned."""
         return {}
 
     @abstractmethod
-    def choose(self, state: State, lane: SourceLane, now: float) -> Choice | None:
-        """Return the next step of an idle lane with an empty share; None for nothing."""
+    def choose(self, state: State, source: ScheduledSource, now: float) -> Choice | None:
+        """Return the next step of an idle source with an empty share; None for nothing."""
 
-    def role(self, state: State, lane: SourceLane, now: float) -> Role:
-        """Return the role of a lane without work once the shares are assigned.
+    def role(self, state: State, source: ScheduledSource, now: float) -> Role:
+        """Return the role of a source without work once the shares are assigned.
 
-        While bytes are unassigned, at least one lane has to be needed.
+        While bytes are unassigned, at least one source has to be needed.
         """
         return "needed" if state.unassigned else "spare"
 
@@ -67,7 +67,7 @@ class Policy(ABC):
 
     def explain(self, state: State, now: float) -> str:
         """Return one sentence for users: the reason for this split."""
-        return f"{self.name}: {len(state.lanes)} source{'s' if len(state.lanes) > 1 else ''}"
+        return f"{self.name}: {len(state.sources)} source{'s' if len(state.sources) > 1 else ''}"
 
 
 def first_unassigned(state: State) -> Take | None:
@@ -75,6 +75,10 @@ def first_unassigned(state: State) -> Take | None:
     return next((Take(start, end) for start, end in state.unassigned), None)
 
 
-def candidates(state: State) -> list[SourceLane]:
-    """Return the lanes to split among: all that support ranges, except those not in use, pausing or waiting."""
-    return [lane for lane in state.lanes if lane.usable and lane.ranged and lane.status not in ("pausing", "waiting")]
+def candidates(state: State) -> list[ScheduledSource]:
+    """Return the sources to split among: all that support ranges, except those not in use, pausing or waiting."""
+    return [
+        source
+        for source in state.sources
+        if source.usable and source.ranged and source.status not in ("pausing", "waiting")
+    ]

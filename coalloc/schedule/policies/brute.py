@@ -2,7 +2,7 @@
 
 from coalloc.schedule.policies.base import Choice, Policy, Shares, candidates, first_unassigned
 from coalloc.schedule.shares import cut, equal_shares
-from coalloc.schedule.state import SourceLane, State
+from coalloc.schedule.state import ScheduledSource, State
 
 __all__ = ["Brute"]
 
@@ -14,11 +14,11 @@ class Brute(Policy):
     patience = 5.0
 
     def shares(self, state: State, now: float) -> Shares:
-        lanes = candidates(state)
-        parts = cut(state.unassigned, equal_shares(state.unassigned.total, len(lanes))) if lanes else []
-        return {lane.source: part for lane, part in zip(lanes, parts, strict=True)}
+        sources = candidates(state)
+        parts = cut(state.unassigned, equal_shares(state.unassigned.total, len(sources))) if sources else []
+        return {source.index: part for source, part in zip(sources, parts, strict=True)}
 
-    def choose(self, state: State, lane: SourceLane, now: float) -> Choice | None:
+    def choose(self, state: State, source: ScheduledSource, now: float) -> Choice | None:
         return first_unassigned(state)
 
     def explain(self, state: State, now: float) -> str:

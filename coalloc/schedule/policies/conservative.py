@@ -1,7 +1,7 @@
 """`conservative`: conservative load balancing (paper, section 3.2.3): k equal blocks, one at a time per server."""
 
 from coalloc.schedule.policies.base import Choice, Policy, Take
-from coalloc.schedule.state import SourceLane, State
+from coalloc.schedule.state import ScheduledSource, State
 
 __all__ = ["Conservative", "block_count"]
 
@@ -31,7 +31,7 @@ class Conservative(Policy):
     def __init__(self, blocks: int | None = None) -> None:
         self.blocks = blocks
 
-    def choose(self, state: State, lane: SourceLane, now: float) -> Choice | None:
+    def choose(self, state: State, source: ScheduledSource, now: float) -> Choice | None:
         return self.next_blocks(state, 1)
 
     def next_blocks(self, state: State, count: int) -> Take | None:

@@ -6,7 +6,7 @@ of `coalloc.history.transfers`); a source without history counts as the median o
 
 from coalloc.schedule.policies.base import Choice, Policy, Shares, candidates, first_unassigned
 from coalloc.schedule.shares import cut, proportional_shares
-from coalloc.schedule.state import SourceLane, State, median
+from coalloc.schedule.state import ScheduledSource, State, median
 
 __all__ = ["History"]
 
@@ -18,22 +18,22 @@ class History(Policy):
     patience = 5.0
 
     def shares(self, state: State, now: float) -> Shares:
-        lanes = candidates(state)
-        if not lanes:
+        sources = candidates(state)
+        if not sources:
             return {}
-        sizes = proportional_shares(state.unassigned.total, _forecasts(lanes))
-        return {lane.source: part for lane, part in zip(lanes, cut(state.unassigned, sizes), strict=True)}
+        sizes = proportional_shares(state.unassigned.total, _forecasts(sources))
+        return {source.index: part for source, part in zip(sources, cut(state.unassigned, sizes), strict=True)}
 
-    def choose(self, state: State, lane: SourceLane, now: float) -> Choice | None:
+    def choose(self, state: State, source: ScheduledSource, now: float) -> Choice | None:
         return first_unassigned(state)
 
     def explain(self, state: State, now: float) -> str:
-        lanes = candidates(state)
-        known = sum(1 for lane in lanes if lane.estimate.rate)
-        return f"history: shares by the average rates of earlier transfers, known for {known} of {len(lanes)} sources"
+        sources = candidates(state)
+        known = sum(1 for source in sources if source.estimate.rate)
+        return f"history: shares by the average rates of earlier transfers, known for {known} of {len(sources)} sources"
 
 
-def _forecasts(lanes: list[SourceLane]) -> list[float]:
-    known = [lane.estimate.rate for lane in lanes if lane.estimate.rate]
+def _forecasts(sources: list[ScheduledSource]) -> list[float]:
+    known = [source.estimate.rate for source in sources if source.estimate.rate]
     middle = median(known) if known else 1.0
-    return [lane.estimate.rate or middle for lane in lanes]
+    return [source.estimate.rate or middle for source in sources]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from coalloc.schedule.policies.base import Choice, Policy, Role, Shares, candidates, first_unassigned
-from coalloc.schedule.state import SourceLane, State
+from coalloc.schedule.state import ScheduledSource, State
 
 __all__ = ["Single"]
 
@@ -18,32 +18,32 @@ class Single(Policy):
     patience = 5.0
 
     def shares(self, state: State, now: float) -> Shares:
-        lanes = candidates(state)
-        if not lanes:
+        sources = candidates(state)
+        if not sources:
             return {}
-        return {_best(state, lanes, now).source: list(state.unassigned)}
+        return {_best(state, sources, now).index: list(state.unassigned)}
 
-    def choose(self, state: State, lane: SourceLane, now: float) -> Choice | None:
-        if any(other.status == "fetching" for other in state.lanes) or lane is not _best(state, state.lanes, now):
+    def choose(self, state: State, source: ScheduledSource, now: float) -> Choice | None:
+        if any(other.status == "fetching" for other in state.sources) or source is not _best(state, state.sources, now):
             return None
         return first_unassigned(state)
 
-    def role(self, state: State, lane: SourceLane, now: float) -> Role:
+    def role(self, state: State, source: ScheduledSource, now: float) -> Role:
         """Return "reserve" for the next best source only; connected sources come before others."""
         if state.unassigned:
             return "needed"
-        others = [each for each in state.lanes if each.status in STANDING_BY and each.ranged]
+        others = [each for each in state.sources if each.status in STANDING_BY and each.ranged]
         best = max(others, default=None, key=lambda each: (STANDING_BY.index(each.status), *_rank(state, each, now)))
-        return "reserve" if lane is best else "spare"
+        return "reserve" if source is best else "spare"
 
     def explain(self, state: State, now: float) -> str:
         return "single: the whole file from the source with the best forecast"
 
 
-def _best(state: State, lanes: Sequence[SourceLane], now: float) -> SourceLane:
+def _best(state: State, sources: Sequence[ScheduledSource], now: float) -> ScheduledSource:
     """Return the fastest of those that can begin now, the first of equals."""
-    return max(lanes, key=lambda lane: (lane.status == "idle", *_rank(state, lane, now)))
+    return max(sources, key=lambda source: (source.status == "idle", *_rank(state, source, now)))
 
 
-def _rank(state: State, lane: SourceLane, now: float) -> tuple[float, int]:
-    return state.rate(lane, now), -lane.source
+def _rank(state: State, source: ScheduledSource, now: float) -> tuple[float, int]:
+    return state.rate(source, now), -source.index

@@ -155,7 +155,7 @@ def test_a_source_that_is_let_go_while_it_connects_says_nothing():
 
 def test_a_source_that_is_let_go_while_it_connects_can_be_connected_again_at_once():
     source = Counting(Behaviour(connect_seconds=1.0))
-    events, _ = play(source, [Connect(0), Close(0), Connect(0), Close(0, well=True), Connect(0)])
+    events, _ = play(source, [Connect(0), Close(0), Connect(0), Close(0, temporary=True), Connect(0)])
     assert events == [Started(0.0), Ready(1.0, 0)]
 
 
@@ -168,21 +168,21 @@ def test_a_source_that_waits_for_a_connection_leaves_the_line():
 
 def test_a_source_that_is_let_go_as_it_becomes_ready_stays_let_go():
     source = Counting()
-    events, _ = play(source, [Connect(0)], [Close(0, well=True)])
+    events, _ = play(source, [Connect(0)], [Close(0, temporary=True)])
     assert kinds(events) == [Started, Ready]
     assert source.rested == 1
 
 
 def test_a_source_that_goes_to_rest_is_asked_for_changes_then_and_not_at_the_end():
     source = Counting()
-    events, errors = play(source, *FETCHED, [Close(0, well=True)])
+    events, errors = play(source, *FETCHED, [Close(0, temporary=True)])
     assert kinds(events) == [Started, Ready, Received, Finished]
     assert (source.rechecked, source.rested, errors) == (1, 1, {})
 
 
 def test_one_that_is_wanted_again_at_once_is_not_asked_before_it_connects():
     source = Counting()
-    events, errors = play(source, *FETCHED, [Close(0, well=True), Connect(0)], [], [Fetch(2, 0, 0, 10)])
+    events, errors = play(source, *FETCHED, [Close(0, temporary=True), Connect(0)], [], [Fetch(2, 0, 0, 10)])
     assert kinds(events) == [Started, Ready, Received, Finished, Ready, Received, Finished]
     assert events[4].at < 0.5
     assert (source.rechecked, source.rested, source.opened, errors) == (1, 1, 2, {})
@@ -190,13 +190,13 @@ def test_one_that_is_wanted_again_at_once_is_not_asked_before_it_connects():
 
 def test_what_changed_before_a_source_went_to_rest_is_known_at_the_end():
     source = Counting(Behaviour(becomes=((0.1, bytes(9)),)))
-    _, errors = play(source, *FETCHED, [Close(0, well=True)])
+    _, errors = play(source, *FETCHED, [Close(0, temporary=True)])
     assert isinstance(errors[0], ReplicaChanged)
     assert (source.rechecked, source.rested) == (1, 1)
 
 
 def test_a_server_that_dies_as_its_source_goes_to_rest_is_asked_at_the_end():
     source = Counting(Behaviour(dies_at=0.5, returns_at=3.0))
-    events, errors = play(source, *FETCHED, [Close(0, well=True)])
+    events, errors = play(source, *FETCHED, [Close(0, temporary=True)])
     assert not [event for event in events if isinstance(event, Failed)]
     assert (source.rechecked, source.rested, errors) == (2, 1, {})

@@ -110,10 +110,10 @@ async def test_it_is_known_how_far_a_server_is_before_it_answers(monkeypatch):
     monkeypatch.setattr(HTTPSource, "_reached", lambda source, rtt: (reached(source, rtt), connected.set()))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         source = HTTPSource(f"http://127.0.0.1:{listener.getsockname()[1]}/file", options())
-        assert source.way is None
+        assert source.path_state is None
         opening = asyncio.create_task(source.open())
         await connected.wait()
-        assert source.way.rtt > 0
+        assert source.path_state.rtt > 0
         assert not opening.done()
         opening.cancel()
         await asyncio.gather(opening, return_exceptions=True)

@@ -154,8 +154,8 @@ class AnyOrder(RuleBasedStateMachine):
 
     def tick(self, wanted: tuple[int, ...] = ()) -> None:
         self.wake = inf
-        ways = tuple(PathState(0.02) if server.state == "open" else None for server in self.servers)
-        self.tell(Tick(self.now, ways, wanted))
+        paths = tuple(PathState(0.02) if server.state == "open" else None for server in self.servers)
+        self.tell(Tick(self.now, paths, wanted))
 
     # The servers
 
@@ -258,8 +258,8 @@ class AnyOrder(RuleBasedStateMachine):
         named = {source for source in suspects if source < len(self.servers)} - self.bad - self.suspected
         restored = self.suspected - named
         if not named or all(
-            i in named | self.bad or (lane.status == "left" and i not in restored)
-            for i, lane in enumerate(self.state.lanes)
+            i in named | self.bad or (source.status == "left" and i not in restored)
+            for i, source in enumerate(self.state.sources)
         ):
             return
         self.suspected = set(named) if merely else set()
@@ -281,9 +281,9 @@ class AnyOrder(RuleBasedStateMachine):
             return
         busy = [server for server in self.servers if server.state in ("open", "opening")]
         assert len(busy) <= self.most, "more are connected than may be"
-        for lane, server in zip(self.state.lanes, self.servers, strict=True):
-            if lane.status in ("spare", "pausing", "left"):
-                assert server.state == "closed", f"a source that is {lane.status} stays connected"
+        for source, server in zip(self.state.sources, self.servers, strict=True):
+            if source.status in ("spare", "pausing", "left"):
+                assert server.state == "closed", f"a source that is {source.status} stays connected"
 
     @invariant()
     def goes_on(self) -> None:
@@ -291,16 +291,16 @@ class AnyOrder(RuleBasedStateMachine):
             return
         assert self.wake < inf or self.some("opening", "line"), "nothing will happen any more"
         if not any(server.state == "opening" for server in self.servers) and self.scheduler.policy.name != "aggressive":
-            idle = [lane for lane in self.state.lanes if lane.status == "idle"]
+            idle = [source for source in self.state.sources if source.status == "idle"]
             assert not idle, "a source has no work, and bytes are missing"
 
     @invariant()
     def spares_what_it_does_not_need(self) -> None:
         if self.end or not self.begun or self.scheduler.policy.name in ("adaptive", "single"):
             return
-        for lane in self.state.lanes:
-            if lane.status == "idle" and not self.state.unassigned:
-                assert self.now <= lane.idle_at + LINGER + 1.0 or self.wake <= self.now
+        for source in self.state.sources:
+            if source.status == "idle" and not self.state.unassigned:
+                assert self.now <= source.idle_at + LINGER + 1.0 or self.wake <= self.now
 
     def teardown(self) -> None:
         """Let all servers work from now on: the transfer ends with each byte once, unless no source is left."""
@@ -327,7 +327,7 @@ class AnyOrder(RuleBasedStateMachine):
                 self.now = max(self.now, self.wake)
                 self.tick()
         if self.end == "gave up":
-            assert {lane.status for lane in self.state.lanes} == {"left"}
+            assert {source.status for source in self.state.sources} == {"left"}
 
 
 AnyOrder.TestCase.settings = settings(max_examples=effort(150, 500), stateful_step_count=effort(60, 100))

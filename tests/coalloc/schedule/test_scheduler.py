@@ -87,8 +87,8 @@ def test_who_runs_dry_takes_the_tail_of_the_other():
     assert (fetch.source, fetch.start, fetch.end) == (0, shorten.end, second.end)
     machine.handle(Received(1.7, second.copy, second.start + 16 * MB // 10, shorten.end))
     machine.handle(Finished(1.8, second.copy))
-    assert [lane.ended[0].ending for lane in machine.state.lanes] == ["whole", "relieved"]
-    assert [lane.planned for lane in machine.state.lanes] == [first.end, 10 * MB - first.end]
+    assert [source.ended[0].ending for source in machine.state.sources] == ["whole", "relieved"]
+    assert [source.planned for source in machine.state.sources] == [first.end, 10 * MB - first.end]
 
 
 def test_a_silent_copy_is_abandoned_and_its_source_connected_anew():
@@ -97,7 +97,7 @@ def test_a_silent_copy_is_abandoned_and_its_source_connected_anew():
     machine.handle(Received(0.1, fetch.copy, 0, 1000))
     assert not kinds(machine.handle(Tick(2.0)), Abandon)
     assert kinds(machine.handle(Tick(4.0)), Abandon) == [Abandon(fetch.copy)]
-    assert [(copy.ending, copy.over_at) for copy in machine.state.lanes[0].ended] == [("stalled", 4.0)]
+    assert [(copy.ending, copy.over_at) for copy in machine.state.sources[0].ended] == [("stalled", 4.0)]
     assert kinds(machine.handle(Tick(4.7)), Connect) == [Connect(0)]
     (again,) = kinds(machine.handle(Ready(4.8, 0)), Fetch)
     assert (again.start, again.end) == (1000, 10 * MB)
@@ -158,7 +158,7 @@ def test_a_source_that_comes_back_while_it_connects_is_not_connected_twice():
     actions = machine.handle(Rejected(0.5, (1,), ((0, 50),), restored=(2,)))
     assert kinds(actions, Connect) == [Connect(2)]
     assert not kinds(machine.handle(Ready(0.6, 2)), Connect)
-    assert machine.state.lanes[2].usable
+    assert machine.state.sources[2].usable
 
 
 def test_a_source_without_ranges_is_not_asked_for_the_middle_when_it_is_the_last_no_more():
@@ -172,7 +172,7 @@ def test_a_source_without_ranges_is_not_asked_for_the_middle_when_it_is_the_last
     machine.handle(Received(0.3, all_of_it.copy, 1000, shorten.end))
     actions = machine.handle(Finished(0.3, all_of_it.copy))
     assert not kinds(actions, Fetch)
-    assert kinds(actions, Close) == [Close(0, well=True)]
+    assert kinds(actions, Close) == [Close(0, temporary=True)]
     actions = machine.handle(Failed(0.4, 1, "gone", permanent=True, copy=stolen.copy))
     assert kinds(actions, Connect) == [Connect(0)]
     (rest,) = kinds(machine.handle(Ready(0.5, 0, ranged=False)), Fetch)
@@ -187,7 +187,7 @@ def test_a_source_that_is_not_needed_is_let_go_after_a_while_and_comes_back():
     assert not kinds(machine.handle(Finished(1.0, first.copy)), Close)
     machine.handle(Received(1.5, second.copy, second.start, second.start + 1000))
     assert not kinds(machine.handle(Tick(1.0 + LINGER / 2)), Close)
-    assert kinds(machine.handle(Tick(1.0 + LINGER)), Close) == [Close(0, well=True)]
+    assert kinds(machine.handle(Tick(1.0 + LINGER)), Close) == [Close(0, temporary=True)]
     actions = machine.handle(Failed(3.1, 1, "gone", permanent=True, copy=second.copy))
     assert kinds(actions, Connect) == [Connect(0)]
     (rest,) = kinds(machine.handle(Ready(3.2, 0)), Fetch)
@@ -203,7 +203,7 @@ def test_a_source_that_is_too_slow_makes_room_at_once_for_one_that_is_kept_out()
         machine.handle(Received(at - 0.5, copy.copy, copy.start, copy.start + 1000))
         machine.handle(Received(at, copy.copy, copy.start + 1000, copy.end))
         actions = machine.handle(Finished(at, copy.copy))
-    assert kinds(actions, Close) == [Close(1, well=True)]
+    assert kinds(actions, Close) == [Close(1, temporary=True)]
     assert kinds(actions, Connect) == [Connect(2)]
 
 
@@ -289,7 +289,7 @@ def test_what_is_on_its_way_over_parallel_streams_is_not_taken():
     machine.handle(Received(1.0, other.copy, other.start + 1000, other.end))
     (stolen,) = kinds(machine.handle(Finished(1.0, other.copy)), Fetch)
     assert stolen.start >= fetch.start + 4 * MB - MB // 2
-    assert not machine.state.lanes[1].share
+    assert not machine.state.sources[1].share
 
 
 def test_who_raced_alone_may_be_relieved_again():
@@ -372,9 +372,9 @@ def test_what_was_kept_for_a_source_that_waits_goes_to_others(strategy):
     machine = scheduler(strategy=strategy)
     machine.handle(Ready(0.0, 0))
     machine.handle(Tick(5.0))
-    assert machine.state.lanes[1].share
+    assert machine.state.sources[1].share
     machine.handle(Waiting(6.0, 1, "no free connection"))
-    assert not machine.state.lanes[1].share
+    assert not machine.state.sources[1].share
     (copy,) = machine.state.copies.values()
     machine.handle(Received(7.0, copy.id, copy.start, copy.end))
     (rest,) = kinds(machine.handle(Finished(7.0, copy.id)), Fetch)
