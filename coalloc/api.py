@@ -23,7 +23,7 @@ from coalloc.download.server_answers import Probe, planned_file, probe
 from coalloc.download.servers import Storage, ThirdParty, copy, storage, third_party
 from coalloc.download.to_disk import Download, DownloadSettings
 from coalloc.engine.base import Admission, Leads
-from coalloc.engine.sessions.slots import Slots
+from coalloc.engine.limits.slots import Slots
 from coalloc.errors import CoallocError, UsageError
 from coalloc.history.globus_tasks import tasks as globus_tasks
 from coalloc.history.transfers import TransferHistory

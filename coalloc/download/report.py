@@ -17,17 +17,17 @@ SILENT = 1.0
 
 def source_views(state: State, urls: Sequence[str], now: float) -> tuple[SourceView, ...]:
     """Return the current state of each source for a display."""
-    whole = max(1, sum(lane.bytes for lane in state.sources))
+    whole = max(1, sum(source.bytes for source in state.sources))
     return tuple(
         SourceView(
-            url=urls[lane.index],
-            state=_state(state, lane, now),
-            rate=(lane.meter.rate(now) or 0.0) if _flowing(state, lane) else 0.0,
-            bytes=lane.bytes,
-            share=lane.bytes / whole,
-            error=lane.reason if lane.status in ("left", "pausing", "waiting") else None,
+            url=urls[source.index],
+            state=_state(state, source, now),
+            rate=(source.meter.rate(now) or 0.0) if _flowing(state, source) else 0.0,
+            bytes=source.bytes,
+            share=source.bytes / whole,
+            error=source.reason if source.status in ("left", "pausing", "waiting") else None,
         )
-        for lane in state.sources
+        for source in state.sources
     )
 
 
@@ -40,27 +40,31 @@ def source_reports(
     :param began: time at which the transfer began
     :param until: time of the last byte, or now; later time does not count as idle
     """
-    rates = {lane.index: lane.bytes / busy for lane in state.sources if (busy := _busy(state, lane, until)) > 0}
-    paces = {lane.index: lane.bytes / busy for lane in state.sources if (busy := _busy(state, lane, until, False)) > 0}
+    busy = {source.index: _busy(state, source, until) for source in state.sources}
+    unlimited = {source.index: _busy(state, source, until, held=False) for source in state.sources}
+    rates = {source.index: source.bytes / busy[source.index] for source in state.sources if busy[source.index] > 0}
+    paces = {
+        source.index: source.bytes / unlimited[source.index] for source in state.sources if unlimited[source.index] > 0
+    }
     fastest = max(paces.values(), default=0.0)
     return tuple(
         SourceReport(
-            url=urls[lane.index],
-            bytes=lane.bytes,
-            seconds=_busy(state, lane, until),
-            rate=rates.get(lane.index, 0.0),
-            ranges=len(state.copies_of(lane)),
-            streams=lane.widening.streams,
-            idle_seconds=0.0 if lane.ready_at is None else max(0.0, until - lane.ready_at - _busy(state, lane, until)),
-            setup_seconds=lane.setup_seconds if lane.bytes else None,
-            outcome=_outcome(lane, bad, paces.get(lane.index, 0.0) < SLOW * fastest),
-            error=bad.get(lane.index) or lane.reason,
-            copies=tuple(_partial_copy(copy, began) for copy in state.copies_of(lane)),
-            ready_seconds=None if lane.ready_at is None else lane.ready_at - began,
-            estimate=lane.estimate,
-            planned_bytes=lane.planned,
+            url=urls[source.index],
+            bytes=source.bytes,
+            seconds=busy[source.index],
+            rate=rates.get(source.index, 0.0),
+            ranges=len(state.copies_of(source)),
+            streams=source.widening.streams,
+            idle_seconds=0.0 if source.ready_at is None else max(0.0, until - source.ready_at - busy[source.index]),
+            setup_seconds=source.setup_seconds if source.bytes else None,
+            outcome=_outcome(source, bad, paces.get(source.index, 0.0) < SLOW * fastest),
+            error=bad.get(source.index) or source.reason,
+            copies=tuple(_partial_copy(copy, began) for copy in state.copies_of(source)),
+            ready_seconds=None if source.ready_at is None else source.ready_at - began,
+            estimate=source.estimate,
+            planned_bytes=source.planned,
         )
-        for lane in state.sources
+        for source in state.sources
     )
 
 
@@ -99,34 +103,34 @@ def _partial_copy(copy: RunningCopy, began: float) -> PartialCopy:
     return PartialCopy(copy.start, copy.end, copy.bytes, copy.requested_at - began, first, last, over, copy.ending)
 
 
-def _outcome(lane: ScheduledSource, bad: Container[int], slow: bool) -> Outcome:
-    if lane.index in bad:
+def _outcome(source: ScheduledSource, bad: Container[int], slow: bool) -> Outcome:
+    if source.index in bad:
         return "corrupt"
-    if lane.status == "left" or (lane.status == "pausing" and not lane.bytes):
+    if source.status == "left" or (source.status == "pausing" and not source.bytes):
         return "failed"
-    if not lane.bytes:
+    if not source.bytes:
         return "unused"
     return "slow" if slow else "ok"
 
 
-def _busy(state: State, lane: ScheduledSource, now: float, held: bool = True) -> float:
+def _busy(state: State, source: ScheduledSource, now: float, held: bool = True) -> float:
     """Return how long it had work; unless `held`, without the time in which its rate limit held it back."""
-    copy = state.running(lane)
-    busy = lane.busy_seconds + (now - copy.requested_at if copy else 0.0)
-    return busy if held else busy - sum(copy.held(now) for copy in state.copies_of(lane))
+    copy = state.running(source)
+    busy = source.busy_seconds + (now - copy.requested_at if copy else 0.0)
+    return busy if held else busy - sum(copy.held(now) for copy in state.copies_of(source))
 
 
-def _flowing(state: State, lane: ScheduledSource) -> bool:
-    copy = state.running(lane)
+def _flowing(state: State, source: ScheduledSource) -> bool:
+    copy = state.running(source)
     return copy is not None and copy.last_byte_at is not None
 
 
-def _state(state: State, lane: ScheduledSource, now: float) -> SourceState:
-    copy = state.running(lane)
+def _state(state: State, source: ScheduledSource, now: float) -> SourceState:
+    copy = state.running(source)
     if copy is not None:
         return "stalled" if copy.silence(now) > SILENT else "fetching"
-    if lane.status in ("connecting", "waiting", "pausing", "left"):
-        return lane.status
+    if source.status in ("connecting", "waiting", "pausing", "left"):
+        return source.status
     return "idle"
 
 

@@ -27,7 +27,7 @@ from typing import TypeVar
 from urllib.parse import quote, unquote, urlsplit
 
 from coalloc.engine.base import EngineOptions, Source
-from coalloc.engine.sessions.process_limits import processes
+from coalloc.engine.limits.process_limits import processes
 from coalloc.engine.span import Deliver, Span
 from coalloc.errors import (
     ConnectionLost,

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from coalloc.engine import open_source
+from coalloc.engine.limits.slots import Slots
 from coalloc.engine.sessions.capped import server_of
-from coalloc.engine.sessions.slots import Slots
 from coalloc.engine.span import Span
 from coalloc.errors import NoFreeConnection, NoSuchFile, SourceError
 from tests.support.fetching import Collected, collect, opened, options, random_file

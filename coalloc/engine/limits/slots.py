@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
-from coalloc.engine.sessions.claims import Claim, Claims
+from coalloc.engine.limits.claims import Claim, Claims
 from coalloc.errors import UsageError
 
 __all__ = ["VARIABLE", "Lease", "Slots"]

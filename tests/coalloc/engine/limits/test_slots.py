@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from coalloc.engine.sessions import slots
-from coalloc.engine.sessions.slots import Slots
+from coalloc.engine.limits import slots
+from coalloc.engine.limits.slots import Slots
 from coalloc.errors import UsageError
 from tests.support.waiting import PATIENCE, until
 
@@ -20,7 +20,7 @@ SERVER = "host.example:2811"
 HOLDER = """
 import asyncio, sys
 from pathlib import Path
-from coalloc.engine.sessions.slots import Slots
+from coalloc.engine.limits.slots import Slots
 server, most = Slots(Path(sys.argv[1]), int(sys.argv[2])), int(sys.argv[3])
 leases = [asyncio.run(server.wait(sys.argv[4])) for _ in range(most)]
 print("held", flush=True)

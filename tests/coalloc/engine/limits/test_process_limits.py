@@ -7,8 +7,8 @@ import pytest
 
 from coalloc.api import Request, download, plan
 from coalloc.engine import open_source
-from coalloc.engine.sessions import process_limits
-from coalloc.engine.sessions.process_limits import CONNECTING, PROCESSES
+from coalloc.engine.limits import process_limits
+from coalloc.engine.limits.process_limits import CONNECTING, PROCESSES
 from coalloc.errors import NoFreeConnection, NoFreeProcess, NothingToFetchFrom
 from tests.support.fetching import options
 from tests.support.scripted import raw_server

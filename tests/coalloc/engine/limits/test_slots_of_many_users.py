@@ -8,8 +8,8 @@ from contextlib import suppress
 
 import pytest
 
-from coalloc.engine.sessions import slots
-from coalloc.engine.sessions.slots import Slots
+from coalloc.engine.limits import slots
+from coalloc.engine.limits.slots import Slots
 from tests.support.users import OTHER, another_user, as_root, shared_directory
 from tests.support.waiting import PATIENCE, until
 
