@@ -1,4 +1,4 @@
-"""`make demo`: one file, three real GridFTP servers, fetched from the best of them and then from all three.
+"""`make demo`: one file on three real GridFTP servers, fetched from the best of them and then from all three.
 
 The outer process owns the scratch folder and the time limit; the inner one (`--inside FOLDER`) runs the servers
 and coget, in a private network where the machine allows one (`scripts.links`), otherwise on plain loopback.
@@ -35,7 +35,7 @@ COGET = str(Path(sys.executable).with_name("coget"))
 
 
 def main() -> int:
-    """Set the scene, run the inner process in it, and clear away what was used."""
+    """Prepare the folder, run the inner process in it, and clean up."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _stop)
     why_not = links.refusal()
@@ -44,8 +44,8 @@ def main() -> int:
         if why_not is None:
             inner = links.enter([*inner, str(os.getuid()), str(os.getgid())])
         else:
-            print(f"Plain loopback, without links of different rates: this machine refuses them ({why_not}).")
-            print("All servers share one processor and one memory then, so expect no gain.\n")
+            print(f"Plain loopback without links of different rates, which this machine does not allow ({why_not}).")
+            print("All servers share the same processors and memory, so expect no gain.\n")
         return _guarded(inner)
 
 
@@ -54,22 +54,22 @@ def _stop(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def _guarded(command: Sequence[str]) -> int:
-    """Run a command that must not outlive us, nor its time."""
+    """Run a command that must not outlive this process or its time limit."""
     with subprocess.Popen(command) as process:
         try:
             return process.wait(LIMIT_SECONDS)
         except subprocess.TimeoutExpired:
-            print(f"demo: stopped, for it took more than {LIMIT_SECONDS} s", file=sys.stderr)
+            print(f"demo: stopped, because it took more than {LIMIT_SECONDS} s", file=sys.stderr)
             return 1
         finally:
             process.kill()
             if sys.stderr.isatty():
-                sys.stderr.write("\x1b[?25h")  # a display that was killed left the cursor hidden
+                sys.stderr.write("\x1b[?25h")  # a killed display may have left the cursor hidden
 
 
 @contextlib.contextmanager
 def _scratch() -> Iterator[Path]:
-    """A folder that is locked while its demo lives; those of demos that were killed are removed first."""
+    """A folder that is locked while its demo runs; folders of killed demos are removed first."""
     parent = Path(tempfile.gettempdir())
     for stale in parent.glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError), _locked(stale):
@@ -83,7 +83,7 @@ def _scratch() -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """:raises OSError: another process holds it, or it is another user's"""
+    """Lock a folder. :raises OSError: another process holds it, or another user owns it"""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -96,7 +96,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def show(folder: Path, user: tuple[int, int] | None) -> int:
-    """Run the demo in `folder`; `user` (uid, gid) is given inside the private network only."""
+    """Run the demo in `folder`; `user` (uid, gid) is only given inside the private network."""
     if user:
         links.build()
         rates = ", ".join(str(link.mbit) for link in links.LINKS)
@@ -140,7 +140,7 @@ def _fetch(title: str, urls: Sequence[str], target: Path, original: Path) -> dic
     if done.returncode:
         sys.exit(f"demo: coget ended with status {done.returncode}")
     if not filecmp.cmp(original, target, shallow=False):
-        sys.exit("demo: the copy differs from the original. That is a defect of coget: please report it.")
+        sys.exit("demo: the copy differs from the original. This is a bug in coget: please report it.")
     target.unlink()
     report: dict[str, Any] = json.loads(done.stdout)
     checksum = report["checksum"]

@@ -1,6 +1,6 @@
-"""`make docs`: pictures of the reports, and the page that shows them, from a demonstration that is always the same.
+"""`make docs`: pictures of the reports, and the page that shows them, from a demonstration with a fixed seed.
 
-Time stands still meanwhile, so that a picture differs from the last one only when its page does.
+The clock is stopped, so that a picture changes only if its page changes.
 """
 
 import asyncio
@@ -38,19 +38,20 @@ PAGE, PICTURES = DOCS / "reports.md", DOCS / "reports"
 SEED, NOW = 1, 1_795_000_000.0
 DESK = {"width": 1100, "height": 800}
 TALLEST = 1600
-"""Pixels of a picture: of longer pages the beginning says enough."""
+"""Height of a picture in pixels; longer pages are cut off."""
 COLOURS = 128
 MOST = 20
-"""Pages of a kind among which one is chosen."""
-HEAD = """# Reports, one by one
+"""Pages of a kind from which one is chosen."""
+HEAD = """# Reports
 
-Each page as an admin sees it, of the broker that `coget-broker demo` serves. `make docs` makes this page, and its
-pictures, anew.
+These are all reports of a broker, with the data of `coget-broker demo`, as an admin sees them. The
+[how-to](../howto/reports.md) explains how to use them. `make docs` generates this page and its
+pictures.
 """
 
 
 class Shot(NamedTuple):
-    """A picture of a page, and as whom the browser is."""
+    """A picture of a page, and the browser's settings."""
 
     name: str
     path: str
@@ -87,7 +88,7 @@ async def _make(settings: Settings) -> None:
 
 @asynccontextmanager
 async def _served(settings: Settings) -> AsyncIterator[tuple[str, str]]:
-    """The demonstration: where it is, and an admin's token."""
+    """Serve the demonstration; yield its address and an admin's token."""
     factory = Factory.of(settings)
     await fill(factory, SEED, NOW)
     await Scoring(factory.database, factory.forecasting.compiled).all()
@@ -103,12 +104,12 @@ async def _served(settings: Settings) -> AsyncIterator[tuple[str, str]]:
 
 
 async def _documents(client: httpx.AsyncClient) -> dict[str, tuple[str, Mapping[str, Any]]]:
-    """All reports, each under its name: its address, and what it says. Some are about what others lead to."""
+    """Return all reports by name, each with its address and its document. Some need a subject from another report."""
     found: dict[str, tuple[str, Mapping[str, Any]]] = {}
     for kind in sorted(REPORTS.values(), key=lambda kind: not kind.listed):
         ways = [kind.name] if kind.listed else _links(kind.name, [document for _, document in found.values()])
         told = [(way, (await client.get(way)).raise_for_status().json()) for way in ways]
-        found[kind.name] = max(told, key=lambda each: _rows(each[1]))  # of several the one that says the most
+        found[kind.name] = max(told, key=lambda each: _rows(each[1]))  # the longest of several
     return {name: found[name] for name in REPORTS}
 
 
@@ -121,14 +122,14 @@ def _rows(document: Mapping[str, Any]) -> int:
 
 
 def _links(name: str, documents: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Some of what leads to the report of this name."""
+    """Return some of the links to the report of this name."""
     values = [value for each in documents for table in _tables(each) for row in table["rows"] for value in row]
     found = [value for value in values if isinstance(value, str) and value.startswith(f"{name}?")]
     return list(dict.fromkeys(found))[:MOST]
 
 
 def _shots(documents: Mapping[str, tuple[str, Mapping[str, Any]]]) -> list[Shot]:
-    """Each page by daylight; the first also in the dark, and on a phone."""
+    """Return each page in light mode; the first also in dark mode, and on a phone."""
     desk = {"viewport": DESK, "color_scheme": "light"}
     found = [Shot(name, path, desk) for name, (path, _) in documents.items()]
     first = found[0]

@@ -1,4 +1,4 @@
-"""A private network for the demo: servers behind links of different rates, seen by nobody else.
+"""A private network for the demo: servers behind links of different rates, isolated from the machine's network.
 
 `enter` runs a command with namespaces of its own for network, mounts and processes; `build` lays the links
 there. The kernel takes all of it away when the command ends, however it ends. Root is not needed where the
@@ -24,7 +24,7 @@ TRY_SECONDS = 20
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """The way to one server: `number` gives it its addresses, `mbit` is what it carries towards the client (Mbit/s)."""
+    """The link to one server: `number` determines its addresses, `mbit` is its rate towards the client (Mbit/s)."""
 
     name: str
     number: int
@@ -43,7 +43,9 @@ LINKS = (Link("fast", 1, 400), Link("middle", 2, 200), Link("slow", 3, 100))
 
 
 def enter(command: Sequence[str]) -> list[str]:
-    """The words that run `command` as root of new namespaces; it dies with us, and all its processes with it."""
+    """Return the words that run `command` as root of new namespaces; it dies with this process, and its processes with
+    it.
+    """
     words = ["setpriv", "--pdeathsig", "KILL", "unshare", "--net", "--mount", "--pid", "--fork", "--kill-child"]
     if os.geteuid() != 0:
         words.append("--map-root-user")
@@ -51,7 +53,7 @@ def enter(command: Sequence[str]) -> list[str]:
 
 
 def server_prefix(link: Link, uid: int, gid: int) -> list[str]:
-    """The words before a server's command that run it at the far end of `link`.
+    """Return the words before a server's command that run it at the far end of `link`.
 
     :param uid: who the user is outside. globus-gridftp-server wants to change groups when it sees itself as
         root, which a user's namespace forbids; so it is shown the user as they are
@@ -63,7 +65,7 @@ def server_prefix(link: Link, uid: int, gid: int) -> list[str]:
 
 
 def refusal() -> str | None:
-    """Why this machine cannot make such a network, or None when it can. Tries it out, and leaves nothing."""
+    """Return why this machine cannot make such a network, or None if it can. Tries it out, leaves nothing behind."""
     try:
         tried = subprocess.run(
             enter([sys.executable, "-m", "scripts.links"]), capture_output=True, text=True, timeout=TRY_SECONDS
@@ -76,11 +78,11 @@ def refusal() -> str | None:
 
 
 def build() -> None:
-    """Lay the links; called inside the namespaces of `enter`.
+    """Create the links; called inside the namespaces of `enter`.
 
     :raises OSError: the kernel refuses, or a tool is missing
     """
-    _run("mount -t tmpfs tmpfs /run")  # `ip netns` keeps its names there: ours stay unseen outside
+    _run("mount -t tmpfs tmpfs /run")  # `ip netns` stores its names there; these stay hidden from the outside
     _run("ip link set lo up")
     for link in LINKS:
         _lay(link)

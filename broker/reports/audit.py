@@ -21,7 +21,7 @@ COLUMNS = (
     Column("at", "When", "moment"),
     Column("subject", "Who"),
     Column("action", "What"),
-    Column("thing", "To what"),
+    Column("thing", "Object"),
 )
 Number = Annotated[int | None, Field(ge=0, lt=2**63, json_schema_extra={"hidden": True})]
 Exactly = Annotated[str | None, Field(max_length=LONGEST)]
@@ -30,8 +30,8 @@ Exactly = Annotated[str | None, Field(max_length=LONGEST)]
 class AuditQuery(Wire):
     """Changes by one subject, or of one kind, before or after a number; by default the newest."""
 
-    subject: Annotated[Exactly, Field(title="Who", description="All of the name.")] = None
-    action: Annotated[Exactly, Field(title="What", description="In the words of the table.")] = None
+    subject: Annotated[Exactly, Field(title="Who", description="The whole name.")] = None
+    action: Annotated[Exactly, Field(title="What", description="A value of this column.")] = None
     before: Number = None
     after: Number = None
 
@@ -42,7 +42,7 @@ async def make(archive: Archive, scope: Scope, wanted: AuditQuery) -> Report:
         found = await AccessStore(connection).changes(PAGE + 1, **wanted.model_dump())
     entries = found[-PAGE:] if wanted.after is not None else found[:PAGE]
     table = Table("changes", "Changes", COLUMNS, [_row(each) for each in entries])
-    lead = "Who changed what here, the newest first."
+    lead = "All changes at this broker, the newest first."
     links = _links(wanted, entries, more=len(found) > PAGE)
     return Report("audit", "Audit log", lead, time.time(), tables=[table], links=links)
 

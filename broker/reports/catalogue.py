@@ -109,9 +109,9 @@ async def made(archive: Archive, name: str, said: Mapping[str, str], period: Per
         raise NotFound(f"there is no report {name}", f"name one of {', '.join(REPORTS)}, or all")
     kinds = [kind for kind in REPORTS.values() if kind.listed] if name == ALL else [REPORTS[name]]
     if period.until is not None and (endless := _without(kinds, "until")):
-        raise Invalid(f"{', '.join(endless)} can only end now", "leave out --until")
+        raise Invalid(f"{', '.join(endless)} has no end date: it shows the present", "leave out --until")
     if period.since is not None and name in _without(kinds, "since", "days"):
-        raise Invalid(f"the report {name} is of no period", "leave out --since and --days")
+        raise Invalid(f"the report {name} has no period", "leave out --since and --days")
     return [await kind.make(archive, Scope(None), asked(kind, said, period, now)) for kind in kinds]
 
 

@@ -32,7 +32,7 @@ COLUMNS = (
     Column("outcome", "Outcome"),
     Column("error", "Error"),
     Column("seconds", "Took", "seconds"),
-    Column("regret", "More than the best", "seconds"),
+    Column("regret", "Over the best time", "seconds"),
     Column("subject", "Who"),
     Column("task", "Task", link="task_page"),
     Column("task_page", "Its page"),
@@ -55,8 +55,8 @@ class DecisionsQuery(Wire):
     `before` is the number of a decision, and finds older ones.
     """
 
-    text: Annotated[Remark | None, Field(description="In what, where from and to, or why.")] = None
-    subject: Annotated[Who | None, Field(title="Who", description="All of the name; for admins.")] = None
+    text: Annotated[Remark | None, Field(description="Text in the name, the source, the sink or the reason.")] = None
+    subject: Annotated[Who | None, Field(title="Who", description="The whole name; for admins.")] = None
     outcome: Literal["ok", "failed"] | None = None
     strategy: Remark | None = None
     since: Day | None = None
@@ -75,12 +75,12 @@ async def make(archive: Archive, scope: Scope, wanted: DecisionsQuery) -> Report
             tuned = await _tuned(connection, wanted)
     tables = [Table("decisions", "Decisions", COLUMNS, [row(each) for each in page.decisions], _note(page, wanted))]
     if scope.subject is None and wanted.before is None:
-        note = "" if tuned else "No number of lanes was changed of which that is true."
-        tables.append(Table("lanes", "How many lanes pairs of collections have", TUNINGS, tuned, note))
+        note = "" if tuned else "No change of lanes matches."
+        tables.append(Table("lanes", "Lanes between collections", TUNINGS, tuned, note))
     return Report(
         "decisions",
         "Decisions",
-        "From where files were fetched, and why; each leads to what came of it, range by range.",
+        "Sources of transfers and the reasons for them; each decision links to its transfer, range by range.",
         time.time(),
         tables=tables,
         links=[ReportLink("Older ones", _older(page.next, wanted))] if page.next else [],
@@ -93,10 +93,10 @@ def _older(before: int | None, wanted: DecisionsQuery) -> str:
 
 def _note(page: stored.DecisionPage, wanted: DecisionsQuery) -> str:
     if page.next is not None and len(page.decisions) < PAGE:
-        return f"So far {stored.LOOKED:,} decisions were searched; older ones are searched from there on."
+        return f"The newest {stored.LOOKED:,} decisions were searched; follow the link to search older ones."
     if page.next is not None:
         return f"The newest {PAGE} of these."
-    return "" if page.decisions else "No decision is known of which that is true."
+    return "" if page.decisions else "No decision matches."
 
 
 def row(each: Listed) -> tuple[Value, ...]:

@@ -20,7 +20,7 @@ from broker.reports.document import Figure
 
 __all__ = ["DRAWING", "drawn", "png", "svg", "vectors"]
 
-DRAWING = JobKind("drawing", "ask for a shorter time, or for tables")
+DRAWING = JobKind("drawing", "request a shorter period, or tables")
 SVG = "http://www.w3.org/2000/svg"
 KEPT = 64
 """Drawings in the cache, of at most half a MB each, and usually a tenth of that."""

@@ -31,16 +31,16 @@ LIKELY = 0.05
 STALE = 7 * DAY
 SHOWN = 200
 LEAD = (
-    "Links of whose transfers the forecasts were off by twice as much in the last full week as in the one before, and "
-    "ways between endpoints of which nothing is known, or nothing new. Weeks begin on Thursdays, UTC."
+    "Links whose forecast error doubled in the last full week, compared with the week before, and links between "
+    "endpoints without data or without recent data. Weeks begin on Thursdays, UTC."
 )
 COLUMNS = (
     Column("source", "Source", link="address"),
     Column("address", "Address"),
     Column("sink", "Sink"),
     Column("times", "Error became", "factor"),
-    Column("before", "Off by, the week before", "factor"),
-    Column("after", "Off by, last week", "factor"),
+    Column("before", "Error, the week before", "factor"),
+    Column("after", "Error, last week", "factor"),
     Column("p", "p", "number"),
     Column("transfers_before", "Transfers, the week before", "count"),
     Column("transfers_after", "Transfers, last week", "count"),
@@ -50,7 +50,7 @@ BLIND = (
     Column("sink", "To"),
     Column("used", "Last used", "moment"),
     Column("age", "Age", "seconds"),
-    Column("asked", "To be measured since", "moment"),
+    Column("asked", "Measurement requested", "moment"),
 )
 
 
@@ -81,14 +81,14 @@ async def make(archive: Archive, scope: Scope, wanted: DriftQuery) -> Report:
     facts = [
         Fact("Links compared", compared, "count", f"with {FEWEST} transfers on {FEWEST_DAYS} days in both weeks"),
         Fact("Error doubled", len(found), "count"),
-        Fact("Hardly by chance", sum(each.p <= LIKELY for each in found), "count", f"p is {LIKELY:g} or less"),
+        Fact("Unlikely by chance", sum(each.p <= LIKELY for each in found), "count", f"p is {LIKELY:g} or less"),
     ]
     if scope.subject is not None:
         return Report("drift", "Drift and blind spots", LEAD, now, facts, tables=[table])
     never, stale, blind = await _blind(archive, now)
     facts += [
-        Fact("Ways never measured", never, "count"),
-        Fact("Ways not used for a week", stale, "count"),
+        Fact("Links never used", never, "count"),
+        Fact("Links not used for a week", stale, "count"),
     ]
     return Report("drift", "Drift and blind spots", LEAD, now, facts, tables=[table, blind])
 
@@ -144,11 +144,11 @@ def _drifted(found: Sequence[Drift], pairs: Mapping[int, Pair], compared: int) -
     if not compared:
         return Table("drift", "Forecasts that became worse", COLUMNS, rows, "Too few transfers to compare two weeks.")
     note = (
-        "p is how often chance alone would put the days of last week as high among those of both (Wilcoxon's rank sum "
-        f"test, exact). Of {compared:,} links {compared * LIKELY:,.1f} are expected to have a p of {LIKELY:g} or less "
-        "although nothing has changed."
+        "p is the probability that chance alone ranks the days of last week so high among those of both weeks "
+        f"(Wilcoxon's rank sum test, exact). If nothing has changed, about {compared * LIKELY:,.1f} of {compared:,} "
+        f"links still have a p of {LIKELY:g} or less."
     )
-    return Table("drift", "Forecasts that became worse", COLUMNS, rows, note if rows else "Of no link errors doubled.")
+    return Table("drift", "Forecasts that became worse", COLUMNS, rows, note if rows else "No link's error doubled.")
 
 
 async def _blind(archive: Archive, now: float) -> tuple[int, int, Table]:
@@ -176,11 +176,11 @@ def _row(
 
 def _note(able: int, old: int, probing: Probing | None) -> str:
     if not able:
-        return "There are no two endpoints between which something can be measured: both need a write priority."
+        return "No link can be measured: that takes two endpoints with a write priority."
     if not old:
-        return f"All {able:,} ways between endpoints were used in the last week."
-    said = f"Of {able:,} ways between endpoints that can be measured."
+        return f"All {able:,} links between endpoints were used in the last week."
+    said = f"{able:,} links between endpoints can be measured."
     if probing is None:
-        return f"{said} This broker measures nothing by itself: its configuration says in [probing] what that may take."
+        return f"{said} Measurements are off; the section [probing] of the configuration turns them on."
     most = f"{written(probing.bytes, 'bytes')}, {written(probing.seconds, 'seconds')} at most"
-    return f"{said} A measurement moves {most}, while no task is under way."
+    return f"{said} A measurement moves {most}, while no task is running."

@@ -36,24 +36,24 @@ T = TypeVar("T")
 NAME = Column("forecaster", "Forecaster")
 CLASS = Column("size", "Size")
 WON = (
-    Column("best", "Nearest"),
+    Column("best", "Most accurate"),
     Column("log_error", "Mean log error", "number"),
-    Column("rival", "Against"),
+    Column("rival", "Compared with"),
     Column("rival_error", "Its log error", "number"),
     Column("transfers", "Transfers", "count"),
-    Column("won", "Weeks nearer", "count"),
-    Column("lost", "Weeks further off", "count"),
+    Column("won", "Weeks better", "count"),
+    Column("lost", "Weeks worse", "count"),
     Column("p", "p", "number"),
-    Column("verdict", "Is it chance?"),
+    Column("verdict", "Due to chance?"),
 )
 RIVALS = (
     NAME,
     Column("transfers", "Transfers", "count"),
     Column("log_error", "Mean log error", "number"),
-    Column("won", "Weeks nearer than the hedge", "count"),
-    Column("lost", "Weeks further off", "count"),
+    Column("won", "Weeks better than the hedge", "count"),
+    Column("lost", "Weeks worse", "count"),
     Column("p", "p", "number"),
-    Column("verdict", "Is it chance?"),
+    Column("verdict", "Due to chance?"),
 )
 SOURCE = Column("source", "Source")
 WAY = (
@@ -69,8 +69,8 @@ PROMISES = (
     Column("trials", "Of", "count"),
 )
 CHANCE = (
-    f"p is how likely chance alone makes as great a difference, all comparisons of a table considered; below {ALPHA} "
-    f"it is hardly chance. One week of one pair is one observation; of fewer than {FEWEST} nothing is said."
+    f"p is the probability that chance alone makes so great a difference, corrected for the number of comparisons; "
+    f"below {ALPHA}, chance is unlikely. One week of one pair is one observation; {FEWEST} are the minimum."
 )
 
 
@@ -133,7 +133,7 @@ async def _own(archive: Archive, chosen: ScoreSelection) -> ForecasterData:
         rows = await stored.newest(chosen, OWN)
         pairs = await stored.pairs({row.pair_id for row in rows})
     found = await asyncio.to_thread(tallied, rows)
-    ground = f"Your own newest {len(rows):,} transfers, of at most {OWN:,}; others' tell more, which admins see."
+    ground = f"Your own newest {len(rows):,} transfers, at most {OWN:,}; admins see those of all users."
     return ForecasterData(
         [(key, tally) for key, tally in found.items() if not key.pair_id], recorded(found), pairs, ground
     )
@@ -158,8 +158,8 @@ def _report(known: ForecasterData, now: float) -> Report:
     return Report(
         "forecasters",
         "Forecasters",
-        "How far forecasts were off, by forecaster: what each would have said when a transfer began, from those that "
-        "had ended. All but those in charge are compared on the same transfers.",
+        "Errors by forecaster: the forecast that each would have made at the start of a transfer, from those that had "
+        "ended. All except those in charge are compared on the same transfers.",
         now,
         _facts(cut.every.get(IN_CHARGE)),
         _figures(cut, known.ground),
@@ -173,9 +173,9 @@ def _report(known: ForecasterData, now: float) -> Report:
 
 def _facts(charged: Tally | None) -> list[Fact]:
     if charged is None:
-        return [Fact("Transfers judged", 0, "count")]
-    note = "the facts below are of the forecasters that were used for them"
-    count = Fact("Transfers judged", charged.transfers, "count", note)
+        return [Fact("Transfers scored", 0, "count")]
+    note = "the facts below are about the forecasters in charge"
+    count = Fact("Transfers scored", charged.transfers, "count", note)
     return [count, *facts(summed(charged))]
 
 
@@ -184,10 +184,10 @@ def _figures(cut: Cut, ground: str) -> list[Figure]:
     whole = Table("forecasters", "All forecasters", (NAME, *COLUMNS), rows, ground)
     weekly = Table("weeks", "By week", (Column("week", "Week", "moment"), NAME, *COLUMNS), _by_week(cut))
     few = list(cut.every)[:DRAWN]
-    drawn = Table("drawn", "Those that are drawn", (CLASS, NAME, *COLUMNS), _by_size(cut, few))
+    drawn = Table("drawn", "Forecasters in the figures", (CLASS, NAME, *COLUMNS), _by_size(cut, few))
     promises = [row for name in few for row in _promises(name, cut.every[name])]
-    promised = Table("promises", "What was promised", PROMISES, promises)
-    true = "What was promised, and what came true"
+    promised = Table("promises", "Coverage", PROMISES, promises)
+    true = "Coverage: promised and observed"
     return [
         bars("errors", "Median error", whole, "forecaster", "mdape"),
         lines("by-week", "Median error by week", weekly, "week", "mdape", "forecaster"),
@@ -232,13 +232,13 @@ def _winners(known: ForecasterData) -> list[Table]:
     by_source = [(each.where, *_won(each)) for each in sources[:LISTED]]
     by_way = [(*each.where, pair_page(each.where), *_won(each)) for each in ways[:LISTED]]
     return [
-        Table("sources", "Who is nearest, by source", (SOURCE, *WON), by_source, _shown(len(sources))),
-        Table("pairs", "Who is nearest, by pair", (*WAY, *WON), by_way, _shown(len(ways))),
+        Table("sources", "Most accurate, by source", (SOURCE, *WON), by_source, _shown(len(sources))),
+        Table("pairs", "Most accurate, by pair", (*WAY, *WON), by_way, _shown(len(ways))),
     ]
 
 
 def _shown(count: int) -> str:
-    return f"Of {count:,} those {LISTED} with most transfers." if count > LISTED else ""
+    return f"The {LISTED} of {count:,} with the most transfers." if count > LISTED else ""
 
 
 def _won(contest: Contest[K]) -> tuple[Value, ...]:
@@ -247,5 +247,5 @@ def _won(contest: Contest[K]) -> tuple[Value, ...]:
 
 def _verdict(won: int, lost: int, p: float | None) -> str:
     if p is None:
-        return f"too few to say: {won + lost} of {FEWEST} weeks"
-    return "hardly" if p < ALPHA else "it may be"
+        return f"too few data: {won + lost} of {FEWEST} weeks"
+    return "unlikely" if p < ALPHA else "possible"

@@ -23,7 +23,7 @@ DAYS = 28
 STALE = 7 * DAY
 """Seconds after which a measurement is too old for a reliable forecast."""
 LEAD = (
-    "What was expected of the newest transfer of each source and sink: half of all should be faster than p50, a tenth "
+    "The forecast for the newest transfer of each source and sink: half of all should be faster than p50, a tenth "
     "slower than p10, a tenth faster than p90. Grey: nothing ended there for 7 days."
 )
 COLUMNS = (
@@ -34,7 +34,7 @@ COLUMNS = (
     Column("p10", "p10", "rate"),
     Column("p90", "p90", "rate"),
     Column("transfers", f"Transfers in {DAYS} days", "count"),
-    Column("failed", "Of them failed", "share"),
+    Column("failed", "Failed", "share"),
     Column("newest", "Newest", "moment"),
     Column("age", "Age", "seconds"),
 )
@@ -76,7 +76,7 @@ async def make(archive: Archive, scope: Scope, wanted: GridQuery) -> Report:
         Fact("Sizes", size_span(size_class), "text"),
         Fact("Direction", _told(direction), "text"),
         Fact("Pairs shown", len(table.rows), "count"),
-        Fact("Of them stale", sum(table.stale), "count", "nothing ended there for 7 days"),
+        Fact("Stale pairs", sum(table.stale), "count", "nothing ended there for 7 days"),
     ]
     return Report("grid", "Sources and sinks", LEAD, now, facts, [_drawn(table)], [table, _classes(cells)])
 
@@ -120,10 +120,10 @@ def _drawn(table: Table) -> Figure:
 
 def _note(cells: Sequence[LinkTotals], said: Mapping[int, NewestForecast]) -> str:
     if not cells:
-        return "Nothing of this size was moved yet."
+        return "There are no transfers of this size yet."
     note = f"The busiest {CELLS} pairs; there are more." if len(cells) == CELLS else ""
     unknown = sum(each.pair_id not in said for each in cells)
-    return f"{note} Of {unknown:,} nothing could be expected yet.".strip() if unknown else note
+    return f"{note} {unknown:,} have no forecast yet.".strip() if unknown else note
 
 
 def _classes(cells: Sequence[LinkTotals]) -> Table:
@@ -133,7 +133,7 @@ def _classes(cells: Sequence[LinkTotals]) -> Table:
         moved = (len(of), sum(each.transfers for each in of), sum(each.bytes for each in of))
         address = f"grid?size_class={size_class}&direction={direction}"
         rows.append((size_span(size_class), address, _told(direction), *moved))
-    note = f"Of the last {DAYS} days on which anything was moved." if rows else "Nothing was moved yet."
+    note = f"Transfers of the last {DAYS} days with traffic." if rows else "There are no transfers yet."
     return Table("classes", "Other sizes", CLASSES, rows, note)
 
 

@@ -82,14 +82,14 @@ def summed(tally: Tally) -> Judgement:
 
 def facts(judgement: Judgement) -> list[Fact]:
     """Return the most important measures as facts."""
-    few = f"of fewer than {FEW} transfers this says little" if judgement.transfers < FEW else ""
+    few = f"not reliable: fewer than {FEW} transfers" if judgement.transfers < FEW else ""
     return [
         Fact("Median error", judgement.mdape, "share", few or "of |forecast / actual - 1|"),
         Fact("RMSRE", judgement.rmsre, "number", "root mean square of (p - a) / min(p, a), each at most 10"),
         Fact("Bias", judgement.bias, "factor", "median of forecast / actual: above 1 is too high"),
         Fact("Within 15 %", judgement.close, "share"),
-        Fact("Between p10 and p90", judgement.coverage, "share", "80 % should be"),
-        Fact("Sharpness", judgement.sharpness, "factor", "geometric mean of p90 / p10: near 1 it says much"),
+        Fact("Between p10 and p90", judgement.coverage, "share", "ideally 80 %"),
+        Fact("Sharpness", judgement.sharpness, "factor", "geometric mean of p90 / p10: near 1 is narrow"),
     ]
 
 

@@ -24,7 +24,7 @@ WEEK, MONTH = 7, 28
 FEWEST = 10
 """Transfers below which a share or a mean is not reliable."""
 LEAD = (
-    "What was moved, what is under way, and where to look first. Days are those of UTC; a week is today and the six "
+    "Finished and running transfers, and the links with problems. Days are UTC; a week is today and the six "
     "days before."
 )
 PAIR = (Column("source", "Source", link="address"), Column("address", "Address"), Column("sink", "Sink"))
@@ -51,7 +51,7 @@ async def make(archive: Archive, scope: Scope, wanted: OverviewQuery) -> Report:
     active = await underway(archive, scope)
     facts = [
         *_moved(days, today),
-        Fact("Tasks under way", active.total, "count"),
+        Fact("Running tasks", active.total, "count"),
         gained("Gain of several sources", took, MONTH),
     ]
     tables = [active.table, _failing(failing), _missed(missed), _problems(lost, stopped)]
@@ -65,7 +65,7 @@ async def live(archive: Archive, scope: Scope) -> Report:
     async with archive.database.read() as connection:
         days = await SumStore(connection, scope.subject).days(today)
     active = await underway(archive, scope)
-    facts = [*_of(days, "today"), Fact("Tasks under way", active.total, "count")]
+    facts = [*_of(days, "today"), Fact("Running tasks", active.total, "count")]
     return Report("overview", "Overview", LEAD, now, facts, tables=[active.table])
 
 
@@ -78,11 +78,11 @@ def _of(days: Iterable[Day], when: str) -> list[Fact]:
     """Return facts about the data moved on these days together."""
     known = list(days)
     transfers, failures = sum(each.transfers for each in known), sum(each.failures for each in known)
-    note = f"{failures:,} of {transfers:,} did not" if transfers else "nothing yet"
+    note = f"{failures:,} of {transfers:,} failed" if transfers else "none yet"
     return [
         Fact(f"Moved {when}", sum(each.bytes for each in known), "bytes"),
         Fact(f"Transfers {when}", transfers, "count"),
-        Fact(f"Went well {when}", 1 - failures / transfers if transfers else None, "share", note),
+        Fact(f"Succeeded {when}", 1 - failures / transfers if transfers else None, "share", note),
     ]
 
 
@@ -91,12 +91,12 @@ def _by_day(days: Sequence[Day], today: int) -> Figure:
         Column("day", "Day", "moment"),
         Column("bytes", "Moved", "bytes"),
         Column("transfers", "Transfers", "count"),
-        Column("failures", "Of them failed", "count"),
+        Column("failures", "Failed", "count"),
     )
     known = {each.day: each for each in days}
     shown = [known.get(day, Day(day, 0, 0, 0)) for day in range(today - MONTH + 1, today + 1)] if days else []
     rows = [(each.day * DAY, each.bytes, each.transfers, each.failures) for each in shown]
-    table = Table("days", "By day", columns, rows, "" if rows else "Nothing was moved in four weeks.")
+    table = Table("days", "By day", columns, rows, "" if rows else "There were no transfers in four weeks.")
     return bars("moved", "Moved by day", table, "day", "bytes")
 
 
@@ -105,24 +105,22 @@ def _failing(worst: Sequence[LinkCounts]) -> Table:
         *PAIR,
         Column("share", "Failed", "share"),
         Column("failures", "Failed transfers", "count"),
-        Column("transfers", "Of so many", "count"),
+        Column("transfers", "Transfers", "count"),
     )
     rows = [(*_named(each.pair), each.failures / each.transfers, each.failures, each.transfers) for each in worst]
-    note = f"Of the last {WEEK} days, links with {FEWEST} transfers at least."
-    return Table("failing", "Links that fail most", columns, rows, note if rows else f"No link does. {note}")
+    note = f"Links with at least {FEWEST} transfers in the last {WEEK} days."
+    return Table("failing", "Links that fail most", columns, rows, note if rows else f"None. {note}")
 
 
 def _missed(worst: Sequence[Missed]) -> Table:
     columns = (
         *PAIR,
-        Column("off", "Forecasts are off by", "factor"),
-        Column("transfers", "Over so many transfers", "count"),
+        Column("off", "Mean error", "factor"),
+        Column("transfers", "Transfers", "count"),
     )
     rows = [(*_named(each.pair), round(math.exp(each.error), 3), each.transfers) for each in worst]
-    note = (
-        f"The geometric mean of how far, either way; of the last {WEEK} days, links with {FEWEST} transfers at least."
-    )
-    return Table("missed", "Links that forecasts miss most", columns, rows, note if rows else f"None yet. {note}")
+    note = f"The geometric mean of errors in both directions; links with at least {FEWEST} transfers in {WEEK} days."
+    return Table("missed", "Links with the worst forecasts", columns, rows, note if rows else f"None yet. {note}")
 
 
 def _problems(lost: Sequence[FailedTransfer], stopped: Sequence[Stopped]) -> Table:
@@ -130,8 +128,8 @@ def _problems(lost: Sequence[FailedTransfer], stopped: Sequence[Stopped]) -> Tab
         Column("at", "When", "moment"),
         Column("what", "What", link="address"),
         Column("address", "Address"),
-        Column("outcome", "How"),
-        Column("error", "Why"),
+        Column("outcome", "Outcome"),
+        Column("error", "Reason"),
     )
     rows: list[tuple[Value, ...]] = [
         (each.at, _way(each.pair), pair_page(each.pair), each.outcome, each.error) for each in lost
@@ -139,7 +137,7 @@ def _problems(lost: Sequence[FailedTransfer], stopped: Sequence[Stopped]) -> Tab
     rows += [(each.at, f"task {each.label or each.id}", task_page(each.id), "failed", each.error) for each in stopped]
     newest = sorted(rows, key=lambda row: -float(row[0] or 0))[:SHOWN]
     return Table(
-        "problems", "Newest problems", columns, newest, "" if rows else f"Nothing went wrong in the last {WEEK} days."
+        "problems", "Newest problems", columns, newest, "" if rows else f"No problems in the last {WEEK} days."
     )
 
 
@@ -162,7 +160,7 @@ def gained(label: str, beside: Sequence[tuple[float, float]], days: int) -> Fact
     """
     known = [math.log(single / seconds) for single, seconds in beside if single > 0 and seconds > 0]
     if len(known) < FEWEST_DOWNLOADS:
-        return Fact(label, None, "factor", f"{len(known)} downloads in {days} days are too few to say")
+        return Fact(label, None, "factor", f"{len(known)} downloads in {days} days are too few")
     mean = math.exp(math.fsum(known) / len(known))
     said = f"geometric mean of {len(known):,} downloads in {days} days, each beside its best single source in hindsight"
     return Fact(label, round(mean, 3), "factor", said)

@@ -58,7 +58,7 @@ TROUBLE = (
     Column("subject", "Who"),
 )
 
-NOTHING = "Nothing of this pair was scored yet: a transfer is, soon after it has ended, if one before it had."
+NOTHING = "No transfer has been scored yet: that needs an earlier one that had ended before it began."
 PROMISES = (
     Column("of", "Of"),
     Column("nominal", "Promised", "share"),
@@ -151,16 +151,18 @@ def _facts(seen: PairData) -> list[Fact]:
     more = f"the newest of {seen.scored:,}"
     more += f"; newest={min(seen.scored, MOST)} shows more" if len(seen.scores) < MOST else ""
     said = [
-        Fact("Transfers judged", len(seen.scores), "count", more if seen.scored > len(seen.scores) else ""),
-        Fact("That went well", seen.well, "count", "of all sizes, at any time; those below 1 MiB tell no rate"),
-        Fact("Failed lately", len(seen.failures), "count"),
+        Fact("Transfers scored", len(seen.scores), "count", more if seen.scored > len(seen.scores) else ""),
+        Fact("Successful transfers", seen.well, "count", "of all sizes, at any time; those below 1 MiB show no rate"),
+        Fact("Recent failures", len(seen.failures), "count"),
     ]
     if seen.scores:
         said += facts(judged([(score.rates, score.rate) for score in seen.scores]))
         given = sum(score.given for score in seen.scores) / len(seen.scores)
-        said.append(Fact("Given", given, "share", "was given to a client before; the rest is computed afterwards"))
+        said.append(
+            Fact("Given", given, "share", "sent to a client before the transfer; the rest is computed afterwards")
+        )
         (most, count), *_ = Counter(map(in_charge, seen.scores)).most_common(1)
-        said.append(Fact("Most in charge", most, "text", f"of {written(count / len(seen.scores), 'share')}"))
+        said.append(Fact("Most often in charge", most, "text", f"of {written(count / len(seen.scores), 'share')}"))
     return said
 
 
@@ -175,20 +177,20 @@ def _expected(expected: Expected) -> list[Fact]:
 
 def _figures(scores: Sequence[Score]) -> list[Figure]:
     rows = [_row(each) for each in scores]
-    table = Table("scores", "Forecasts and what came", SCORES, rows, "" if rows else NOTHING)
+    table = Table("scores", "Forecasts and actual rates", SCORES, rows, "" if rows else NOTHING)
     off = _part(table, "errors", "ended", "log_error", "in_charge")
     setups = _part(table, "setup", "ended", "setup_seconds")
-    promised = Table("promises", "What was promised", PROMISES, calibrated(scores))
+    promised = Table("promises", "Coverage", PROMISES, calibrated(scores))
     spread = Table("spread", "Forecast / actual", SPREAD, residuals(scores))
-    charge = Table("charge", "Who was in charge", CHARGE, _charge(scores))
-    expected = "Rate, and what was to be expected"
+    charge = Table("charge", "Forecaster in charge", CHARGE, _charge(scores))
+    expected = "Actual rate and forecast"
     above = "Log error: above 0 the forecast was too high"
     return [
         series("rates", expected, table, "ended", "rate", low="p10", middle="p50", high="p90"),
-        bars("charges", "Who was in charge, by day", charge, "day", "transfers", "in_charge"),
+        bars("charges", "Forecaster in charge, by day", charge, "day", "transfers", "in_charge"),
         series("residuals", above, off, "ended", "log_error", colour="in_charge"),
-        bars("factors", "How many forecasts were off by which factor", spread, "factor", "transfers"),
-        calibration("calibration", "What was promised, and what came true", promised, "nominal", "hits", "trials"),
+        bars("factors", "Forecasts by their error factor", spread, "factor", "transfers"),
+        calibration("calibration", "Coverage: promised and observed", promised, "nominal", "hits", "trials"),
         series("setups", "Time to the first byte", setups, "ended", "setup_seconds"),
     ]
 
@@ -228,16 +230,22 @@ def _compared(scores: Sequence[Score]) -> Table:
         rows.append((IN_CHARGE, *judged([(score.rates, score.rate) for score in told])))
         names = [name for name in told[-1].panel if all(name in score.panel for score in told)]
         rows += [(name, *judged([(score.panel[name], score.rate) for score in told])) for name in names]
-    note = f"Of {len(told):,} transfers of which all of them had something to say." if told else NOTHING
-    return Table("compared", "What others would have said", (Column("forecaster", "Forecaster"), *COLUMNS), rows, note)
+    note = f"The {len(told):,} transfers for which all forecasters had a forecast." if told else NOTHING
+    return Table(
+        "compared",
+        "Other forecasters on the same transfers",
+        (Column("forecaster", "Forecaster"), *COLUMNS),
+        rows,
+        note,
+    )
 
 
 def _troubles(seen: PairData, scope: Scope) -> list[Table]:
-    none = "" if scope.subject is None else "What the broker measures by itself is shown to admins."
+    none = "" if scope.subject is None else "Admins see the broker's own measurements."
     failed, measured = ([_told(each) for each in some] for some in (seen.failures, seen.probes))
     return [
         Table("failures", "Failures, the newest first", TROUBLE, failed),
-        Table("probes", "What the broker measured by itself", TROUBLE, measured, none),
+        Table("probes", "Measurements by the broker", TROUBLE, measured, none),
     ]
 
 

@@ -38,7 +38,7 @@ SizeClass = Annotated[int, Field(ge=0, le=len(SIZES), json_schema_extra={"words"
 Day = Annotated[
     Moment,
     BeforeValidator(_moment),
-    Field(description="Seconds since 1970 (UTC), or a date as 2026-11-22", json_schema_extra={"day": True}),
+    Field(description="Seconds since 1970 (UTC), or a date like 2026-11-22", json_schema_extra={"day": True}),
 ]
 """A moment; users choose a date."""
 

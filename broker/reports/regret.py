@@ -28,21 +28,21 @@ SUMS = (
     Column("decisions", "Decisions", "count"),
     Column("seconds", "Time spent", "seconds"),
     Column("best_seconds", "Best in hindsight", "seconds"),
-    Column("lost", "Lost in all", "seconds"),
-    Column("lost_share", "Lost, of the time", "share"),
-    Column("planned", "Of them with a plan", "count"),
-    Column("prediction_seconds", "Lost to prediction", "seconds"),
-    Column("scheme_seconds", "Lost by the scheme", "seconds"),
+    Column("lost", "Time lost", "seconds"),
+    Column("lost_share", "Share of time lost", "share"),
+    Column("planned", "Decisions with a plan", "count"),
+    Column("prediction_seconds", "Lost by forecasts", "seconds"),
+    Column("scheme_seconds", "Lost by the strategy", "seconds"),
     Column("single_seconds", "Best single source", "seconds"),
-    Column("gain", "Gain over it", "factor"),
+    Column("gain", "Gain over it, factor", "factor"),
 )
 SOURCES = (
     Column("source", "Source"),
     Column("decisions", "Decisions", "count"),
     Column("planned_bytes", "Planned", "bytes"),
-    Column("bytes", "Brought", "bytes"),
+    Column("bytes", "Delivered", "bytes"),
     Column("best_bytes", "Best in hindsight", "bytes"),
-    Column("prediction_seconds", "Plans waited for it", "seconds"),
+    Column("prediction_seconds", "Waited for it", "seconds"),
 )
 SHARES = (Column("source", "Source"), Column("share", "Share"), Column("bytes", "Bytes", "bytes"))
 LOST = (Column("week", "Week", "moment"), Column("why", "Why"), Column("seconds", "Lost", "seconds"))
@@ -73,9 +73,9 @@ async def make(archive: Archive, scope: Scope, wanted: RegretQuery) -> Report:
     return Report(
         "regret",
         "Regret",
-        "What files cost beside what they would have cost with the best shares, now that it is known what each source "
-        "could do. What the plan's shares would have taken more is lost to prediction; what was done may be better "
-        "than the plan (less than 0) or worse: that is the scheme's.",
+        "The time of transfers, beside the time with the best shares in hindsight, when the rates of all sources are "
+        "known. The plan's extra time is lost by forecasts. The actual transfer may be slower than the plan, which is "
+        "lost by the strategy, or faster (less than 0).",
         now,
         _facts(whole),
         [_by_week(whole), _by_source(apart)],
@@ -112,15 +112,20 @@ def _added(sums: Iterable[Summed]) -> dict[str, float]:
 def _facts(whole: Sequence[Summed]) -> list[Fact]:
     total = _added(whole)
     count, seconds = int(total["decisions"]), total["seconds"]
-    few = "" if count >= FEWEST else f"of {count}: too few to say anything"
+    few = "" if count >= FEWEST else f"only {count} decisions: not reliable"
     lost, planned = seconds - total["best_seconds"], int(total["planned"])
     return [
-        Fact("Decisions judged", count, "count", few),
-        Fact("Time spent", seconds, "seconds", "until the last byte of each was there"),
-        Fact("Lost in all", lost, "seconds", "beside the best shares in hindsight"),
-        Fact("Lost, of the time", lost / seconds if seconds else None, "share", few),
-        Fact("Lost to prediction", total["prediction_seconds"], "seconds", f"of {planned:,} that had a plan"),
-        Fact("Lost by the scheme", total["scheme_seconds"], "seconds", "of these; less than 0: it mended plans"),
+        Fact("Decisions evaluated", count, "count", few),
+        Fact("Time spent", seconds, "seconds", "until the last byte of each transfer"),
+        Fact("Time lost", lost, "seconds", "over the best shares in hindsight"),
+        Fact("Share of time lost", lost / seconds if seconds else None, "share", few),
+        Fact("Lost by forecasts", total["prediction_seconds"], "seconds", f"of {planned:,} decisions with a plan"),
+        Fact(
+            "Lost by the strategy",
+            total["scheme_seconds"],
+            "seconds",
+            "of these; below 0, it was faster than the plans",
+        ),
         Fact("Gain over the best single source", _gain(total), "factor", few or "in hindsight; time for time"),
     ]
 
@@ -140,8 +145,8 @@ def _table(name: str, title: str, key: Column, whole: Sequence[Summed], of: Call
 def _few(whole: Sequence[Summed]) -> str:
     count = sum(each.decisions for each in whole)
     if not count:
-        return "No decision was judged in this time: there was none, or of none is known what would have been best."
-    return "" if count >= FEWEST else f"{count} decisions are too few to say anything."
+        return "No decision of this period could be evaluated: there was none, or the best result is unknown."
+    return "" if count >= FEWEST else f"{count} decisions are too few for a reliable result."
 
 
 def _row(total: dict[str, float]) -> tuple[Value, ...]:
@@ -168,8 +173,8 @@ def _sources(apart: Sequence[Summed]) -> Table:
         (source, *(int(total[name]) for name in counts), total["best_bytes"], total["prediction_seconds"])
         for source, total in _by_source_name(apart).items()
     ]
-    note = "" if rows else "No source took part in a decision that was judged."
-    return Table("sources", "By source: what was chosen, and what would have been best", SOURCES, rows, note)
+    note = "" if rows else "There is no source with an evaluated decision."
+    return Table("sources", "Shares by source: planned, delivered, best in hindsight", SOURCES, rows, note)
 
 
 def _by_source(apart: Sequence[Summed]) -> Figure:
@@ -179,7 +184,7 @@ def _by_source(apart: Sequence[Summed]) -> Figure:
         for share, name in (("planned", "planned_bytes"), ("brought", "bytes"), ("best", "best_bytes"))
     ]
     table = Table("shares", "Shares", SHARES, rows)
-    title = "Shares of sources: planned, brought, best in hindsight"
+    title = "Shares of sources: planned, delivered, best in hindsight"
     return bars("chosen", title, table, "source", "bytes", "share", stacked=False)
 
 

@@ -27,8 +27,8 @@ REPLICAS = (
     Column("state", "State"),
     Column("since", "Since", "moment"),
     Column("reason", "Reason"),
-    Column("badly", "Failed from there", "count"),
-    Column("corrupt", "Of them wrong bytes", "count"),
+    Column("badly", "Failed transfers", "count"),
+    Column("corrupt", "With wrong bytes", "count"),
     Column("error", "Last error"),
 )
 ENDPOINTS = (
@@ -38,7 +38,7 @@ ENDPOINTS = (
     Column("transfers", "Transfers", "count"),
     Column("badly", "Failed", "count"),
     Column("share", "Share", "share"),
-    Column("corrupt", "Of them wrong bytes", "count"),
+    Column("corrupt", "With wrong bytes", "count"),
     Column("last", "Last", "moment"),
     Column("error", "Last error"),
 )
@@ -48,7 +48,7 @@ class ReplicasQuery(Wire):
     """The state of replicas, and the number of days of evidence."""
 
     state: Annotated[State | None, Field(description="Only replicas in this state.")] = None
-    days: Annotated[int, Field(ge=1, le=366, description="How far back failed transfers count.")] = 30
+    days: Annotated[int, Field(ge=1, le=366, description="Days for which failed transfers count.")] = 30
 
 
 class Evidence(NamedTuple):
@@ -71,10 +71,10 @@ async def make(archive: Archive, scope: Scope, wanted: ReplicasQuery) -> Report:
         troubles = {each.source: each for each in await stored.troubles(since)}
         evidence = Evidence(troubles, await stored.transfers(since), known)
     days = "day" if wanted.days == 1 else f"{wanted.days} days"
-    lead = f"What is not handed out to anybody, and why; and from where transfers went wrong in the last {days}."
+    lead = f"Replicas that clients do not get, with the reasons, and failed transfers by endpoint in the last {days}."
     facts = [Fact("Bad replicas", counts.get("BAD", 0), "count")]
-    facts.append(Fact("Not to be had for other reasons", sum(counts.values()) - counts.get("BAD", 0), "count"))
-    facts.append(Fact("Transfers that failed", sum(each.badly for each in troubles.values()), "count"))
+    facts.append(Fact("Other unavailable replicas", sum(counts.values()) - counts.get("BAD", 0), "count"))
+    facts.append(Fact("Failed transfers", sum(each.badly for each in troubles.values()), "count"))
     facts.append(Fact("Transfers with wrong bytes", sum(each.corrupt for each in troubles.values()), "count"))
     return Report(
         "replicas", "Replicas", lead, now, facts, tables=[_replicas(found, evidence, counts), _endpoints(evidence)]
@@ -86,7 +86,7 @@ def _replicas(found: list[Suspect], evidence: Evidence, counts: Mapping[str, int
     rows = [_replica(each, named.get(each.endpoint), evidence.troubles) for each in found]
     note = "" if rows else "All replicas are available." if not counts else "No replica is in this state."
     if len(rows) == MOST:
-        note = f"These are the {MOST} whose state changed last; GET /broker/v1/replicas has them all."
+        note = f"The {MOST} replicas whose state changed last; GET /broker/v1/replicas has them all."
     return Table("replicas", "Replicas that are not available", REPLICAS, rows, note)
 
 
@@ -100,8 +100,8 @@ def _replica(each: Suspect, endpoint: Endpoint | None, troubles: Mapping[str, Ad
 def _endpoints(evidence: Evidence) -> Table:
     worst = sorted(evidence.troubles.values(), key=lambda each: (-each.corrupt, -each.badly, each.source))
     rows = [_endpoint(each, evidence) for each in worst]
-    note = f"Shares are shown from {FEWEST} transfers on." if rows else "No transfer went wrong."
-    return Table("endpoints", "Where transfers went wrong", ENDPOINTS, rows, note)
+    note = f"Shares are shown from {FEWEST} transfers on." if rows else "No transfer failed."
+    return Table("endpoints", "Failed transfers by endpoint", ENDPOINTS, rows, note)
 
 
 def _endpoint(each: AddressFailures, evidence: Evidence) -> list[Value]:

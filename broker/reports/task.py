@@ -37,7 +37,7 @@ FILES = (
     Column("state", "State"),
     Column("checksum", "Checksum"),
     Column("error", "Error"),
-    Column("finished_at", "Over", "moment"),
+    Column("finished_at", "Ended", "moment"),
 )
 OPTIONS = (Column("option", "Option"), Column("value", "Value"))
 PROGRESS = (Column("at", "When", "moment"), Column("bytes", "Moved", "bytes"))
@@ -72,11 +72,11 @@ async def make(archive: Archive, scope: Scope, wanted: TaskQuery) -> Report:
     now = time.time()
     found = await _found(archive, scope, wanted.id, now)
     record, transfers = found.record, found.transfers
-    note = "" if transfers else "No transfer of it was large, and none had a choice of sources."
+    note = "" if transfers else "No transfer of this task was large or had several sources."
     return Report(
         "task",
         f"Task {record.label or record.id}",
-        "How it went, and what happened; its large transfers lead to their ranges.",
+        "The task's state and events; large transfers link to their ranges.",
         now,
         _facts(record),
         [_progress(found), _spans(transfers)],
@@ -115,16 +115,16 @@ def _facts(record: TaskRecord) -> list[Fact]:
         *([Fact("To", record.destination.name or record.destination.id, "text")] if record.destination else []),
         Fact("Requested", record.requested_at, "moment", f"number {record.id}"),
         Fact("Began", record.started_at, "moment"),
-        Fact("Over", over, "moment"),
+        Fact("Ended", over, "moment"),
         Fact("Deadline", record.deadline, "moment"),
-        Fact("Moved", record.bytes_transferred, "bytes", "" if over else "of what is known so far"),
+        Fact("Moved", record.bytes_transferred, "bytes", "" if over else "of the bytes known so far"),
         Fact("Done", done, "share"),
         Fact("Rate", record.rate, "rate", "on average"),
         Fact("Files", record.files, "count", f"{record.files_transferred:,} were transferred"),
-        Fact("Left alone", record.files_skipped, "count", "files that were there already"),
-        Fact("Unverified", record.files_unverified, "count", "files that could not be verified, and were copied"),
-        Fact("Not cleared", record.folders_not_cleared, "count", "folders in which nothing that is extra was deleted"),
-        Fact("Faults", record.faults, "count", f"{record.work['retrying']:,} are tried again"),
+        Fact("Skipped", record.files_skipped, "count", "files that existed already"),
+        Fact("Unverified", record.files_unverified, "count", "files that were copied without verification"),
+        Fact("Not cleared", record.folders_not_cleared, "count", "folders in which no extra files were deleted"),
+        Fact("Faults", record.faults, "count", f"{record.work['retrying']:,} are being retried"),
         Fact("Failed", record.work["failed"], "count"),
     ]
 
@@ -139,7 +139,7 @@ def _progress(found: TaskData) -> Figure:
         rows.insert(0, (record.started_at, 0))
     if record.completed_at is not None:
         rows.append((record.completed_at, record.bytes_transferred))
-    return series("progress", "Moved so far", Table("progress", "Progress", PROGRESS, rows), "at", "bytes")
+    return series("progress", "Bytes moved over time", Table("progress", "Progress", PROGRESS, rows), "at", "bytes")
 
 
 def _moved(event: Event) -> int | None:
@@ -150,7 +150,7 @@ def _moved(event: Event) -> int | None:
 def _spans(transfers: Sequence[Listed]) -> Figure:
     rows = [(each.thing, each.at, each.at + each.seconds, each.outcome) for each in reversed(transfers)]
     table = Table("spans", "Large transfers", SPANS, rows)
-    return gantt("transfers", "Large transfers, as they came", table, "thing", "begin", "end", "outcome")
+    return gantt("transfers", "Large transfers over time", table, "thing", "begin", "end", "outcome")
 
 
 def _events(events: Sequence[Event]) -> Table:
@@ -168,10 +168,10 @@ def _files(files: Sequence[tuple[str, FinishedWork]]) -> Table:
         )
         for state, each in files
     ]
-    note = f"{SHOWN} of them: those that failed first." if len(rows) == SHOWN else ""
-    return Table("files", "Files", FILES, rows, note or ("" if rows else "No file is over yet."))
+    note = f"The first {SHOWN}; failed files come first." if len(rows) == SHOWN else ""
+    return Table("files", "Files", FILES, rows, note or ("" if rows else "No file is finished yet."))
 
 
 def _options(record: TaskRecord) -> Table:
     rows = [(name, str(value)) for name, value in record.options.model_dump(exclude_defaults=True).items()]
-    return Table("options", "Options", OPTIONS, rows, "" if rows else "All as usual.")
+    return Table("options", "Options", OPTIONS, rows, "" if rows else "All options have their defaults.")

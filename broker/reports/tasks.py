@@ -50,7 +50,7 @@ UNDERWAY_COLUMNS = (
     Column("destination", "To"),
     Column("state", "State"),
     Column("bytes_done", "Moved", "bytes"),
-    Column("bytes", "Known so far", "bytes"),
+    Column("bytes", "Known size", "bytes"),
     Column("files_done", "Files done", "count"),
     Column("files", "Files", "count"),
     Column("rate", "Rate now", "rate"),
@@ -67,7 +67,7 @@ class TasksQuery(Wire):
 
     status: Annotated[Status | None, Field(title="State")] = None
     owner: Annotated[Who | None, Field(description="For admins.")] = None
-    label: Annotated[Remark | None, Field(description="* stands for anything.")] = None
+    label: Annotated[Remark | None, Field(description="* matches any text.")] = None
     since: Day | None = None
     until: Day | None = None
     before: Annotated[UUID | None, Field(json_schema_extra={"hidden": True})] = None
@@ -90,9 +90,9 @@ async def make(archive: Archive, scope: Scope, wanted: TasksQuery) -> Report:
         )
         page = await stored.TaskStore(connection).page(asked, NEWEST, PAGE, 0)
         records = await recorded(connection, page.tasks, now)
-    note = "" if records else "There is no such task."
+    note = "" if records else "No task matches."
     older = [ReportLink("Older ones", _older(wanted, records[-1].id))] if len(records) == PAGE else []
-    lead = "What was handed over to be done, the newest first; each leads to what came of it."
+    lead = "Submitted tasks, the newest first; each links to its report."
     table = Table("tasks", "Tasks", COLUMNS, [_row(each, now) for each in records], note)
     return Report("tasks", "Tasks", lead, now, tables=[table], links=older)
 
@@ -165,8 +165,8 @@ async def underway(archive: Archive, scope: Scope) -> Underway:
     if page.total > len(rows):
         note = f"The newest {len(rows)} of {page.total:,}."
     else:
-        note = "" if rows else "No task is under way."
-    return Underway(page.total, Table("tasks", "Tasks under way", UNDERWAY_COLUMNS, rows, note))
+        note = "" if rows else "No task is running."
+    return Underway(page.total, Table("tasks", "Running tasks", UNDERWAY_COLUMNS, rows, note))
 
 
 def _underway_row(task: Task, record: TaskRecord, rate: float | None) -> tuple[Value, ...]:
@@ -192,4 +192,4 @@ def _underway_state(task: Task) -> str:
         return f"paused: {task.paused}"
     if task.waits:
         return f"waits: {task.waits}"
-    return "waits for its turn" if task.started_at is None else "under way"
+    return "waiting for its turn" if task.started_at is None else "under way"

@@ -30,18 +30,18 @@ CANDIDATES = (
     Column("p10", "Forecast p10", "rate"),
     Column("p50", "Forecast", "rate"),
     Column("p90", "Forecast p90", "rate"),
-    Column("rate", "Came", "rate"),
+    Column("rate", "Actual", "rate"),
     Column("setup_expected", "Set-up expected", "seconds"),
     Column("setup_seconds", "Set-up", "seconds"),
-    Column("start_seconds", "Could flow from", "seconds"),
-    Column("flow_seconds", "Flowed", "seconds"),
+    Column("start_seconds", "First possible byte", "seconds"),
+    Column("flow_seconds", "Time of flow", "seconds"),
     Column("planned_bytes", "Planned", "bytes"),
     Column("bytes", "Brought", "bytes"),
     Column("best_bytes", "Best in hindsight", "bytes"),
     Column("seconds", "Busy", "seconds"),
     Column("outcome", "Outcome"),
     Column("error", "Error"),
-    Column("reason", "Why it was expected"),
+    Column("reason", "Reason for the forecast"),
 )
 RANGES = (
     Column("source", "Source"),
@@ -61,8 +61,8 @@ INCIDENTS = (
     Column("at", "At", "seconds"),
     Column("source", "Source"),
     Column("ending", "What"),
-    Column("missing", "Left to others", "bytes"),
-    Column("by", "Brought by"),
+    Column("missing", "Bytes left", "bytes"),
+    Column("by", "Delivered by"),
 )
 
 
@@ -87,8 +87,8 @@ async def make(archive: Archive, scope: Scope, wanted: TransferQuery) -> Report:
     return Report(
         "transfer",
         f"{'Collection' if collects else 'Transfer'} of {about.thing}",
-        "When which source was asked for which bytes, how fast they came, and how the shares compare with those that "
-        "would have been best. Seconds count from the beginning.",
+        "The ranges of each source over time, the rates, and the shares beside the best ones in hindsight. Seconds "
+        "count from the beginning.",
         time.time(),
         _facts(kept),
         [_gantt(kept, names), _rates(kept, names), _shares(kept, names)],
@@ -113,18 +113,18 @@ def _facts(kept: StoredDecision) -> list[Fact]:
     why = "" if best is not None else "not known: it failed, collected many files, or no source showed its rate"
     return [
         Fact("Outcome", about.outcome, "text", about.error or ""),
-        Fact("Why so", about.rationale or "nothing was said", "text"),
+        Fact("Reason", about.rationale or "not stated", "text"),
         Fact("Strategy", about.strategy, "text"),
         Fact("Began", about.at, "moment", f"reported by {about.subject}"),
-        Fact("Went to", about.sink or "not stated", "text"),
+        Fact("Destination", about.sink or "not stated", "text"),
         Fact("Size", about.bytes, "bytes", _resumed(kept)),
-        Fact("Took", about.seconds, "seconds", "with logging in and verifying"),
+        Fact("Took", about.seconds, "seconds", "with login and verification"),
         Fact("Until the last byte", about.fetch_seconds, "seconds"),
         Fact("Best in hindsight", best, "seconds", unknown or why),
-        Fact("As planned", planned, "seconds", "the planned shares at the rates that came"),
+        Fact("As planned", planned, "seconds", "the planned shares at the actual rates"),
         Fact("Best single source", about.single_seconds, "seconds", "in hindsight, alone"),
-        Fact("Lost to prediction", _less(planned, best), "seconds", "as planned, less the best"),
-        Fact("Lost by the scheme", _less(about.fetch_seconds, planned), "seconds", "less than 0: it mended the plan"),
+        Fact("Lost by forecasts", _less(planned, best), "seconds", "as planned, minus the best"),
+        Fact("Lost by the strategy", _less(about.fetch_seconds, planned), "seconds", "below 0: faster than the plan"),
         *(Fact(label, happened.count(ending), "count") for label, ending in ENDINGS),
     ]
 
@@ -133,7 +133,7 @@ ENDINGS = (("Ranges taken over by others", "relieved"), ("Ranges that stalled", 
 
 
 def _resumed(kept: StoredDecision) -> str:
-    return "" if kept.moved == kept.listed.bytes else f"{kept.moved:,} bytes were not there before"
+    return "" if kept.moved == kept.listed.bytes else f"{kept.moved:,} bytes were new"
 
 
 def _less(a: float | None, b: float | None) -> float | None:
@@ -152,7 +152,7 @@ def _gantt(kept: StoredDecision, names: Sequence[str]) -> Figure:
     ]
     note = ""
     if kept.range_count > len(rows):
-        note = f"Of {kept.range_count:,} ranges neighbours are put together, which makes {len(rows):,}."
+        note = f"{kept.range_count:,} ranges, shown as {len(rows):,} by merging neighbours."
     table = Table("ranges", "Ranges", RANGES, rows, note)
     title = "Hops over time" if kept.listed.kind == "collect" else "Ranges of each source"
     return gantt("gantt", title, table, "source", "asked", "over", "ending")
@@ -180,7 +180,7 @@ def _shares(kept: StoredDecision, names: Sequence[str]) -> Figure:
         if kept.shares:
             rows.append((names[i], "best", kept.shares[i]))
     table = Table("shares", "Shares", SHARES, rows)
-    title = "Shares: planned, brought, best in hindsight"
+    title = "Shares: planned, delivered, best in hindsight"
     return bars("shares", title, table, "source", "bytes", "share", stacked=False)
 
 
@@ -198,7 +198,7 @@ def _candidates(kept: StoredDecision, names: Sequence[str]) -> Table:
         )
         for i, each in enumerate(kept.sources)
     ]
-    return Table("candidates", "Candidates: what was expected, and what came", CANDIDATES, rows)
+    return Table("candidates", "Candidates: forecasts and results", CANDIDATES, rows)
 
 
 def _incidents(kept: StoredDecision, names: Sequence[str]) -> Table:
@@ -206,5 +206,5 @@ def _incidents(kept: StoredDecision, names: Sequence[str]) -> Table:
         (each.at, names[each.source], each.ending, each.missing, ", ".join(names[i] for i in each.by))
         for each in incidents(kept.ranges)
     ]
-    note = "" if rows else "Every range came whole, from the source that was first asked for it."
+    note = "" if rows else "Every range came complete from its first source."
     return Table("incidents", "Steals, stalls and faults", INCIDENTS, rows, note)

@@ -46,7 +46,7 @@ def scatter(name: str, title: str, table: Table, x: str, y: str, *, colour: str 
         mark = {"type": "line", "color": "var(--muted)", "strokeDash": [5, 4], "strokeWidth": 1.2}
         ends = [{"x": edge / across.divisor, "y": edge / up.divisor} for edge in (across.low, across.high)]
         layers.append({"data": {"values": ends}, "mark": mark})
-    note = f"Of {len(rows):,} points {len(seen):,} are drawn, evenly chosen." if len(seen) < len(rows) else ""
+    note = f"{len(seen):,} of {len(rows):,} points are drawn, evenly chosen." if len(seen) < len(rows) else ""
     alternative = f"{title}: {len(rows):,} points, {column(table, x).title} {span(units[0], xs)}, "
     alternative += f"{column(table, y).title} {span(units[1], ys)}"
     if alike:

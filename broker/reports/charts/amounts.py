@@ -41,7 +41,7 @@ def bars(name: str, title: str, table: Table, x: str, y: str, category: str = ""
         kinds = Categories.of(kinds.names[:-1])
         sums = {(place, kind): value for (place, kind), value in sums.items() if kind in kinds.names}
     if not any(sums.values()):
-        return undrawn(name, title, table, "there is nothing yet to be counted")
+        return undrawn(name, title, table, "there is nothing to count yet")
     if column(table, x).unit == "moment":
         return _days(name, title, table, y, sums, kinds, stacked)
     return _named(name, title, table, y, sums, kinds, stacked)
@@ -116,7 +116,7 @@ def _named(name: str, title: str, table: Table, y: str, sums: Sums, kinds: Categ
         title,
         table,
         f"{alternative} and {len(found) - TOLD} more." if len(found) > TOLD else f"{alternative}.",
-        f"Of {len(found)} bars {MOST} are drawn; the table has all." if len(found) > MOST else "",
+        f"{MOST} of {len(found)} bars are drawn; the table has all." if len(found) > MOST else "",
         left=called.values(),
         right=right,
         width=beside(right) - LETTER * max(map(len, called.values())),

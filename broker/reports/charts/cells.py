@@ -42,7 +42,7 @@ def grid(name: str, title: str, table: Table, source: str, sink: str, value: str
     """
     cells = _cells(table, source, sink, value)
     if not cells:
-        return undrawn(name, title, table, "nothing is known yet of any pair")
+        return undrawn(name, title, table, "no pair has data yet")
     sources = list(dict.fromkeys(cell.source for cell in cells))
     sinks = _like(sources, dict.fromkeys(cell.sink for cell in cells))
     kept = [cell for cell in cells if cell.source in sources[:MOST] and cell.sink in sinks[:MOST]]
@@ -59,7 +59,7 @@ def grid(name: str, title: str, table: Table, source: str, sink: str, value: str
         ink = {"field": "ink", "type": "nominal", "scale": None}
         layers.append({"mark": {"type": "text", "fontSize": 12}, "encoding": {"text": {"field": "text"}, "color": ink}})
     few = len(kept) < len(cells)
-    note = f"Of {len(sources)} sources and {len(sinks)} sinks {len(rows)} and {len(columns)} are drawn." if few else ""
+    note = f"{len(rows)} of {len(sources)} sources and {len(columns)} of {len(sinks)} sinks are drawn." if few else ""
     return drawn(
         name,
         title,

@@ -61,7 +61,7 @@ def series(
     wanted = [each for each in (low, middle, high) if each]
     rows = sorted(picked(table, (x, y, *wanted), (colour,) if colour else ()), key=lambda row: row[0][0])
     if len(rows) < FEWEST:
-        return undrawn(name, title, table, f"fewer than {FEWEST} points say nothing of how it goes")
+        return undrawn(name, title, table, f"fewer than {FEWEST} points show no trend")
     seen = thinned(rows)
     unit = column(table, y).unit
     axis = Axis.of(column(table, y).title, unit, [value for numbers, _ in rows for value in numbers[1:]])
@@ -73,7 +73,7 @@ def series(
     names = {key: column(table, each).title for key, each in (("low", low), ("middle", middle), ("high", high)) if each}
     width = beside(names.values())
     layers += _named(values[-1], axis, names, width)
-    note = f"Of {len(rows):,} points {len(seen):,} are drawn, evenly chosen." if len(seen) < len(rows) else ""
+    note = f"{len(seen):,} of {len(rows):,} points are drawn, evenly chosen." if len(seen) < len(rows) else ""
     encoding = {"x": moments("x")}
     data = {"values": values}
     return drawn(
@@ -180,7 +180,7 @@ def lines(name: str, title: str, table: Table, x: str, y: str, of: str) -> Figur
     kept = list(found)[:SERIES]
     rows = [row for row in rows if row[1][0] in kept]
     if len({numbers[0] for numbers, _ in rows}) < 2:
-        return undrawn(name, title, table, "there are no two moments between which anything could have changed")
+        return undrawn(name, title, table, "a line needs values at two times or more")
     unit = column(table, y).unit
     axis = Axis.of(column(table, y).title, unit, [numbers[1] for numbers, _ in rows])
     kinds = Categories.of(kept)
@@ -204,7 +204,7 @@ def lines(name: str, title: str, table: Table, x: str, y: str, of: str) -> Figur
         },
         *_ends(rows, axis, kinds, width),
     ]
-    note = f"Of {len(found)} lines {SERIES} are drawn; the table has all." if len(found) > SERIES else ""
+    note = f"{SERIES} of {len(found)} lines are drawn; the table has all." if len(found) > SERIES else ""
     lasts = {called[kinds.name(others[0])]: numbers[1] for numbers, others in rows}
     ends = ", ".join(f"{kind} {written(value, unit)}" for kind, value in lasts.items())
     alternative = f"{title}: {_extent(rows)}; at the end {ends}."

@@ -50,7 +50,7 @@ def gantt(name: str, title: str, table: Table, row: str, begin: str, end: str, o
     """
     laned = lanes(_spans(table, row, begin, end, of))
     if not laned:
-        return undrawn(name, title, table, "nothing of the kind has begun")
+        return undrawn(name, title, table, "there is nothing to show yet")
     found = list(dict.fromkeys(each.row for each in laned))
     names = short(found[:MOST])
     kept = [each for each in laned if each.row in names]
@@ -76,7 +76,7 @@ def gantt(name: str, title: str, table: Table, row: str, begin: str, end: str, o
         }
         for each in kept
     ]
-    note = f"Of {len(found)} {MOST} are drawn; the table has all." if len(found) > MOST else ""
+    note = f"{MOST} of {len(found)} are drawn; the table has all." if len(found) > MOST else ""
     return drawn(
         name,
         title,

@@ -54,7 +54,7 @@ def calibration(name: str, title: str, table: Table, nominal: str, hits: str, tr
     rows = picked(table, (nominal, hits, trials), (of,) if of else ())
     seen = [row for row in rows if row[0][2] >= FEWEST]
     if not seen:
-        return undrawn(name, title, table, f"of fewer than {FEWEST} forecasts chance says more than they do")
+        return undrawn(name, title, table, f"fewer than {FEWEST} forecasts are not reliable")
     kinds = Categories.of(others[0] for _, others in seen) if of else None
     values = [_point(numbers, others, kinds) for numbers, others in seen]
     coloured = kinds.channel("kind", shapes=True) if kinds else {"color": {"value": "var(--c1)"}}

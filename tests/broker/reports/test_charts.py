@@ -91,12 +91,12 @@ def test_what_stands_side_by_side_has_points_where_one_value_is_many_times_the_o
     ("figure", "why"),
     [
         (charts.series("s", "Rate", rates(2), "at", "rate"), "fewer than 3 points"),
-        (charts.lines("l", "Rate", rates(1), "at", "rate", "forecaster"), "no two moments"),
-        (charts.bars("b", "Rate", rates(0), "at", "rate"), "nothing yet"),
+        (charts.lines("l", "Rate", rates(1), "at", "rate", "forecaster"), "two times or more"),
+        (charts.bars("b", "Rate", rates(0), "at", "rate"), "to count yet"),
         (charts.grid("g", "Rate", pairs(()), "source", "sink", "rate"), "nothing is known"),
         (charts.scatter("x", "Rate", rates(4), "p50", "rate"), "fewer than 5 points"),
         (charts.calibration("c", "Rate", coverage(19), "nominal", "hits", "forecasts"), "fewer than 20 forecasts"),
-        (charts.gantt("t", "Rate", rates(0), "forecaster", "at", "at"), "nothing of the kind has begun"),
+        (charts.gantt("t", "Rate", rates(0), "forecaster", "at", "at"), "there is nothing to show yet"),
     ],
 )
 def test_too_few_rows_are_not_drawn_and_it_is_said_why(figure: Figure, why: str):

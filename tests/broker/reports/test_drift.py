@@ -37,8 +37,8 @@ async def off(broker, name, weeks, **more):
 async def test_an_empty_broker_says_so(broker):
     page = await shown(broker)
     assert table(page, "drift").note == "Too few transfers to compare two weeks."
-    assert "no two endpoints" in table(page, "blind").note
-    assert fact(page, "Links compared").value == fact(page, "Ways never measured").value == 0
+    assert "takes two endpoints" in table(page, "blind").note
+    assert fact(page, "Links compared").value == fact(page, "Links never used").value == 0
 
 
 async def test_links_whose_error_doubled_are_told_with_how_likely_that_is_by_chance(broker):
@@ -53,7 +53,7 @@ async def test_links_whose_error_doubled_are_told_with_how_likely_that_is_by_cha
     assert row["times"] == pytest.approx(1.128 / 0.435, rel=0.01)
     assert row["after"] == pytest.approx(3.0 * 1.03, rel=0.01)
     assert row["p"] == pytest.approx(1 / 3432, abs=1e-5)
-    assert (fact(page, "Links compared").value, fact(page, "Hardly by chance").value) == (4, 1)
+    assert (fact(page, "Links compared").value, fact(page, "Unlikely by chance").value) == (4, 1)
     assert "Of 4 links 0.2 are expected" in table(page, "drift").note
 
 
@@ -117,7 +117,7 @@ async def test_ways_that_were_never_used_come_first_and_then_the_oldest(broker, 
         ("c", "a"),
         ("b", "a"),
     ]
-    assert (fact(page, "Ways never measured").value, fact(page, "Ways not used for a week").value) == (3, 2)
+    assert (fact(page, "Links never used").value, fact(page, "Links not used for a week").value) == (3, 2)
     assert blind.records()[-1]["age"] == pytest.approx(8 * DAY, abs=60)
     assert blind.action is None
     assert "[probing]" in blind.note

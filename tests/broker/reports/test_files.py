@@ -59,7 +59,7 @@ def test_a_page_says_what_is_not_in_it():
     assert "The first 200 of 300 rows." in text
     assert "there are too few" in text
     assert "There is nothing to show." in text
-    assert "Rows in italics are too old to be believed." in text
+    assert "Rows in italics are too old to be reliable." in text
 
 
 def test_pdf_has_the_words_the_figures_and_numbers_on_its_sheets():

@@ -95,7 +95,7 @@ async def test_users_see_what_forecasts_of_their_own_transfers_were_worth(broker
     await scored(broker)
     mine, every = await report(user), await report(admin)
     own = [row for row in await kept(broker) if row.subject == "a-transfer"]
-    assert facts(mine)["Transfers judged"] == len(own) < facts(every)["Transfers judged"]
+    assert facts(mine)["Transfers scored"] == len(own) < facts(every)["Transfers scored"]
     (whole,) = [row for row in table(mine, "forecasters") if row["forecaster"] == IN_CHARGE]
     true = judged([row.rates.p50 for row in own], [row.rate for row in own])
     assert whole["mdape"] == near(true.mdape)
@@ -106,10 +106,10 @@ async def test_it_can_be_asked_for_a_class_of_sizes_and_a_period(broker, admin):
     await admin.post(T, json=[*log(30, days=60), *log(30, seed=2, days=5)])
     await scored(broker)
     every, late = await report(admin, days=0), await report(admin, days=28)
-    assert facts(late)["Transfers judged"] < facts(every)["Transfers judged"]
+    assert facts(late)["Transfers scored"] < facts(every)["Transfers scored"]
     early = await report(admin, until=time.time() - 28 * 86_400, days=0)
-    assert 0 < facts(early)["Transfers judged"] < facts(every)["Transfers judged"]
-    assert facts(await report(admin, since=time.time() + 86_400 * 14))["Transfers judged"] == 0
+    assert 0 < facts(early)["Transfers scored"] < facts(every)["Transfers scored"]
+    assert facts(await report(admin, since=time.time() + 86_400 * 14))["Transfers scored"] == 0
     class_4 = await report(admin, days=0, size_class=4)
     assert {row["size"] for row in table(class_4, "sizes")} == {size_span(4)}
     assert [(await admin.get(F, params={"days": days})).status_code for days in ("3", "x", "")] == [422] * 3
@@ -117,7 +117,7 @@ async def test_it_can_be_asked_for_a_class_of_sizes_and_a_period(broker, admin):
 
 async def test_without_any_scores_it_says_so(broker, admin):
     document = await report(admin)
-    assert facts(document) == {"Transfers judged": 0}
+    assert facts(document) == {"Transfers scored": 0}
     assert all(figure["note"] for figure in document["figures"])
 
 
@@ -126,4 +126,4 @@ async def test_it_is_a_page(broker, admin, sitting, root):
     await scored(broker)
     page = await sitting.login(root, "/reports/forecasters?days=0")
     assert page.status == 200
-    assert "too few to say" in page.text
+    assert "too few data" in page.text

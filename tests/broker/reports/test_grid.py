@@ -27,7 +27,7 @@ async def test_an_empty_broker_says_so(broker):
     page = await shown(broker)
     assert (table(page, "cells").rows, bool(table(page, "cells").note)) == ([], True)
     assert (page.figures[0].spec, bool(page.figures[0].note)) == ({}, True)
-    assert table(page, "classes").note == "Nothing was moved yet."
+    assert table(page, "classes").note == "There are no transfers yet."
     assert fact(page, "Pairs shown").value == 0
 
 
@@ -84,7 +84,7 @@ async def test_what_is_older_than_a_week_is_grey(broker, admin):
         "ftp://old.example": True,
         "ftp://ancient.example": True,
     }
-    assert fact(page, "Of them stale").value == 2
+    assert fact(page, "Stale pairs").value == 2
     assert cells(page)["ftp://ancient.example", "B"]["transfers"] == 0
 
 

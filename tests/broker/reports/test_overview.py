@@ -32,8 +32,8 @@ async def overview(broker, scope=ALL):
 
 async def test_an_empty_broker_says_so_everywhere(broker):
     shown = await overview(broker)
-    assert (fact(shown, "Moved today").value, fact(shown, "Went well today").note) == (0, "nothing yet")
-    assert fact(shown, "Went well this week").value is None
+    assert (fact(shown, "Moved today").value, fact(shown, "Succeeded today").note) == (0, "none yet")
+    assert fact(shown, "Succeeded this week").value is None
     assert "too few" in fact(shown, "Gain of several sources").note
     for each in shown.tables:
         assert (each.rows, bool(each.note)) == ([], True), each.name
@@ -63,7 +63,7 @@ async def test_what_fails_is_told_with_its_share_and_leads_to_its_pair(broker, a
     few = [transfer(f"f{i}", now - i, source="ftp://few.example", outcome="corrupt") for i in range(9)]
     await report(admin, [*bad, *good, *few])
     shown = await overview(broker)
-    assert fact(shown, "Went well today").value == pytest.approx(9 / 27)
+    assert fact(shown, "Succeeded today").value == pytest.approx(9 / 27)
     (worst,) = table(shown, "failing").records()
     assert (worst["source"], worst["failures"], worst["transfers"], worst["share"]) == ("ftp://a.example", 9, 18, 0.5)
     assert worst["address"] == "pair?source=ftp%3A%2F%2Fa.example&sink=B&direction=read"
@@ -90,12 +90,12 @@ async def test_each_sees_what_is_theirs(broker, admin):
     await scored(broker.factory.database, Pair("ftp://a.example", "B"), [now] * 10)
     await add_task(broker, "a-admin")
     mine = await overview(broker, Scope("a-transfer"))
-    assert (fact(mine, "Moved this week").value, fact(mine, "Went well this week").value) == (70, 1.0)
-    assert fact(mine, "Tasks under way").value == 0
+    assert (fact(mine, "Moved this week").value, fact(mine, "Succeeded this week").value) == (70, 1.0)
+    assert fact(mine, "Running tasks").value == 0
     for name in ("failing", "missed", "problems", "tasks"):
         assert table(mine, name).rows == [], name
     changing = await live(broker.factory.archive, Scope("a-transfer"))
-    assert (fact(changing, "Moved today").value, fact(changing, "Tasks under way").value) == (70, 0)
+    assert (fact(changing, "Moved today").value, fact(changing, "Running tasks").value) == (70, 0)
     everything = await overview(broker)
     assert fact(everything, "Transfers this week").value == 30
     assert [len(table(everything, name).rows) for name in ("failing", "missed", "tasks")] == [1, 1, 1]
@@ -138,7 +138,7 @@ async def test_tasks_under_way_are_shown_as_they_go(broker, monkeypatch):
     async with broker.factory.database.write() as connection:
         await TaskStore(connection).change(number, status="FAILED", completed_at=time.time(), error="disk full")
     shown = await overview(broker)
-    assert table(shown, "tasks").note == "No task is under way."
+    assert table(shown, "tasks").note == "No task is running."
     (problem,) = table(shown, "problems").records()
     assert (problem["what"], problem["error"]) == ("task nightly <i>", "disk full")
 
@@ -193,7 +193,7 @@ async def test_all_of_it_is_what_the_exported_rows_say(broker, admin, seed):
         bad = [row for row in week if row["outcome"] in ("failed", "corrupt")]
         assert fact(shown, "Moved this week").value == sum(int(row["bytes"]) for row in week)
         assert fact(shown, "Transfers this week").value == len(week)
-        assert fact(shown, "Went well this week").value == pytest.approx(1 - len(bad) / len(week))
+        assert fact(shown, "Succeeded this week").value == pytest.approx(1 - len(bad) / len(week))
         days = Counter(datetime.fromtimestamp(float(row["ended"]), UTC).date() for row in rows)
         counted = {datetime.fromtimestamp(day, UTC).date(): count for day, _, count, _ in table(shown, "moved").rows}
         assert {day: count for day, count in counted.items() if count} == days

@@ -55,7 +55,7 @@ async def test_its_figures_are_those_of_the_rows_that_it_exports(broker, admin):
     await scored(broker)
     shown, rows = facts(await report(admin)), await exported(admin)
     p, a, low, high = (np.array([float(row[name]) for row in rows]) for name in ("p50", "rate", "p10", "p90"))
-    assert shown["Transfers judged"] == len(rows) > 50
+    assert shown["Transfers scored"] == len(rows) > 50
     true = judged(p, a)
     assert shown["Median error"] == pytest.approx(true.mdape) == pytest.approx(np.median(np.abs(p / a - 1)))
     capped = np.minimum(np.abs(p - a) / np.minimum(p, a), 10)
@@ -82,7 +82,7 @@ async def test_it_tells_who_was_in_charge_what_others_would_have_said_and_what_i
     assert {row["in_charge"].partition(":")[0] for row in rows} == {"hedge"}
     assert sum(int(row["transfers"]) for row in charge) == len(rows)
     assert {row["in_charge"] for row in charge} == {row["in_charge"] for row in rows}
-    most = facts(document)["Most in charge"]
+    most = facts(document)["Most often in charge"]
     times = {who: sum(row["in_charge"] == who for row in rows) for who in {row["in_charge"] for row in rows}}
     assert times[most] == max(times.values())
     compared = {row["forecaster"]: row for row in table(document, "compared")}
@@ -109,7 +109,7 @@ async def test_it_can_be_asked_for_a_class_of_sizes_a_period_and_the_newest(brok
     assert len(early) + len(late) == len(every)
     assert await exported(admin, newest=5) == every[-5:]
     shown = facts(await report(admin, newest=5))
-    assert (shown["Transfers judged"], shown["That went well"]) == (5, 0)  # traffic is not summed up here
+    assert (shown["Transfers scored"], shown["That went well"]) == (5, 0)  # traffic is not summed up here
 
 
 async def test_failures_are_told_with_their_errors_and_probes_are_told_apart(broker, admin):
@@ -133,7 +133,7 @@ async def test_users_see_what_is_theirs(broker, admin):
     await user.post(T, json=log(6, seed=2))
     await scored(broker)
     mine, every = await report(user), await report(admin)
-    assert 0 < facts(mine)["Transfers judged"] <= 6 < facts(every)["Transfers judged"]
+    assert 0 < facts(mine)["Transfers scored"] <= 6 < facts(every)["Transfers scored"]
     began = {each["started"] for each in log(6, seed=2)}
     assert {row["started"] for row in table(mine, "scores")} <= began
     assert (len(table(mine, "failures")), len(table(every, "failures"))) == (0, 1)
@@ -141,7 +141,9 @@ async def test_users_see_what_is_theirs(broker, admin):
 
 async def test_of_a_pair_of_which_nothing_is_known_it_says_so(broker, admin):
     document = await report(admin)
-    assert "Nothing of this pair" in next(each for each in document["tables"] if each["name"] == "compared")["note"]
+    assert (
+        "No transfer has been scored" in next(each for each in document["tables"] if each["name"] == "compared")["note"]
+    )
     assert all(figure["note"] for figure in document["figures"])
     assert facts(document)["Expected now"] is None
     answer = await admin.get(P, params={"source": "nosuch"})

@@ -95,11 +95,11 @@ async def test_the_week_that_is_over_comes_by_mail_once(database):
     (attached,) = said.iter_attachments()
     assert (attached.get_content_type(), attached.get_filename()) == ("text/html", "coget-2026-W46.html")
     page = attached.get_content()
-    assert "The seven days up to 2026-11-17 00:00 UTC." in page
+    assert "The seven days before 2026-11-17 00:00 UTC." in page
     assert "Audit log" in page
     body = said.get_body()
     assert body is not None
-    assert "All of it is in the file coget-2026-W46.html." in body.get_content()
+    assert "The attached file coget-2026-W46.html has the whole report." in body.get_content()
 
 
 async def test_it_is_a_file_in_a_directory(database, tmp_path: Path):
@@ -209,10 +209,10 @@ def test_the_file_says_where_to(tmp_path: Path):
     [
         ("", "it has no destination"),
         ('to = ["ann@x.org"]', "sender"),
-        ('to = ["ann"]\nsender = "c@x.org"\nsmtp = "x.org"', "ann is no address"),
-        ('to = ["a@x.org\\nBcc: b@x.org"]\nsender = "c@x.org"\nsmtp = "x.org"', "no address"),
+        ('to = ["ann"]\nsender = "c@x.org"\nsmtp = "x.org"', "ann is not an address"),
+        ('to = ["a@x.org\\nBcc: b@x.org"]\nsender = "c@x.org"\nsmtp = "x.org"', "not an address"),
         ('to = []\nsender = "c@x.org"\nsmtp = "x.org"', "a list of addresses"),
-        ('to = "a@x.org"\nsender = "c@x.org"\nsmtp = "x.org"', "no address"),
+        ('to = "a@x.org"\nsender = "c@x.org"\nsmtp = "x.org"', "not an address"),
         ('to = ["a@x.org"]\nsender = "c@x.org"\nsmtp = "x.org:smtp"', "invalid literal"),
         ('to = ["a@x.org"]\nsender = "c@x.org"\nsmtp = "x.org"\nuser = "u"', "belong together"),
         ('to = ["a@x.org"]\nsender = "c@x.org"\nsmtp = "x.org"\nuser = "u"\npassword_file = "p"', "cannot be read"),
@@ -229,5 +229,5 @@ def test_what_makes_no_sense_is_named(tmp_path: Path, text: str, why: str):
 def test_a_password_is_never_sent_in_clear(tmp_path: Path):
     (tmp_path / "p").write_text("secret")
     text = 'to = ["a@x.org"]\nsender = "c@x.org"\nsmtp = "x.org"\nuser = "u"\npassword_file = "p"\nstarttls = false'
-    with pytest.raises(Invalid, match="in clear"):
+    with pytest.raises(Invalid, match="unencrypted"):
         said(tmp_path, f"[report]\n{text}")

@@ -79,9 +79,9 @@ async def test_a_transfer_says_what_came_from_where_and_what_was_best(broker, an
     await ann.post("/broker/v1/decisions", json=decided())
     number = await newest(broker)
     said = await report(ann, "transfer", id=number)
-    assert fact(said, "Lost to prediction") == pytest.approx(2.5)
-    assert fact(said, "Lost by the scheme") == pytest.approx(-2.0)
-    assert fact(said, "Why so") == "adaptive: shares by set-up and rate"
+    assert fact(said, "Lost by forecasts") == pytest.approx(2.5)
+    assert fact(said, "Lost by the strategy") == pytest.approx(-2.0)
+    assert fact(said, "Reason") == "adaptive: shares by set-up and rate"
     assert fact(said, "Ranges taken over by others") == 1
     ranges = await rows(ann, "transfer", "ranges", id=number)
     assert sum(int(each["bytes"]) for each in ranges) == 100 * MB
@@ -116,9 +116,9 @@ async def test_regret_is_what_anybody_computes_from_the_exported_rows(broker, an
         planned, best, spent = planned + own[0], best + own[1], spent + fact(said, "Until the last byte")
     whole = await report(ann, "regret")
     assert fact(whole, "Time spent") == pytest.approx(spent) == pytest.approx(23.0)
-    assert fact(whole, "Lost in all") == pytest.approx(spent - best, rel=1e-6)
-    assert fact(whole, "Lost to prediction") == pytest.approx(planned - best, rel=1e-6)
-    assert fact(whole, "Lost by the scheme") == pytest.approx(spent - planned, rel=1e-6)
+    assert fact(whole, "Time lost") == pytest.approx(spent - best, rel=1e-6)
+    assert fact(whole, "Lost by forecasts") == pytest.approx(planned - best, rel=1e-6)
+    assert fact(whole, "Lost by the strategy") == pytest.approx(spent - planned, rel=1e-6)
     for name in ("weeks", "sinks", "strategies"):
         (only,) = await rows(ann, "regret", name)
         assert float(only["prediction_seconds"]) == pytest.approx(planned - best, rel=1e-6)
@@ -158,7 +158,7 @@ async def test_users_see_their_own_decisions_and_admins_all(broker, ann, other, 
     spied = await rows(ann, "decisions", "decisions", subject="a-curator")
     assert [each["subject"] for each in spied] == ["a-transfer"]
     assert [each["thing"] for each in await rows(admin, "decisions", "decisions", subject="a-curator")] == ["another"]
-    decisions = {client: fact(await report(client, "regret"), "Decisions judged") for client in (ann, other, admin)}
+    decisions = {client: fact(await report(client, "regret"), "Decisions evaluated") for client in (ann, other, admin)}
     assert list(decisions.values()) == [1, 1, 2]
 
 
