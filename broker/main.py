@@ -34,7 +34,7 @@ WRONG_TOKENS = 30
 DOCUMENTS = ("/openapi.json",)
 """Public paths that no handler of ours serves."""
 CODES = {400: "malformed", 404: "not_found", 405: "method_not_allowed"}
-REMEDIES = dict.fromkeys((404, 405), "see /openapi.json for what there is")
+REMEDIES = dict.fromkeys((404, 405), "see /openapi.json for all routes")
 
 
 ROUTES = [*own, *others]
@@ -144,7 +144,9 @@ async def _invalid(request: Request, error: Exception) -> Response:
     more = f" (and {len(faults) - SHOWN} more)" if len(faults) > SHOWN else ""
     malformed = any(fault["type"] == "json_invalid" for fault in error.errors())
     status, code = (400, "malformed") if malformed else (422, "invalid")
-    fault = Fault(code=code, message="; ".join(faults[:SHOWN]) + more, remedy="see /openapi.json for what is expected")
+    fault = Fault(
+        code=code, message="; ".join(faults[:SHOWN]) + more, remedy="see /openapi.json for the expected format"
+    )
     return _answer(request, status, fault)
 
 
@@ -159,8 +161,8 @@ async def _http(request: Request, error: Exception) -> Response:
 
 async def _defect(request: Request, error: Exception) -> Response:
     """Return an answer without details of the defect, which only the log has."""
-    remedy = "tell its admin when this was: the log says more"
-    return _answer(request, 500, Fault(code="defect", message="the broker has a defect", remedy=remedy))
+    remedy = "tell its admin the time of this error: the log has details"
+    return _answer(request, 500, Fault(code="defect", message="internal error of the broker", remedy=remedy))
 
 
 def _answer(

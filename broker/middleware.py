@@ -71,7 +71,7 @@ class BodyLimit:
             try:
                 message = await (receive() if ended else asyncio.wait_for(receive(), max(0.0, late)))
             except TimeoutError:
-                raise TooLarge(f"the body was not there after {SLOWEST} s", "send it in parts") from None
+                raise TooLarge(f"the body was incomplete after {SLOWEST} s", "send it in parts") from None
             size = len(message.get("body", b""))
             subject = subject or _subject(scope)
             taken += size
@@ -79,7 +79,7 @@ class BodyLimit:
             if taken > largest:
                 raise _too_long(largest)
             if self._held[subject] > HELD_OF_ONE or self._held.total() > HELD:
-                raise TooManyRequests("too many large requests are under way", "send one after the other", 5)
+                raise TooManyRequests("there are too many large requests at once", "send one after the other", 5)
             ended = not message.get("more_body")
             return message
 
@@ -154,7 +154,7 @@ class Observer:
             "coget_broker_request_seconds", "Time to the last byte", labels[:2], registry=registry
         )
 
-        self._tokens = Counts("coget_broker_token_requests", "Requests by token", ("token",), registry=registry)
+        self._tokens = Counts("coget_broker_token_requests", "Requests by token role", ("token",), registry=registry)
         self._known: set[int] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -46,7 +46,7 @@ def serve(settings: Settings, host: str, port: int) -> None:
     log = structlog.get_logger("broker")
     log.info("starting", database=factory.database.shown, host=host, port=port)
     if not available():
-        log.warning("numba is not installed: forecasts take some four times as long", remedy=REMEDY)
+        log.warning("numba is not installed, so forecasts take about four times as long", remedy=REMEDY)
     config = uvicorn.Config(
         _behind(settings.proxies, create_app(factory)),
         host=host,

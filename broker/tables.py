@@ -16,7 +16,7 @@ __all__ = ["CSV", "PARQUET", "csv_of", "parquet_of", "write_parquet"]
 
 CSV = "text/csv"
 PARQUET = "application/vnd.apache.parquet"
-WRITING = JobKind("the table", "ask for csv, or for a shorter time")
+WRITING = JobKind("the table", "request csv, or a shorter period")
 PIECE = 1 << 20
 COLUMNS = tuple(TransferRecord.model_fields)
 
@@ -65,7 +65,9 @@ def write_parquet(source: str, target: str) -> None:
         import pyarrow
         import pyarrow.parquet
     except ModuleNotFoundError:
-        raise Invalid("this broker cannot write Parquet", "ask for csv; pip install 'coget[parquet]' there") from None
+        raise Invalid(
+            "this broker cannot write Parquet", "request csv, or ask its admin to run: pip install 'coget[parquet]'"
+        ) from None
     kinds = {int: pyarrow.int64(), float: pyarrow.float64(), str: pyarrow.string()}
     fields = TransferRecord.model_fields.items()
     schema = pyarrow.schema([(name, _arrow(field.annotation, kinds)) for name, field in fields])

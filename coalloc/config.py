@@ -45,12 +45,12 @@ def access(named: str | None) -> BrokerAccess | None:
     host = _host(url)
     token = _token(host, usual)
     if token and not re.fullmatch("[!-~]+", token):
-        raise UsageError(f"the token for {host} has a space, or a character that no token has", "copy it once more")
+        raise UsageError(f"the token for {host} has a space, or a character that no token has", "copy it again")
     if token and urlsplit(url).scheme == "http" and urlsplit(url).hostname not in LOOPBACK:
-        raise UsageError(f"the token for {host} would go through the net in clear", "name the broker with https://")
+        raise UsageError(f"the token for {host} would be sent unencrypted", "use https:// for the broker")
     site = os.environ.get("COGET_SITE") or settings.get("site")
     if site and not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}", site):
-        raise UsageError(f"{site!r} is no name of a site", "use letters, digits and _.-")
+        raise UsageError(f"{site!r} is not a valid site name", "use letters, digits and _.-")
     return BrokerAccess(url.rstrip("/"), token, site)
 
 
@@ -61,7 +61,7 @@ def some_access(named: str | None) -> BrokerAccess:
     """
     known = access(named)
     if known is None:
-        raise UsageError("no broker is known", "name one with --broker, or set COGET_BROKER")
+        raise UsageError("no broker is configured", "name one with --broker, or set COGET_BROKER")
     return known
 
 
@@ -77,7 +77,7 @@ def own_policy() -> AddressPolicy:
         return AddressPolicy(networks=parse_networks(named if isinstance(named, list) else [named]))
     except ValueError as error:
         raise UsageError(
-            f"networks in config.toml make no sense: {error}",
+            f"networks in config.toml is invalid: {error}",
             'write networks = ["10.1.0.0/16"]; link-local ones are never allowed',
         ) from None
 
@@ -90,7 +90,9 @@ def _host(url: str) -> str:
             return parts.netloc.lower()
     except ValueError:
         pass
-    raise UsageError(f"{redact(url)!r} is no address of a broker", "write it as https://HOST[:PORT], tokens apart")
+    raise UsageError(
+        f"{redact(url)!r} is not an address of a broker", "write it as https://HOST[:PORT], without a token"
+    )
 
 
 def _token(host: str, usual: str | None) -> str | None:
@@ -108,7 +110,7 @@ def _texts(name: str, secret: bool = False) -> Mapping[str, str]:
     table = {key: value for key, value in _table(name, secret).items() if key != "networks"}
     for key, value in table.items():
         if not isinstance(value, str):
-            raise UsageError(f"{key} in {name} is no text", f'write {key} = "..."')
+            raise UsageError(f"{key} in {name} is not text", f'write {key} = "..."')
     return table
 
 
@@ -126,4 +128,4 @@ def _table(name: str, secret: bool = False) -> Mapping[str, Any]:
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", "make it readable for you") from None
     except ValueError as error:  # invalid TOML, or its encoding
-        raise UsageError(f"{path} is no TOML: {error}", 'write lines like broker = "https://broker.example"') from None
+        raise UsageError(f"{path} is not TOML: {error}", 'write lines like broker = "https://broker.example"') from None

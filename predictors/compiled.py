@@ -55,7 +55,7 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
     try:
         from numba import njit
     except ImportError:
-        raise MissingLibraryError(f"numba is not installed; {REMEDY} brings it") from None
+        raise MissingLibraryError(f"numba is not installed; run: {REMEDY}") from None
     _keep_compiled()
     plain: Any = function
     scope: dict[str, Any] = dict(plain.__globals__)

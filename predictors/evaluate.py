@@ -55,7 +55,7 @@ def evaluate(observations: Iterable[Observation], forecaster: Forecaster, scored
     judged = pairs[round((1 - scored) * len(pairs)) :]
     said = [(forecast.rates, rate) for forecast, rate in judged if forecast.rates]
     if not said:
-        raise NothingForecastError(f"{forecaster.name} forecast none of {len(judged)} transfers")
+        raise NothingForecastError(f"{forecaster.name} made no forecast for any of {len(judged)} transfers")
     actual = [rate for _, rate in said]
     return Evaluation(
         forecaster.name,

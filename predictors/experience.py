@@ -16,7 +16,7 @@ RECENT = 64
 """Number of newest transfers for which earlier knowledge is kept."""
 SETUPS = 5
 """Set-up times of which the median is the forecast: one lost packet costs a second, but seldom recurs."""
-NOTHING = "no earlier transfer tells its rate"
+NOTHING = "no earlier transfer shows its rate"
 """Text used if no rate is known."""
 
 HOUR = 3600.0

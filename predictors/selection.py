@@ -198,7 +198,7 @@ class Selected(Forecaster):
         if query.at < series.newest and (known := series.ago.at(query.at)):
             expected = known[0] or expected
         member = self._layout.members[best]
-        chosen = "" if len(self._layout.members) == 1 else f", the least off of {len(self._layout.members)} so far"
+        chosen = "" if len(self._layout.members) == 1 else f", the most accurate of {len(self._layout.members)} so far"
         said = f"{member.says}{self._by}{chosen}"
         return series.forecast(self.name, series.bounds.around(expected), query, said)
 

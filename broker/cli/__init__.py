@@ -63,7 +63,7 @@ def broker() -> None:
     show_default=True,
     metavar="NAMES",
     help=f"Criteria that order replicas, of {', '.join(get_args(Strategy))}; "
-    "each one decides among those that the criteria before it rank equally.",
+    "each one orders the replicas that the ones before it rank equally.",
 )
 @click.option(
     "--explore",
@@ -71,13 +71,13 @@ def broker() -> None:
     show_default=True,
     type=click.IntRange(0),
     metavar="N",
-    help="One answer in N may put a replica first whose link was never measured; 0: none.",
+    help="One answer in N may put a replica with an unmeasured link first; 0: none.",
 )
 @click.option(
     "--keep-days",
     type=click.FloatRange(0, min_open=True),
     metavar="DAYS",
-    help="Age from which on transfers are deleted; on PostgreSQL, whole months.  [default: none are deleted]",
+    help="Age after which transfers are deleted; on PostgreSQL, whole months.  [default: never]",
 )
 @site_option
 @config_option
@@ -136,7 +136,7 @@ def upgrade(database: str, config: Path | None) -> None:
     from broker.storage.migration import upgrade as run
 
     made = run(addressed(database), configured(Settings(database), config).namers if config else None)
-    click.echo("The tables were made." if made else "The tables are of the newest version.")
+    click.echo("The tables were created." if made else "The tables have the current version.")
     _list_places(database)
     if locks := with_services(Settings(database), lambda broker: broker.identities.locks()):
         click.echo("\nSubjects that are locked, until: coget-broker subject assign OLD NEW")
@@ -154,7 +154,7 @@ def _list_places(database: str) -> None:
 
     places = with_services(Settings(database), read)
     if places:
-        click.echo('Credentials without a "for" in the [credentials] of --config are shown at these places only:')
+        click.echo('Credentials without a "for" in the [credentials] of --config are used for these URLs only:')
     for credential, urls in places.items():
         click.echo(f"\n[credentials.{credential}]\nfor = [{', '.join(map(_quoted, urls))}]")
 
@@ -228,7 +228,8 @@ def revoke(database: str, number: int, issued: bool) -> None:
         say(_token(each, "revoked" if issued else "good"))
     if found and not issued:
         click.echo(
-            f"These were issued with token {number}, and are still good: revoke those you do not know.", err=True
+            f"These were issued with token {number} and are still valid; revoke those that you do not recognize.",
+            err=True,
         )
 
 

@@ -64,8 +64,8 @@ def demo(database: str | None, port: int, log: Path | None, seed: int) -> None:
         address = addressed(settings.database)
         if check(address):
             raise BrokerError(
-                "the database has tables already, and they are not changed",
-                "name an empty one, or look at it: coget-broker serve --database URL",
+                "the database has tables already, so it was left unchanged",
+                "choose an empty one, or show it: coget-broker serve --database URL",
             )
         upgrade(address)
         asyncio.run(_fill(settings, log, seed))
@@ -97,7 +97,7 @@ async def _fill(settings: "Settings", log: Path | None, seed: int) -> None:
 async def _import(factory: "Factory", log: Path) -> None:
     """Import a log as the user's transfers, so that the user sees them, too."""
     taken = await factory.logs.take(USER, _pieces(log))
-    click.echo(f"{taken.accepted} transfers were taken from {log} ({taken.kind}).")
+    click.echo(f"{taken.accepted} transfers were imported from {log} ({taken.kind}).")
     for refusal in taken.refused:
         say(f"  line {refusal.line}: {refusal.why}", err=True)
 

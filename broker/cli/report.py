@@ -28,7 +28,7 @@ def _moment(said: str) -> float:
         moment = datetime.fromisoformat(said)
     except ValueError:
         raise click.BadParameter(
-            f"{said} is no day like 2026-11-22, nor a moment like 2026-11-22T10:00+01:00"
+            f"{said} is neither a date like 2026-11-22 nor a time like 2026-11-22T10:00+01:00"
         ) from None
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
@@ -58,7 +58,7 @@ def _pair(said: str) -> tuple[str, str]:
     "--format",
     "kind",
     type=click.Choice(FORMATS),
-    help="Format; csv needs one table, NAME is then REPORT/TABLE.  [default: from the file's extension, or html]",
+    help="Format; csv needs NAME as REPORT/TABLE.  [default: from the file's extension, or html]",
 )
 @click.option(
     "-o",
@@ -94,7 +94,7 @@ def report(
 
     kind = kind or _kind(output)
     if kind == "pdf" and output is None and sys.stdout.isatty():
-        raise Invalid("a PDF is nothing for a terminal", "name a file: -o report.pdf")
+        raise Invalid("a PDF cannot be shown on a terminal", "name a file: -o report.pdf")
     settings = configured(Settings(database), config) if config else Settings(database)
     period = _period(since, until, days)
     named, _, part = name.partition("/")
@@ -132,7 +132,7 @@ def _period(since: float | None, until: float | None, days: float | None) -> "Pe
     from broker.reports.catalogue import Period
 
     if days is not None and since is not None:
-        raise Invalid("--days and --since both say when to begin", "give one of them")
+        raise Invalid("--days and --since exclude each other", "give one of them")
     if days is not None:
         since = (time.time() if until is None else until) - days * DAY
     if since is not None and since >= (time.time() if until is None else until):
@@ -142,7 +142,7 @@ def _period(since: float | None, until: float | None, days: float | None) -> "Pe
 
 def _written(reports: "Sequence[Report]", kind: str, part: str, period: "Period") -> bytes:
     if part and kind != "csv":
-        raise Invalid(f"{kind} is of whole reports", f"leave out /{part}, or take --format csv")
+        raise Invalid(f"{kind} needs a whole report", f"leave out /{part}, or use --format csv")
     if kind == "csv":
         return _csv(reports, part)
     if kind == "json":
@@ -159,7 +159,7 @@ def _csv(reports: "Sequence[Report]", part: str) -> bytes:
     names = [f"{each.name}/{table}" for each in reports for table in tables_of(each)]
     found = tables_of(reports[0]).get(part) if len(reports) == 1 else None
     if found is None:
-        raise Invalid("CSV is of one table", f"name it, one of {', '.join(names)}" if names else "there is none yet")
+        raise Invalid("CSV needs one table", f"name it, one of {', '.join(names)}" if names else "there is none yet")
     return csv_of(found).encode()
 
 

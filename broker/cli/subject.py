@@ -54,6 +54,6 @@ def assign(database: str, old: str, new: str) -> None:
     """
     left, here = with_services(Settings(database), lambda broker: broker.identities.assign("coget-broker", old, new))
     if left:
-        say(f"{left} rows stay with {old}, which is still locked: {new} has the same.", err=True)
+        say(f"{left} rows stay with {old}, which is still locked, because {new} has the same rows.", err=True)
     if not here and new != old:
-        say(f"{new} was not here yet: look whether it is spelt right.", err=True)
+        say(f"{new} is new here: check the spelling.", err=True)

@@ -57,12 +57,12 @@ def place(url: str) -> ServerFolder:
     parts = urlsplit(url)
     scheme = parts.scheme.lower()
     if scheme not in ("ftp", "gsiftp") or not parts.hostname or parts.username is not None:
-        raise ValueError(f"{url} is no gsiftp://HOST:PORT/FOLDER/")
+        raise ValueError(f"{url} is not like gsiftp://HOST:PORT/FOLDER/")
     if parts.query or parts.fragment or "?" in url or "#" in url:
         raise ValueError(f"{url} has more than a folder: write ? and # as %3F and %23")
     found = ServerFolder(scheme, _host(parts.hostname), parts.port or PORTS[scheme], _folder(unquote(parts.path)))
     if ".." in found.folder:
-        raise ValueError(f"{url} leads upwards")
+        raise ValueError(f"{url} contains '..'")
     return found
 
 
@@ -89,7 +89,7 @@ def credentials(path: Path, said: object) -> dict[str, CollectionCredential]:
     :raises Invalid: naming the file and the invalid entry
     """
     if not isinstance(said, Mapping):
-        raise Invalid(f"{path}: [credentials] makes no sense", REMEDY)
+        raise Invalid(f"{path}: [credentials] is invalid", REMEDY)
     return {name: _credential(path, name, each) for name, each in said.items()}
 
 
@@ -101,10 +101,10 @@ def _credential(path: Path, name: str, said: Any) -> CollectionCredential:
             raise ValueError("it needs proxy and for")
         return CollectionCredential(path.parent / said["proxy"], tuple(_places(said["for"])))
     except (AttributeError, TypeError, ValueError) as error:
-        raise Invalid(f"{path}: [credentials.{name}] makes no sense: {error}", REMEDY) from None
+        raise Invalid(f"{path}: [credentials.{name}] is invalid: {error}", REMEDY) from None
 
 
 def _places(said: Any) -> Iterable[ServerFolder]:
     if not isinstance(said, list) or not said or not all(isinstance(url, str) for url in said):
-        raise ValueError("for is no list of URLs")
+        raise ValueError("for is not a list of URLs")
     return map(place, said)

@@ -41,14 +41,12 @@ def document(path: Path) -> dict[str, Any]:
         with path.open("rb") as file:  # fstat by descriptor, since the mode of a link is not that of its target
             found, mode = tomllib.load(file), os.fstat(file.fileno()).st_mode
     except (OSError, ValueError) as error:
-        raise Invalid(f"{path} cannot be read: {error}", "see docs/howto/broker.md for what is in it") from None
+        raise Invalid(f"{path} cannot be read: {error}", "see docs/howto/broker.md for its format") from None
     if strange := found.keys() - KNOWN.keys():
-        raise Invalid(
-            f"{path}: {', '.join(sorted(strange))} is nothing that is known", f"use {', '.join(KNOWN.values())}"
-        )
+        raise Invalid(f"{path}: {', '.join(sorted(strange))} is unknown", f"use {', '.join(KNOWN.values())}")
     if (secrets := ", ".join(_secrets(found))) and mode & OTHERS:
         raise Invalid(
-            f"{path} has secrets ({secrets}), and every user of this machine may read or change it",
+            f"{path} contains secrets ({secrets}), but all users of this machine may read or change it",
             f"run: chmod o= {path}",
         )
     for section, key in SECRETS:
@@ -85,10 +83,10 @@ def _filled(path: Path, section: str, key: str, said: Mapping[str, Any]) -> dict
         file = path.parent / said[f"{key}_file"]
         secret = read_secret(file)
     except TypeError:
-        raise Invalid(f"{path}: [{section}] {key}_file is no text", f'write {key}_file = "PATH"') from None
+        raise Invalid(f"{path}: [{section}] {key}_file is not text", f'write {key}_file = "PATH"') from None
     except OSError as error:
         why = error.strerror or str(error)
         raise Invalid(f"{path}: [{section}] {file} cannot be read: {why}", "make it readable for the broker") from None
     except ValueError as error:
-        raise Invalid(f"{path}: [{section}] {file} cannot be used: {error}", "put the secret alone into it") from None
+        raise Invalid(f"{path}: [{section}] {file} cannot be used: {error}", "put only the secret into it") from None
     return {name: value for name, value in said.items() if name != f"{key}_file"} | {key: secret}

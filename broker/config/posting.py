@@ -59,7 +59,7 @@ def posting(path: Path, said: Mapping[str, Any] | None) -> Posting | None:
         directory = path.parent / said["directory"] if "directory" in said else None
         return Posting(directory, _mail(path, said) if "to" in said else None)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise Invalid(f"{path}: [report] makes no sense: {error}", REMEDY) from None
+        raise Invalid(f"{path}: [report] is invalid: {error}", REMEDY) from None
 
 
 def _mail(path: Path, said: Mapping[str, Any]) -> Mail:
@@ -78,14 +78,14 @@ def _mail(path: Path, said: Mapping[str, Any]) -> Mail:
     if not mail.to or not isinstance(said["to"], list) or not isinstance(starttls, bool) or not host:
         raise ValueError("to is a list of addresses, starttls true or false")
     if mail.user and not starttls and host not in LOOPBACK:
-        raise ValueError("without starttls the password would go in clear")
+        raise ValueError("without starttls the password would be sent unencrypted")
     return mail
 
 
 def _address(said: str) -> str:
     name, at, domain = said.partition("@")
     if not (name and at and domain) or not said.isprintable() or set(said) & set(" ,;<>"):
-        raise ValueError(f"{said} is no address")
+        raise ValueError(f"{said} is not an address")
     return said
 
 

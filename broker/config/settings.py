@@ -198,7 +198,7 @@ def _added_per_hour(path: Path) -> int | None:
     said = document(path).get("limits", {"added_per_hour": None})
     rows = said["added_per_hour"] if isinstance(said, dict) and said.keys() == {"added_per_hour"} else 0
     if rows is not None and (type(rows) is not int or rows < 1):
-        raise Invalid(f"{path}: [limits] makes no sense", "write [limits] and added_per_hour = 2000000")
+        raise Invalid(f"{path}: [limits] is invalid", "write [limits] and added_per_hour = 2000000")
     return rows
 
 
@@ -212,7 +212,7 @@ def _copy_unverified(path: Path) -> bool:
         said.get("copy_unverified", False) if isinstance(said, dict) and said.keys() <= {"copy_unverified"} else None
     )
     if not isinstance(found, bool):
-        raise Invalid(f"{path}: [transfers] makes no sense", "write [transfers] and copy_unverified = true")
+        raise Invalid(f"{path}: [transfers] is invalid", "write [transfers] and copy_unverified = true")
     return found
 
 
@@ -225,10 +225,10 @@ def _proxies(path: Path) -> tuple[str, ...]:
     remedy = 'write [proxy] and trusted = ["127.0.0.1", "192.0.2.0/24"]'
     try:
         if strange := said.keys() - {"trusted"}:
-            raise ValueError(f"{', '.join(sorted(strange))} is nothing that is known")
+            raise ValueError(f"{', '.join(sorted(strange))} is unknown")
         return tuple(str(ipaddress.ip_network(each)) for each in said.get("trusted", []))
     except (ValueError, TypeError, AttributeError) as error:
-        raise Invalid(f"{path}: [proxy] makes no sense: {error}", remedy) from None
+        raise Invalid(f"{path}: [proxy] is invalid: {error}", remedy) from None
 
 
 def issuers(path: Path) -> tuple[Issuer, ...]:
@@ -251,9 +251,9 @@ def _provider(path: Path) -> ProviderSettings | None:
     try:
         login = ProviderSettings(**said)
     except TypeError as error:
-        raise Invalid(f"{path}: [login] is not whole: {error}", remedy) from None
+        raise Invalid(f"{path}: [login] is incomplete: {error}", remedy) from None
     if not all(isinstance(value, str) for value in login):
-        raise Invalid(f"{path}: [login] has a value that is no text", remedy)
+        raise Invalid(f"{path}: [login] has a value that is not text", remedy)
     if login.issuer not in {issuer.url for issuer in issuers(path)}:
         raise Invalid(f"{path}: {redact(login.issuer)} is not one of the [[issuer]] sections", remedy)
     return login
@@ -272,11 +272,11 @@ def _introspection(path: Path) -> IntrospectionSettings | None:
         asked = IntrospectionSettings(**{"audience": said["client_id"], **said})
         asked = asked._replace(roles=dict(asked.roles), audience=_names(asked.audience))
     except (KeyError, TypeError, ValueError) as error:
-        raise Invalid(f"{path}: [introspection] is not whole: {error}", remedy) from None
+        raise Invalid(f"{path}: [introspection] is incomplete: {error}", remedy) from None
     texts = all(isinstance(value, str) for value in (*asked[:3], *asked.audience, asked.issuer))
     named = texts and all(map(_names_people, (asked.url, asked.issuer or asked.url)))
     if not named or not set(asked.roles.values()) <= set(ROLES):
-        raise Invalid(f"{path}: [introspection] makes no sense", remedy)
+        raise Invalid(f"{path}: [introspection] is invalid", remedy)
     return asked
 
 
@@ -310,7 +310,7 @@ def _network(path: Path) -> tuple[Network, ...]:
         (allowed,) = [said["allow"]] if said.keys() == {"allow"} and isinstance(said["allow"], list) else []
         return parse_networks(allowed)
     except (AttributeError, ValueError) as error:
-        raise Invalid(f"{path}: [network] makes no sense: {error}", remedy) from None
+        raise Invalid(f"{path}: [network] is invalid: {error}", remedy) from None
 
 
 def _hook(path: Path) -> Hook | None:
@@ -329,10 +329,10 @@ def _hook(path: Path) -> Hook | None:
         parts = urlsplit(url)
         strange = said.keys() - {"url", "secret"}
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise Invalid(f"{path}: [notify] is not whole: {error}", remedy) from None
+        raise Invalid(f"{path}: [notify] is incomplete: {error}", remedy) from None
     secure = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in LOOPBACK)
     if strange or not secure or not parts.hostname or len(key) < SHORTEST_KEY:
-        raise Invalid(f"{path}: [notify] makes no sense", remedy)
+        raise Invalid(f"{path}: [notify] is invalid", remedy)
     return Hook(url, key)
 
 
@@ -348,8 +348,8 @@ def _probing(path: Path) -> Probing | None:
     try:
         probing = Probing(**{name: readers[name](value) for name, value in said.items()})
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        remedy = 'write a_day = "50 GB", and bytes = "64 MB" and seconds = 5 if you like'
-        raise Invalid(f"{path}: [probing] makes no sense: {error}", remedy) from None
+        remedy = 'write a_day = "50 GB", and optionally bytes = "64 MB" and seconds = 5'
+        raise Invalid(f"{path}: [probing] is invalid: {error}", remedy) from None
     if not probing.bytes or not 0 < probing.seconds <= 3600:
         raise Invalid(f"{path}: [probing] measures nothing", "give some bytes, and from 0.1 to 3600 seconds")
     return probing
@@ -366,9 +366,9 @@ def _issuer(path: Path, said: Mapping[str, Any]) -> Issuer:
         issuer = Issuer(said["url"], names, dict(said["roles"]), tuple(said.get("algorithms", ("RS256", "ES256"))))
         known = _names_people(issuer.url) and not said.keys() - set(Issuer._fields)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise Invalid(f"{path}: an issuer is not whole: {error}", remedy) from None
+        raise Invalid(f"{path}: an issuer is incomplete: {error}", remedy) from None
     if not known or not names or not set(issuer.roles.values()) <= set(ROLES):
-        raise Invalid(f"{path}: issuer {redact(issuer.url)} makes no sense", remedy)
+        raise Invalid(f"{path}: issuer {redact(issuer.url)} is invalid", remedy)
     if strange := set(issuer.algorithms) - set(ASYMMETRIC):
         raise Invalid(f"{path}: algorithm {', '.join(sorted(strange))} is refused", f"use {', '.join(ASYMMETRIC)}")
     return issuer

@@ -27,10 +27,10 @@ TROUBLES = (
     ("VERIFY_CHECKSUM", "its sha256 is not that of the dataset"),
 )
 CLIMB = (
-    (4, "nothing to compare with yet: one more is tried"),
-    (5, "one more lane brought +19%: another is tried"),
-    (6, "one more lane brought +11%: another is tried"),
-    (7, "one more lane brought +2%: it is given up"),
+    (4, "no earlier rate to compare with: trying one more lane"),
+    (5, "one more lane brought +19%: trying another"),
+    (6, "one more lane brought +11%: trying another"),
+    (7, "one more lane brought +2%: removed again"),
     (6, "a further lane did not help"),
     (3, "31% of attempts failed: half as many lanes"),
 )

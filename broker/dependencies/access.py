@@ -72,15 +72,16 @@ class RoutePolicy:
         caller = bearer.caller
         _turn(request, caller, services(request).settings.requests_per_second)
         if bearer.scopes.isdisjoint(self.scopes):
-            raise Insufficient("the token has not the scope that this needs", f"ask for the scope {self.scopes[0]}")
+            raise Insufficient("the token lacks a required scope", f"ask for the scope {self.scopes[0]}")
         if not caller.may(self.role):
             raise Forbidden(
-                f"{caller.subject} is a {caller.role}, and this needs a {self.role}", "ask an admin for such a token"
+                f"{caller.subject} has the role {caller.role}, but this needs {self.role}",
+                "ask an admin for a token with that role",
             )
         if self.issued and not bearer.issued:
             raise Forbidden(
-                "this needs a token that an admin issued, not one of a login or a client",
-                "send one of `coget-broker token create`",
+                "this needs a token that an admin issued, not one from a login or of a client",
+                "send a token from `coget-broker token create`",
             )
         return bearer
 

@@ -34,7 +34,9 @@ async def matched(request: Request, wanted: Sequence[str]) -> None:
     known = await _now(request)
     given = {each.strip() for header in wanted for each in header.split(",")}
     if known is None or not (given == {"*"} or known in given):
-        raise Outdated("the resource is not what If-Match says", "GET it again, and send its ETag")
+        raise Outdated(
+            "the resource has changed: its ETag is not the one in If-Match", "get it again, and send the new ETag"
+        )
 
 
 async def _now(request: Request) -> str | None:

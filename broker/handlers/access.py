@@ -46,12 +46,14 @@ async def issue(new: NewToken, caller: Issuer, bearer: Sent, services: Services)
     return await services.access.issue(caller.subject, new, bearer.number)
 
 
-@router.delete("/tokens/{number}", response_model=Tokens, responses={204: {"description": "none was issued with it"}})
+@router.delete(
+    "/tokens/{number}", response_model=Tokens, responses={204: {"description": "no token was issued with it"}}
+)
 async def revoke(
     number: Annotated[int, Path(ge=0, lt=2**63)],
     caller: Admin,
     services: Services,
-    issued: Annotated[bool, Query(description="end the tokens that were issued with it, too")] = False,
+    issued: Annotated[bool, Query(description="also revoke the tokens that were issued with it")] = False,
 ) -> Tokens | Response:
     """Revoke a token, and list those that were issued with it.
 

@@ -19,7 +19,7 @@ router = own_router("bulk")
 PATHS = ("/import",)
 """Paths whose request bodies may have any length."""
 STREAM: dict[int | str, dict[str, Any]] = {
-    200: {"description": "lines of JSON; the last says the end", "content": {NDJSON: {}}}
+    200: {"description": "one JSON object per line; the last one has end: true", "content": {NDJSON: {}}}
 }
 
 
@@ -34,8 +34,8 @@ async def read(
     caller: Curator,
     services: Services,
     format: Annotated[Format, Query()] = "ndjson",
-    endpoint: Annotated[Named | None, Query(description="that has the files of a list of checksums")] = None,
-    scope: Annotated[Named | None, Query(description="of names that have none")] = None,
+    endpoint: Annotated[Named | None, Query(description="endpoint of the files in a list of checksums")] = None,
+    scope: Annotated[Named | None, Query(description="default scope of names")] = None,
 ) -> Response:
     """Import datasets and replicas from a stream: valid entries are stored, invalid ones are reported line by line.
 
@@ -57,7 +57,7 @@ async def read(
 async def write(
     caller: Reader,
     services: Services,
-    prefix: Annotated[Beginning | None, Query(description="how names begin; SCOPE:BEGINNING within a scope")] = None,
+    prefix: Annotated[Beginning | None, Query(description="beginning of names; SCOPE:BEGINNING within a scope")] = None,
 ) -> Response:
     """Export all datasets with their replicas, one per line, as `import` takes them; the last line has their number."""
     if not caller.may("admin"):

@@ -55,7 +55,9 @@ async def collection(name: Name, caller: Admin, services: Services) -> Collectio
 async def put_collection(name: Name, collection: NewCollection, caller: Admin, services: Services) -> Collection:
     """Create a collection, or change it."""
     if collection.name != name:
-        raise Invalid(f"the address says {name}, and the body {collection.name}", "say the same name in both")
+        raise Invalid(
+            f"the address has the name {name}, but the body has {collection.name}", "send the same name in both"
+        )
     return await services.collections.put(caller.subject, collection)
 
 

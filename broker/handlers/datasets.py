@@ -35,7 +35,7 @@ class Described(Dataset):
 async def datasets(
     caller: Reader,
     services: Services,
-    prefix: Annotated[Beginning | None, Query(description="how names begin; SCOPE:BEGINNING within a scope")] = None,
+    prefix: Annotated[Beginning | None, Query(description="beginning of names; SCOPE:BEGINNING within a scope")] = None,
     after: Annotated[Did | None, Query()] = None,
     limit: Limit = 100,
 ) -> Datasets:
@@ -55,7 +55,7 @@ async def dataset(name: Name, caller: Reader, services: Services) -> Described:
 async def put_dataset(name: Name, dataset: Dataset, caller: Curator, services: Services) -> Dataset:
     """Create a dataset, or add to its data. Known values cannot be changed."""
     if dataset.name != name:
-        raise Invalid(f"the address says {name}, and the body {dataset.name}", "say the same name in both")
+        raise Invalid(f"the address has the name {name}, but the body has {dataset.name}", "send the same name in both")
     return await services.catalogue.put(caller.subject, dataset)
 
 

@@ -23,7 +23,7 @@ async def forecast(
     services: Services,
     source: Annotated[SourceName, Query(description="an endpoint's name, or SCHEME://HOST[:PORT]")],
     sink: Annotated[
-        Whereto | None, Query(description="a site, or SCHEME://HOST[:PORT]; the caller's own unless given")
+        Whereto | None, Query(description="a site, or SCHEME://HOST[:PORT]; default: the caller's site")
     ] = None,
     size: Annotated[Size | None, Query(description="bytes")] = None,
     direction: Annotated[Direction, Query()] = "read",

@@ -98,7 +98,7 @@ async def drs_object(name: Id, caller: Reader, services: Services, home: Home) -
     """Return a dataset with the addresses of its replicas, the best first."""
     resolved = await services.replicas.one(name, caller.site, caller)
     if resolved.size is None or not resolved.checksums:
-        raise NotFound(f"{name} has no size or no checksum yet, and DRS knows no object without")
+        raise NotFound(f"{name} has no size or no checksum yet, which DRS requires")
     created = await services.catalogue.created_at(name)
     return {
         "id": name,

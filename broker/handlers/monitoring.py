@@ -40,7 +40,9 @@ class _Shown(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield only `coget_measured` if nothing could be measured."""
         known = self._measured is not None
-        yield GaugeMetricFamily("coget_measured", "Whether the database could be asked for what follows", known)
+        yield GaugeMetricFamily(
+            "coget_measured", "Whether the database answered the queries for the following metrics", known
+        )
         if self._measured:
             yield from _traffic(self._measured)
             yield from _work(self._measured)
@@ -50,9 +52,9 @@ class _Shown(Collector):
 def _traffic(measured: MonitoringNumbers) -> Iterator[Metric]:
     ways = ("source", "sink")
     ended = CounterMetricFamily(
-        "coget_transfers", "Transfers that were reported since this process was first asked", labels=(*ways, "outcome")
+        "coget_transfers", "Transfers reported since the first query to this process", labels=(*ways, "outcome")
     )
-    moved = CounterMetricFamily("coget_transfer_bytes", "Bytes that they moved", labels=ways)
+    moved = CounterMetricFamily("coget_transfer_bytes", "Bytes moved by these transfers", labels=ways)
     for way, sums in measured.totals.items():
         ended.add_metric((*way, "ok"), sums.transfers - sums.failures)
         ended.add_metric((*way, "failed"), sums.failures)
@@ -61,11 +63,11 @@ def _traffic(measured: MonitoringNumbers) -> Iterator[Metric]:
 
 
 def _work(measured: MonitoringNumbers) -> Iterator[Metric]:
-    tasks = GaugeMetricFamily("coget_tasks", "Tasks that are not over", labels=("state",))
+    tasks = GaugeMetricFamily("coget_tasks", "Unfinished tasks", labels=("state",))
     for state, count in sorted(measured.tasks.items()):
         tasks.add_metric((state,), count)
     yield tasks
-    yield GaugeMetricFamily("coget_workers", "Workers that carry out tasks", measured.workers)
+    yield GaugeMetricFamily("coget_workers", "Workers that run tasks", measured.workers)
     behind = GaugeMetricFamily("coget_lagging_transfers", "Transfers that are not yet counted in", labels=("sums",))
     for name, count in measured.waiting._asdict().items():
         behind.add_metric((name,), count)
@@ -74,10 +76,10 @@ def _work(measured: MonitoringNumbers) -> Iterator[Metric]:
 
 def _forecasts(measured: MonitoringNumbers) -> Iterator[Metric]:
     """Yield the metrics of forecasts of this week and the last one, by file size."""
-    rest = GaugeMetricFamily("coget_forecast_transfers", "Transfers that forecasts are compared with", labels=SIZE)
+    rest = GaugeMetricFamily("coget_forecast_transfers", "Transfers with scored forecasts", labels=SIZE)
     error = GaugeMetricFamily("coget_forecast_error_ratio", "Median of |forecast / actual - 1|", labels=SIZE)
     bias = GaugeMetricFamily("coget_forecast_bias_ratio", "Median of forecast / actual", labels=SIZE)
-    inside = GaugeMetricFamily("coget_forecast_coverage_ratio", "Share between p10 and p90, 0.8 at best", labels=SIZE)
+    inside = GaugeMetricFamily("coget_forecast_coverage_ratio", "Share between p10 and p90, ideally 0.8", labels=SIZE)
     for number, tally in measured.errors.items():
         size = (size_span(number),)
         rest.add_metric(size, tally.transfers)

@@ -84,5 +84,5 @@ async def remove_endpoint(name: Name, caller: Curator, services: Services) -> No
 
 def _called(thing: Thing, name: str) -> Thing:
     if thing.name != name:
-        raise Invalid(f"the address says {name}, and the body {thing.name}", "say the same name in both")
+        raise Invalid(f"the address has the name {name}, but the body has {thing.name}", "send the same name in both")
     return thing

@@ -29,7 +29,7 @@ Some = Annotated[
 ]
 FOUND: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "one dataset a line, then a line that says the end; or a Metalink 4 document",
+        "description": "one dataset per line, then a line with end: true; or a Metalink 4 document",
         "content": {NDJSON: {}, METALINK: {}},
     }
 }
@@ -57,9 +57,9 @@ async def wanting(
     services: Services,
     state: Annotated[
         ReplicaState | None,
-        Query(description="any but AVAILABLE, which are found by dataset; BAD and SUSPICIOUS unless given"),
+        Query(description="any state but AVAILABLE; default: BAD and SUSPICIOUS"),
     ] = None,
-    after: Annotated[Did | None, Query(description="dataset of the last one of the page before")] = None,
+    after: Annotated[Did | None, Query(description="dataset of the last item of the previous page")] = None,
     after_endpoint: Annotated[Named | None, Query(description="its endpoint")] = None,
     limit: Limit = 100,
 ) -> ReplicaPage:
@@ -91,7 +91,7 @@ async def remove_replica(
 async def unconfirmed(
     caller: Reader,
     services: Services,
-    after: Annotated[Did | None, Query(description="dataset of the last one of the page before")] = None,
+    after: Annotated[Did | None, Query(description="dataset of the last item of the previous page")] = None,
     after_endpoint: Annotated[Named | None, Query(description="its endpoint")] = None,
     limit: Limit = 100,
 ) -> Unconfirmed:
@@ -134,7 +134,7 @@ async def resolve_few(
     request: Request,
     caller: Reader,
     services: Services,
-    sink: Annotated[SinkName | None, Query(description="a site; the caller's own unless given")] = None,
+    sink: Annotated[SinkName | None, Query(description="a site; default: the caller's site")] = None,
 ) -> Response:
     """Find the replicas of some datasets by GET, for clients such as `aria2c` that ask for a Metalink and follow it."""
     return await _found(name, sink, request, caller, services)

@@ -16,8 +16,8 @@ from broker.models.base import Problem
 __all__ = ["OWN", "RETRY", "UNHINDERED", "Before", "Limit", "errors_of", "own_router", "page_router"]
 
 OWN = "/broker/v1"
-Limit = Annotated[int, Query(ge=1, le=1000, description="how many at most")]
-Before = Annotated[int | None, Query(ge=0, lt=2**63, description="what the page before said of the next")]
+Limit = Annotated[int, Query(ge=1, le=1000, description="largest number of items")]
+Before = Annotated[int | None, Query(ge=0, lt=2**63, description="value from the previous page")]
 RETRY = 1000
 """Milliseconds after which a browser that lost a stream asks for it again."""
 UNHINDERED = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}

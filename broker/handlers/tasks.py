@@ -72,21 +72,21 @@ async def tasks(
     caller: Reader,
     services: Services,
     owner: Annotated[
-        str | None, Query(max_length=LONGEST, pattern=LINE, description="for admins: whose; * is everybody")
+        str | None, Query(max_length=LONGEST, pattern=LINE, description="for admins: the owner; * for all owners")
     ] = None,
     kind: Annotated[TaskKind | None, Query()] = None,
     status: Annotated[list[Status] | None, Query(max_length=4)] = None,
-    label: Annotated[str | None, Query(max_length=128, pattern=LINE, description="* stands for anything")] = None,
+    label: Annotated[str | None, Query(max_length=128, pattern=LINE, description="* matches any text")] = None,
     collection: Annotated[UUID | None, Query(description="the id of one of its collections")] = None,
     since: Annotated[Moment | None, Query(description="requested at or after")] = None,
     until: Annotated[Moment | None, Query(description="requested before")] = None,
-    before: Annotated[UUID | None, Query(description="what the page before said of the next")] = None,
+    before: Annotated[UUID | None, Query(description="value from the previous page")] = None,
     limit: Limit = 100,
 ) -> TaskPage:
     """List the caller's tasks, the newest first; admins can name another owner."""
     whose = owner or caller.subject
     if whose != caller.subject and not caller.may("admin"):
-        raise Forbidden(f"{caller.subject} may not see tasks of others", "leave owner out")
+        raise Forbidden(f"{caller.subject} may not see other users' tasks", "leave out owner")
     last = await services.tasks.one(caller, str(before)) if before else None
     wanted = TaskFilter(
         owner=None if whose == "*" else whose,
@@ -120,7 +120,7 @@ async def events(
     number: UUID,
     caller: Reader,
     services: Services,
-    errors: Annotated[bool | None, Query(description="only errors, or none of them")] = None,
+    errors: Annotated[bool | None, Query(description="true: only errors; false: no errors")] = None,
     offset: Annotated[int, Query(ge=0, lt=2**31)] = 0,
     limit: Limit = 100,
 ) -> Events:
@@ -136,7 +136,7 @@ async def files(
     caller: Reader,
     services: Services,
     state: Annotated[Literal["succeeded", "skipped", "failed"], Query()] = "succeeded",
-    after: Annotated[int, Query(ge=0, lt=2**63, description="what the page before said of the next")] = 0,
+    after: Annotated[int, Query(ge=0, lt=2**63, description="value from the previous page")] = 0,
     limit: Limit = 100,
 ) -> Files:
     """List files of a task that were transferred, were skipped because of an error, or failed; failed folders too."""
@@ -150,7 +150,7 @@ async def planned(
     number: UUID,
     caller: Reader,
     services: Services,
-    after: Annotated[int, Query(ge=0, lt=2**63, description="what the page before said of the next")] = 0,
+    after: Annotated[int, Query(ge=0, lt=2**63, description="value from the previous page")] = 0,
     limit: Limit = 100,
 ) -> Files:
     """List what a dry run would `copy`, `link` and `delete`, as far as it is known; for deletions with the `source`."""

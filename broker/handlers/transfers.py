@@ -63,7 +63,7 @@ def wanted(
     direction: Annotated[Direction | None, Query()] = None,
     outcome: Annotated[Literal["ok", "slow", "failed", "corrupt"] | None, Query()] = None,
     subject: Annotated[str | None, Query(max_length=LONGEST, pattern=r"^[A-Za-z0-9_.@:/+%~-]*$")] = None,
-    set_aside: Annotated[bool | None, Query(description="known to be wrong, so that no forecast rests on it")] = None,
+    set_aside: Annotated[bool | None, Query(description="known to be wrong, and so not used by forecasts")] = None,
     since: Annotated[Moment | None, Query(description="ended at or after")] = None,
     until: Annotated[Moment | None, Query(description="ended before")] = None,
 ) -> dict[str, Any]:

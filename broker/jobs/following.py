@@ -48,9 +48,9 @@ class ObservationFollower:
             try:
                 await self._catch_up()
             except BrokerError as error:
-                log.warning("cannot be followed at the moment", what=self._name, error=str(error))
+                log.warning("failed to process new transfers; trying again", what=self._name, error=str(error))
             except Exception:  # otherwise an error would stop it unnoticed
-                log.exception("cannot be followed at the moment", what=self._name)
+                log.exception("failed to process new transfers; trying again", what=self._name)
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK):
                     await self._news.wait()

@@ -54,7 +54,9 @@ def message(mail: Mail, reports: Sequence[Report], title: str, name: str, file: 
     said = EmailMessage()
     said["Subject"], said["From"], said["To"] = title, mail.sender, ", ".join(mail.to)
     said["Date"], said["Message-ID"] = formatdate(), make_msgid(domain=mail.sender.partition("@")[2])
-    said.set_content("\n\n".join([f"{title}. All of it is in the file {name}.", *filter(None, map(_facts, reports))]))
+    said.set_content(
+        "\n\n".join([f"{title}. The attached file {name} has the whole report.", *filter(None, map(_facts, reports))])
+    )
     said.add_attachment(file.encode(), maintype="text", subtype="html", filename=name)
     return said
 
@@ -83,9 +85,9 @@ class Poster:
             try:
                 await self.post(time.time())
             except (BrokerError, OSError, smtplib.SMTPException) as error:
-                log.warning("the weekly report is not posted; it is tried again", error=str(error))
+                log.warning("failed to post the weekly report; trying again", error=str(error))
             except Exception:  # otherwise no report would ever be posted again
-                log.exception("the weekly report is not posted; it is tried again")
+                log.exception("failed to post the weekly report; trying again")
             await asyncio.sleep(TAKEN)
 
     async def post(self, now: float) -> bool:
@@ -99,7 +101,7 @@ class Poster:
         if not await self._take(week, now):
             return False
         reports = await made(self._archive, ALL, {}, Period(now - WEEK), now)
-        lead = f"The seven days up to {written(now, 'moment')}."
+        lead = f"The seven days before {written(now, 'moment')}."
         title = f"Week {week} at {self._archive.settings.domain}"
         name, file = f"coget-{week}.html", await self._drawing.run(DRAWING, "", page, reports, title, lead)
         if self._posting.directory:
@@ -142,4 +144,4 @@ def _send(mail: Mail, said: EmailMessage) -> None:
         if mail.user:
             server.login(mail.user, mail.password)
         if refused := server.send_message(said):
-            log.warning("some do not get the weekly report", refused=sorted(refused))
+            log.warning("some recipients were refused", refused=sorted(refused))

@@ -75,10 +75,10 @@ class Prober:
             try:
                 measured = await self.probe()
             except BrokerError as error:
-                log.warning("nothing can be measured at the moment", error=str(error))
+                log.warning("cannot measure links now; trying again", error=str(error))
                 measured = False
             except Exception:  # otherwise nothing would ever be measured again
-                log.exception("nothing can be measured at the moment")
+                log.exception("cannot measure links now; trying again")
                 measured = False
             await asyncio.sleep(0 if measured else LOOK)
 

@@ -77,7 +77,9 @@ class Turns:
         try:
             await asyncio.wait_for(self._wait(subject), None if admitted else LONGEST)
         except TimeoutError:
-            raise self.refusal(TooManyRequests(f"{what}: others are served first", "come back later", 30)) from None
+            raise self.refusal(
+                TooManyRequests(f"{what}: requests of other users come first", "try again later", 30)
+            ) from None
         began, turn = time.monotonic(), UserTurn()
         try:
             yield turn
@@ -100,11 +102,13 @@ class Turns:
         """
         mine = sum(name == subject for name, _ in self._line)
         if mine >= self.waiting:
-            raise self.refusal(TooManyRequests(f"{mine} requests of {subject} wait already", "wait for these", 5))
+            raise self.refusal(
+                TooManyRequests(f"{subject} has {mine} waiting requests already", "wait for their answers", 5)
+            )
         if (had := self._counted.had(subject)) > self.each:
             after = math.ceil(HALVED * math.log2(had / self.each)) + 1
             said = f"{what}: requests of {subject} took {had:.0f} s in the last minutes"
-            raise self.refusal(TooManyRequests(said, f"come back in {after} s, or ask for less", after))
+            raise self.refusal(TooManyRequests(said, f"try again in {after} s, or request less", after))
 
     async def _wait(self, subject: str) -> None:
         if not self._busy:

@@ -85,7 +85,7 @@ class TokenRecord(Wire):
     created_at: Moment
     expires_at: Moment | None
     revoked_at: Moment | None
-    issuer_id: int | None = Field(description="the token with which an admin issued it, where that is known")
+    issuer_id: int | None = Field(description="the token with which an admin issued it, if known")
 
 
 class IssuedToken(TokenRecord):

@@ -125,7 +125,7 @@ class BadReplica(Wire):
     @model_validator(mode="after")
     def _where(self) -> Self:
         if (self.endpoint is None) == (self.url is None):
-            raise ValueError("name its endpoint or its URL, one of the two")
+            raise ValueError("give either its endpoint or its URL")
         return self
 
 

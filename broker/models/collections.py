@@ -68,7 +68,7 @@ class NewCollection(Wire):
     @model_validator(mode="after")
     def _whole(self) -> Self:
         if (self.endpoint is not None) != (self.kind == "gridftp"):
-            raise ValueError("an endpoint is what a collection of kind gridftp has, and no other")
+            raise ValueError("collections of kind gridftp have an endpoint, others do not")
         return self
 
 
@@ -107,9 +107,9 @@ class NewRule(Wire):
     @model_validator(mode="after")
     def _named(self) -> Self:
         if self.principal_type == "role" and self.principal not in ROLES:
-            raise ValueError(f"there is no role {self.principal}, but {', '.join(ROLES)}")
+            raise ValueError(f"there is no role {self.principal}; use {', '.join(ROLES)}")
         if (self.principal_type in ("identity", "role")) != bool(self.principal):
-            raise ValueError("a principal is what a rule for an identity or a role has, and no other")
+            raise ValueError("rules for an identity or a role have a principal, others do not")
         return self
 
 

@@ -98,9 +98,9 @@ class Decided(Wire):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.moved > self.bytes:
-            raise ValueError("more was moved than it has bytes")
+            raise ValueError("it moved more bytes than it has")
         if any(each.source >= len(self.sources) for each in self.ranges):
-            raise ValueError("a range is of a source that is not listed")
+            raise ValueError("a range has an unlisted source")
         return self
 
 

@@ -61,9 +61,9 @@ class Observed(Wire):
     @model_validator(mode="after")
     def _in_order(self) -> Self:
         if self.ended <= self.started:
-            raise ValueError("it ended when it began, or before")
+            raise ValueError("it did not end after its beginning")
         if self.bytes > FASTEST * (self.ended - self.started if self.busy_seconds is None else self.busy_seconds):
-            raise ValueError("so many bytes in so little time are beyond any network")
+            raise ValueError("its rate is higher than any network's")
         return self
 
 

@@ -228,9 +228,9 @@ def _outermost(text: str) -> list[str]:
     for token in TOKEN.findall(text):
         depth += (token == "[") - (token == "]")
         if not 0 <= depth <= DEEPEST:
-            raise OAuthRefused("invalid_scope", "the brackets of the scopes do not fit")
+            raise OAuthRefused("invalid_scope", "the brackets of the scopes do not match")
         if depth == 0 and token not in "[]*":
             words.append(token)
     if depth:
-        raise OAuthRefused("invalid_scope", "the brackets of the scopes do not fit")
+        raise OAuthRefused("invalid_scope", "the brackets of the scopes do not match")
     return words or list(SCOPES)

@@ -21,7 +21,7 @@ def document(body: bytes | str) -> Any:
         text = body.decode() if isinstance(body, bytes) else body
         return json.loads(text, object_pairs_hook=_once, parse_constant=_none)
     except RecursionError:
-        raise ValueError("it is nested too deep") from None
+        raise ValueError("it is nested too deeply") from None
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -29,9 +29,9 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise Invalid(f"the body says {twice[:100]!a} twice", "say it once")
+        raise Invalid(f"the body has {twice[:100]!a} twice", "send it once")
     return found
 
 
 def _none(word: str) -> None:
-    raise json.JSONDecodeError(f"{word} is no number", word, 0)
+    raise json.JSONDecodeError(f"{word} is not a number", word, 0)

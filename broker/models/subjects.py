@@ -43,11 +43,11 @@ class Foreign(NamedTuple):
     def of(cls, sub: object, issuer: str) -> Self:
         """Return the person with this `sub`. :raises ValueError: when it is not a valid `sub`; the error says why"""
         if not isinstance(sub, str) or not sub:
-            raise ValueError("its sub is empty, or no text")
+            raise ValueError("its sub is empty or not text")
         try:
             size = max(len(sub.encode()), len(issuer.encode()))
         except UnicodeEncodeError:
-            raise ValueError("its sub has what is no character") from None
+            raise ValueError("its sub has an invalid character") from None
         if size > LONGEST_PART:
             raise ValueError(f"its sub or its issuer is longer than {LONGEST_PART} bytes")
         return cls(sub, issuer)
@@ -96,16 +96,16 @@ def refusal(subject: str) -> str | None:
     """Return the reason why admins may not issue tokens to this subject; None if they may.
 
     >>> refusal("ann@iam.example"), refusal("ann@https://iam.example/")
-    (None, 'is as identity providers name people')
+    (None, 'has the form of a subject of an issuer')
     """
     if not CALLED.fullmatch(subject):
         return f"is not up to {LONGEST_CALLED} letters, digits and _.@:/+-"
     if reserved(subject):
         return "is reserved"
     if FOREIGN.search(subject):
-        return "is as identity providers name people"
+        return "has the form of a subject of an issuer"
     if number(subject) is not None:
-        return "is a UUID, as identities are called by"
+        return "is a UUID, which is reserved for identities"
     return None
 
 

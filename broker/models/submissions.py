@@ -61,7 +61,7 @@ class Submission(Wire):
     @model_validator(mode="after")
     def _whole(self) -> Self:
         if (self.destination is None) == (self.kind == "TRANSFER"):
-            raise ValueError("a destination is what a transfer has, and nothing else")
+            raise ValueError("transfers have a destination, other tasks do not")
         return self
 
 

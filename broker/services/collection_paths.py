@@ -20,7 +20,7 @@ def normal(path: str) -> str:
     ('/run 1/', '/x', '/a/b/c', '/')
     """
     if len(path) > LONGEST or not path.isprintable():
-        raise Invalid(f"{path[:80]!r} is no path", "name one of at most 4096 characters that can all be printed")
+        raise Invalid(f"{path[:80]!r} is not a path", "name one of at most 4096 characters that can all be printed")
     parts: list[str] = []
     for part in path.removeprefix("/").split("/"):
         if part in ("", ".") or (part == "~" and not parts):

@@ -158,7 +158,7 @@ def _chunks(log: "TransferLog", latest: float, refused: Notes) -> Iterator[list[
             if observed.ended > latest:
                 refused.add(line, "", f"a transfer from {each.source} ended in the future")
             elif "://" in each.sink and address(each.sink) is None:
-                refused.add(line, "", f"sink: {each.sink!r} is no address of a server")
+                refused.add(line, "", f"sink: {each.sink!r} is not an address of a server")
             else:
                 chunk.append(Row(line, each, observed, written.get(line)))
         yield chunk

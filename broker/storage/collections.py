@@ -134,7 +134,7 @@ class CollectionStore:
             found = await self._connection.execute(select(endpoints.c.id).where(endpoints.c.name == new.endpoint))
             endpoint = found.scalar()
             if endpoint is None:
-                raise NotFound(f"there is no endpoint {new.endpoint}", "make it first: PUT /broker/v1/endpoints/NAME")
+                raise NotFound(f"there is no endpoint {new.endpoint}", "create it first: PUT /broker/v1/endpoints/NAME")
         values = new.model_dump(exclude={"endpoint"})
         made = {"id": str(number), "owner": owner, "created_at": now, "rate_until": 0.0, "endpoint_id": endpoint}
         once = insert(self._connection, collections).values(**values, **made)

@@ -64,14 +64,14 @@ def addressed(url: str) -> str:
     driver = drivers.get(scheme.partition("+")[0])
     remedy = "use sqlite:///PATH or postgresql+psycopg://USER@HOST/NAME"
     if not slashes:  # not shown: it may be a password, if it was read from a file with nothing else
-        raise Invalid("the address of the database is no URL", remedy)
+        raise Invalid("the address of the database is not a URL", remedy)
     if driver is None:
-        raise Invalid(f"{scheme!r} is no database that the broker knows", remedy)
+        raise Invalid(f"{scheme!r} is not a database that the broker knows", remedy)
     address = f"{driver}://{rest}"
     try:
         make_url(address)
     except (ArgumentError, ValueError):  # these errors show a supposed port, which may be part of a password
-        why = "the address of the database makes no sense"
+        why = "the address of the database is invalid"
         raise Invalid(why, f"{remedy}; write / : @ ? # in a password as %2F %3A %40 %3F %23") from None
     return address
 
@@ -112,7 +112,7 @@ def retried(work: Callable[Given, Awaitable[Result]]) -> Callable[Given, Awaitab
             try:
                 return await work(*args, **kwargs)
             except Undone as error:
-                log.info("%s is done again: %s", work.__qualname__, error.message)
+                log.info("retrying %s: %s", work.__qualname__, error.message)
                 await asyncio.sleep(2 * PAUSE * 2**turn * random.random())
         return await work(*args, **kwargs)
 

@@ -119,7 +119,7 @@ def _refuse_strange(connection: Connection, version: str | None, empty: bool) ->
     if version is not None and version not in known:
         raise Invalid(
             f"the tables of the database are of version {version}, which this broker does not know",
-            "use the broker that made them, or a newer one",
+            "use the broker version that made them, or a newer one",
         )
     if version is None and not empty:
         raise Invalid("the database has tables, but not the broker's", "name an empty database")
@@ -143,7 +143,9 @@ def _connected(url: str, begin: str = "BEGIN") -> Iterator[Connection]:
             connection.commit()
     except OperationalError as error:
         said = str(error.orig).partition("\n")[0]
-        raise Unavailable(f"the database cannot be opened: {said}", "check --database, and that it runs") from error
+        raise Unavailable(
+            f"the database cannot be opened: {said}", "check --database, and that the database server is running"
+        ) from error
     finally:
         engine.dispose()
 

@@ -59,7 +59,7 @@ class PlaceStore:
         :raises NotFound: when it does not exist
         :raises Conflict: when it has endpoints
         """
-        await self._remove(delete(sites).where(sites.c.name == name), f"site {name}", "endpoints are there")
+        await self._remove(delete(sites).where(sites.c.name == name), f"site {name}", "it has endpoints")
 
     async def endpoints(self) -> list[Placed]:
         """Return all endpoints, by name."""
@@ -93,7 +93,9 @@ class PlaceStore:
         found = await self._connection.execute(select(sites.c.id).where(sites.c.name == endpoint.site))
         site = found.scalar()
         if site is None:
-            raise NotFound(f"there is no site {endpoint.site}", f"make it first: PUT /broker/v1/sites/{endpoint.site}")
+            raise NotFound(
+                f"there is no site {endpoint.site}", f"create it first: PUT /broker/v1/sites/{endpoint.site}"
+            )
         said = {**endpoint.model_dump(exclude={"site"}), "data_hosts": " ".join(endpoint.data_hosts)}
         values = {**said, "site_id": site, "opened": "admin" if opened else ""}
         new = insert(self._connection, endpoints).values(values)
@@ -114,13 +116,13 @@ class PlaceStore:
         :raises Conflict: when it has replicas
         """
         gone = delete(endpoints).where(endpoints.c.name == name)
-        await self._remove(gone, f"endpoint {name}", "replicas are there")
+        await self._remove(gone, f"endpoint {name}", "it has replicas")
 
     async def _remove(self, statement: Delete, thing: str, why: str) -> None:
         try:
             done = await self._connection.execute(statement)
         except IntegrityError:
-            raise Conflict(f"{thing} cannot be removed: {why}", "remove these first") from None
+            raise Conflict(f"cannot remove {thing}: {why}", "remove these first") from None
         if not done.rowcount:
             raise NotFound(f"there is no {thing}", "see GET /broker/v1/" + thing.partition(" ")[0] + "s")
 

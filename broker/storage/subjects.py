@@ -109,7 +109,7 @@ class IdentityStore:
         :raises Forbidden: when the subject is locked
         """
         if (await self._connection.execute(select(locks.c.reason).where(locks.c.subject == subject))).first():
-            raise Forbidden(f"{subject} is locked: it is not known to whom it belongs", ASSIGN)
+            raise Forbidden(f"{subject} is locked: its owner is unknown", ASSIGN)
         number = (await self.ids([subject]))[subject]
         new = insert(self._connection, identities).values(
             {"id": str(number), "subject": subject, "first_seen": now, "last_seen": now}

@@ -104,7 +104,7 @@ class TaskStore:
             same = (tasks.c.owner == new.owner, tasks.c.submission_id == str(new.submission_id))
             known = (await self._connection.execute(select(tasks.c.id, tasks.c.kind).where(*same))).one()
             if known.kind != new.kind:
-                taken = f"the submission id {new.submission_id} is that of a {known.kind.lower()}, task {known.id}"
+                taken = f"the submission id {new.submission_id} belongs to a {known.kind.lower()}, task {known.id}"
                 raise Conflict(taken, "submit with another one")
             return known.id, False
         await WorkStore(self._connection).add(number, planned)

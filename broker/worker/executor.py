@@ -99,7 +99,7 @@ class Executor:
         """
         for number in filter(None, task.pair):
             if number not in standing.collections:
-                raise NotFound(f"the collection {number} is gone", "submit a new task")
+                raise NotFound(f"the collection {number} does not exist any more", "submit a new task")
         reaches = [standing.reach(number) for number in filter(None, task.pair)]
         ends = [
             TaskEnd(each.collection, await self._trees.of(each.collection, each if limited else None))
@@ -146,7 +146,9 @@ class Executor:
     async def _copier(self, task: LaneCandidate, source: TaskEnd, sink: TaskEnd) -> Doer:
         """Return the function that copies between these collections."""
         if task.options.encrypt_data:  # tasks submitted before this option was refused
-            raise Unsupported("data are not encrypted between servers here", "submit the task without encrypt_data")
+            raise Unsupported(
+                "this broker does not encrypt data between servers", "submit the task without encrypt_data"
+            )
         limits = await self._limits(task)
         whose = (task.owner, await self._site(sink.collection))
         if isinstance(source.tree, CatalogueTree) and isinstance(sink.tree, GridFTPTree):
@@ -159,7 +161,7 @@ class Executor:
             namings = [each.naming for each in (source.tree, sink.tree) if not isinstance(each, CatalogueTree)]
             return Downloading(sources, sink.tree, task.options, limits, whose, namings, self._lenient).copy
         raise Unsupported(
-            f"nothing is copied from {source.collection.name} to {sink.collection.name}",
+            f"copies from {source.collection.name} to {sink.collection.name} are not supported",
             "copy from a GridFTP server or the catalogue, to a GridFTP server or a folder of workers",
         )
 
@@ -265,7 +267,7 @@ def _each(do: Callable[[Work], Awaitable[WorkResult]], task: LaneCandidate) -> D
 
 async def _left_alone(batch: Sequence[Work], recorder: Recorder) -> None:
     """Delete nothing, and report the reason."""
-    why = "something could not be transferred, so nothing is deleted at the destination"
+    why = "some files failed, so nothing is deleted at the destination"
     event = Event(time.time(), "DELETE_DESTINATION_EXTRA_SKIPPED", False, "nothing is deleted", why)
     recorder.note(batch[0].task_id, event)
     for work in batch:

@@ -78,7 +78,7 @@ class Fence:
         """
         while True:
             if not await self._is_held(work):
-                raise LeaseLost(f"{work.source} is another worker's by now", "look at the log of the workers")
+                raise LeaseLost(f"another worker has taken over {work.source}", "see the log of the workers")
             if not self.silent:
                 return
             await asyncio.sleep(PAUSE)
@@ -93,7 +93,7 @@ class Fence:
                 try:
                     await self._ask()
                 except Unavailable as error:
-                    log.warning("leases cannot be asked about now", error=error.message)
+                    log.warning("failed to check leases; trying again", error=error.message)
                     await asyncio.sleep(PAUSE)
         return answer.result()
 

@@ -61,7 +61,7 @@ class Housekeeping:
             workers = WorkerStore(connection)
             dead = [name for name in await workers.dead(SILENCE) if name != worker]
             if dead:
-                log.warning("workers are dead", workers=dead)
+                log.warning("some workers are dead", workers=dead)
                 await workers.leave(dead, died=True)
 
     @retried
@@ -69,8 +69,8 @@ class Housekeeping:
         """End a task whose deadline has passed, unless it has ended already or its deadline was changed meanwhile."""
         async with self._database.write() as connection:
             tasks, now = TaskStore(connection), await read_clock(connection)
-            if await tasks.end(task, now, "EXPIRED", "its deadline is over", "expired", by=now):
-                await tasks.note([(task, Event(now, "EXPIRED", True, "expired", "its deadline is over"))])
+            if await tasks.end(task, now, "EXPIRED", "its deadline has passed", "expired", by=now):
+                await tasks.note([(task, Event(now, "EXPIRED", True, "expired", "its deadline has passed"))])
 
     @retried
     async def _tell(self, mine: Collection[str]) -> None:
@@ -112,7 +112,11 @@ class Sweeper:
             async with asyncio.timeout(SECONDS):
                 await self._leave(task)
         except (BrokerError, CoallocError, TimeoutError) as error:
-            log.warning("what a task had begun is still there", task=number, error=str(error) or "it takes too long")
+            log.warning(
+                "failed to remove partial data of a task; trying again",
+                task=number,
+                error=str(error) or "it took too long",
+            )
             return
         await self._done(number)
 

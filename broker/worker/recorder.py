@@ -169,7 +169,7 @@ class Recorder:
             self._unsure = batch
             raise
         except Exception:
-            log.exception("results cannot be written together")
+            log.exception("failed to write results together; writing them one by one")
             return await self._one_by_one(batch)
 
     async def _one_by_one(self, batch: _Batch) -> set[tuple[int, int]]:
@@ -181,7 +181,7 @@ class Recorder:
         except Unavailable:
             self._unsure = rest
         except Exception:
-            log.exception("bytes and events cannot be written")
+            log.exception("failed to write progress and events")
         for each in batch.results:
             one = rest._replace(number=next(self._numbers), results=[each], moved=Counter(), events=())
             try:
@@ -202,15 +202,15 @@ class Recorder:
             try:
                 await self._history.take(subject, some)
             except BrokerError as error:
-                log.warning("transfers of tasks could not be kept", error=error.message)
+                log.warning("failed to store transfers of tasks", error=error.message)
         decided, self._decided = self._decided, []
         for subject, made in decided:
             try:
                 await self._decisions.keep(subject, [made])
             except BrokerError as error:
-                log.warning("a decision could not be kept", error=error.message)
+                log.warning("failed to store a decision", error=error.message)
             except Exception:
-                log.exception("a decision could not be kept")
+                log.exception("failed to store a decision")
 
     async def _write(self, batch: _Batch) -> set[tuple[int, int]]:
         """Write a batch unless it was written before or its worker is dead; return the leases that this settles."""

@@ -19,7 +19,7 @@ __all__ = ["DENIED", "OwnerRights"]
 
 DENIED = "PERMISSION_DENIED"
 """The name that Globus gives this fault."""
-ENDED = "the token with which it was submitted was revoked, or has expired"
+ENDED = "the token of its submission was revoked or has expired"
 
 
 class OwnerRights:
@@ -56,14 +56,14 @@ class OwnerRights:
     def refusal(self) -> str | None:
         """Return the reason why nothing of the task may be done any more; None if it may."""
         if self._ended:
-            return f"{self._task.owner} may not go on: {ENDED}"
+            return f"{self._task.owner} may not continue: {ENDED}"
         source, sink = self._task.pair
         return self._refused(source, None, writes=not sink) or (sink and self._refused(sink, None, True)) or None
 
     def denied(self, work: Work) -> str | None:
         """Return the reason why a work item may not be done; None if it may."""
         if self._ended:
-            return f"{self._task.owner} may not go on: {ENDED}"
+            return f"{self._task.owner} may not continue: {ENDED}"
         source, sink = self._task.pair
         if work.kind in ("delete", "remove"):  # in a transfer: an extra entry at the destination
             return self._refused(sink or source, work.source, writes=True)

@@ -85,7 +85,7 @@ class TransferDecision(NamedTuple):
         try:
             decided = Decided.model_validate(document)
         except ValidationError as wrong:
-            log.warning("a decision could not be kept", error=str(wrong))
+            log.warning("failed to store a decision", error=str(wrong))
             return
         self.recorder.decide(owner, Made(decided, self.work.task_id, self.work.id))
 

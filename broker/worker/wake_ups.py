@@ -65,7 +65,7 @@ class WakeUps:
                         self._connection = await AsyncConnection.connect(self._address, **REACHED)
                     await self._connection.execute("SELECT pg_notify(%s, %s)", (CHANNEL, site))
             except (Error, TimeoutError) as error:
-                log.warning("no worker could be woken", site=site, error=str(error).strip() or "it took too long")
+                log.warning("failed to wake workers", site=site, error=str(error).strip() or "it took too long")
                 if self._connection:
                     await self._connection.close()
 
@@ -80,5 +80,5 @@ class WakeUps:
                         if notification.payload in ("", site):
                             wake()
             except Error as error:
-                log.warning("this worker cannot be woken now, and polls instead", error=str(error).strip())
+                log.warning("this worker cannot get notifications now, and polls instead", error=str(error).strip())
             await asyncio.sleep(AGAIN)

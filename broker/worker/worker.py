@@ -147,7 +147,7 @@ class Worker:
             log.warning("the database cannot be used now", error=error.message)
             await asyncio.sleep(BEAT)
         except Exception:
-            log.exception("a worker has a defect")
+            log.exception("internal error of a worker")
             await asyncio.sleep(BEAT)
 
     async def _enrol(self) -> None:
@@ -178,7 +178,7 @@ class Worker:
         if alive:
             self._recorder.fence.heard(sent)
         else:
-            log.warning("this worker was taken for dead", worker=name)
+            log.warning("this worker counted as dead; it starts again", worker=name)
             await self._begin_anew()
 
     async def _stop_in_time(self) -> None:
@@ -302,7 +302,7 @@ class Worker:
         except Unavailable as error:
             log.warning("the database cannot be used now", error=error.message)
         except Exception:
-            log.exception("a lane has a defect", task=candidate.task)
+            log.exception("internal error of a lane", task=candidate.task)
         finally:
             with suppress(Unavailable):
                 await asyncio.shield(self._leases.settle((), number))
@@ -315,7 +315,7 @@ class Worker:
         try:
             await self._performer.perform(candidate, [work for work in batch if work.id not in lost], self._recorder)
         except Exception as defect:
-            log.exception("work could not be done", task=candidate.task)
+            log.exception("work failed", task=candidate.task)
             for work in batch:
                 self._recorder.report(failed(work, defect, candidate.options))
         finally:

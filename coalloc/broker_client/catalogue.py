@@ -66,9 +66,9 @@ class Broker:
                 raise ValueError("it has more lines than requested names")
             *lines, end = (document(line) for line in answer.splitlines())
             if end != {"end": True, "count": len(lines)}:
-                raise ValueError("it is not whole")
+                raise ValueError("it is incomplete")
             if [line["name"] for line in lines] != list(dict.fromkeys(names)):
-                raise ValueError("it is about something else")
+                raise ValueError("it is about another dataset")
             return [self._found(line) for line in lines]
         except NONSENSE as error:
             raise self._broker.nonsense(error) from None
@@ -79,7 +79,7 @@ class Broker:
             raise NothingToFetchFrom(f"{self.access.url}: {line['error']['message']}", "see coget search")
         if not line["replicas"]:
             raise NothingToFetchFrom(
-                f"{self.access.url} knows no replica of {name} that is available", f"see coget datasets {name}"
+                f"{self.access.url} has no available replica of {name}", f"see coget datasets {name}"
             )
         best = sorted(line["replicas"], key=lambda each: whole(each["rank"]))[:MOST_REPLICAS]
         origin = Origin("server", self._broker.address)
@@ -118,7 +118,7 @@ class Broker:
             try:
                 said = document(answer)["forecasts"]
                 if len(said) != len(asked):
-                    raise ValueError("it is not whole")
+                    raise ValueError("it is incomplete")
                 found += [(_estimate({**each, "rationale": each["reason"]}), _age(each["newest_age"])) for each in said]
             except NONSENSE as error:
                 raise self._broker.nonsense(error) from None

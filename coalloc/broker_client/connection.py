@@ -162,7 +162,9 @@ class BrokerConnection:
         if answer.is_success:
             return
         if answer.is_redirect:
-            raise UsageError(f"{self.access.url} leads to {answer.headers.get('location')}", "name that one instead")
+            raise UsageError(
+                f"{self.access.url} redirects to {answer.headers.get('location')}", "use that address instead"
+            )
         try:
             error = self.refused(document(text)["error"])
         except NONSENSE:
@@ -180,5 +182,5 @@ class BrokerConnection:
     def nonsense(self, error: Exception) -> NothingToFetchFrom:
         """Return the exception for an answer that no broker would give."""
         said = f"{type(error).__name__}: {error}"[:200]
-        remedy = self._remedy.replace("try again", "check its address")
+        remedy = self._remedy.replace("try again", "check the broker's address")
         return NothingToFetchFrom(f"{self.access.url} does not answer as a broker does ({said})", remedy)

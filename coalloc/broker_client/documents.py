@@ -15,7 +15,7 @@ def document(text: str) -> Any:
 
 
 def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no number")
+    raise ValueError(f"{constant} is not a number")
 
 
 def _finite(text: str) -> float:
@@ -32,15 +32,15 @@ def whole(said: Any) -> int:
     3
     >>> whole(True)
     Traceback (most recent call last):
-    ValueError: True is no whole number
+    ValueError: True is not a whole number
     """
     if type(said) is not int or not 0 <= said <= LARGEST:
-        raise ValueError(f"{said!r:.40} is no whole number")
+        raise ValueError(f"{said!r:.40} is not a whole number")
     return said
 
 
 def number(said: Any) -> float:
     """Return a finite number of at least 0. :raises ValueError: for anything else, including booleans"""
     if type(said) not in (int, float) or not 0 <= said < math.inf:
-        raise ValueError(f"{said!r:.40} is no number")
+        raise ValueError(f"{said!r:.40} is not a number")
     return float(said)

@@ -138,7 +138,7 @@ def read_log(path: Path, most: int | None = None, databases: bool = True) -> "Tr
     for line, each in zip(log.lines, log.observations, strict=True):
         server = address(each.source)
         if server is None:
-            refused.append(RefusedLine(line, f"source: {one_line(each.source, SHOWN)!r} is no address of a server"))
+            refused.append(RefusedLine(line, f"source: {one_line(each.source, SHOWN)!r} is not an address of a server"))
             continue
         if server != each.source:
             changed.append(ChangedValue(line, "source", one_line(each.source, SHOWN), server))

@@ -95,9 +95,9 @@ async def tell(
             async with asyncio.timeout(PATIENCE):
                 await _send(broker, [report for report in waiting if report.says_something])
     except CoallocError as error:
-        log.info("the broker was not told: %s", error.message)
+        log.info("failed to report to the broker: %s", error.message)
     except Exception as error:  # the user's file is complete: an error here must not change that
-        log.warning("the broker was not told: %s: %s", type(error).__name__, error)
+        log.warning("failed to report to the broker: %s: %s", type(error).__name__, error)
 
 
 async def _send(broker: Broker, reports: Sequence[PendingReport]) -> None:
@@ -115,7 +115,7 @@ async def _send(broker: Broker, reports: Sequence[PendingReport]) -> None:
             for report in reports:
                 await _send(broker, [report._replace(bad=[])])
             return
-        log.warning("the broker takes no report of an earlier transfer: %s", error.message)
+        log.warning("the broker refuses the report of an earlier transfer: %s", error.message)
     for report in reports:
         await _send_decided(broker, report.decided)
         if report.path:
@@ -128,7 +128,7 @@ async def _send_decided(broker: Broker, decided: Sequence[Document]) -> None:
         if decided:
             await broker.decided(decided)
     except BrokerRefuses as error:
-        log.info("the broker takes no decision of an earlier transfer: %s", error.message)
+        log.info("the broker refuses the decision of an earlier transfer: %s", error.message)
 
 
 def _folder() -> Path | None:
@@ -152,7 +152,7 @@ def _waiting(folder: Path, broker: Broker) -> list[PendingReport]:
         except FileNotFoundError:  # another coget process has sent it
             continue
         except (ValueError, KeyError, TypeError) as error:
-            log.warning("a report to the broker is of no use and removed: %s: %s", path, error)
+            log.warning("removed a useless report to the broker: %s: %s", path, error)
             path.unlink(missing_ok=True)
     return found
 
@@ -172,7 +172,7 @@ def _keep(folder: Path, broker: Broker, report: PendingReport) -> PendingReport:
             os.fsync(file.fileno())
         temporary.rename(path)
     except OSError as error:
-        log.info("the report to the broker could not be kept: %s", error)
+        log.info("failed to store the report to the broker: %s", error)
         return report
     return report._replace(path=path)
 

@@ -98,14 +98,14 @@ def _catalogued(word: str, known: Sequence[CollectionEntry]) -> CollectionPath:
         if each.kind == "catalogue":
             return CollectionPath(each, "/" + word.replace(":", "/", 1))
     raise UsageError(
-        f"{word} would be a dataset, and this broker shows its catalogue to you as no collection",
+        f"{word} looks like a dataset, but no collection of yours at this broker is the catalogue",
         "ask its admin for a collection of kind catalogue, or write COLLECTION:/path",
     )
 
 
 def _nowhere(word: str, known: Sequence[CollectionEntry], remedy: str) -> UsageError:
     names = ", ".join(each.name for each in known) or "none"
-    return UsageError(f"{word} is in no collection that you may use; there is: {names}", remedy)
+    return UsageError(f"{word} is not in a collection that you may use; yours: {names}", remedy)
 
 
 def _submission(request: TaskRequest, sources: Sequence[CollectionPath], destination: CollectionPath) -> dict[str, Any]:
@@ -116,16 +116,16 @@ def _submission(request: TaskRequest, sources: Sequence[CollectionPath], destina
     from uuid import uuid4  # most commands have no use for it
 
     if len({place.collection for place in sources}) > 1:
-        raise UsageError("the sources are in several collections, and a task has one", "submit them apart")
+        raise UsageError("the sources are in several collections, but a task has one", "submit them separately")
     into = destination.path.endswith("/")
     if len(sources) > 1 and not into:
         raise UsageError(
-            f"{request.destination} is the name of one file, and there are {len(sources)} sources",
+            f"{request.destination} names one file, but there are {len(sources)} sources",
             "end it with a slash",
         )
     targets = [destination.path + (_name(place.path) if into else "") for place in sources]
     if twice := {target for target in targets if targets.count(target) > 1}:
-        raise UsageError(f"several sources would be {min(twice)}", "submit them apart")
+        raise UsageError(f"several sources would become {min(twice)}", "submit them separately")
     flags = {"recursive": request.recursive, "delete_destination_extra": request.delete, "dry_run": request.dry_run}
     options: dict[str, Any] = {name: True for name, said in flags.items() if said}
     return {
@@ -191,7 +191,7 @@ async def watch(number: str, show: Callable[[TaskView], None], broker: str | Non
         except BrokerSilent as error:
             if last is None or time.monotonic() - heard > PATIENCE:
                 raise
-            show(last._replace(waits=f"{error.message}; it is asked again", rate=0.0, eta_seconds=None))
+            show(last._replace(waits=f"{error.message}; asking again", rate=0.0, eta_seconds=None))
         await asyncio.sleep(pause)
         pause = min(2 * pause, LONGEST)
 
@@ -203,5 +203,5 @@ def _judged(task: TaskView) -> TaskView:
     raise TaskFailed(
         task,
         f"task {task.id} failed: {task.error}{files}",
-        "submit it again when that is mended; with --sync size, what has arrived stays as it is",
+        "fix that and submit it again; with --sync size, files that have arrived are not copied again",
     )

@@ -173,7 +173,7 @@ async def _named(wanted: CollectRequest) -> tuple[list[str], list[FoundReplicas]
     urls = [source for source in wanted.sources if "://" in source and not _metalink(source)]
     others = [source for source in wanted.sources if source not in urls]
     if not wanted.sources or "" in wanted.sources:
-        raise UsageError("nothing was named to collect", "name URLs of files, or of directories with a / at the end")
+        raise UsageError("no source was given", "name URLs of files, or of directories with a / at the end")
     known = access(wanted.broker)
     ask = Broker(known).resolve if known else None
     found = [each for source in others for each in await resolve([source], _no_document, ask, own_policy())]
@@ -185,13 +185,13 @@ def _metalink(url: str) -> bool:
 
 
 async def _no_document(url: str, limit: int) -> tuple[bytes, str | None]:
-    raise UsageError(f"{redact(url)}: Metalinks are read from this machine, or over http(s)", "fetch it with coget get")
+    raise UsageError(f"{redact(url)}: Metalinks must be local files or http(s) URLs", "fetch it with coget get")
 
 
 def _landing(to: str, gathering: CollectServers, overwrite: bool) -> Landing:
     if "://" not in to:
         if not to or (Path(to).exists() and not Path(to).is_dir()):
-            raise UsageError(f"{to!r} is no directory", "name one with --to; it is made if need be")
+            raise UsageError(f"{to!r} is not a directory", "name a directory with --to; it is created if necessary")
         return Here(Path(to), overwrite, PartialNames.open())
     return There(gathering.add(to), _folder(to), overwrite)
 

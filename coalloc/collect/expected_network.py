@@ -32,7 +32,7 @@ def labelled(scenario: Scenario) -> Scenario:
     if here != HERE and len(others) > 1:
         raise UsageError(
             f"the network has no server for {' and '.join(others)}",
-            f"give them a url: ftp://HOST:PORT; and call this machine {HERE!r}",
+            f"give them a url: ftp://HOST:PORT, and name this machine {HERE!r}",
         )
     if here:
         names[here] = HERE

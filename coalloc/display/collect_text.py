@@ -78,14 +78,14 @@ def headline(report: CollectionReport) -> str:
     took = f"{count}, {human.size(report.size)} in {human.duration(report.seconds)}"
     parts = [f"{human.one_line(report.output)}: {took} ({report.method or 'not begun'})"]
     if report.planned_seconds:
-        parts.append(f"planned were {human.duration(report.planned_seconds)}")
+        parts.append(f"the plan was {human.duration(report.planned_seconds)}")
     if report.direct_seconds:
-        parts.append(f"without hosts in between {human.duration(report.direct_seconds)}")
+        parts.append(f"without relays {human.duration(report.direct_seconds)}")
     for count_of, what in (
-        (report.there_bytes, "were already there"),
-        (report.staged_bytes, "went to hosts in between"),
-        (report.duplicate_bytes, "came twice"),
-        (report.mended_bytes, "were wrong, and came again from where they belong"),
+        (report.there_bytes, "existed already"),
+        (report.staged_bytes, "went over relays"),
+        (report.duplicate_bytes, "were received twice"),
+        (report.mended_bytes, "were wrong, and were fetched again from their origin"),
     ):
         if count_of:
             parts.append(f"{human.size(count_of)} {what}")
@@ -98,7 +98,7 @@ def verification(report: CollectionReport) -> str:
     unsure = sum(not each.verified for each in there)
     parts = [f"{len(there) - unsure} verified"]
     if unsure:
-        parts.append(f"{unsure} not verified, their servers know no checksums")
+        parts.append(f"{unsure} not verified, as their servers do not support checksums")
     if missing := len(report.files) - len(there):
         parts.append(f"{missing} missing")
     return ", ".join(parts)

@@ -15,7 +15,7 @@ __all__ = ["print_reports"]
 KINDS: Mapping[Basis, str] = {
     "given": "verified",
     "agree": "verified, replicas agree",
-    "own word": "not verified, only the server it came from says so",
+    "own word": "not verified, only its own server confirms it",
     "none": "not verified, nothing to compare with",
 }
 
@@ -39,14 +39,14 @@ def headline(report: TransferReport) -> str:
     if report.resumed_bytes:
         parts.append(f"{human.size(report.resumed_bytes)} were already here")
     if report.duplicate_bytes:
-        parts.append(f"{human.size(report.duplicate_bytes)} came twice")
+        parts.append(f"{human.size(report.duplicate_bytes)} were received twice")
     return "; ".join(parts)
 
 
 def verification(report: TransferReport) -> str:
     """Return the state of the verification, and the checksum."""
     if report.checksum is None:
-        return "verified" if report.verified else "not verified: no checksum was kept"
+        return "verified" if report.verified else "not verified: no checksum was stored"
     return f"{KINDS[report.basis]}: {report.checksum.algorithm} {report.checksum.value}"
 
 

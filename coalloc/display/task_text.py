@@ -47,18 +47,18 @@ def waits(task: TaskView) -> str:
     """Return why the task does not proceed, or an empty text."""
     if task.over:
         return ""
-    return human.one_line(task.waits) if task.begun or task.waits else "no worker has begun with it yet"
+    return human.one_line(task.waits) if task.begun or task.waits else "no worker has started it yet"
 
 
 def _beside(task: TaskView) -> str:
     """Return the counts of files that were skipped, failed and so on."""
     said = [
-        (task.files_skipped, f"{task.files_skipped:,} were there already"),
-        (task.left_out, f"{task.left_out:,} left out for their errors"),
+        (task.files_skipped, f"{task.files_skipped:,} existed already"),
+        (task.left_out, f"{task.left_out:,} skipped because of errors"),
         (task.failed, f"{task.failed:,} failed"),
         (task.files_unverified, f"{human.counted(task.files_unverified, 'file')} not verified"),
-        (task.folders_not_cleared, f"{human.counted(task.folders_not_cleared, 'folder')} not cleared of what is extra"),
-        (task.faults, f"{human.counted(task.faults, 'fault')} on the way"),
+        (task.folders_not_cleared, f"{human.counted(task.folders_not_cleared, 'folder')} with extra files left"),
+        (task.faults, f"{human.counted(task.faults, 'fault')}"),
     ]
     return "".join(f", {what}" for count, what in said if count)
 

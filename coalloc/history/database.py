@@ -116,8 +116,8 @@ class RecordsFile:
     def _warn(self, error: Exception) -> None:
         if not self._warned:
             log.warning(
-                "the history of transfers in %s cannot be used: %s. This harms no transfer; "
-                "make it writable, remove it to begin anew, or set COGET_HISTORY=off",
+                "the history of transfers in %s cannot be used: %s. Transfers are not affected. "
+                "Make it writable, remove it to start a new one, or set COGET_HISTORY=off",
                 self.path,
                 error,
             )

@@ -109,9 +109,10 @@ def _translated() -> Iterator[None]:
                 "check GLOBUS_CLIENT_ID and GLOBUS_CLIENT_SECRET, and that they are of this service",
             ) from None
         raise NothingToFetchFrom(
-            f"Globus does not answer as expected: {error.http_status} {error.message}", "try again"
+            f"Globus sent an unexpected answer: {error.http_status} {error.message}", "try again"
         ) from None
     except (GlobusError, ValueError) as error:
         raise UsageError(
-            f"Globus does not answer as expected: {error}", "check GLOBUS_CLIENT_ID and what begins with GLOBUS_SDK_"
+            f"Globus sent an unexpected answer: {error}",
+            "check GLOBUS_CLIENT_ID and the variables that begin with GLOBUS_SDK_",
         ) from None

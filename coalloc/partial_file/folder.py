@@ -73,7 +73,7 @@ def _empty(path: Path, outside: int) -> None:
             with suppress(FileNotFoundError):  # removed by the process that uses it
                 found = own.stat(name)
                 if name not in NAMES and not name.startswith(OPEN_ON_NFS):
-                    raise SinkError(f"{path} has {name!r} in it, which coget did not make", "look at it, and remove it")
+                    raise SinkError(f"{path} has {name!r} in it, which coget did not make", "check it, and remove it")
                 if found.st_uid != owner:
                     own.refuse_foreign(name, found)
         for name in NAMES:
@@ -277,7 +277,7 @@ def _opened(path: Path, outside: int, owner: int) -> int:
         held = os.open(path.name, os.O_PATH | flags, dir_fd=outside)
     except NotADirectoryError:
         raise SinkError(
-            f"{path} is needed for partial data, but it is no directory",
+            f"{path} is needed for partial data, but it is not a directory",
             "remove or rename it, or choose another name",
         ) from None
     try:
@@ -289,7 +289,7 @@ def _opened(path: Path, outside: int, owner: int) -> int:
             )
         if found.st_mode & FETCHED:
             raise SinkError(
-                f"{path} is needed for partial data, but it has files in it that were fetched",
+                f"{path} is needed for partial data, but it contains fetched files",
                 "rename it, or choose another name",
             )
         _narrow(held, found)
@@ -316,7 +316,7 @@ def _narrow(held: int, found: os.stat_result) -> None:
     except PermissionError:  # a file system without modes: its mount options decide about access
         pass
     except FileNotFoundError:
-        raise OSError("this takes a /proc") from None
+        raise OSError("this needs /proc") from None
 
 
 def refuse_outside(target: Path, within: Path | None, outside: int) -> None:
@@ -330,7 +330,7 @@ def refuse_outside(target: Path, within: Path | None, outside: int) -> None:
         found = Path(f"/proc/self/fd/{outside}").readlink()
         if not found.is_relative_to(within):
             raise SinkError(
-                f"{target} would be elsewhere, as a directory on its path is a symbolic link",
+                f"{target} would be in another directory, because its path contains a symbolic link",
                 "remove the link, or choose another directory",
             )
 

@@ -116,12 +116,12 @@ def _keep(directory: OwnDirectory, name: str, data: bytes) -> None:
 
 
 def _judge(contents: Contents, now: Header) -> Recollection:
-    damage = contents.trouble and f"the journal is not used from byte {contents.length} on: {contents.trouble}"
+    damage = contents.trouble and f"the journal is ignored from byte {contents.length} on: {contents.trouble}"
     if contents.header is None:
         return Recollection(now, trouble=damage)
     reason = why_not(contents.header, now)
     if reason:
-        return Recollection(now, trouble=f"what an earlier run left is not used: {reason}")
+        return Recollection(now, trouble=f"partial data of an earlier run are ignored: {reason}")
     header, extents = carry_over(contents.header, contents.extents, now)
     return Recollection(header, tuple(extents), damage)
 

@@ -132,7 +132,7 @@ class OwnDirectory:
         elif not stat.S_ISREG(found.st_mode):
             why = "is not a plain file"
         elif found.st_nlink > 1:
-            why = "has a second name (a hard link), by which others may write it"
+            why = "has a second name (a hard link), through which other users may change it"
         else:
             return
         raise SinkError(f"{self.path / name} {why}", f"remove {self.path}, or choose another name")

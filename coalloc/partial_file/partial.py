@@ -217,7 +217,7 @@ class PartialFile:
         :raises TargetExists: if it is not; the fetched data stay for a later run
         """
         if self.missing():
-            raise RuntimeError(f"{self._target} is not whole")
+            raise RuntimeError(f"{self._target} is incomplete")
         publish(self._file, self._folder, self._target, self._disk, replace)
         self._let_go()
         self._folder.remove()

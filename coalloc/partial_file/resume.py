@@ -25,16 +25,16 @@ def why_not(then: Header, now: Header) -> str | None:
     `coalloc.download.continuation` checks whether replicas have changed meanwhile.
     """
     if then.size != now.size:
-        return f"the file has {now.size} bytes now and had {then.size} when its fetch began"
+        return f"the file changed from {then.size} to {now.size} bytes since its fetch began"
     expected = {checksum.algorithm: checksum.value for checksum in then.checksums}
     common = [checksum for checksum in now.checksums if checksum.algorithm in expected]
     for checksum in common:
         if expected[checksum.algorithm] != checksum.value:
-            return f"another {checksum.algorithm} is expected now than when the fetch began"
+            return f"the expected {checksum.algorithm} has changed since the fetch began"
     urls = {origin.url for origin in then.origins}
     if common or any(origin.url in urls for origin in now.origins):
         return None
-    return "it is to be fetched from other places now, and no checksum says that the file is the same"
+    return "the sources have changed since the fetch began, and no checksum shows that the file is the same"
 
 
 def carry_over(then: Header, extents: Sequence[Extent], now: Header) -> tuple[Header, list[Extent]]:

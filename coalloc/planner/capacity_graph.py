@@ -48,7 +48,7 @@ class Arrays:
         self.heads = np.fromiter((self.ins[key[1], key[3]] for key in self.keys), np.int32, m)
         largest = max((link.capacity for link in network.links.values()), default=0)
         if max(largest, *(each[2] or 0 for each in self.access), 0) >= MOST:
-            raise UsageError("a capacity is too large to be planned with", "give bytes per second below 2^60")
+            raise UsageError("a capacity is too large for a plan", "give bytes per second below 2^60")
         self.capacities = np.fromiter((link.capacity for link in network.links.values()), np.int64, m)
 
     def _isps(self, out: bool) -> Iterator[tuple[tuple[str, str], int]]:
@@ -127,7 +127,7 @@ class _GraphBuilder:
             sizes[frozenset(file.holders)] += file.size
         total = 2 * sizes.total()
         if total >= 2 * MOST:
-            raise UsageError("the files are too large to be planned with", "plan for less than 2^60 bytes at once")
+            raise UsageError("the files are too large for a plan", "plan for less than 2^60 bytes at once")
         for tail, head, limit, named in self.arrays.access:
             if limit is None:
                 self._free(tail, head, total)

@@ -18,14 +18,14 @@ def checked(network: Network, demand: Demand) -> tuple[File, ...]:
     for file in demand.files:
         for name in (*file.holders, *file.destinations):
             if name not in network.hosts:
-                raise UsageError(f"file {file.name} names the host {name!r}, which is not there", "add the host")
+                raise UsageError(f"file {file.name} names the unknown host {name!r}", "add the host")
         if not file.holders or not file.destinations:
-            raise UsageError(f"file {file.name} has no holder or no destination", "name one of each at least")
+            raise UsageError(f"file {file.name} has no holder or no destination", "name at least one of each")
         if file.size < 0:
             raise UsageError(f"file {file.name} has a negative size", "give bytes, from 0")
         if file.available:
             raise UsageError(
-                f"file {file.name} comes later", "use a method that plans over time: path-sync, path-delay"
+                f"file {file.name} becomes available later", "use a method that plans over time: path-sync, path-delay"
             )
     return demand.files
 
@@ -56,8 +56,8 @@ def flow_question(network: Network, demand: Demand) -> tuple[str, list[File]]:
     checked(network, demand)
     if not is_flow(network, demand):
         raise UsageError(
-            "several destinations, shared sets, budgets and disks of relays that have replicas are no max-flow",
-            "ask coalloc.planner.plan(), which takes them all",
+            "max-flow does not support several destinations, shared sets, budgets, and disks of relays with replicas",
+            "use coalloc.planner.plan(), which supports them all",
         )
     sink = next((sink for file in demand.files for sink in file.destinations), "")
     return sink, wanted(demand, sink)
@@ -90,4 +90,6 @@ def _fewest_hops(network: Network, into: Mapping[str, list[str]], file: File, si
             if source not in after:
                 after[source] = (source, *after[here])
                 queue.append(source)
-    raise UsageError(f"nothing leads from {', '.join(file.holders)} to {sink}", "add links, or leave these files out")
+    raise UsageError(
+        f"there is no path from {', '.join(file.holders)} to {sink}", "add links, or leave out these files"
+    )

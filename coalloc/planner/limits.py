@@ -84,11 +84,11 @@ def duration(seconds: Fraction) -> str:
 
 def reason(network: Network, limits: Iterable[Limit], seconds: Fraction, direct: Fraction | None) -> str:
     """Return one sentence on the limits of a plan, and the gain of its relays."""
-    limit = f"{named(network, limits)} can do it in {duration(seconds)} at best"
+    limit = f"{duration(seconds)} at least, because of {named(network, limits)}"
     if direct is None:
-        return f"{limit}; without relays it cannot be done"
+        return f"{limit}; without relays there is no path"
     if direct == seconds:
-        return f"{limit}, and relays gain nothing"
+        return f"{limit}; relays are not faster"
     return f"{limit}; without relays it takes {duration(direct)}"
 
 
@@ -109,7 +109,7 @@ def named(network: Network, limits: Iterable[Limit]) -> str:
             case Limit("io", host):
                 found.append(f"the disks of {host}")
             case Limit("shared", name):
-                found.append(f"what shares {name}")
+                found.append(f"the shared set {name}")
             case _:
                 found.append("the budget")
     return _listed([*_bundles(network, links), *found])

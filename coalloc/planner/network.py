@@ -91,16 +91,16 @@ class Network:
             self._known(key.source, key.source_isp, key)
             self._known(key.sink, key.sink_isp, key)
             if key.source == key.sink:
-                raise UsageError(f"link {key} leads nowhere", "name two hosts")
+                raise UsageError(f"link {key} has the same host at both ends", "name two hosts")
         for each in self.shared:
             _sensible(f"shared set {each.name}", each.capacity)
             for key in each.weights:
                 if key not in self.links:
-                    raise UsageError(f"shared set {each.name} names the link {key}, which is not there", "add the link")
+                    raise UsageError(f"shared set {each.name} names the unknown link {key}", "add the link")
 
     def _known(self, name: str, isp: str, key: LinkKey) -> None:
         if name not in self.hosts:
-            raise UsageError(f"link {key} names the host {name!r}, which is not there", "add the host")
+            raise UsageError(f"link {key} names the unknown host {name!r}", "add the host")
         isps = {each.name for each in self.hosts[name].isps} or {""}
         if isp not in isps:
             raise UsageError(f"link {key} names the ISP {isp!r}, which {name} does not have", "name one of its ISPs")

@@ -110,7 +110,7 @@ def shortest(graph: CapacityGraph, starts: Iterable[int]) -> list[int]:
         if here not in seen:
             seen.add(here)
             ways.extend([*way, arc] for arc in leaving[here])
-    raise ValueError("nothing leads to the sink")
+    raise ValueError("no path leads to the sink")
 
 
 def _hosts(graph: CapacityGraph, way: list[int]) -> tuple[str, ...]:

@@ -86,7 +86,7 @@ def _ends(urls: Sequence[str], options: EngineOptions, size: int) -> dict[str, P
     for url in urls:
         end = ProbedServer(url, options, size)
         if ends.setdefault(end.key, end).url != url:
-            raise UsageError(f"{end.key} is named twice, with different paths", "name one of them")
+            raise UsageError(f"{end.key} is given twice, with different paths", "name one of them")
     return ends
 
 

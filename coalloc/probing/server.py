@@ -66,10 +66,15 @@ class ProbedServer:
                     await self._store.hollow(path, self.size)
                 except SourceError as error:
                     shown = redact(self.url)
-                    raise Unsupported(f"{shown}: no file can be made to measure with: {error}", "name one") from None
+                    raise Unsupported(
+                        f"{shown}: cannot create a file for the measurement: {error}", "name one"
+                    ) from None
                 self._file = path
         if not self.size:
-            raise Unsupported(f"{redact(self.url)} has no byte to measure with", "name a larger file, or a folder")
+            raise Unsupported(
+                f"{redact(self.url)} is empty, so it cannot be used for the measurement",
+                "name a larger file, or a folder",
+            )
         scheme, _, rest = self.url.partition("://")
         return f"{scheme}://{rest.partition('/')[0]}{quote(self._file)}"
 

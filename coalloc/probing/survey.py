@@ -116,7 +116,7 @@ def _middle(forecast: Forecast | None) -> int | None:
 
 
 def _link(key: LinkKey, forecast: Forecast) -> Link:
-    assert forecast.rates, "it was looked at before"
+    assert forecast.rates, "it was measured before"
     low, middle, high = forecast.rates
     return Link(key, max(1, int(middle)), (int(low), ceil(high)), forecast.newest_age)
 

@@ -69,7 +69,7 @@ def _checked(files: Sequence[FoundReplicas]) -> list[FoundReplicas]:
     """
     names = [found.file.name for found in files]
     if twice := [found.dataset for found in files if names.count(found.file.name) > 1]:
-        raise UsageError(f"{' and '.join(map(str, twice))} would be one file", "fetch them apart, with -o")
+        raise UsageError(f"{' and '.join(map(str, twice))} would be one file", "fetch them separately, with -o")
     return [found._replace(file=admitted(found.file, found.file.origin)) for found in files]
 
 
@@ -79,7 +79,7 @@ async def _files(sources: Sequence[str], fetch_document: Fetch, policy: AddressP
         return [replica_set(sources)]
     if len(sources) > 1:
         raise UsageError(
-            f"{redact(documents[0])} was given together with other sources, but a Metalink has to be the only one",
+            f"{redact(documents[0])} was given with other sources, but a Metalink must be the only one",
             "name one Metalink, or only replica URLs of one file",
         )
     return await _read(sources[0], fetch_document, policy)
@@ -114,7 +114,7 @@ def _local(path: str, limit: int) -> bytes:
             return file.read(limit)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise UsageError(f"{redact(path)} is no URL, and no file that can be read: {reason}", remedy) from None
+        raise UsageError(f"{redact(path)} is neither a URL nor a readable file: {reason}", remedy) from None
 
 
 async def _said_to_be_metalink(source: str, policy: AddressPolicy) -> bool:

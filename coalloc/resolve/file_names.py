@@ -123,7 +123,7 @@ def _uses(names: Sequence[str]) -> Iterator[tuple[str, PathUse]]:
             if len(folders) > MOST_FOLDERS:
                 raise UsageError(
                     f"the files would be in more than {MOST_FOLDERS} folders, {name[:SHOWN]!r} and others",
-                    "fetch some of them at a time",
+                    "fetch them in smaller groups",
                 )
             yield folder, PathUse("folder", name)
             folder = folder.rpartition("/")[0]
@@ -170,12 +170,12 @@ def _refuse(uses: Sequence[PathUse]) -> None:
     first = {kind: next((use.name for use in uses if use.kind == kind), "") for kind in count}
     if count["file"] > 1:
         one, other = [use.name for use in uses if use.kind == "file"][:2]
-        why = f"{one} and {other} would be one file: the file system holds their names for one"
+        why = f"{one} and {other} would be one file: the file system treats their names as equal"
     elif count["file"] and count["folder"]:
-        why = f"{first['file']} would be a file, and the directory of {first['folder']}"
+        why = f"{first['file']} would be a file and also the directory of {first['folder']}"
     elif count["partial"] and len(count) > 1:
         other = first.get("file") or first["folder"]
-        why = f"{other} would be where the partial data of {first['partial']} are kept"
+        why = f"{other} would be at the place of the partial data of {first['partial']}"
     else:
         return
-    raise UsageError(why, "fetch them one after the other to different places")
+    raise UsageError(why, "fetch them separately to different places")

@@ -98,7 +98,7 @@ async def walk(store: Storage, top: str) -> AsyncIterator[tuple[str, Entry]]:
                 store,
                 f"{top}/{folder}",
                 f"is more than {DEEPEST} folders deep",
-                "name the folders in it one by one, if it does not contain itself",
+                "name its folders one by one, unless it contains itself",
             )
         async with aclosing(store.list(f"{top}/{folder}")) as listing:
             async for entries in listing:
@@ -109,8 +109,8 @@ async def walk(store: Storage, top: str) -> AsyncIterator[tuple[str, Entry]]:
                     raise await _beyond(
                         store,
                         top,
-                        f"has more than {what}: given up in {folder or '/'}",
-                        "name the folders in it one by one",
+                        f"has more than {what}: stopped in {folder or '/'}",
+                        "name its folders one by one",
                     )
                 for entry in entries:
                     if entry.kind == "file":

@@ -56,9 +56,11 @@ class _Reader:
     def read(self, document: bytes) -> list[ReplicaSet]:
         root = self._tree(document)
         if root.tag == VERSION_3:
-            raise self._wrong(root, "it is of version 3", "ask for the Metalink 4 file (.meta4) of the same download")
+            raise self._wrong(root, "it has version 3", "ask for the Metalink 4 file (.meta4) of the same download")
         if root.tag != _tag("metalink"):
-            raise self._wrong(root, f"it is no Metalink 4 but a <{root.tag}>", "name a Metalink 4 file or replica URLs")
+            raise self._wrong(
+                root, f"it is not a Metalink 4 but a <{root.tag}>", "name a Metalink 4 file or replica URLs"
+            )
         files = [self._file(element) for element in root.findall(_tag("file"))]
         if not files:
             raise self._wrong(root, "it has no <file>")
@@ -136,7 +138,7 @@ class _Reader:
             replica = self._replica(child)
             found.setdefault(replica.url, replica)
             if len(found) > MOST_REPLICAS:
-                raise self._wrong(child, f"the file has more than {MOST_REPLICAS} replicas", "leave some of them out")
+                raise self._wrong(child, f"the file has more than {MOST_REPLICAS} replicas", "leave out some of them")
         if not found:
             raise self._wrong(element, "it has no <url>", "ask for a Metalink that names ftp, gsiftp or http replicas")
         return tuple(found.values())
@@ -164,7 +166,7 @@ class _Reader:
         value = count(text)
         if value is not None and least <= value <= most:
             return value
-        raise self._wrong(element, f"{text[:40]!r} is no whole number from {least} to {most}")
+        raise self._wrong(element, f"{text[:40]!r} is not a whole number from {least} to {most}")
 
     def _wrong(self, element: Element, what: str, remedy: str = "ask its author for a correct one") -> UsageError:
         tag = str(element.tag).rpartition("}")[2]

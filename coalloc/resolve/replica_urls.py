@@ -47,10 +47,10 @@ def admitted(file: ReplicaSet, origin: Origin) -> ReplicaSet:
 
 def _why_not_admitted(url: str) -> str | None:
     if reason := _why_malformed(url):
-        return f"it is no URL: {reason}"
+        return f"it is not a URL: {reason}"
     scheme = url.partition(":")[0].lower()
     if scheme not in NETWORK:
-        return f"only you may name {scheme}:// URLs, not a document or a server"
+        return f"{scheme}:// URLs are allowed on the command line only, not from a document or server"
     return why_not_told(url) if urlsplit(url).hostname else "it names no host"
 
 
@@ -68,7 +68,7 @@ def check(url: str) -> None:
     if reason:
         shown = redact(re.sub("//.*@", "//", url[:LONGEST]))[:SHOWN]
         raise UsageError(
-            f"'{shown}' is no URL: {reason}", "write it as SCHEME://HOST[:PORT]/PATH, like ftp://host/data/x"
+            f"'{shown}' is not a URL: {reason}", "write it as SCHEME://HOST[:PORT]/PATH, like ftp://host/data/x"
         )
 
 

@@ -33,7 +33,7 @@ def target(name: str, output: Path | None, many: bool, foreign: bool = False) ->
             raise UsageError(f"{output} is a file, and several files are to be fetched", "name a directory with -o")
         if foreign and (output is None or _is_home(output)) and (reason := why_hidden(name)):
             raise UsageError(
-                f"the file name {name[:200]!r} {reason}", "name a directory of its own, or the file, with -o or --to"
+                f"the file name {name[:200]!r} {reason}", "name a directory for it, or the file, with -o or --to"
             )
         if foreign and _leads_to_settings(output or Path(), name):
             raise UsageError(
@@ -78,7 +78,7 @@ def _inside(directory: Path, name: str) -> Path:
     # The folder may exist already, as a symbolic link to anywhere.
     top, folder = Path(os.path.realpath(directory)), Path(os.path.realpath(path.parent))
     if not folder.is_relative_to(top):
-        raise UsageError(f"{path} would be outside of {directory}, through a symbolic link", remedy)
+        raise UsageError(f"{path} would be outside of {directory}, because of a symbolic link", remedy)
     top.mkdir(parents=True, exist_ok=True)
     _make_folders(top, folder)
     return path

@@ -49,7 +49,7 @@ def parsed(document: bytes, where: str, shape: Shape) -> tuple[Element, Mapping[
         parser.Parse(b"", True)
     except (expat.ExpatError, ValueError, LookupError) as error:  # ValueError, LookupError: encodings
         raise UsageError(
-            f"{where} is no Metalink: {error}", "name a Metalink 4 file (RFC 5854) or replica URLs"
+            f"{where} is not a Metalink: {error}", "name a Metalink 4 file (RFC 5854) or replica URLs"
         ) from None
     return builder.root, builder.lines
 

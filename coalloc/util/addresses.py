@@ -215,7 +215,7 @@ def parse_networks(texts: Iterable[object]) -> tuple[Network, ...]:
     found = []
     for text in texts:
         if not isinstance(text, str):
-            raise ValueError(f"{text!r} is no network")
+            raise ValueError(f"{text!r} is not a network")
         network = ip_network(text)
         if any(network.version == each.version and network.subnet_of(each) for each in REFUSED):  # type: ignore[arg-type]
             raise ValueError(f"{text} is link-local or reserved")

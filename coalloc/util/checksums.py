@@ -89,7 +89,7 @@ def checksum(name: str, value: str) -> Checksum:
     if not re.fullmatch(f"[0-9a-f]{{{digits}}}", plain):
         raise UsageError(
             f"'{value}' is no {algorithm} value: {len(plain)} characters where {digits} hex digits are expected",
-            "copy the value again, whole, from where the file is published",
+            "copy the complete value again from the file's publisher",
         )
     return Checksum(algorithm, plain)
 
@@ -104,7 +104,7 @@ def parse(text: str) -> Checksum:
     """
     name, colon, value = text.partition(":")
     if not colon:
-        raise UsageError(f"'{text}' is no checksum", "write it as ALGORITHM:HEX, for example md5:<32 hex digits>")
+        raise UsageError(f"'{text}' is not a checksum", "write it as ALGORITHM:HEX, for example md5:<32 hex digits>")
     return checksum(name, value)
 
 

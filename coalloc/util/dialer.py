@@ -104,7 +104,7 @@ class DirectDialer:
         except TimeoutError:
             raise Unreachable(
                 f"{where} did not answer within {seconds:g} s",
-                "check the address and that no firewall drops the connection",
+                "check the address, and that no firewall drops the connection",
             ) from None
         except (socket.gaierror, UnicodeError) as error:  # UnicodeError: a label is empty or too long
             raise self._unresolved(host, error) from None
@@ -214,4 +214,6 @@ def refused(host: str, address: str, policy: AddressPolicy) -> AddressRefused:
     """Return the error for a host that must not be connected to."""
     known = host if host == address else f"{host} has the address {address}, which"
     kind = WORDS[class_of(address)]
-    return AddressRefused(f"{known} is {kind}: nothing connects there on the word of others", policy.remedy)
+    return AddressRefused(
+        f"{known} is {kind}: such addresses are refused if a server or document names them", policy.remedy
+    )

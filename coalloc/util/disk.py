@@ -21,8 +21,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _REMEDIES = {
-    errno.ENOSPC: "free some space, or choose another disk, and run the same command again to go on",
-    errno.EDQUOT: "free some of your quota, or choose another disk, and run the same command again to go on",
+    errno.ENOSPC: "free some space, or choose another disk, and run the same command again to continue",
+    errno.EDQUOT: "free some of your quota, or choose another disk, and run the same command again to continue",
     errno.EFBIG: "choose a file system that allows files of this size, or raise the limit (ulimit -f)",
     errno.EROFS: "choose a directory that can be written to",
     errno.EACCES: "choose a directory that you may write to",

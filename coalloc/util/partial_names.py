@@ -116,7 +116,7 @@ def mark_fetched(path: Path, folder: int) -> None:
         return
     with suppress(FileNotFoundError):
         os.stat(LOCK, dir_fd=folder, follow_symlinks=False)
-        raise SinkError(f"{path} has partial data of another file in it", "end that fetch, or remove or rename it")
+        raise SinkError(f"{path} contains partial data of another file", "end that fetch, or remove or rename it")
     with suppress(PermissionError):
         Path(f"/proc/self/fd/{folder}").chmod(stat.S_IMODE(found.st_mode) | FETCHED)  # fchmod refuses O_PATH
     if not os.fstat(folder).st_mode & FETCHED and found.st_uid == os.geteuid():

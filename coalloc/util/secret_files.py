@@ -39,4 +39,6 @@ def secret_variable(name: str) -> str | None:
         why = error.strerror or str(error)
     except ValueError as error:
         why = str(error)
-    raise UsageError(f"the file {file} of {name}_FILE cannot be used: {why}", "name a file with the secret alone")
+    raise UsageError(
+        f"the file {file} of {name}_FILE cannot be used: {why}", "name a file that contains only the secret"
+    )

@@ -111,8 +111,8 @@ class AtSink:
         if await self._servers.digest(piece.source, KEPT, piece.start, piece.end) == found:
             one, other = self._servers.name(piece.source), self._servers.name(witness)
             raise VerificationError(
-                f"the replicas are not of one file: {one} and {other} differ in bytes {piece.start}-{piece.end}",
-                "leave the wrong one out, or give the expected checksum",
+                f"the replicas are different files: {one} and {other} differ in bytes {piece.start}-{piece.end}",
+                "leave out the wrong one, or give the expected checksum",
             )
 
 

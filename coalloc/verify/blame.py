@@ -31,7 +31,7 @@ async def agreed_checksum(servers: WitnessServers, size: int) -> list[Checksum]:
         if len(set(said.values())) > 1:
             words = ", ".join(f"{servers.name(i)} {value}" for i, value in said.items())
             raise VerificationError(
-                f"the replicas are not of one file, by {algorithm}: {words}", "leave the wrong ones out"
+                f"the replicas are different files, by {algorithm}: {words}", "leave out the wrong ones"
             )
         if said:
             return [Checksum(algorithm, value) for value in set(said.values())]
@@ -61,9 +61,9 @@ async def blame(
     if len(wholes) == servers.size and set(wholes.values()) == {found}:  # one without an answer may have the right file
         raise VerificationError(
             f"every replica has {expected.algorithm} {found}, not the expected {expected.value}",
-            "check the expected checksum: it seems to be of another file",
+            "check the expected checksum: it seems to belong to another file",
         )
-    other = f"its replica is of another file: {expected.algorithm} is not {expected.value}"
+    other = f"its replica is another file: {expected.algorithm} is not {expected.value}"
     others = {i for i, value in wholes.items() if value != expected.value}
     bad = dict.fromkeys(others | {i for i in delivered if servers.holder(i) in others}, other)
     if not bad.keys() & delivered.keys():

@@ -278,9 +278,9 @@ async def _settle(servers: WitnessServers, piece: Extent, ours: str, witness: in
     if votes[theirs] > votes[ours]:
         return {piece.source: "its replica differs from the others"}
     if not servers.includes(holder):  # the current replicas define the file
-        return {piece.source: "an earlier run took these bytes from a replica that differs from those named now"}
+        return {piece.source: "an earlier run fetched these bytes from a replica that differs from the present ones"}
     raise VerificationError(
         f"{servers.name(holder)} and {servers.name(witness)} differ in bytes {piece.start} to {piece.end - 1}, "
-        "and no third replica can say which is right",
-        "give the right checksum with --checksum ALGORITHM:HEX, or leave the wrong URL out",
+        "and no third replica can decide which is right",
+        "give the right checksum with --checksum ALGORITHM:HEX, or leave out the wrong URL",
     )

@@ -99,8 +99,8 @@ class Hierarchy(Forecaster):
             return Experience().nothing(self.name)._replace(setup_seconds=setup)
         finest, expected = estimates[-1]
         level = self._levels[finest, LEVELS[finest](query)]
-        coarse = "" if finest == CHAIN[-1] else ", since nothing finer is known"
-        said = f"the mean by {finest}{coarse}, drawn towards what is coarser"
+        coarse = "" if finest == CHAIN[-1] else ", as there are no finer data"
+        said = f"the mean by {finest}{coarse}, drawn towards coarser means"
         rates = self._bounds[finest].around(expected)
         return level.forecast(self.name, rates, query, said)._replace(setup_seconds=setup)
 

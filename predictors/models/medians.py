@@ -89,7 +89,7 @@ MEMBERS = (
             f"adaptive median {least}-{most}",
             ADAPTIVE_MEDIAN,
             (float(least), float(most), float((least + most) // 2 | 1), *ordered(most)),
-            f"a median over the last {least} to {most}, as many as served best",
+            f"a median over the last {least} to {most}, whichever number had the least error",
         )
         for least, most in ADAPTIVE
     ),

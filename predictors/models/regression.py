@@ -71,7 +71,7 @@ class Regression(Forecaster):
         try:
             import statsmodels.api as statsmodels
         except ImportError:
-            raise MissingLibraryError("statsmodels is not installed; pip install 'coget[forecast]' brings it") from None
+            raise MissingLibraryError("statsmodels is not installed; run: pip install 'coget[forecast]'") from None
         self._library: Any = statsmodels
         self._paths: dict[Key, PathRegression] = {}
 

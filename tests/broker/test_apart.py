@@ -15,7 +15,7 @@ from broker.models.history import TransferRecord
 from broker.tables import write_parquet
 from tests.support.waiting import until
 
-KIND = JobKind("it", "ask for less")
+KIND = JobKind("it", "request less")
 BUDGET = Budget(memory=200 << 20, seconds=60, each=60, waiting=2)
 
 
@@ -126,7 +126,7 @@ async def test_nobody_waits_with_much_and_who_had_too_much_is_told_when_to_come_
     async with turns.turn("ann", "it"):
         waiting = asyncio.create_task(turns._wait("ann"))
         await until(lambda: turns._line)
-        with pytest.raises(TooManyRequests, match="wait already"):
+        with pytest.raises(TooManyRequests, match="waiting requests already"):
             turns.admit("ann", "it")
         turns.admit("bob", "it")
         waiting.cancel()
@@ -142,7 +142,7 @@ async def test_who_is_not_served_for_long_is_refused_and_holds_up_nobody(monkeyp
     monkeypatch.setattr("broker.limits.turns.LONGEST", 0.01)
     turns = Turns(each=10, waiting=1)
     async with turns.turn("ann", "it"):
-        with pytest.raises(TooManyRequests, match="others are served first"):
+        with pytest.raises(TooManyRequests, match="requests of other users come first"):
             async with turns.turn("bob", "it"):
                 pass
     async with turns.turn("bob", "it"):

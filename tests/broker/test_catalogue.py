@@ -195,7 +195,7 @@ async def test_what_is_unknown_is_tried_first_now_and_then(database):
             found, _end = await _lines(client, [A], sink="CERN")
             answers.append(found["replicas"])
             await broker.settled()
-        tried = [replicas[0]["endpoint"] for replicas in answers if "tried first" in replicas[0]["rationale"]]
+        tried = [replicas[0]["endpoint"] for replicas in answers if "first, to measure" in replicas[0]["rationale"]]
         assert tried == ["fnal-1"]  # not again before its transfer can have been reported
         measured = {each["endpoint"]: each["measured"] for each in answers[-1]}
         assert measured == {"cern-1": True, "cern-2": True, "fnal-1": False}

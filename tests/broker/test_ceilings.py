@@ -102,10 +102,10 @@ async def test_busy_times_that_were_not_measured_make_no_forecast_of_terabytes(b
     await broker.settled()
     said = await forecast(admin, "ftp://a.example", "FNAL")
     assert 100 * MB <= said["rate"]["p50"] <= said["rate"]["p90"] <= FACTOR * 100 * MB
-    assert said["reason"].endswith("; bounded by what its source and sink can carry")
+    assert said["reason"].endswith("; limited to the capacity of its source and sink")
     other = await forecast(admin, "ftp://a.example", "CERN")
     assert other["rate"]["p50"] == pytest.approx(100 * MB, rel=0.1)
-    assert "bounded" not in other["reason"]
+    assert "limited" not in other["reason"]
 
 
 @pytest.mark.usefixtures("patient")

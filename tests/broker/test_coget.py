@@ -286,7 +286,7 @@ def test_a_token_goes_to_its_broker_only(broker, known, tmp_path):
     elsewhere = coget(["search", "--broker", broker.url.replace("127.0.0.1", "localhost")], tmp_path, **where)
     assert (elsewhere.returncode, "no token was sent" in elsewhere.stderr) == (7, True)
     clear = coget(["search"], tmp_path, COGET_BROKER="http://broker.example", COGET_BROKER_TOKEN="secret")
-    assert (clear.returncode, "in clear" in clear.stderr, "secret" in clear.stderr) == (2, True, False)
+    assert (clear.returncode, "unencrypted" in clear.stderr, "secret" in clear.stderr) == (2, True, False)
     none = coget(["search"], tmp_path)
     assert (none.returncode, "--broker" in none.stderr) == (2, True)
 
@@ -371,4 +371,4 @@ def test_two_datasets_never_become_one_file(broker, known, tmp_path):
 def test_without_a_broker_names_are_files_as_before(tmp_path):
     result = coget([f"lab:{NAME.replace(' ', '_')}"], tmp_path)
     assert result.returncode == 2
-    assert "is no URL, and no file that can be read" in result.stderr
+    assert "is neither a URL nor a readable file" in result.stderr

@@ -319,7 +319,7 @@ async def test_who_moves_an_endpoint_gets_nothing(world, grid, alice_proxy, end)
         assert {code for code, _ in faults} == {"PERMISSION_DENIED"}
         assert all("ask an admin to put the endpoint back" in said for _, said in faults)
         collection = await world.factory.collections.called(end)
-        with pytest.raises(PermissionRefused, match=f"the credential of {end} may not be shown") as caught:
+        with pytest.raises(PermissionRefused, match=f"the credential of {end} may not be used") as caught:
             await world.factory.trees.of(collection)
         assert "[credentials]" in caught.value.remedy
         assert "robot" not in str(caught.value)
@@ -345,14 +345,14 @@ async def test_a_wider_folder_or_another_name_gets_nothing(world, alice_proxy, c
     bind(world, alice_proxy, *places_of(world))
     moved = endpoint_of("source", world.source.port, f"{world.source.root}").model_copy(update=change)
     await world.factory.places.put_endpoint("root", moved)
-    with pytest.raises(PermissionRefused, match="may not be shown"):
+    with pytest.raises(PermissionRefused, match="may not be used"):
         await world.factory.trees.of(await world.factory.collections.called("source"))
 
 
 async def test_a_plain_entry_is_shown_where_an_upgrade_found_it_and_nowhere_else(world, alice_proxy):
     bind(world, alice_proxy)
     collection = await world.factory.collections.called("source")
-    with pytest.raises(PermissionRefused, match="may not be shown"):
+    with pytest.raises(PermissionRefused, match="may not be used"):
         await world.factory.trees.of(collection)
     async with world.factory.database.write() as connection:
         await connection.execute(
@@ -362,12 +362,12 @@ async def test_a_plain_entry_is_shown_where_an_upgrade_found_it_and_nowhere_else
     write(world.source.root, {"a": 3})
     tree = await world.factory.trees.of(collection)
     assert (await tree.stat("/a")).size == 3
-    with pytest.raises(PermissionRefused, match="may not be shown"):
+    with pytest.raises(PermissionRefused, match="may not be used"):
         await world.factory.trees.of(await world.factory.collections.called("sink"))
 
 
 async def test_a_credential_that_is_not_known_here(world):
-    with pytest.raises(PermissionRefused, match="the credential of source is not known here"):
+    with pytest.raises(PermissionRefused, match="the credential of source is not in the configuration"):
         await world.factory.trees.of(await world.factory.collections.called("source"))
 
 

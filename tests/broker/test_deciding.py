@@ -51,14 +51,14 @@ def test_a_full_collection_holds_up_only_its_own_tasks_and_says_so():
     lanes = [OpenLane("1", "ann", HERE)]
     choice = choose([candidate("1"), candidate("2", "ann", THERE)], lanes, {**CAPS, "b": 1}, TUNED)
     assert choice.candidate.task == "2"
-    assert choice.waits == {"1": "collection b has 1 transfers under way, as many as it may"}
+    assert choice.waits == {"1": "collection b has 1 running transfers, which is its limit"}
 
 
 def test_a_pair_has_as_many_lanes_as_help_unless_the_user_says_otherwise():
     lanes = [OpenLane("1", "ann", HERE)] * 2
     plain, eager = candidate("2"), candidate("3", options=Options(perf_cc=4))
     assert choose([plain], lanes, CAPS, TUNED).candidate is None
-    assert "as many as help" in choose([plain], lanes, CAPS, TUNED).waits["2"]
+    assert "more would not be faster" in choose([plain], lanes, CAPS, TUNED).waits["2"]
     assert choose([eager], lanes, CAPS, TUNED).candidate == eager
     assert choose([eager], [*lanes, *[OpenLane("3", "ann", HERE)] * 4], CAPS, TUNED).candidate is None
 
@@ -79,9 +79,9 @@ def test_one_more_lane_is_tried_while_it_brings_more():
     assert decide(FIRST, None, 0, 10.0, busy)[0] == FIRST + 1
     assert decide(3, busy, 1, 10.0, PairTraffic(120.0, 0.0, True)) == (
         4,
-        "one more lane brought +20%: another is tried",
+        "one more lane brought +20%: trying another",
     )
-    assert decide(3, busy, 1, 10.0, PairTraffic(101.0, 0.0, True)) == (2, "one more lane brought +1%: it is given up")
+    assert decide(3, busy, 1, 10.0, PairTraffic(101.0, 0.0, True)) == (2, "one more lane brought +1%: removed again")
     assert decide(2, busy, -1, 10.0, busy)[0] == 2
     assert decide(2, busy, -1, 400.0, busy)[0] == 3
     assert decide(8, busy, 1, 10.0, PairTraffic(100.0, 0.3, True))[0] == 4

@@ -46,8 +46,8 @@ async def test_nothing_is_deleted_in_a_folder_whose_listing_leaves_something_out
     assert read(world.sink.root) == files | kept
     assert task.folders_not_cleared == 1
     assert said == [
-        "nothing in /d/in/ is deleted: the source's server counts 1 entries more than it names, such as links "
-        "that lead nowhere"
+        "nothing in /d/in/ is deleted: the source's server counts 1 entries more than it names, for example "
+        "dangling links"
     ]
 
 
@@ -117,7 +117,7 @@ async def test_a_source_in_the_destination_is_not_deleted(world, source, to, bas
     _, said = await synced(world, Item(source=source, destination=to), to="sink" if base else "source")
     there = read(world.source.root)
     assert {name: there.get(name) for name in files} == files
-    assert "it is the source of the task, lies in it, or has it in it" in said[0]
+    assert "it is the source of the task, is inside it, or contains it" in said[0]
     assert ("t/old" in there) == (to == "/" and not base)
 
 

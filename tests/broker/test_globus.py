@@ -138,7 +138,7 @@ async def test_what_is_to_be_encrypted_is_refused(ann, ends):
     """No client sends this unless the user asks for it."""
     answer = await ann.post(f"{V}/transfer", json=transfer(ends) | {"encrypt_data": True})
     assert (answer.status_code, answer.json()["code"]) == (400, "ClientError.BadRequest")
-    assert "not encrypted" in answer.json()["message"]
+    assert "does not encrypt" in answer.json()["message"]
     assert (await ann.get(f"{V}/task_list")).json()["total"] == 0
     own = {"kind": "TRANSFER", "source": str(ends["near"]), "destination": str(ends["far"])}
     items = [{"source": "/a", "destination": "/b"}]

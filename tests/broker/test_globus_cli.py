@@ -178,7 +178,7 @@ def test_transfer_of_a_folder_with_every_option(place):
     assert number in again.stdout
     told = place.globus.json("task", "show", number)
     assert (told["sync_level"], told["encrypt_data"], told["files"] > 0) == (3, False, True)
-    assert "not encrypted" in place.globus.cli("transfer", *words[1:3], "--encrypt-data", status=1).stderr
+    assert "does not encrypt" in place.globus.cli("transfer", *words[1:3], "--encrypt-data", status=1).stderr
     place.globus.cli("transfer", *words[1:3], "--recursive", "--dry-run")
 
 

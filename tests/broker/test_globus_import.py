@@ -178,7 +178,7 @@ def test_a_collection_that_a_broker_does_not_know_keeps_its_id(place, home):
         ({"GLOBUS_CLIENT_SECRET": "cogetb_wrong"}, 7, "Globus refuses the login"),
         ({"GLOBUS_CLIENT_SECRET_FILE": "file"}, 2, "GLOBUS_CLIENT_SECRET_FILE are both set"),
         ({"GLOBUS_SDK_SERVICE_URL_AUTH": ""}, 2, 'environment "broker"'),
-        ({"GLOBUS_CLIENT_SECRET": ""}, 2, "Globus does not answer as expected"),  # a user, who is not there to log in
+        ({"GLOBUS_CLIENT_SECRET": ""}, 2, "Globus sent an unexpected answer"),  # a user, who is not there to log in
     ],
 )
 def test_what_is_missing_is_said(service, home, change, status, said):

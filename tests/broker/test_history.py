@@ -164,7 +164,7 @@ async def test_a_log_that_is_too_long_unpacked_is_refused_and_its_parts_are_take
         answer = await admin.post(f"{T}/import", content=long)
         assert (answer.status_code, answer.json()["error"]["code"]) == (413, "too_large")
         assert "coget-log" not in answer.text
-        assert answer.json()["error"]["remedy"] == "give it in parts"
+        assert answer.json()["error"]["remedy"] == "split it into parts"
     assert (await admin.post(f"{T}/import", content=gzip.compress(head + line * 50))).json()["accepted"] == 50
 
 
@@ -180,7 +180,7 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize(("pack", "said"), [(bytes, "a database"), (gzip.compress, "no text")], ids=["plain", "gzip"])
+@pytest.mark.parametrize(("pack", "said"), [(bytes, "a database"), (gzip.compress, "not text")], ids=["plain", "gzip"])
 @pytest.mark.parametrize("hostile", HOSTILE)
 async def test_no_database_that_somebody_sends_is_opened(admin, tmp_path, hostile, pack, said):
     path = tmp_path / "sent.sqlite"
@@ -361,4 +361,4 @@ async def test_the_address_of_an_endpoint_is_its_site_where_bytes_go(stocked):
     (other,) = (await stocked.get("/broker/v1/transfers", params={"sink": sinks[2]})).json()["transfers"]
     assert other["sink"] == "ftp://other.example"
     wrong = await stocked.post("/broker/v1/transfers", json={**report, "id": "x", "sink": "ftp://a:99999"})
-    assert (wrong.status_code, "no address" in wrong.json()["error"]["message"]) == (422, True)
+    assert (wrong.status_code, "not an address" in wrong.json()["error"]["message"]) == (422, True)

@@ -100,7 +100,7 @@ async def test_no_call_follows_a_link_out_of_what_is_granted(eve, world, text):
     told = refused[0].json()
     assert (told["code"], told["message"]) == (
         "EndpointPermissionDenied",
-        "a symbolic link on /u1/out leads to where eve may not read: ask its owner, or an admin",
+        "a symbolic link on /u1/out leads to a place that eve may not use: ask its owner, or an admin",
     )
     assert all(str(world.sink) not in each.text for each in refused)
     listed = {each["name"]: each for each in (await eve.call("ls", path="/u1/")).json()["DATA"]}
@@ -148,7 +148,7 @@ async def test_a_followed_link_that_leads_out_is_named_and_the_rest_is_copied(ev
     denied = {("/u1/d/out", "PERMISSION_DENIED"), ("/u1/d/secret", "PERMISSION_DENIED")}
     assert await eve.skipped(task) == denied
     (hidden,) = await eve.events(task, "NOT_LISTED")
-    assert hidden == "/u1/d/: the server counts 1 entries more than it names, such as links that lead nowhere"
+    assert hidden == "/u1/d/: the server counts 1 entries more than it names, for example dangling links"
 
 
 async def test_a_kept_link_leads_to_what_its_owner_may_write(eve, world):
@@ -184,7 +184,7 @@ async def test_a_kept_link_to_what_is_not_copied_is_named_alone(eve, world):
     assert {each.name for each in (world.sink / "u1/x").iterdir()} == {"file", "there"}
     assert await eve.skipped(task) == {("/d/x/elsewhere", "FILE_NOT_FOUND")}
     (said,) = await eve.events(task, "FILE_NOT_FOUND")
-    assert said.endswith("/u1/x/elsewhere would lead to /u1/other/file, which is not there")
+    assert said.endswith("/u1/x/elsewhere would lead to /u1/other/file, which does not exist")
 
 
 async def test_links_of_a_collection_whose_own_path_is_a_link_are_kept_once(eve, world):

@@ -129,7 +129,7 @@ async def test_a_worker_without_its_database_names_no_file(told, workers, databa
         task = await told.over(number)
         assert task.status == "SUCCEEDED", workers.said()
         cut.mend()
-        await until(lambda: "taken for dead" in workers.said())
+        await until(lambda: "counted as dead" in workers.said())
         await until(lambda: set(read(root(told, to))) == {"a"})
         assert (root(told, to) / "a").read_bytes() == content
         await asyncio.to_thread(workers.close)

@@ -133,7 +133,7 @@ async def test_a_folder_is_not_copied_into_itself(world, twofold):
 async def test_a_folder_is_not_copied_onto_itself(world, twofold):
     files = write(twofold.root, {"t/a": 5})
     task = await synced(world, ("/t/", "/t/"), **twofold.ends)
-    assert (task.status, task.error) == ("FAILED", "/t/ and /t/ are one folder")
+    assert (task.status, task.error) == ("FAILED", "/t/ and /t/ are the same folder")
     assert read(twofold.root) == files
 
 
@@ -321,7 +321,7 @@ async def test_what_stays_in_an_extra_folder_is_told(world):
     task = await synced(world)
     assert (task.status, task.folders_not_cleared) == ("SUCCEEDED", 1)
     events, _ = await world.factory.tasks.events(ANN, task.id, None, 100, 0)
-    assert any("something is left in it" in event.details for event in events)
+    assert any("it is not empty" in event.details for event in events)
 
 
 @pytest.mark.parametrize("how", ["made anew", "a link", "moved out"])
@@ -386,7 +386,7 @@ async def test_what_is_no_file_fails_when_it_is_named(world, kind):
         with socket.socket(socket.AF_UNIX) as made:
             made.bind(str(place))
     task = await world.done("TRANSFER", [Item(source="/odd", destination="/odd")], "local")
-    assert (task.status, task.error) == ("FAILED", "/odd is no file and no folder")
+    assert (task.status, task.error) == ("FAILED", "/odd is neither a file nor a folder")
 
 
 async def test_names_that_are_no_text_stay_apart_from_those_that_look_like_them(world):

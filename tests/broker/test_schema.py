@@ -252,7 +252,7 @@ def test_a_database_of_somebody_else_is_left_alone(empty_database):
 
 @pytest.mark.parametrize("url", ["mysql://x/y", "broker.sqlite", "", "://"])
 def test_what_is_no_database_is_refused(url):
-    with pytest.raises(Invalid, match=r"is no database that the broker knows|is no URL"):
+    with pytest.raises(Invalid, match=r"is not a database that the broker knows|is not a URL"):
         addressed(url)
 
 

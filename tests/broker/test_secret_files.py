@@ -71,7 +71,7 @@ def test_it_is_the_file_behind_a_link_that_counts(file):
     file.write_text(f'{NOTIFY}secret = "{KEY}"\n')
     configured(Settings(), link)
     file.chmod(0o644)
-    with pytest.raises(Invalid, match=r"every user of this machine"):
+    with pytest.raises(Invalid, match=r"all users of this machine"):
         configured(Settings(), link)
 
 
@@ -92,7 +92,7 @@ def test_a_secret_may_be_in_a_file_of_its_own(file, text, key, value, end):
         ('{key}_file = "s"\n{key} = "{value}"', "has {key} and {key}_file"),
         ('{key}_file = "absent"', "cannot be read"),
         ('{key}_file = "."', "cannot be read"),
-        ("{key}_file = 3", "is no text"),
+        ("{key}_file = 3", "is not text"),
         ('{key}_file = "empty"', "is empty"),
         ('{key}_file = "binary"', "is not UTF-8"),
     ],

@@ -126,7 +126,7 @@ def test_tokens_are_made_listed_and_revoked_beside_it(tmp_path):
     ("words", "says"),
     [
         (("serve", "--rank", "magic"), "magic: there are priority"),
-        (("serve", "--database", "mysql://x"), "is no database that the broker knows"),
+        (("serve", "--database", "mysql://x"), "is not a database that the broker knows"),
         (("token", "create", "a b", "--database", "sqlite:///x.sqlite"), "subject"),
         (("serve", "--port", "99999"), "99999"),
     ],

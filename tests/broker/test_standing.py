@@ -87,7 +87,7 @@ async def test_an_admin_who_is_none_any_more_reads_nothing(world):
     chief = await world.broker.factory.access.issue("tests", NewToken(subject="chief", role="admin"))
     number = await _waiting(world, world.broker.with_headers({"Authorization": f"Bearer {chief.token}"}))
     assert (await world.admin.delete(f"/broker/v1/tokens/{chief.id}")).status_code == 204
-    await _fails(world, number, "chief may not go on")
+    await _fails(world, number, "chief may not continue")
 
 
 async def test_a_task_whose_grants_stand_is_done(world):

@@ -247,9 +247,9 @@ async def test_reserved_subjects_are_locked_and_nobodys_until_they_are_assigned(
 REFUSED = [
     ("alice@127.0.0.1", "broker", "is reserved"),
     ("alice@127.0.0.1", "a b", "is not up to 200 letters"),
-    ("alice@127.0.0.1", "alice@HTTPS://iam.example/", "as identity providers name people"),
+    ("alice@127.0.0.1", "alice@HTTPS://iam.example/", "has the form of a subject of an issuer"),
     ("alice@127.0.0.1", "a lice@https://iam.example/", "is not up to 200 letters"),
-    ("alice@127.0.0.1", "a_lice@localhost", "is locked, too"),
+    ("alice@127.0.0.1", "a_lice@localhost", "is locked as well"),
     ("bob", "ann", "is not locked"),
 ]
 

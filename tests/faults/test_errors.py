@@ -129,10 +129,10 @@ CASES = [
     ("ftp://host:99999/x", 2, "usage", "99999"),
     ("ftp:///x", 2, "usage", "names no host"),
     ("no-such.meta4", 2, "usage", "no-such.meta4"),
-    ("{WEB}bad.meta4", 2, "usage", "no Metalink"),
-    ("{FTP}bad.meta4", 2, "usage", "no Metalink"),
+    ("{WEB}bad.meta4", 2, "usage", "not a Metalink"),
+    ("{FTP}bad.meta4", 2, "usage", "not a Metalink"),
     ("evil.meta4", 2, "usage", "'../x'"),
-    ("evil.meta4 {FTP}x", 2, "usage", "a Metalink has to be the only one"),
+    ("evil.meta4 {FTP}x", 2, "usage", "a Metalink must be the only one"),
 ]
 
 

@@ -87,7 +87,7 @@ def test_a_pair_never_seen_is_forecast_from_its_hosts():
     forecaster = learned(Hierarchy(), log)
     unseen = forecaster.forecast(Query("ftp://fast.org", 1e5, 100 * MB, sink="x.org"))
     assert unseen.rates.p50 == pytest.approx(100 * MB, rel=0.3)
-    assert "nothing finer is known" in unseen.reason
+    assert "there are no finer data" in unseen.reason
     stranger = forecaster.forecast(Query("ftp://new.net", 1e5, 100 * MB, sink="new.net"))
     assert 5 * MB < stranger.rates.p50 < 100 * MB
     assert stranger.rates.p10 < 5 * MB * 1.5
@@ -134,7 +134,9 @@ def test_a_forecast_says_who_made_it_on_what_ground_and_how_long_it_will_take():
     assert said.observations == 5
     assert said.newest_age == 1000.0 - log[-1].end
     assert said.seconds(100 * MB) == pytest.approx(2.0 + 100 * MB / said.rates.p50)
-    assert said.reason.startswith("the last value, the least off of 32 so far, of 5 transfers, the newest 10 minutes")
+    assert said.reason.startswith(
+        "the last value, the most accurate of 32 so far, of 5 transfers, the newest 10 minutes"
+    )
 
 
 def test_a_hedge_names_whom_it_trusts_most():

@@ -102,7 +102,7 @@ def test_no_replica_is_its_own_only_witness(target):
 
 def test_a_corrupt_replica_that_vouches_for_itself_verifies_nothing(target):
     good, bad = honest(), corrupt(*range(0, SIZE, 7), offers_checksum=True)
-    with pytest.raises(VerificationError, match="no third replica can say"):
+    with pytest.raises(VerificationError, match="no third replica can decide"):
         Case(target, good, bad).download()
     bad = corrupt(SIZE - 1, offers_checksum=True)  # in the bytes that it delivers itself
     assert not Case(target, good, bad).download("brute").verified

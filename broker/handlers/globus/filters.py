@@ -23,7 +23,7 @@ def clauses(said: str, known: Collection[str]) -> dict[str, list[str]]:
     {'type': ['TRANSFER', 'DELETE'], 'label': ['~x*']}
     """
     if not said.isprintable():
-        raise Invalid(f"{said[:80]!r} is no filter", "leave out what cannot be printed")
+        raise Invalid(f"{said[:80]!r} is not a filter", "leave out unprintable characters")
     found: dict[str, list[str]] = {}
     for part in filter(None, said.split("/")):
         field, colon, values = part.partition(":")
@@ -49,7 +49,7 @@ def moment(said: str) -> float:
     except (ValueError, OverflowError):
         seconds = -1.0
     if not 0 <= seconds < 1e11:
-        raise Invalid(f"{said[:80]!r} is no time", "write it as 2030-01-31T12:00:00+00:00")
+        raise Invalid(f"{said[:80]!r} is not a time", "write it as 2030-01-31T12:00:00+00:00")
     return seconds
 
 
@@ -72,7 +72,7 @@ def between(values: Sequence[str]) -> tuple[float | None, float | None]:
     """
     since, until, *more = [*values, "", ""][: max(2, len(values))]
     if more:
-        raise Invalid(f"{','.join(values)[:80]!r} is no range of time", "write SINCE,UNTIL; leave out what is open")
+        raise Invalid(f"{','.join(values)[:80]!r} is not a range of time", "write SINCE,UNTIL; either may be empty")
     return moment(since) if since else None, moment(until) if until else None
 
 
@@ -132,7 +132,7 @@ def _sized(values: Sequence[str]) -> Callable[[Mapping[str, Any]], bool]:
         sign = value[:1] if value[:1] in "<>=" else "="
         number = value.removeprefix(sign)
         if not number.isdecimal() or len(number) > 20:
-            raise Invalid(f"{value[:80]!r} is no size", "write size:N, size:>N or size:<N, in bytes")
+            raise Invalid(f"{value[:80]!r} is not a size", "write size:N, size:>N or size:<N, in bytes")
         tests.append((sign, int(number)))
 
     def fits(document: Mapping[str, Any]) -> bool:

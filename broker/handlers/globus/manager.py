@@ -74,7 +74,7 @@ async def task_list(
         before=_key(last_key),
     )
     if not f"{filter_status}{filter_task_id}".isprintable():
-        raise Invalid("the filter has what cannot be printed", "leave it out")
+        raise Invalid("the filter has an unprintable character", "leave it out")
     page = (await services.tasks.page(wanted, [("request_time", True)], limit + 1, 0)).tasks
     more = len(page) > limit
     last = page[limit - 1] if more else None
@@ -93,7 +93,7 @@ def _key(said: str) -> tuple[float, str] | None:
     try:
         return float(at), str(UUID(number))
     except ValueError:
-        raise Invalid(f"{said[:80]!r} is no key of a page", "send what the page before said") from None
+        raise Invalid(f"{said[:80]!r} is not a key of a page", "send the value from the previous page") from None
 
 
 @router.get("/task/{task_id}")

@@ -68,7 +68,7 @@ async def ls(
                 entries = batch if show_hidden else [entry for entry in batch if not entry.name.startswith(".")]
                 found += [document for entry in entries if fits(document := documents.file(entry))]
                 if len(found) > HELD:
-                    raise TooLarge(f"{inside} has more than {HELD} entries", "ask with a filter")
+                    raise TooLarge(f"{inside} has more than {HELD} entries", "use a filter")
     for field, down in reversed(order):
         found.sort(key=partial(_rank, field), reverse=down)
     return quick(documents.listing(reach.collection, inside, found[offset : offset + limit], len(found)))

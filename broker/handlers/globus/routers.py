@@ -27,11 +27,11 @@ __all__ = [
 
 ERRORS = errors_of(ErrorDocument, 400, 401, 403, 404, 405, 409, 413, 429, 502, 503)
 Said = Annotated[str, Query(max_length=5000, pattern=KEPT)]
-Fields = Annotated[str, Query(max_length=2000, description="of documents, with commas between")]
-Order = Annotated[str, Query(max_length=500, description="FIELD, or FIELD DESC, with commas between")]
+Fields = Annotated[str, Query(max_length=2000, description="document types, separated by commas")]
+Order = Annotated[str, Query(max_length=500, description="FIELD, or FIELD DESC, separated by commas")]
 Limit = Annotated[int, Query(ge=0, le=1000)]
 Offset = Annotated[int, Query(ge=0, lt=2**31)]
-Marker = Annotated[int, Query(ge=0, lt=2**63, description="what the page before said of the next")]
+Marker = Annotated[int, Query(ge=0, lt=2**63, description="value from the previous page")]
 CollectionId = Annotated[UUID, Path()]
 TaskId = Annotated[UUID, Path()]
 Answer = dict[str, Any]

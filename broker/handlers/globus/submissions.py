@@ -185,5 +185,5 @@ def later(said: str, now: float) -> float:
 def label(said: str | None) -> str | None:
     """Return the label unchanged. :raises Invalid: when it is too long, or is not one printable line"""
     if said is not None and (len(said) > LONGEST_LABEL or not said.isprintable()):
-        raise Invalid(f"{said[:80]!r} is no label", f"name one of at most {LONGEST_LABEL} characters, in one line")
+        raise Invalid(f"{said[:80]!r} is not a label", f"name one of at most {LONGEST_LABEL} characters, in one line")
     return said

@@ -39,30 +39,30 @@ class AuthorizationRequest(NamedTuple):
         :raises Refused: when the browser must not be redirected
         """
         if client is None:
-            raise OAuthRefused("unauthorized_client", "the program that sent you here is not known to this broker")
+            raise OAuthRefused("unauthorized_client", "the client is unknown to this broker")
         uri = said.get("redirect_uri", "")
         ours = _our_page(client, uri, home, homes)
         if not ours and (client.id == PAGES or not _this_machine(uri) or _path(uri).startswith(PAGES_AT)):
-            raise OAuthRefused("invalid_request", "the program's redirect address is not registered")
+            raise OAuthRefused("invalid_request", "the client's redirect URI is not registered")
         return cls(client, uri, said, ours)
 
     def code(self) -> Code:
         """Return the data that a code for this request is bound to. :raises Refused: when no user could grant it"""
         said = self.said
         if said.get("response_type") != "code":
-            raise OAuthRefused("unsupported_response_type", "response_type has to be code")
+            raise OAuthRefused("unsupported_response_type", "response_type must be code")
         challenge = said.get("code_challenge")
         if challenge is not None and said.get("code_challenge_method") != "S256":
-            raise OAuthRefused("invalid_request", "code_challenge_method has to be S256")
+            raise OAuthRefused("invalid_request", "code_challenge_method must be S256")
         if challenge is not None and not CHALLENGE.fullmatch(challenge):
-            raise OAuthRefused("invalid_request", "code_challenge is no SHA-256")
+            raise OAuthRefused("invalid_request", "code_challenge is not a SHA-256 hash")
         if challenge is None and self.client.public:
-            raise OAuthRefused("invalid_request", "a client without secret has to send a code_challenge")
+            raise OAuthRefused("invalid_request", "a client without a secret must send a code_challenge")
         if max(len(said.get(name, "")) for name in ("state", "nonce")) > MOST:
             raise OAuthRefused("invalid_request", f"state and nonce have at most {MOST} characters")
         scopes = tuple(scope for each in granted(said.get("scope", "")).values() for scope in each)
         if "none" in said.get("prompt", "").split():
-            raise OAuthRefused("login_required", "the user has to log in or consent")
+            raise OAuthRefused("login_required", "the user must log in or consent")
         offline = said.get("access_type") == "offline"
         return Code(self.client.id, self.redirect_uri, scopes, challenge, said.get("nonce"), offline)
 

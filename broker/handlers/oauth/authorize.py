@@ -52,7 +52,7 @@ async def decide(request: Request, caller: Open, services: Services, home: Home)
     asked, said = await _asked(request, services, home), await form(request)
     kept = request.cookies.get(cookie("form", home), "")
     if not kept or not hmac.compare_digest(kept.encode(), said.get("form", "").encode()):
-        raise Forbidden("the form is too old, or of another page", "go back to the program, and begin again")
+        raise Forbidden("the form has expired or belongs to another page", "go back to the program, and start again")
     try:
         code = asked.code()
     except OAuthRefused as refusal:
@@ -62,7 +62,7 @@ async def decide(request: Request, caller: Open, services: Services, home: Home)
         await services.logins.end(secret)
         return _form(request, services, home, asked, None)
     if said.get("decision") != "allow":
-        return _refused(asked, home, OAuthRefused("access_denied", "you have said no"))
+        return _refused(asked, home, OAuthRefused("access_denied", "you declined the login"))
     try:
         if token := said.get("token"):
             secret = await services.logins.by_token(token.strip(), address(request))
@@ -85,7 +85,7 @@ async def back(request: Request, caller: Open, services: Services, home: Home) -
     """Log in the user whom the identity provider named, and return to the original request."""
     said = pairs(request.url.query)
     if "code" not in said:
-        raise Unauthenticated("the identity provider did not let you in", "go back to the program, and begin again")
+        raise Unauthenticated("the identity provider refused the login", "go back to the program, and start again")
     sealed = request.cookies.get(cookie("away", home), "")
     try:
         named = await _provider(services).home(sealed, said.get("state", ""), said["code"], f"{home}{BACK}")
@@ -104,7 +104,7 @@ async def shown(request: Request, caller: Open) -> Response:
     code = said.get("code", "")
     if CODE.fullmatch(code):
         return page("code", code=code, fault="")
-    return page("code", 400, code="", fault=said.get("error_description", "there is no code")[:200])
+    return page("code", 400, code="", fault=said.get("error_description", "there is no code to show")[:200])
 
 
 async def _asked(request: Request, services: Factory, home: str) -> AuthorizationRequest:
@@ -120,7 +120,7 @@ async def _login(request: Request, services: Factory, home: str) -> UserLogin | 
 
 def _provider(services: Factory) -> Provider:
     if services.provider is None:
-        raise NotFound("this broker knows no identity provider", "log in with a token")
+        raise NotFound("this broker has no identity provider", "log in with a token")
     return services.provider
 
 
@@ -157,7 +157,7 @@ def _target(asked: AuthorizationRequest) -> str:
     if asked.client.id == PAGES:
         return "this broker's own pages"
     here = origin(asked.redirect_uri)
-    return f"your own machine ({here})" if here else "you, to be copied"
+    return f"a program on your machine ({here})" if here else "this page, as a code to copy"
 
 
 def _refused(asked: AuthorizationRequest, home: str, refusal: OAuthRefused) -> Response:

@@ -43,7 +43,7 @@ async def register(request: Request, caller: Open, services: Services) -> dict[s
     try:
         wanted = ClientRegistration.model_validate(document(await body(request)))
     except ValueError:
-        raise Invalid("a client has a name of at most 100 characters", 'send {"client": {"name": "..."}}') from None
+        raise Invalid("a client needs a name of at most 100 characters", 'send {"client": {"name": "..."}}') from None
     client, secret = await services.clients.register(wanted.client.name, address(request))
     credential = {"client": client.id, "secret": secret, "id": client.id, "name": "made with the client"}
     return {"client": client_document(client), "included": {"client_credential": credential}}
@@ -72,10 +72,10 @@ async def identities(
 ) -> dict[str, Any]:
     """Return the known identities with these UUIDs or user names, which are separated by commas."""
     if bool(ids) == bool(usernames):
-        raise Invalid("either ids or usernames have to be said", "say one of both")
+        raise Invalid("give either ids or usernames", "send one of the two")
     words = [word.strip() for word in (ids or usernames).split(",")]
     if len(words) > MOST:
-        raise Invalid(f"{len(words)} identities are more than {MOST}", "ask for them in parts")
+        raise Invalid(f"{len(words)} identities are more than {MOST}", "send several requests")
     stored = services.identities
     found = await (stored.by_id(_uuids(words)) if ids else stored.by_username(words))
     return {"identities": [identity_document(who, stored.usernames, who.subject == caller.subject) for who in found]}
@@ -92,9 +92,9 @@ async def consents(
     """Return the caller's consents for the requesting client, or for all clients if the token allows that."""
     who = (await services.identities.of(caller.subject)).id
     if number.lower() != str(who):
-        raise Forbidden("people may only ask for their own consents", f"ask for those of {who}")
+        raise Forbidden("users may only see their own consents", f"request those of {who}")
     if every and VIEW_CONSENTS not in bearer.scopes:
-        raise Forbidden("the token does not have the scope for it", f"ask for the scope {VIEW_CONSENTS}")
+        raise Forbidden("the token lacks the required scope", f"request the scope {VIEW_CONSENTS}")
     given = await services.grants.consents(caller.subject, None if every else bearer.client)
     return {"consents": [consent_document(each, who) for each in given]}
 
@@ -103,12 +103,12 @@ def _uuids(words: list[str]) -> list[UUID]:
     try:
         return [UUID(word) for word in words]
     except ValueError:
-        raise Invalid("an id is a UUID, and one of these is none") from None
+        raise Invalid("one of the ids is not a UUID") from None
 
 
 async def _itself(number: str, request: Request, services: Factory) -> Client:
     """Return the requesting client. :raises Refused: :raises Forbidden: when it asks for another client"""
     client = await authenticated(request, {}, services)
     if client.id != number.lower():
-        raise Forbidden("a client may only ask for itself", "send the credentials of that client")
+        raise Forbidden("a client may only see itself", "send the credentials of that client")
     return client

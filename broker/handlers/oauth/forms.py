@@ -31,16 +31,16 @@ def pairs(text: str) -> dict[str, str]:
         raise OAuthRefused("invalid_request", "the request cannot be read") from None
     names = [name for name, _ in found]
     if len(set(names)) < len(names):
-        raise OAuthRefused("invalid_request", "something is said twice in the request")
+        raise OAuthRefused("invalid_request", "the request has a parameter twice")
     if any("\0" in value for _, value in found):
-        raise OAuthRefused("invalid_request", "the request has a character that means nothing")
+        raise OAuthRefused("invalid_request", "the request has an invalid character")
     return dict(found)
 
 
 async def form(request: Request) -> dict[str, str]:
     """Return the form in the request. :raises Refused: when the body is not a form"""
     if request.headers.get("Content-Type", "").partition(";")[0].strip().lower() != FORM:
-        raise OAuthRefused("invalid_request", f"the request has to be {FORM}")
+        raise OAuthRefused("invalid_request", f"the request must be {FORM}")
     try:
         return pairs((await body(request)).decode("ascii"))
     except UnicodeDecodeError:
@@ -71,7 +71,7 @@ async def authenticated(request: Request, said: Mapping[str, str], services: Fac
     if header is None:
         number, secret = said.get("client_id", ""), said.get("client_secret")
     elif "client_secret" in said:
-        raise OAuthRefused("invalid_request", "the client authenticates in two ways")
+        raise OAuthRefused("invalid_request", "the client sent two kinds of credentials")
     else:
         number, secret = _basic(header)
     return await services.clients.authenticated(number, secret, address(request))
@@ -85,5 +85,5 @@ def _basic(header: str) -> tuple[str, str]:
     except (binascii.Error, ValueError):
         number, colon, secret = "", "", ""
     if kind.lower() != "basic" or not colon:
-        raise OAuthRefused("invalid_client", "a client authenticates by HTTP Basic", 401)
+        raise OAuthRefused("invalid_client", "the client must use HTTP Basic authentication", 401)
     return unquote_plus(number), unquote_plus(secret)

@@ -15,7 +15,7 @@ __all__ = ["router"]
 
 router = own_router("reports", "/reports")
 CSV: dict[int | str, dict[str, Any]] = {
-    200: {"description": "a header, then a line a row", "content": {"text/csv": {}}}
+    200: {"description": "a header, then one line per row", "content": {"text/csv": {}}}
 }
 
 for kind in REPORTS.values():
@@ -26,7 +26,7 @@ for kind in REPORTS.values():
         response_model=ReportDocument,
         name=f"report {kind.name}",
         summary=kind.title,
-        description=f"The report {kind.title}, all of it.",
+        description=f"The whole report {kind.title}.",
     )
     router.add_api_route(
         f"/{kind.name}/{{part}}.csv",
@@ -35,5 +35,5 @@ for kind in REPORTS.values():
         responses=CSV,
         name=f"table of report {kind.name}",
         summary=f"A table of {kind.title}",
-        description=f"A table of the report {kind.title}, or what one of its figures is drawn from.",
+        description=f"A table of the report {kind.title}, or the data of one of its figures.",
     )

@@ -43,7 +43,7 @@ async def meant(request: Request, secret: str) -> Mapping[str, str]:
     """
     said = await form(request)
     if not hmac.compare_digest(said.get("form", "").encode(errors="replace"), secret.encode()):
-        raise Forbidden("the form is too old, or of another page", "open the page once more")
+        raise Forbidden("the form has expired or belongs to another page", "open the page again")
     return said
 
 

@@ -61,7 +61,7 @@ async def made(kind: ReportKind, services: Factory, caller: Caller, wanted: Base
     :raises TooManyRequests: when the caller's reports have taken too long
     """
     if strange := [name for name, value in wanted if isinstance(value, str) and "\0" in value]:
-        raise Invalid(f"{strange[0]} has a character that means nothing", "leave it out")
+        raise Invalid(f"{strange[0]} has an invalid character", "leave it out")
     async with services.large.turn(caller.subject, "reports", caller.may("admin")):
         return await kind.make(services.archive, Scope.of(caller), wanted)
 

@@ -58,9 +58,9 @@ async def done(request: Request, caller: Open, services: Services, home: Home) -
     right = _made(secret, "state", number, wanted)
     ours = hmac.compare_digest(proof.encode(), right.encode()) and said.get("iss") == home
     if not (secret and ours):
-        raise Unauthenticated("this is not the answer to a login from this browser", f"begin again at {START}")
+        raise Unauthenticated("this login was not started in this browser", f"start again at {START}")
     if "code" not in said:
-        return page("out", 403, message="You have not logged in.")
+        return page("out", 403, message="Login failed.")
     session, lasts = await services.sessions.begin(said["code"], f"{home}{PAGES_AT}", _made(secret, "verifier", number))
     return keep(_sent(place(wanted)), "session", home, session, lasts)
 

@@ -104,7 +104,9 @@ class Clients:
         """
         now = time.time()
         if _canonical(number) == PAGES:
-            raise Conflict("the broker's own pages are no client to be revoked", "revoke logins: GET /broker/v1/tokens")
+            raise Conflict(
+                "the client of the broker's own pages cannot be revoked", "revoke logins: GET /broker/v1/tokens"
+            )
         async with self._database.write() as connection:
             if not await Stored(connection).revoke(_canonical(number), now):
                 raise NotFound(f"there is no client {number[:100]}", "run: coget-broker client list")

@@ -78,7 +78,7 @@ class Grants:
             )
         if given is None:
             self._access.doubt()
-            raise OAuthRefused("invalid_grant", "the code is unknown, expired or used, or was given for something else")
+            raise OAuthRefused("invalid_grant", "the code is unknown, expired or used, or belongs to another request")
         return given
 
     @retried
@@ -101,7 +101,7 @@ class Grants:
     async def own(self, client: Client, scope: str) -> IssuedTokens:
         """Grant tokens to the client itself. :raises Refused: unauthorized_client, invalid_scope"""
         if client.role is None:
-            raise OAuthRefused("unauthorized_client", f"{client.name} is for people to log in with")
+            raise OAuthRefused("unauthorized_client", f"{client.name} is for users' logins")
         now = time.time()
         source = TokenSource(Caller(subject=client.name, role=client.role), client.id)
         await self._forget(now)
@@ -238,7 +238,7 @@ def _over(grant: Grant, now: float) -> bool:
 def _fewer(known: tuple[str, ...], scope: str) -> tuple[str, ...]:
     wanted = tuple(word for words in granted(scope).values() for word in words) if scope.strip() else known
     if not set(wanted) <= set(known):
-        raise OAuthRefused("invalid_scope", "these are more scopes than the refresh token has")
+        raise OAuthRefused("invalid_scope", "the refresh token does not have all these scopes")
     return wanted
 
 

@@ -94,11 +94,11 @@ class Identities:
             if Foreign.read(new) is None and (why := refusal(new)):
                 raise Invalid(f"{new} {why}", "name a subject as `coget-broker subject list` and whoami show it")
             if new != lock.subject and await subjects.locks(new):
-                raise Conflict(f"{new} is locked, too", MORE)
+                raise Conflict(f"{new} is locked as well", MORE)
             here = bool(await Stored(connection).by_subject([new]))
             left = await subjects.give(lock.subject, new) if new != lock.subject else 0
             if left:
-                await subjects.keep_locked(lock, f"{left} rows of it stay: {new} has the same")
+                await subjects.keep_locked(lock, f"{left} rows of it stay, because {new} has the same")
             else:
                 await subjects.unlock(lock)
             await AccessStore(connection).note(time.time(), by, "assign subject", f"{lock.was} to {new}")

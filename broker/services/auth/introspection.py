@@ -89,7 +89,7 @@ class Introspection:
             async with asyncio.timeout(SECONDS):
                 return await document(self._configured.url, method="POST", data=form, auth=who)
         except (httpx.HTTPError, httpx.InvalidURL, ValueError, TimeoutError) as error:
-            said = f"{self._configured.url} cannot be asked for a token: {type(error).__name__}"
+            said = f"{self._configured.url} does not answer a token query: {type(error).__name__}"
             raise Unavailable(said, "try again in a moment") from None  # the error holds the request, and so the token
 
 

@@ -139,7 +139,7 @@ class Issuers:
         if key := known.of(number):
             return key
         if not known.by_id:
-            raise Unavailable(f"the keys of {issuer.url} cannot be had", "try again in a moment")
+            raise Unavailable(f"cannot fetch the keys of {issuer.url}", "try again in a moment")
         raise _unknown()
 
     async def _fetched(self, issuer: Issuer) -> dict[str, jwt.PyJWK]:
@@ -149,13 +149,13 @@ class Issuers:
             keys = await document(str(known["jwks_uri"]), issuer_policy(self._networks, issuer.url))
             return {key.key_id or "": key for key in jwt.PyJWKSet.from_dict(keys).keys}
         except (httpx.HTTPError, httpx.InvalidURL, jwt.PyJWTError, KeyError, ValueError) as error:
-            said = f"the keys of {issuer.url} cannot be had: {error or type(error).__name__}"
+            said = f"cannot fetch the keys of {issuer.url}: {error or type(error).__name__}"
             raise Unavailable(said, "try again in a moment") from error
 
 
 def _unknown(credential: str = "") -> Unauthenticated:
     said = "the token is not valid here"
-    return Unauthenticated(said, "ask your identity provider for a new one, for this audience", credential)
+    return Unauthenticated(said, "request a new one for this audience from your identity provider", credential)
 
 
 async def document(url: str, policy: AddressPolicy = ANYWHERE, method: str = "GET", **request: Any) -> dict[str, Any]:
@@ -170,9 +170,9 @@ async def document(url: str, policy: AddressPolicy = ANYWHERE, method: str = "GE
     try:
         said = json.loads(await _read(url, policy, method, request))
     except RecursionError:
-        raise ValueError(f"{url} is nested too deep") from None
+        raise ValueError(f"{url} is nested too deeply") from None
     if not isinstance(said, dict):
-        raise ValueError(f"{url} is no JSON object")
+        raise ValueError(f"{url} is not a JSON object")
     return said
 
 
@@ -208,7 +208,7 @@ def admitted(url: str, roles: Mapping[str, Role], claims: Mapping[str, Any]) -> 
         subject = str(Foreign.of(claims.get("sub"), url))
     except ValueError as error:
         raise Unauthenticated(
-            f"the token of {url} names no subject: {error}", "ask its identity provider for another"
+            f"the token of {url} names no subject: {error}", "request another one from its identity provider"
         ) from None
     if not given:
         raise NoRole(subject)

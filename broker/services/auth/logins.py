@@ -125,7 +125,7 @@ class BrowserSessions:
                 until = source.until(LASTS, grant.login_at or now)
                 await stored.add("session", hashed(secret), source, now, until)
                 return secret, until - now
-        raise Unauthenticated("the login was not completed in time, or not in this browser", "begin again at /reports")
+        raise Unauthenticated("the login was not completed in time, or not in this browser", "start again at /reports")
 
     async def current(self, secret: str) -> Caller | None:
         """Return the user of a session; None if it is not valid."""

@@ -79,7 +79,7 @@ class Provider:
             }
         )
         if len(sealed) > LONGEST:
-            raise Invalid("the request is too long", "ask for fewer scopes, or send a shorter state")
+            raise Invalid("the request is too long", "request fewer scopes, or send a shorter state")
         digest = hashlib.sha256(verifier.encode()).digest()
         asked = {
             "client_id": self._configured.client_id,
@@ -140,19 +140,19 @@ class Provider:
             return await answer
         except httpx.HTTPStatusError as error:
             if error.response.status_code < 500:
-                raise Unauthenticated("the identity provider did not let you in", "try again") from None
+                raise Unauthenticated("the identity provider refused the login", "try again") from None
             raise self._away(error) from error
         except (httpx.HTTPError, httpx.InvalidURL, KeyError, ValueError) as error:
             raise self._away(error) from error
 
     def _away(self, error: Exception) -> Unavailable:
         return Unavailable(
-            f"{self._configured.issuer} cannot be asked: {type(error).__name__}", "try again in a moment"
+            f"{self._configured.issuer} does not answer: {type(error).__name__}", "try again in a moment"
         )
 
 
 def _strange() -> Unauthenticated:
-    return Unauthenticated("this is not the answer to a login from this browser", "begin again")
+    return Unauthenticated("this login was not started in this browser", "begin again")
 
 
 def _text(claim: object) -> str | None:

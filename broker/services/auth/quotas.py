@@ -42,7 +42,7 @@ class Quotas:
             after = math.ceil(((added + rows) / self._hourly - 1) * HOUR) + 1
             raise TooManyRequests(
                 f"{subject} has added {added:.0f} rows in this hour, of {self._hourly}",
-                f"come back in {after} s, or ask an admin to raise added_per_hour",
+                f"try again in {after} s, or ask an admin to raise added_per_hour",
                 after,
             )
         if len(self._added) >= MOST_USERS:

@@ -180,7 +180,7 @@ async def _lines(body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         for line in lines:
             yield line
         if len(rest) > LONGEST_LINE:
-            raise TooLarge(f"a line is longer than {LONGEST_LINE} bytes", "is this the format that was named?")
+            raise TooLarge(f"a line is longer than {LONGEST_LINE} bytes", "check that the file has the named format")
     if rest:
         yield rest
 

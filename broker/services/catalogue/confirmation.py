@@ -92,7 +92,7 @@ def _meant(
             found.append(each)
         elif caller.may("curator") or readable.opens(at, each.dataset, each.path, each.registration):
             raise Forbidden(
-                f"{one.dataset} at {one.url} is in no collection of {caller.subject}", "ask its owner, or an admin"
+                f"{one.dataset} at {one.url} is not in a collection of {caller.subject}", "ask its owner, or an admin"
             )
     if not found:
         raise NotFound(

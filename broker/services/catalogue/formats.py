@@ -120,9 +120,9 @@ def _json(line: str) -> Mapping[str, Any]:
     try:
         value = document(line)
     except (ValueError, RecursionError) as error:
-        raise Invalid(f"it is no JSON: {error}", "write one JSON object a line") from None
+        raise Invalid(f"it is not JSON: {error}", "write one JSON object per line") from None
     if not isinstance(value, dict):
-        raise Invalid("it is JSON, but no object", "write one JSON object a line")
+        raise Invalid("it is JSON, but not an object", "write one JSON object per line")
     return value
 
 
@@ -140,7 +140,7 @@ def _replica(name: str, place: _EntryReplica, context: Context) -> CatalogueRepl
     if place.url is not None:
         endpoint, path = _placed(place.url, context.endpoints)
     if endpoint is None:
-        raise Invalid("a replica has neither endpoint nor url", "say where it is")
+        raise Invalid("a replica has neither endpoint nor url", "give one of the two")
     said = place.model_dump(include={"state", "reason", "verified_at"}, exclude_none=True)
     return CatalogueReplica.model_validate({"dataset": name, "endpoint": endpoint, "path": path, **said})
 
@@ -155,7 +155,7 @@ def _placed(url: str, endpoints: Mapping[str, Endpoint]) -> tuple[str, str]:
         parts = urlsplit(url)
         port, host, path = parts.port, (parts.hostname or "").lower(), unquote(parts.path)
     except ValueError as error:
-        raise Invalid(f"{url[:200]} is no URL: {error}", "write SCHEME://HOST[:PORT]/PATH") from None
+        raise Invalid(f"{url[:200]} is not a URL: {error}", "write SCHEME://HOST[:PORT]/PATH") from None
     below = [
         (len(endpoint.prefix), name, path[len(endpoint.prefix) :])
         for name, endpoint in endpoints.items()
@@ -180,7 +180,7 @@ def _csv(context: Context) -> Callable[[str], CatalogueEntry | None]:
             columns.extend(cells)
             return None
         if len(cells) != len(columns):
-            raise Invalid(f"it has {len(cells)} cells, the header {len(columns)}", "quote what has a comma in it")
+            raise Invalid(f"it has {len(cells)} cells, the header {len(columns)}", "quote values that contain commas")
         row = {name: cell for name, cell in zip(columns, cells, strict=True) if cell}
         place = {name: row.pop(name) for name in ("endpoint", "path", "url", "state") if name in row}
         name, size = row.pop("name", ""), row.pop("size", None)
@@ -195,7 +195,7 @@ def _rucio(said: Mapping[str, Any], context: Context) -> CatalogueEntry:
     digests = {name: said[name] for name in ("adler32", "md5") if said.get(name)}
     states, rses = said.get("states") or {}, said.get("rses") or {}
     if not isinstance(rses, dict) or not isinstance(states, dict):
-        raise Invalid("its rses or states are no object", "list replicas with Rucio's POST /replicas/list")
+        raise Invalid("its rses or states are not an object", "list replicas with Rucio's POST /replicas/list")
     places = [
         {"endpoint": rse, "state": states.get(rse), **_path_at(urls, context.endpoints.get(rse))}
         for rse, urls in rses.items()
@@ -216,7 +216,7 @@ def _listed(line: str, context: Context) -> CatalogueEntry:
     match = LISTED.match(line.strip())
     algorithm = match and ALGORITHMS.get(len(match[1]))
     if not match or not algorithm:
-        raise Invalid("it is no checksum and a path", "write lines as sha256sum does")
+        raise Invalid("it is not a checksum and a path", "write lines as sha256sum does")
     path = match[2].removeprefix("./").lstrip("/")
     place = [{"path": path}] if context.endpoint else []
     return _entry({"name": path, "checksums": {algorithm: match[1].lower()}, "replicas": place}, context)

@@ -48,6 +48,6 @@ async def _looked_up(name: str) -> tuple[str, ...]:
         async with asyncio.timeout(PATIENCE):
             found = await asyncio.get_running_loop().getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError, TimeoutError) as error:
-        log.warning("the addresses of a host are not known", host=name, error=str(error) or type(error).__name__)
+        log.warning("failed to look up a host", host=name, error=str(error) or type(error).__name__)
         return ()
     return tuple(dict.fromkeys(str(address[0]) for *_, address in found))

@@ -88,11 +88,11 @@ def rationale(choice: ReplicaChoice, tried: bool) -> str:
             + f" by {choice.forecast.forecaster}: {choice.forecast.reason}"
         )
     else:
-        said.append("nothing is known of its rate")
+        said.append("its rate is unknown")
     if choice.distance is not None:
         said.append(f"{choice.distance:.0f} km away")
     if tried:
-        said.append("tried first so that its rate becomes known")
+        said.append("first, to measure its unknown rate")
     return "; ".join(said)
 
 

@@ -30,7 +30,7 @@ __all__ = ["Replicas", "ToRead"]
 
 CHUNK = 500
 """Names after which other coroutines get their turn."""
-DOUBTED = "; last, since it was reported as bad"
+DOUBTED = "; last, because it was reported as bad"
 EXPLORED = 300.0
 """Seconds for which a link that was tried first is not tried again: enough for its transfer to be reported."""
 
@@ -116,7 +116,7 @@ class Replicas:
             _refuse_unknown(readable, hosts)
             raise PermissionRefused(
                 f"{caller.subject} may read no replica of {name}",
-                "ask the owners of the collections where they are, or an admin, to confirm one",
+                "ask the owner of a collection that contains one, or an admin, to confirm it",
             )
         options = await self._options(open_ones, sink, places, caller.subject)
         by_grant = {
@@ -142,7 +142,7 @@ class Replicas:
             _refuse_unknown(readable, {host})
             raise PermissionRefused(
                 f"a redirect leads into a collection that {caller.subject} may not read",
-                "register the replica where it is, and ask the collection's owner to confirm it",
+                "register the replica at its real place, and ask the collection's owner to confirm it",
             )
         return addresses.get(numeric(host), ())
 
@@ -230,7 +230,7 @@ def _refuse_unknown(readable: Readable, hosts: Iterable[str]) -> None:
     unknown = sorted(host for host in hosts if not readable.knows(host))
     if unknown:
         raise Unreachable(
-            f"the addresses of {', '.join(unknown)} cannot be looked up, so the permissions there are not known",
+            f"the addresses of {', '.join(unknown)} cannot be looked up, so the permissions there are unknown",
             "check the name service of the workers",
         )
 

@@ -98,7 +98,7 @@ class Collections:
             seen = VisibleCollection(found, (await stored.rules([key])).get(key, ()))
             if granted(caller, *seen):
                 return seen
-        raise NoCollection(f"there is no collection {number}", "search for those that you may use")
+        raise NoCollection(f"there is no collection {number}", "search for collections that you may use")
 
     @retried
     async def put(self, by: str, new: NewCollection) -> Collection:

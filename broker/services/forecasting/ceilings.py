@@ -109,5 +109,5 @@ def bounded(forecast: Forecast, most: float) -> Forecast:
     if forecast.rates is None or max(forecast.rates) <= most:
         return forecast
     rates = Rates(*(min(rate, most) for rate in forecast.rates))
-    reason = f"{forecast.reason}; bounded by what its source and sink can carry"
+    reason = f"{forecast.reason}; limited to the capacity of its source and sink"
     return forecast._replace(rates=rates, reason=reason)

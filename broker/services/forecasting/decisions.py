@@ -40,7 +40,7 @@ class Decisions:
         latest = time.time() + AHEAD
         for each in made:
             if each.decided.at > latest:
-                raise Invalid(f"decision {each.decided.id} is of the future", "give seconds since the epoch")
+                raise Invalid(f"decision {each.decided.id} has a time in the future", "send seconds since the epoch")
         caller = Caller.model_construct(subject=subject, role=role, site="")
         named = [each._replace(decided=await self._renamed(each.decided, caller)) for each in made]
         accepted = await self._add(subject, named)

@@ -242,7 +242,7 @@ class Forecasting:
                 self._ceilings.learn(one, counted=False)  # `_learn_everywhere` counts it if it is new
             self._trim()
         except BrokerError as error:  # the next question tries again
-            log.warning("no forecaster could be made for %s to %s: %s", pair.source, pair.sink, error)
+            log.warning("failed to make a forecaster for %s to %s: %s", pair.source, pair.sink, error)
         finally:
             del self._making[pair]
 
@@ -276,9 +276,9 @@ class Forecasting:
                 await self._store()
                 self._trim()
         except BrokerError as error:
-            log.warning("nothing new can be learned at the moment: %s", error)
+            log.warning("failed to read new transfers; trying again: %s", error)
         except Exception:  # watching must not end: forecasts would grow old unnoticed
-            log.exception("nothing new can be learned at the moment")
+            log.exception("failed to read new transfers; trying again")
 
     async def _heed_asides(self) -> None:
         """Start from nothing if an admin has set the reports of a subject aside, or taken them back."""

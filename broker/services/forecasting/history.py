@@ -69,7 +69,7 @@ class Transfers:
             if each.ended > latest:
                 raise Invalid(
                     f"transfer {i} ({each.id}) ended in the future, at {each.ended}",
-                    "give seconds since the epoch, and look at your clock",
+                    "send seconds since the epoch, and check your clock",
                 )
         caller = Caller.model_construct(subject=subject, role=role, site="")
         sources = await self._places.sources({each.source for each in observed}, caller)
@@ -123,7 +123,7 @@ class Transfers:
                 if count := await self.forget(time.time() - days * DAY):
                     log.info("forgotten: %d %s", count, "transfers" if self._database.sqlite else "months")
             except Exception:  # otherwise nothing would be removed any more
-                log.exception("nothing could be forgotten")
+                log.exception("failed to delete old transfers; trying again")
             await asyncio.sleep(FORGET)
 
     @retried
@@ -160,7 +160,7 @@ class Transfers:
         """
         if caller.scope is not None and wanted.get("subject") not in (None, caller.scope):
             raise Forbidden(
-                f"{caller.subject} may not ask which transfers are another's", f"ask for those of {caller.subject}"
+                f"{caller.subject} may not see other users' transfers", f"request those of {caller.subject}"
             )
         if wanted.get("source") is not None:
             wanted = {**wanted, "source": (await self._places.sources({wanted["source"]}, caller))[wanted["source"]]}

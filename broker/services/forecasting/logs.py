@@ -21,7 +21,7 @@ __all__ = ["LARGEST_LOG", "Logs"]
 
 LARGEST_LOG = 64 << 20
 """Most bytes of a log after decompression; each line counts as at least 256: a quarter of a million transfers."""
-READING = JobKind("the log", "give it in parts")
+READING = JobKind("the log", "split it into parts")
 
 
 class Logs:
@@ -45,7 +45,7 @@ class Logs:
         :raises TooManyRequests: when another log of this user is being read
         """
         if subject in self._taking:
-            raise self._large.refusal(TooManyRequests("a log of yours is being read", "wait for its end", 5))
+            raise self._large.refusal(TooManyRequests("another log of yours is being read", "wait for its end", 5))
         self._taking.add(subject)
         try:
             return await self._take(subject, body, role)
@@ -97,6 +97,6 @@ async def _receive(body: AsyncIterator[bytes], file: IO[bytes]) -> None:
     async for piece in body:
         taken += len(piece)
         if taken > LARGEST_LOG:
-            raise TooLarge(f"the log is longer than {LARGEST_LOG} bytes", "give it in parts")
+            raise TooLarge(f"the log is longer than {LARGEST_LOG} bytes", "split it into parts")
         await asyncio.to_thread(file.write, piece)
     file.flush()

@@ -144,7 +144,7 @@ class Monitoring:
                 try:
                     self._measured = await self._look(time.time())
                 except Exception:
-                    log.exception("nothing can be measured at the moment")
+                    log.exception("failed to read the metrics; trying again")
                     self._measured = None
                 self._until = time.monotonic() + REMEMBERED
         return self._measured

@@ -76,5 +76,5 @@ def middle_of(said: Sequence[Forecast]) -> Forecast | None:
         return None
     middle = sorted(heard, key=lambda forecast: forecast.rates.p50 if forecast.rates else 0.0)[len(heard) // 2]
     return (
-        middle if len(known) == 1 else middle._replace(reason=f"{middle.reason}; the middle of {len(known)} reporters")
+        middle if len(known) == 1 else middle._replace(reason=f"{middle.reason}; the median of {len(known)} reporters")
     )

@@ -196,14 +196,14 @@ class Places:
         try:
             known = [each.endpoint for each in (await self.map()).by_name.values() if each.opened == "upgrade"]
         except BrokerError as error:
-            log.warning("endpoints from before the upgrade cannot be listed", error=error.message)
+            log.warning("cannot list the endpoints that need confirmation after the upgrade", error=error.message)
             return
         for endpoint in known[:TOLD]:
             log.warning(
-                "this endpoint is from before an upgrade: it may have a private or loopback address",
+                "an endpoint from before an upgrade may have a private or loopback address",
                 endpoint=endpoint.name,
                 address=endpoint.source,
-                remedy="put it again as an admin to confirm it, or remove it",
+                remedy="confirm it by putting it again as an admin, or remove it",
             )
         if len(known) > TOLD:
             log.warning("there are more such endpoints", count=len(known) - TOLD)
@@ -247,14 +247,14 @@ def _permitted(by: str, endpoint: Endpoint, before: Endpoint | None, collections
     if endpoint.delegate != (before is not None and before.delegate):
         raise Forbidden(f"{by} may not decide whether {endpoint.name} is given a proxy", "ask an admin")
     if set(endpoint.data_hosts) != set(before.data_hosts if before else ()):
-        raise Forbidden(f"{by} may not say where the data of {endpoint.name} may come from", "ask an admin")
+        raise Forbidden(f"{by} may not set the data hosts of {endpoint.name}", "ask an admin")
     if before is None or _where(before) == _where(endpoint):
         return endpoint
     shown = "gsiftp" in (before.scheme, endpoint.scheme)  # without a credential's name the workers' own is shown
     if endpoint.delegate or endpoint.data_hosts or any(shown or each.credential for each in collections):
         raise Forbidden(
-            f"{by} may not move {endpoint.name}: an admin trusts it with data hosts, a proxy or credentials",
-            "ask an admin, or make another endpoint",
+            f"{by} may not move {endpoint.name}: it has data hosts, a proxy or credentials",
+            "ask an admin, or create another endpoint",
         )
     return endpoint
 
@@ -291,6 +291,6 @@ def _source(name: str, known: Map) -> str:
     except ValueError:
         port, host = None, None
     if not host or port == 0:
-        raise Invalid(f"{name} is no address of a server", "write it as SCHEME://HOST[:PORT]")
+        raise Invalid(f"{name} is not an address of a server", "write it as SCHEME://HOST[:PORT]")
     host = f"[{host}]" if ":" in host else host
     return f"{parts.scheme}://{host}" + ("" if port in (None, PORTS.get(parts.scheme)) else f":{port}")

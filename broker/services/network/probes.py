@@ -17,7 +17,7 @@ from broker.storage.probes import ProbeStore as Stored
 
 __all__ = ["Probes", "ways"]
 
-NEEDED = "it takes two servers of ftp or gsiftp, at two addresses, that both have a write priority"
+NEEDED = "this needs two ftp or gsiftp servers with different addresses and a write priority"
 
 
 class Probes:
@@ -40,9 +40,9 @@ class Probes:
         :raises Invalid: when the link cannot be measured
         """
         if not caller.may("curator"):
-            raise Forbidden(f"{caller.subject} is a {caller.role}, and this needs a curator", "ask a curator")
+            raise Forbidden(f"{caller.subject} has the role {caller.role}, but this needs curator", "ask a curator")
         if self._probing is None:
-            raise Conflict("this broker measures no links", "its admin says in [probing] what that may take")
+            raise Conflict("this broker measures no links", "ask its admin to configure [probing]")
         ends = [await self._places.endpoint(name) for name in (source, sink)]
         if not any(way.source == source for way in ways(ends)):
             raise Invalid(f"the link from {source} to {sink} cannot be measured", NEEDED)

@@ -20,7 +20,7 @@ from coalloc.planner.network import Host, Isp, Link, LinkKey, Network
 
 __all__ = ["Flows"]
 
-PLANNING = JobKind("the plan", "leave hosts, links or files out, or plan in parts")
+PLANNING = JobKind("the plan", "leave out hosts, links or files, or plan in parts")
 FILLED = 100
 """Most hosts between which links are filled in from forecasts."""
 
@@ -64,7 +64,7 @@ class Flows:
         if len(places) > FILLED:
             raise TooLarge(
                 f"{len(places)} hosts are servers; links are filled in between {FILLED} at most",
-                "name their links, and leave out url, or plan in parts",
+                "give their links, and leave out url, or plan in parts",
             )
         hosts = [Host(name, _access(place.endpoint)) for name, place in places.items()]
         pairs = [pair for pair in permutations(places, 2) if pair not in said.linked]
@@ -84,7 +84,7 @@ def _asked(source: str, sink: str) -> ForecastRequest:
     try:
         return ForecastRequest(source=source, sink=sink)
     except ValidationError:
-        raise Invalid(f"{source} or {sink} is no address of a server", "write it as SCHEME://HOST[:PORT]") from None
+        raise Invalid(f"{source} or {sink} is not an address of a server", "write it as SCHEME://HOST[:PORT]") from None
 
 
 def _access(endpoint: Endpoint | None) -> tuple[Isp, ...]:

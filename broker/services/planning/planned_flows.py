@@ -62,5 +62,5 @@ def _read(wanted: FlowsWanted) -> Scenario:
     ends = sum(len(host.isps) for host in said.network.hosts.values())
     ends += sum(len(file.holders) + len(file.destinations) for file in said.demand.files)
     if ends > ENDS:
-        raise TooLarge(f"the hosts and files name {ends} places", f"name {ENDS} at most, or plan in parts")
+        raise TooLarge(f"the hosts and files name {ends} places", f"name at most {ENDS}, or plan in parts")
     return said

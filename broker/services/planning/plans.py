@@ -63,5 +63,5 @@ def _usable(resolved: Resolved) -> int:
             f"{resolved.name} has no available replica", f"see GET /broker/v1/datasets/{resolved.name} for their states"
         )
     if resolved.size is None:
-        raise Conflict(f"the size of {resolved.name} is not known", f"say it: PUT /broker/v1/datasets/{resolved.name}")
+        raise Conflict(f"the size of {resolved.name} is unknown", f"set it: PUT /broker/v1/datasets/{resolved.name}")
     return resolved.size

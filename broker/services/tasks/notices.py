@@ -59,7 +59,7 @@ class Notices:
                 except Unavailable as error:
                     log.warning("the database cannot be used now", error=error.message)
                 except Exception:  # otherwise no notice would ever be sent again
-                    log.exception("the hook cannot be notified of finished tasks")
+                    log.exception("failed to notify the webhook of finished tasks; trying again")
                 await asyncio.sleep(TICK)
 
     async def _tell_all(self, client: httpx.AsyncClient) -> None:
@@ -91,7 +91,7 @@ class Notices:
                 said = _headers(self._hook.key, task.id, int(time.time()), body)
                 (await client.post(self._hook.url, content=body, headers=said)).raise_for_status()
         except (httpx.HTTPError, TimeoutError) as error:
-            log.warning("the hook was not told", task=task.id, error=_why(error))
+            log.warning("the webhook did not accept the notice", task=task.id, error=_why(error))
             return await self._put(task.id, max(FIRST, age))
         return await self._put(task.id, None)
 

@@ -38,11 +38,11 @@ class Submissions:
         """
         if task.options.encrypt_data:
             raise Invalid(
-                "encrypt_data is true, but data are not encrypted between servers here, so nothing was submitted",
-                "submit it without encrypt_data (globus transfer: leave out --encrypt-data) if they may go in clear",
+                "nothing was submitted: encrypt_data is true, but this broker does not encrypt data between servers",
+                "to send it unencrypted, submit it without encrypt_data (globus transfer: without --encrypt-data)",
             )
         if task.kind == "DELETE" and any(item.source == "/" for item in task.items):
-            raise Invalid("the root of a collection cannot be deleted", "name what is in it, or /* with globs")
+            raise Invalid("the root of a collection cannot be deleted", "name its entries, or /* with globs")
         if task.source == task.destination:
             _refuse_circles(task.items)
         reaches = await self._collections.allow(caller, _uses(task))
@@ -88,9 +88,9 @@ class Submissions:
 def due(deadline: float, now: float) -> float:
     """Return the deadline. :raises Invalid: when it has passed, or is further away than `LONGEST`"""
     if deadline <= now:
-        raise Invalid("the deadline has passed", "name a later one, or none for a day from now")
+        raise Invalid("the deadline has passed", "choose a later one, or leave it out for one day")
     if deadline > now + LONGEST:
-        raise Invalid("the deadline is more than a hundred years away", "name an earlier one")
+        raise Invalid("the deadline is more than a hundred years away", "choose an earlier one")
     return deadline
 
 
@@ -122,5 +122,7 @@ def _queue(collections: Iterable[Collection]) -> str:
     """
     sites = {each.site for each in collections if each.kind == "local"}
     if len(sites) > 1:
-        raise Invalid(f"folders at {' and '.join(sorted(sites))} cannot reach each other", "go by a GridFTP server")
+        raise Invalid(
+            f"folders at {' and '.join(sorted(sites))} cannot reach each other", "transfer over a GridFTP server"
+        )
     return next(iter(sites), "")

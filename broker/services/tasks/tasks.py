@@ -166,7 +166,7 @@ class Tasks:
             stored = Stored(connection)
             task = await self._owned(stored, caller, number)
             if not task.options.dry_run:
-                raise Invalid(f"task {number} is no dry run", f"see GET /broker/v1/tasks/{number}/files")
+                raise Invalid(f"task {number} is not a dry run", f"see GET /broker/v1/tasks/{number}/files")
             spared = task.destination is not None and (task.failed or task.skipped)  # if so, the task deletes nothing
             return await stored.done(
                 number, "succeeded", after, limit, TRANSFERRED if spared else (*TRANSFERRED, "delete")

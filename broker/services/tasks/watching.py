@@ -166,7 +166,7 @@ class Watching:
                 except Unavailable as error:
                     log.warning("the database cannot be used now", error=error.message)
                 except Exception:  # otherwise watchers would never be told about a change again
-                    log.exception("tasks cannot be looked at")
+                    log.exception("failed to read tasks; trying again")
 
     async def _look(self) -> None:
         async with self._database.read() as connection:

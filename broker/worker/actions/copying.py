@@ -168,7 +168,7 @@ class Copying:
         with at_source():
             entry = await route.source.stat(source)
         if entry.size is None:
-            raise ReplicaChanged(f"{work.source} has no size any more", "look at it")
+            raise ReplicaChanged(f"{work.source} does not have a size any more", "check the file at the source")
         same = (entry.size, entry.modified) == (work.size, work.details.modified)
         if same and work.received and await self._has(route, work):
             return entry.size, Intervals(work.received)
@@ -214,7 +214,9 @@ class Copying:
             with at_source():
                 now = (await route.source.stat(source)).size
             if now != size:
-                raise ReplicaChanged(f"{work.source} had {size} bytes and has {now}", "it is copied again")
+                raise ReplicaChanged(
+                    f"{work.source} changed from {size} to {now} bytes during the copy", "it is copied again"
+                )
 
     async def _verified(
         self, route: Route, work: Work, what: tuple[str, str, int], algorithm: str | None, recorder: Recorder
@@ -230,7 +232,7 @@ class Copying:
         name, ours, theirs = await self._checksums(route, source, beside, size, algorithm)
         if name is None:
             if algorithm:
-                raise Unsupported(f"{work.source}: no server knows the checksum {algorithm}", "leave the checksum out")
+                raise Unsupported(f"{work.source}: no server knows the checksum {algorithm}", "leave out the checksum")
             self._demand.check(work, verified=not size)
             return None
         told = work.details.told.partition(":")[2].lower() if work.details.told else ours
@@ -241,7 +243,7 @@ class Copying:
         recorder.progress(work, Intervals())
         raise VerificationError(
             f"{work.source}: {name} is {ours} at the source, {theirs} at the destination, and should be {told}",
-            "it is copied again; if that does not help, look at the disks of both servers",
+            "it is copied again; if that does not help, check the disks of both servers",
         )
 
     async def _same(self, route: Route, work: Work, size: int, algorithm: str | None) -> bool:

@@ -136,9 +136,7 @@ class Clearing:
         if folder not in self._seen or now > self._seen[folder].at + FRESH:
             self._seen[folder] = _Seen(now, (await self._tree.stat(f"{folder.rstrip('/')}/")).unique)
         if self._seen[folder].token != work.details.within:
-            raise _Exchanged(
-                f"{folder} is another folder than it was", "see what took its place, and submit a new task"
-            )
+            raise _Exchanged(f"{folder} was replaced by another folder", "check the new folder, and submit a new task")
 
     async def _check_folder(self, work: Work, folder: str) -> str | None:
         """Return the identity of a folder.
@@ -148,14 +146,12 @@ class Clearing:
         now = await self._tree.stat(folder)
         known = work.details.unique
         if _kind(now) != "dir" or (known is not None and now.unique != known):
-            raise _Exchanged(
-                f"{folder} is not the folder that it was", "see what took its place, and submit a new task"
-            )
+            raise _Exchanged(f"{folder} was replaced by another folder", "check the new folder, and submit a new task")
         return now.unique
 
     async def _globbed(self, work: Work, folder: str, fits: Callable[[str], bool]) -> WorkResult:
         if not await self._plan(work, folder, fits, []):
-            raise NoSuchFile(f"nothing fits {work.source}", "list the folder to see what there is")
+            raise NoSuchFile(f"no entry matches {work.source}", "list the folder to see its entries")
         return WorkResult(work, "succeeded", counts=NO_FILE)
 
     async def _plan(

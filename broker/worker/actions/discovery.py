@@ -90,13 +90,13 @@ class Looking:
             return WorkResult(work, "succeeded", children=(folder,))
         if entry.kind == "link":
             with at_source():
-                why = f"{work.source} leads to where the task's owner may not read, or its server does not say where"
-                raise PermissionRefused(why, "leave it out")
+                why = f"{work.source} leads to a forbidden place, or its server does not report its target"
+                raise PermissionRefused(why, "leave out the link")
         if entry.kind == "other":
             with at_source():
-                raise Unsupported(f"{work.source} is no file and no folder", "leave it out")
+                raise Unsupported(f"{work.source} is neither a file nor a folder", "leave it out")
         if work.details.recursive:
-            raise NotDirectory(f"{work.source} is no folder", "leave --recursive out")
+            raise NotDirectory(f"{work.source} is not a folder", "leave out --recursive")
         destination = work.destination
         if destination.endswith("/"):
             destination += work.source.rpartition("/")[2]
@@ -122,7 +122,7 @@ class Looking:
             and there.unique == entry.unique
             and await self._overlap.is_one(folder.source, folder.destination)
         ):
-            raise AlreadyThere(f"{work.source} and {work.destination} are one folder", "name another destination")
+            raise AlreadyThere(f"{work.source} and {work.destination} are the same folder", "name another destination")
         aim = [Touch("aim", there.unique, folder.destination)] if there.unique else []
         await self._remember(work, [*aim, *await self._sources(work, entry)])
 
@@ -281,21 +281,25 @@ def _bounded(work: Work) -> None:
     *above, here = work.details.above or ("",)
     if here in above or work.details.depth > DEEPEST:
         with at_source():
-            raise NotDirectory(f"{work.source} leads in a circle, or too deep", "mend the link, or leave links out")
+            raise NotDirectory(
+                f"{work.source} leads in a circle, or is nested too deeply", "fix the link, or leave out links"
+            )
 
 
 def _not_into_itself(work: Work, entry: Entry) -> Event:
-    said = f"{work.source}{entry.name} is left out: it is where the task copies to"
-    return Event(time.time(), "NOT_INTO_ITSELF", False, "a folder is left out", one_line(said))
+    said = f"{work.source}{entry.name} is left out, because it is the task's destination"
+    return Event(time.time(), "NOT_INTO_ITSELF", False, "skipped a folder", one_line(said))
 
 
 def _not_listed(work: Work, omission: Omission) -> Event:
     said = f"{work.source}: " + (
-        f"the server counts {omission.entries} entries more than it names, such as links that lead nowhere"
+        f"the server counts {omission.entries} entries more than it names, for example dangling links"
         if omission.kind == "hidden"
-        else f"{omission.entries} lines of the listing name nothing: {omission.example!r}"
+        else f"{omission.entries} lines of the listing have no name: {omission.example!r}"
     )
-    return Event(time.time(), "NOT_LISTED", False, "something is not copied, as it is not listed", one_line(said))
+    return Event(
+        time.time(), "NOT_LISTED", False, "some entries are not copied, because they are not listed", one_line(said)
+    )
 
 
 def _folder(path: str) -> str:

@@ -129,7 +129,7 @@ async def discarded(sink: LocalTree, batch: Sequence[Work]) -> None:
         with suppress(NoSuchFile):
             await _reached(sink, work)
             if not await _emptied(sink, work, folders(work.destination, work)):
-                raise SinkError(f"something of {work.destination} is still open", "wait until its worker has ended")
+                raise SinkError(f"partial data of {work.destination} are still open", "wait until its worker has ended")
 
     await of_each(one, batch)
 

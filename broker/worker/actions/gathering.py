@@ -59,7 +59,10 @@ class DatasetCopying:
         policy = self._sink.server.policy.pin(addresses)
         speak = [replica for replica in found.replicas if replica.url.startswith(SCHEMES)]
         if not speak:
-            raise NothingToFetchFrom(f"no GridFTP server has {found.name}", "register a replica at one, or fetch it")
+            raise NothingToFetchFrom(
+                f"no GridFTP server has a replica of {found.name}",
+                "register a replica at a GridFTP server, or use coget get",
+            )
         await self._sink.writable(work.destination)
         urls, sink = [replica.url for replica in speak], self._sink.url(work.destination)
         recorded = [f"{name}:{value}" for name, value in found.checksums.items()]

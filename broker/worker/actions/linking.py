@@ -92,8 +92,8 @@ class Linking:
                 await self._sink.link(target, beside)
         except NoSuchFile:
             with at_source():
-                why = f"{work.destination} would lead to {led(work.destination, target)}, which is not there"
-                raise NoSuchFile(why, "copy that, too") from None
+                why = f"{work.destination} would lead to {led(work.destination, target)}, which does not exist"
+                raise NoSuchFile(why, "copy the target, too") from None
         await self._fence.hold(work)
         await self._sink.replace(beside, work.destination)
 
@@ -106,10 +106,12 @@ def _target(work: Work, found: Entry) -> str:
     """
     target = found.link_target
     if target is None and found.kind == "link":
-        why = f"{work.source} leads to where the task's owner may not read, or its server does not say where"
-        raise PermissionRefused(why, "have links left out")
+        why = f"{work.source} leads to a forbidden place, or its server does not report its target"
+        raise PermissionRefused(why, "leave out links")
     if target is None:
-        raise Unsupported(f"{work.source} is no symbolic link, as far as its server says", "transfer it as a file")
+        raise Unsupported(
+            f"{work.source} is not a symbolic link, according to its server", "transfer it as a file or folder"
+        )
     if target.startswith("/") or led(work.source, target) is None:
-        raise PermissionRefused(f"{work.source} leads out of its collection", "have links followed, or left out")
+        raise PermissionRefused(f"{work.source} leads out of its collection", "follow links, or leave them out")
     return target

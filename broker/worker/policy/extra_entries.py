@@ -15,16 +15,16 @@ PRUNE, EXTRA = 2, 3
 """The phases in which extra entries are found and deleted: after all files are copied and links are made."""
 WHY: Mapping[str, str] = {
     "hidden": "nothing in {folder} is deleted: the source's server counts {entries} entries more than it names, "
-    "such as links that lead nowhere",
-    "nameless": "nothing in {folder} is deleted: {entries} lines of the source's listing name nothing: {example!r}",
+    "for example dangling links",
+    "nameless": "nothing in {folder} is deleted: {entries} lines of the source's listing have no name: {example!r}",
     "twice": "nothing in {folder} is deleted: the source's listing names {example!r} twice",
     "names": "nothing in {folder} is deleted: the destination does not list {entries} names that the source has, "
-    "such as {example!r}; it may hold names that differ for one",
+    "such as {example!r}; it may treat different names as equal",
     "link": "nothing in {folder} is deleted: a symbolic link at the destination leads there",
     "shared": "nothing in {folder} is deleted: it is the same folder as {example}, to which the task copies, too",
-    "source": "{folder}{example} is not deleted: it is the source of the task, lies in it, or has it in it",
-    "exchanged": "{folder} is not deleted: something else has taken its place since it was listed",
-    "left": "{folder} is not deleted: something is left in it, such as links that lead nowhere",
+    "source": "{folder}{example} is not deleted: it is the source of the task, is inside it, or contains it",
+    "exchanged": "{folder} is not deleted: it was replaced since it was listed",
+    "left": "{folder} is not deleted: it is not empty, for example because of dangling links",
 }
 
 

@@ -51,7 +51,7 @@ def choose(
         elif asked is None and by_pair[each.pair] >= tuned[each.pair]:
             if not by_task[each.task]:
                 waits[each.task] = (
-                    f"{tuned[each.pair]} transfers between these collections are under way: as many as help"
+                    f"{tuned[each.pair]} transfers between these collections are running, and more would not be faster"
                 )
         else:
             return LaneChoice(each, waits, frozenset(content))
@@ -63,5 +63,5 @@ def _full(each: LaneCandidate, lanes: Mapping[str, int], caps: Mapping[str, int 
     for end in filter(None, each.pair):
         cap = caps.get(end)
         if cap is not None and lanes.get(end, 0) >= cap:
-            return f"collection {end} has {cap} transfers under way, as many as it may"
+            return f"collection {end} has {cap} running transfers, which is its limit"
     return ""

@@ -107,7 +107,9 @@ def poisoned(work: Work) -> WorkResult | None:
     """Return the failure of a work item that is not tried again because workers died of it; None for any other."""
     if work.lost < ATTEMPTS:
         return None
-    return WorkResult(work, "failed", error_code="WORKER_LOST", error=f"{work.lost} workers died while they were at it")
+    return WorkResult(
+        work, "failed", error_code="WORKER_LOST", error=f"{work.lost} workers died while they worked on it"
+    )
 
 
 def pause(attempt: int) -> float:

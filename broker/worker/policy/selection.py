@@ -81,6 +81,6 @@ def refuse_endless(work: Work, total: int) -> None:
     """
     if total > MOST_WORK:
         raise LimitExceeded(
-            f"{work.source}: with what is in this folder, the task has more than {MOST_WORK} files and folders",
+            f"{work.source}: with this folder, the task has more than {MOST_WORK} files and folders",
             "submit a task for each of the folders in it",
         )

@@ -44,12 +44,12 @@ def decide(concurrency: int, before: PairTraffic | None, tried: int, age: float,
     if not now.busy:
         return concurrency, "not all lanes are in use"
     if before is None or before.rate <= 0:
-        return min(MOST, concurrency + 1), "nothing to compare with yet: one more is tried"
+        return min(MOST, concurrency + 1), "no earlier rate to compare with: trying one more lane"
     ratio = now.rate / before.rate
     if tried > 0 and ratio < GAIN:
-        return max(1, concurrency - 1), f"one more lane brought {ratio - 1:+.0%}: it is given up"
+        return max(1, concurrency - 1), f"one more lane brought {ratio - 1:+.0%}: removed again"
     if tried > 0:
-        return min(MOST, concurrency + 1), f"one more lane brought {ratio - 1:+.0%}: another is tried"
+        return min(MOST, concurrency + 1), f"one more lane brought {ratio - 1:+.0%}: trying another"
     if age >= AGAIN:
-        return min(MOST, concurrency + 1), f"{age:.0f} s ago a further lane did not help: it is tried again"
+        return min(MOST, concurrency + 1), f"{age:.0f} s ago a further lane did not help: trying it again"
     return concurrency, "a further lane did not help"

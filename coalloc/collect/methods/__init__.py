@@ -44,5 +44,7 @@ def make(name: str, network: Network, demand: Demand, **parameters: Any) -> Meth
         raise UsageError(f"there is no method {name!r}", f"choose one of {', '.join(METHODS)}")
     taken = set(signature(METHODS[name]).parameters) - {"network", "demand"}
     if strange := parameters.keys() - taken:
-        raise UsageError(f"{name} takes no {', '.join(sorted(strange))}", f"it takes {', '.join(sorted(taken))}")
+        raise UsageError(
+            f"{name} does not have the option {', '.join(sorted(strange))}", f"use {', '.join(sorted(taken))}"
+        )
     return METHODS[name](network, demand, **parameters)

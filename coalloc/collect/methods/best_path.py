@@ -47,7 +47,7 @@ class BestPath(Travelling):
         self._linked: defaultdict[str, list[str]] = defaultdict(list)
         for source, sink in self._widths:
             self._linked[source].append(sink)
-        self.rationale = f"every file takes its {best} path, whatever the others do"
+        self.rationale = f"every file takes its {best} path, independent of the others"
 
     def _begin(self, now: float) -> Iterator[Action]:
         for trip in self._direct():

@@ -40,7 +40,7 @@ class PathSync(Timetable):
         limits: bool = True,
     ) -> None:
         if not 1 <= percent <= 100:
-            raise UsageError(f"{percent} % of the transfers cannot be waited for", "give 1 to 100 percent")
+            raise UsageError(f"PathSync cannot wait for {percent} % of the transfers", "give 1 to 100 percent")
         super().__init__(network, demand, seed, step=step, unit=unit, limits=limits)
         self._percent = percent
         self._now = -1

@@ -66,7 +66,7 @@ class Recovery:
     def trouble(self, source: str, sink: str) -> str:
         """Return why a pair is not used."""
         ends = [self._gone[host] for host in (source, sink) if host in self._gone]
-        return (ends or [self._reasons.get((source, sink), f"{source} has no link to {sink} that is of use")])[0]
+        return (ends or [self._reasons.get((source, sink), f"{source} has no usable link to {sink}")])[0]
 
     def relays(self, host: str) -> bool:
         """Return whether a host may be used as a relay."""

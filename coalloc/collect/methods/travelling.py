@@ -128,7 +128,7 @@ class Travelling(Method):
             self._wakes_at = self._alarms[0][0]
             yield CollectWake(self._wakes_at)
         if not self.ledger.running and not self._alarms:
-            yield CollectGiveUp(self._missing or "nothing is on its way any more")
+            yield CollectGiveUp(self._missing or "no piece is in flight any more")
 
     def _alarm(self, at: float, trip: Trip | None = None) -> None:
         """Set an alarm; the trip, if any, continues then."""
@@ -166,7 +166,7 @@ class Travelling(Method):
         if way:
             trip.way, trip.at = way, 0
         else:
-            self._missing = f"{trip.piece.file} cannot get to {trip.to}: {reason}"
+            self._missing = f"{trip.piece.file} cannot reach {trip.to}: {reason}"
             self._finish(trip)
         if self._idle(left, trip.piece):
             yield Drop(left, trip.piece)

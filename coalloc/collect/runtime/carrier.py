@@ -128,7 +128,9 @@ class Carrier:
         except SourceError as error:
             if not error.permanent:
                 raise
-            raise NoSpace(f"{host} lends no space: {error.message}", "name another host with --via") from None
+            raise NoSpace(
+                f"{host} gives no space for relaying: {error.message}", "name another host with --via"
+            ) from None
 
     def _heard(self, traffic: _Traffic, hop: Hop, heard: Callable[[Hop], None]) -> None:
         now, came = self._loop.time(), hop.arrived.total - hop.counted
@@ -227,7 +229,7 @@ class Carrier:
         for staged in [staged for staged in self._staged if staged[0] == host]:
             del self._staged[staged]
         if host == self._landing.label:
-            self._listener.failed(TransferFailed(f"the destination is gone: {reason}", "try again when it is back"))
+            self._listener.failed(TransferFailed(f"the destination was lost: {reason}", "try again when it is back"))
         else:
             self._listener.gone(host, reason)
 

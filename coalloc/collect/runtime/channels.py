@@ -147,7 +147,7 @@ class Inward(Channel):
         with suppress(SourceError):
             size = (await self._source.ask(partial(Storage.stat, path=path))).size
         if size is not None and size < end:
-            changed = f"{self._source.label}{path} has {size} bytes by now, and had more"
+            changed = f"{self._source.label}{path} shrank to {size} bytes during the collection"
             raise ReplicaChanged(changed, "run the same command again")
 
     async def _watched(self, fetch: Coroutine[None, None, None]) -> None:

@@ -53,7 +53,7 @@ async def check(
     verdict = ChecksumVerdict(kept, True) if alike else await _strongly(item, kept, origin, sink)
     if refuted and item.expected and verdict.verified:
         raise VerificationError(
-            f"{item.name} has not the {item.expected.algorithm} {item.expected.value}, neither here nor at its origin",
+            f"{item.name} lacks the {item.expected.algorithm} {item.expected.value}, here and at its origin",
             "check the expected checksum, or name a replica that is known to be good",
         )
     if refuted:

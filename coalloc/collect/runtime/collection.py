@@ -134,7 +134,7 @@ class CollectJob:
         if taken := [item.name for item, is_there in zip(asked, there, strict=True) if is_there]:
             more = f" and {len(taken) - SHOWN} more" if len(taken) > SHOWN else ""
             raise TargetExists(
-                f"files of other content are at {self._output}: {', '.join(taken[:SHOWN])}{more}",
+                f"different files exist at {self._output}: {', '.join(taken[:SHOWN])}{more}",
                 "use --overwrite to replace them, or choose another directory with --to",
             )
 

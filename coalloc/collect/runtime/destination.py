@@ -152,7 +152,9 @@ class There(Landing):
 
     async def publish(self, item: CollectItem) -> None:
         if item.foreign and not self.overwrite and await self.exists(item):
-            raise TargetExists(f"{self.place(item)} has come to exist meanwhile", "use --overwrite to replace it")
+            raise TargetExists(
+                f"{self.place(item)} was created by another program meanwhile", "use --overwrite to replace it"
+            )
         await self._server.ask(lambda store: store.rename(self._beside[item.name], self._path(item)))
         del self._beside[item.name]
 

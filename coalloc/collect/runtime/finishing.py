@@ -60,7 +60,7 @@ class Finisher:
             return
         if size != item.size:
             raise ReplicaChanged(
-                f"{item.name} has {size} bytes at its origin, and had {item.size}", "run the same command again"
+                f"{item.name} changed from {item.size} to {size} bytes at its origin", "run the same command again"
             )
 
     async def _mended(self, item: CollectItem, pieces: Sequence[tuple[int, int]]) -> ChecksumVerdict:
@@ -75,7 +75,7 @@ class Finisher:
         if verdict.wrong:
             wrong = sum(end - start for start, end in verdict.wrong)
             raise VerificationError(
-                f"{item.name}: {wrong} bytes differ from those at its origin, however often they are fetched",
+                f"{item.name}: {wrong} bytes differ from its origin after several fetches",
                 "check the disks of both servers, and whether another program writes the file",
             )
         return verdict

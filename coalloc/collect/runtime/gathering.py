@@ -50,14 +50,14 @@ class CollectServers:
         """
         if not speaks(url):
             raise UsageError(
-                f"{redact(url)} is at no GridFTP server; others are not supported here",
+                f"{redact(url)} is not at a GridFTP server; only those are supported here",
                 "write ftp://HOST/ or gsiftp://HOST/",
             )
         parse_server(url)
         label, login = source_key(url), _server(url)
         known = self.servers.setdefault(label, CollectServer(label, login, self.options.named(origin or Origin())))
         if known.url != login:
-            raise UsageError(f"{label} is named with two logins", "use one of them for all that is there")
+            raise UsageError(f"{label} has two logins", "use one login for each server")
         if folder is not None:
             self.folders.setdefault(label, folder)
         return known
@@ -89,7 +89,7 @@ class CollectServers:
             return [_item(name, entry, {server.label: path + name}) for name, entry in entries]
         entry = await server.ask(lambda store: store.stat(path))
         if entry.kind == "dir":
-            raise UsageError(f"{address.shown} is a directory", "end it with / to collect all that is in it")
+            raise UsageError(f"{address.shown} is a directory", "end it with / to collect everything in it")
         return [_item(path.rpartition("/")[2], entry, {server.label: path}, foreign=False)]
 
     async def replicas(self, file: ReplicaSet) -> CollectItem:
@@ -103,7 +103,7 @@ class CollectServers:
         if not usable or size is None:
             why = "; ".join(str(answer) for answer in looked if isinstance(answer, CoallocError))
             raise NothingToFetchFrom(
-                f"{file.name} has no replica at a GridFTP server that can be used. {why}".rstrip(), "name another file"
+                f"{file.name} has no usable replica at a GridFTP server. {why}".rstrip(), "name another file"
             )
         paths = {source_key(url): parse(url).named for url in usable}
         return _item(file.name, next(iter(usable.values())), paths, expectation(file.checksums))
@@ -130,7 +130,7 @@ def _item(
     name: str, entry: Entry, paths: Mapping[str, str], expected: Checksum | None = None, foreign: bool = True
 ) -> CollectItem:
     if reason := why_unsafe(name):
-        raise UsageError(f"the file name {name[:200]!r} {reason}", "collect it by itself, with coget get -o")
+        raise UsageError(f"the file name {name[:200]!r} {reason}", "fetch it separately, with coget get -o")
     return CollectItem(name, entry.size or 0, paths, expected, entry.modified, foreign)
 
 
@@ -141,7 +141,7 @@ def _refuse_conflicts(items: Sequence[CollectItem]) -> None:
         if other := seen.get(item.name):
             places = " and ".join(f"{host}{path}" for each in (other, item) for host, path in each.paths.items())
             raise UsageError(
-                f"{places} would both be {item.name}",
-                "collect them one after the other to different places; replicas of one file belong into a Metalink",
+                f"{places} would both become {item.name}",
+                "collect them separately to different places; list replicas of one file in a Metalink",
             )
         seen[item.name] = item

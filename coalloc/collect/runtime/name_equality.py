@@ -55,5 +55,7 @@ async def _maker(store: Storage, path: str, names: Sequence[str]) -> str:
     listed = [entry.name async for entries in store.list(path) for entry in entries]
     made_by = {str(number): name for number, name in enumerate(names)}
     if len(listed) != 1 or listed[0] not in made_by:
-        raise ServerSays(f"{path} has other content than was put there", "name another destination with --to")
+        raise ServerSays(
+            f"{path} does not have the content that was written to it", "name another destination with --to"
+        )
     return made_by[listed[0]]

@@ -176,7 +176,7 @@ class CollectRunner:
         item = self._coming[send.piece.file].item
         self._refused.add((send.source, item.name))
         if all((host, item.name) in self._refused for host in item.paths):
-            self.failed(TransferFailed(f"{item.name} cannot be had: {error.message}", error.remedy))
+            self.failed(TransferFailed(f"{item.name} cannot be fetched: {error.message}", error.remedy))
 
     def _delivered(self, send: Send) -> None:
         """Record a piece at the destination; finish its file if it was the last piece, unless the job is over."""
@@ -217,7 +217,9 @@ class CollectRunner:
             case CollectDone():
                 self._end(None)
             case CollectGiveUp():
-                self._end(TransferFailed(f"not all can be collected: {action.reason}", "run the same command again"))
+                self._end(
+                    TransferFailed(f"not all files can be collected: {action.reason}", "run the same command again")
+                )
 
     def _tick(self) -> None:
         self._tell(CollectTick(self._loop.time()))

@@ -134,7 +134,7 @@ class Area:
         made, now = self._directory, await store.stat(self.path)
         if made is None or (now.kind, now.link_target, now.unique) != ("dir", None, made.unique):
             raise PermissionRefused(
-                f"{self.path} is not the directory that was made there", "look for what took its place"
+                f"{self.path} is not the directory that was created there", "find out what replaced it"
             )
 
     async def delete(self, path: str) -> None:

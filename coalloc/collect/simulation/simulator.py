@@ -117,7 +117,7 @@ class _Simulation:
     def _go_on(self) -> None:
         """Advance to the next time at which anything happens."""
         if not self._queues and self._wakes_at == inf:
-            raise IllegalActionError(f"{self._method.name} waits, and nothing is on its way")
+            raise IllegalActionError(f"{self._method.name} waits, but no piece is in flight")
         happens_at = self._next.at if self._next else inf
         moment = min(self._now + self._carrier.soonest, happens_at, self._wakes_at, self._tells_at, self._limit)
         through = self._carrier.advance(moment - self._now)
@@ -173,7 +173,7 @@ class _Simulation:
         pair = send.source, send.sink
         self._pairs[send.hop] = pair
         if not self._carrier.has(pair):
-            self._fail(send, f"there is no way from {send.source} to {send.sink}")
+            self._fail(send, f"there is no path from {send.source} to {send.sink}")
             return
         queue = self._queues.setdefault(pair, deque())
         queue.append(send)

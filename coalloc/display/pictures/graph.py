@@ -114,7 +114,7 @@ def graph(axes: "Axes", network: Network, plan: TransferPlan, where: Mapping[str
         lines = _lines(network.hosts[name], limits)
         _host(axes, name, point, [line for line in lines if small or line[1]], name in part)
     if not small and len(part) < len(network.hosts):
-        said = f"{len(network.hosts) - len(part)} other hosts take no part"
+        said = f"{len(network.hosts) - len(part)} other hosts are not used"
         axes.text(1.0, 0.0, said, transform=axes.transAxes, ha="right", color="grey")
 
 
@@ -171,5 +171,5 @@ def _lines(host: Host, limits: set[Limit]) -> list[tuple[str, bool]]:
     if host.io is not None:
         said.append((f"disks {human.rate(host.io)}", Limit("io", host.name) in limits))
     if host.storage is not None:
-        said.append((f"lends {human.size(host.storage)}", False))
+        said.append((f"relay space {human.size(host.storage)}", False))
     return said

@@ -23,7 +23,7 @@ def read(lines: Iterable[tuple[int, str]]) -> TransferLog:
 
     :param lines: lines with their numbers
     """
-    return gather("what aria2 remembers of servers", lines, _server)
+    return gather("aria2's statistics of servers", lines, _server)
 
 
 def _server(line: str) -> Observation | None:

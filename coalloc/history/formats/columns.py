@@ -87,7 +87,7 @@ def _whole(text: str) -> int:
     if number is None:
         value = float(text)
         if not value.is_integer():
-            raise ValueError(f"{text!r} is no whole number")
+            raise ValueError(f"{text!r} is not a whole number")
         number = int(value)
     return number
 

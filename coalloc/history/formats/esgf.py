@@ -17,7 +17,7 @@ Row = tuple[str, str, float, float]
 def read(database: sqlite3.Connection) -> TransferLog:
     """Read all downloads; sources are https:// URLs of the hosts, as in intake-esgf's index."""
     rows = database.execute(f"SELECT timestamp, host, transfer_time, transfer_size FROM {TABLE}")
-    return gather("what intake-esgf downloaded", enumerate(rows, 1), _download)
+    return gather("intake-esgf's record of downloads", enumerate(rows, 1), _download)
 
 
 def _download(row: Row) -> Observation:

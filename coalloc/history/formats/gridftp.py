@@ -85,7 +85,7 @@ def _count(digits: str) -> int:
     """Parse a whole number. :raises ValueError: when it is not one"""
     number = count(digits)
     if number is None:
-        raise ValueError(f"{digits!r} is no whole number")
+        raise ValueError(f"{digits!r} is not a whole number")
     return number
 
 
@@ -93,6 +93,6 @@ def _time(digits: str) -> float:
     """Parse a time such as 20261121214512.348112 as seconds since the epoch."""
     whole, _, part = digits.partition(".")
     if len(whole) != DIGITS or not all(each.isascii() and each.isdigit() for each in (whole, part or "0")):
-        raise ValueError(f"{digits!r} is no time of {DIGITS} digits")  # strptime misreads fewer digits
+        raise ValueError(f"{digits!r} is not a time of {DIGITS} digits")  # strptime misreads fewer digits
     moment = datetime.strptime(whole, "%Y%m%d%H%M%S").replace(tzinfo=UTC)
     return moment.timestamp() + float(f"0.{part or 0}")

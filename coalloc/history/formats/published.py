@@ -82,7 +82,7 @@ def _backbone(rows: Rows, header: Sequence[str]) -> TransferLog:
     samples, refused = _samples(rows, header)
     most = BACKBONE_SHARE * max((traffic for _, _, traffic in samples), default=0.0)
     log = gather(
-        "what a backbone had to spare",
+        "available bandwidth of a backbone",
         ((n, (began, ended, most - traffic)) for (_, began, _), (n, ended, traffic) in pairwise(samples)),
         lambda row: _probe("backbone", *row),
     )

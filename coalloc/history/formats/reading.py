@@ -50,9 +50,9 @@ def read_log(path: Path, most: int | None = None, databases: bool = True) -> Tra
             return _log(path, _lines(path, text, most))
     except (OSError, EOFError, zlib.error, sqlite3.Error, csv.Error, OverflowError) as error:
         why = getattr(error, "strerror", None) or error
-        raise UsageError(f"{path} cannot be read: {why}", "name a log of transfers that is whole") from None
+        raise UsageError(f"{path} cannot be read: {why}", "give a complete log of transfers") from None
     except UnicodeDecodeError:
-        raise UsageError(f"{path} is no text", f"give {FORMATS}") from None
+        raise UsageError(f"{path} is not text", f"give {FORMATS}") from None
 
 
 @contextmanager
@@ -69,7 +69,9 @@ def _lines(path: Path, text: IO[str], most: int | None) -> Iterator[str]:
             raise UsageError(f"{path} has a line of more than {LONGEST} characters", f"give {FORMATS}")
         taken += max(len(line), LEAST)
         if most is not None and taken > most:
-            raise TooMuch(f"{path} has, unpacked, more than {most} bytes, or {most // LEAST} lines", "give it in parts")
+            raise TooMuch(
+                f"{path} has, unpacked, more than {most} bytes, or {most // LEAST} lines", "split it into parts"
+            )
         yield line
 
 
@@ -90,7 +92,7 @@ def _log(path: Path, text: Iterator[str]) -> TransferLog:
     if columns.fits(header):
         return columns.read(rows, header, number)
     raise UsageError(
-        f"{path} begins with {first.strip()[:60]!r}: no known log begins like that",
+        f"{path} begins with {first.strip()[:60]!r}: the format is unknown",
         f"give {FORMATS}; a table needs the columns {', '.join(columns.NEEDED)} and one of end, seconds",
     )
 

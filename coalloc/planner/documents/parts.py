@@ -45,10 +45,10 @@ class DocumentPart:
         if self.value is None:
             return
         if not isinstance(self.value, dict):
-            raise self.wrong(f"{_brief(self.value)} is no mapping", f"write for example {like}")
+            raise self.wrong(f"{_brief(self.value)} is not a mapping", f"write for example {like}")
         for key, value in self.value.items():
             if not isinstance(key, str) or not key:
-                raise self.wrong(f"{_brief(key)} is no name", "write a text, in quotes if need be")
+                raise self.wrong(f"{_brief(key)} is not a name", "write text, if necessary in quotes")
             yield key, DocumentPart(value, (*self.path, key))
 
     def fields(self, *known: str) -> dict[str, "DocumentPart"]:
@@ -56,7 +56,7 @@ class DocumentPart:
         found = dict(self.items(", ".join(f"{key}: ..." for key in known[:2])))
         for key, part in found.items():
             if key not in known:
-                raise part.wrong("this is not known", f"there are {', '.join(known)}")
+                raise part.wrong("this key is unknown", f"use {', '.join(known)}")
         return {key: part for key, part in found.items() if part.value is not None}
 
     def elements(self, like: str) -> list["DocumentPart"]:
@@ -65,7 +65,7 @@ class DocumentPart:
         :param like: example of a correct list, for the error message
         """
         if not isinstance(self.value, list):
-            raise self.wrong(f"{_brief(self.value)} is no list", f"write for example {like}")
+            raise self.wrong(f"{_brief(self.value)} is not a list", f"write for example {like}")
         return [DocumentPart(value, (*self.path, i)) for i, value in enumerate(self.value)]
 
     def read(self, how: Callable[[object], Value]) -> Value:
@@ -79,7 +79,7 @@ class DocumentPart:
     def text(self) -> str:
         """Return a text that is not blank."""
         if not isinstance(self.value, str) or not self.value.strip():
-            raise self.wrong(f"{_brief(self.value)} is no name", "write a text, in quotes if need be")
+            raise self.wrong(f"{_brief(self.value)} is not a name", "write text, if necessary in quotes")
         return self.value
 
     def flag(self) -> bool:

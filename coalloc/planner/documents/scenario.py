@@ -53,7 +53,7 @@ def scenario(document: object) -> Scenario:
     for name, part in parts.get("links", nothing).items(LINK):
         for link in _links(name, part):
             if link.key in links:
-                raise part.wrong("this link is there twice", "leave one of them out")
+                raise part.wrong("this link occurs twice", "leave out one of them")
             links[link.key] = link
     shared = tuple(_shared(name, part) for name, part in parts.get("shared", nothing).items("sea: {rate: 1 Gbit/s}"))
     files = tuple(_file(name, part, hosts) for name, part in parts.get("files", nothing).items("x: {size: 1 GB}"))
@@ -63,12 +63,12 @@ def scenario(document: object) -> Scenario:
 
 def _host(name: str, part: DocumentPart) -> tuple[Host, str | None]:
     if not _sayable(name):
-        raise part.wrong(f"{name!r} cannot be the name of a host", "leave out arrows, brackets ( ) and spaces around")
+        raise part.wrong(f"{name!r} cannot be the name of a host", "leave out arrows, brackets ( ) and outer spaces")
     fields = part.fields("url", "up", "down", "isps", "io", "storage", "relays")
     isps = []
     if {"up", "down"} & fields.keys():
         if "isps" in fields:
-            raise part.wrong("up or down are given together with isps", "say them of each ISP")
+            raise part.wrong("up or down are given together with isps", "give them for each ISP")
         isps.append(_isp("", fields))
     elif "isps" in fields:
         for isp, its in fields["isps"].items("fibre: {up: 1 Gbit/s}"):
@@ -117,7 +117,7 @@ def _keys(name: str, part: DocumentPart) -> list[LinkKey]:
     """Return the links for a name such as `a -> b`, `a <-> b` or `a (fibre) -> b`."""
     source, arrow, sink = map(str.strip, [*ARROW.split(name, 1), "", ""][:3])
     if not source or not sink:
-        raise part.wrong(f"{name!r} is no link", f"write for example {LINK}, or cern <-> desk for both directions")
+        raise part.wrong(f"{name!r} is not a link", f"write for example {LINK}, or cern <-> desk for both directions")
     hosts, isps = zip(_end(source), _end(sink), strict=True)
     key = LinkKey(*hosts, *isps)
     back = LinkKey(key.sink, key.source, key.sink_isp, key.source_isp)
@@ -152,10 +152,10 @@ def _file(name: str, part: DocumentPart, hosts: Mapping[str, Host]) -> File:
     fields = part.fields("size", "at", "to", "available", "deadline")
     for needed, like in (("size", "8 GB"), ("at", "[cern]"), ("to", "[desk]")):
         if needed not in fields:
-            raise part.wrong(f"it does not say {needed!r}", f"write for example {needed}: {like}")
+            raise part.wrong(f"it lacks {needed!r}", f"write for example {needed}: {like}")
     holders, destinations = _places(fields["at"], hosts), _places(fields["to"], hosts)
     if both := set(holders) & set(destinations):
-        raise fields["to"].wrong(f"it is at {min(both)} already", "leave that destination out")
+        raise fields["to"].wrong(f"{min(both)} has the file already", "leave out that destination")
     return File(
         name,
         fields["size"].read(units.size),
@@ -171,7 +171,7 @@ def _places(part: DocumentPart, hosts: Mapping[str, Host]) -> tuple[str, ...]:
     each = part.elements("[cern]") if isinstance(part.value, list) else [part]
     names = tuple(dict.fromkeys(place.text() for place in each))
     if not names:
-        raise part.wrong("no host is named", "name one")
+        raise part.wrong("no host is given", "name one")
     for name in names:
         if name not in hosts:
             raise part.wrong(f"there is no host {name!r}", "add it to hosts")

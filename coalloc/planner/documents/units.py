@@ -33,9 +33,9 @@ def _read(value: object, units: Mapping[str, Fraction], example: str) -> Fractio
             raise ValueError(f"{value[:LONGEST]!r} is not understood; {like}")
         number, unit = Fraction(found[1]), found[2]
         if unit and unit not in units:
-            raise ValueError(f"{value!r} has a unit that is not known; {like}")
+            raise ValueError(f"{value!r} has an unknown unit; {like}")
     elif isinstance(value, bool) or not (isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))):
-        raise ValueError(f"it is no quantity; {like}")
+        raise ValueError(f"it is not a quantity; {like}")
     else:
         number = Fraction(value)
     if number < 0:

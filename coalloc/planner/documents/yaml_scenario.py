@@ -48,9 +48,9 @@ def _plain(text: str, lines: Lines) -> object:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         at = f"line {mark.line + 1}: " if mark else ""
-        raise UsageError(f"{at}it is no YAML: {error.problem}", "mend that line, or the one before") from None
+        raise UsageError(f"{at}it is not YAML: {error.problem}", "fix that line, or the one before") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # control characters, impossible dates
-        raise UsageError(f"it is no YAML: {error}", "see docs/reference/network.md") from None
+        raise UsageError(f"it is not YAML: {error}", "see docs/reference/network.md") from None
 
 
 def _walk(node: "yaml.Node", path: tuple[str | int, ...], lines: Lines, seen: set[int]) -> None:
@@ -72,9 +72,11 @@ def _walk(node: "yaml.Node", path: tuple[str | int, ...], lines: Lines, seen: se
                 lines[*path, key.value] = line
                 if key.tag == MERGE and isinstance(value, yaml.SequenceNode):
                     # merges can be nested, and a few lines would then expand to more than fits into memory
-                    raise Misread((*path, key.value), "several mappings are merged", "merge one, or write it all out")
+                    raise Misread(
+                        (*path, key.value), "several mappings are merged", "merge one, or write everything out"
+                    )
                 if key.value in keys and key.tag != MERGE:
-                    raise Misread((*path, key.value), "it is there a second time", "leave one of them out")
+                    raise Misread((*path, key.value), "it occurs a second time", "leave out one of them")
                 keys.add(key.value)
                 _walk(value, (*path, key.value), lines, seen)
 

@@ -20,17 +20,17 @@ __all__ = ["NoWay", "least_time"]
 
 
 class NoWay(Exception):
-    """A cut over which nothing leads, so that no time is enough."""
+    """A cut over which nothing leads, so that no finite time is enough."""
 
     def __init__(self, side: Mask) -> None:
-        super().__init__("no time is enough")
+        super().__init__("no finite time is enough")
         self.side = side
 
 
 def least_time(graph: CapacityGraph, backend: Backend) -> tuple[Fraction, MaximumFlow, Mask]:
     """Return the least time, the flow in it, and the source's side of the cut that proves it to be the least.
 
-    :raises NoWay: when no time is enough
+    :raises NoWay: when no finite time is enough
     """
     side = _first(graph)
     while True:

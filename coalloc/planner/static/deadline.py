@@ -50,7 +50,7 @@ def refusal(network: Network, demand: Demand, seconds: float | Fraction) -> Dead
         return None
     short = ceil(Fraction(missing * graph.unit, 2 * flow.scale))
     prices = prices_of(graph, flow.side)
-    what = f"pass {named(network, prices)}" if prices else f"get to {sink} at all"
+    what = f"pass {named(network, prices)}" if prices else f"reach {sink} at all"
     return DeadlineRefusal(short, prices, f"in {duration(Fraction(seconds))}, {short} bytes cannot {what}")
 
 
@@ -67,9 +67,9 @@ def in_time(network: Network, demand: Demand, seconds: Fraction) -> None:
     names = ", ".join(file.name for file in urgent.files)
     why = refusal(network, urgent, due) if is_flow(network, urgent) else None
     if why is not None:
-        raise UsageError(f"{names} cannot be there in time: {why.reason}", "allow more time")
+        raise UsageError(f"{names} cannot arrive in time: {why.reason}", "allow more time")
     together = f"takes {duration(seconds)} together with all others, not {duration(Fraction(due))}"
-    raise UsageError(f"{names} {together}", "send first what is urgent, by a plan of its own")
+    raise UsageError(f"{names} {together}", "send urgent files first, in a separate plan")
 
 
 def _in_63_bits(time: Fraction, total: int) -> Fraction:

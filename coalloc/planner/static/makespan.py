@@ -60,7 +60,7 @@ def _least(arrays: Arrays, files: Sequence[File], sink: str, backend: Backend) -
     except NoWay as error:
         lost = sorted({name for _, name in graph.groups.values()} & _hosts(graph, error.side))
         raise UsageError(
-            f"nothing leads from {', '.join(lost)} to {sink}", "add links, or leave these files out"
+            f"there is no path from {', '.join(lost)} to {sink}", "add links, or leave out these files"
         ) from None
     return _Found(graph, time * graph.second, flow, side)
 

@@ -37,7 +37,7 @@ def solve(network: Network, demand: Demand) -> TransferPlan:
         return TransferPlan("direct", Fraction(0), Fraction(0), {}, rest, "nothing has to be sent", empty)
     best = largest_theta(network, demand)
     if best is None:
-        remedy = "add links, or leave files out" + ", or raise the budget" * (demand.budget is not None)
+        remedy = "add links, or leave out files" + ", or raise the budget" * (demand.budget is not None)
         raise UsageError("not everything can reach its destination", remedy)
     straight = largest_theta(network, demand, direct=True)
     relayed, direct = _Plan(network, demand, best), _Plan(network, demand, straight) if straight else None

@@ -62,11 +62,11 @@ def prices(graph: ExpansionGraph, flow: Ints) -> Ints:
         if (nearer == found[ends]).all():
             return found
         found[ends] = nearer
-    raise AssertionError("the flow is not the cheapest: its rest has a cycle that gains")
+    raise AssertionError("the flow is not the cheapest: its residual graph has a cycle of negative cost")
 
 
 def _too_many() -> UsageError:
-    return UsageError("there are too many units of data to count", "take larger units of data")
+    return UsageError("there are too many units of data", "take larger units of data")
 
 
 def _cheapest_by_ortools(graph: ExpansionGraph) -> Ints:

@@ -40,7 +40,7 @@ def _least(steps: Steps, ready: int, backend: Backend) -> tuple[int, int, NDArra
         if not each_step:
             stuck = [origin.host for origin in steps.origins if side[steps.at(origin.host)]]
             raise UsageError(
-                f"nothing gets from {', '.join(stuck)} to {steps.destination}",
+                f"no data can get from {', '.join(stuck)} to {steps.destination}",
                 "add links, or take longer steps or smaller units of data",
             )
         count = -(-held // each_step)

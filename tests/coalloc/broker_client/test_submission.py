@@ -139,7 +139,10 @@ async def test_a_task_whose_answer_was_lost_is_sent_again_as_the_same():
 
 async def test_the_beginning_of_an_id_has_to_be_of_one_task():
     with stranger(lambda *_: json.dumps({"tasks": [TASK, {**TASK, "id": "5f0c2"}], "next": None}).encode()) as url:
-        for beginning, says in (("5f0", "several of your tasks begin with 5f0"), ("6", "none of your tasks begins")):
+        for beginning, says in (
+            ("5f0", "several ids of your tasks begin with 5f0"),
+            ("6", "no id of your tasks begins"),
+        ):
             with pytest.raises(UsageError, match=says):
                 await api.cancel(beginning, url)
 

@@ -135,7 +135,7 @@ def test_an_interruption_leaves_nothing_at_servers(servers, home):
     ("words", "status", "said"),
     [
         (["{a}run", "--to", "data"], 2, "end it with /"),
-        (["{a}run/x", "{a}run/x", "--to", "data"], 2, "would both be x"),
+        (["{a}run/x", "{a}run/x", "--to", "data"], 2, "would both become x"),
         (["{a}run/none", "--to", "data"], 3, "none"),
         (["{a}run/x", "--to", "data", "--method", "magic"], 2, "there is no method 'magic'"),
         (["{a}run/x", "--to", "data", "--network", "none.yaml"], 2, "none.yaml cannot be read"),

@@ -370,7 +370,7 @@ async def test_replicas_of_a_metalink_are_one_file(servers, content, tmp_path):
 @pytest.mark.parametrize(
     ("words", "error", "said"),
     [
-        (("{a}/one.a", "{b}/run/deep/one", "{a}/one.a"), UsageError, "would both be one.a"),
+        (("{a}/one.a", "{b}/run/deep/one", "{a}/one.a"), UsageError, "would both become one.a"),
         (("http://a.example/x",), UsageError, "no file at a GridFTP server"),
         (("{b}/run",), UsageError, "is a directory"),
         (("{b}/nothing",), CoallocError, "nothing"),

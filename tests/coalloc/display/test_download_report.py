@@ -20,7 +20,7 @@ def printed(*reports):
 
 def test_the_summary_names_file_time_rate_and_what_each_source_gave():
     lines = printed(report()).splitlines()
-    assert lines[0] == "data/file.root: 10.0 GB in 1 min 20 s, 125 MB/s (adaptive); 1.20 MB came twice"
+    assert lines[0] == "data/file.root: 10.0 GB in 1 min 20 s, 125 MB/s (adaptive); 1.20 MB were received twice"
     assert lines[2] == "Two sources of equal rate share the file."
     rows = [line.split() for line in lines[4:7]]
     assert rows[0][1:] == ["50", "%", "5.00", "GB", "62.5", "MB/s", "ok"]
@@ -35,9 +35,9 @@ def test_resumed_bytes_are_told():
 @pytest.mark.parametrize(
     ("checksum", "basis", "words"),
     [
-        (None, "none", "not verified: no checksum was kept"),
+        (None, "none", "not verified: no checksum was stored"),
         (SUM, "none", "not verified, nothing to compare with: adler32 0a1b2c3d"),
-        (SUM, "own word", "not verified, only the server it came from says so: adler32 0a1b2c3d"),
+        (SUM, "own word", "not verified, only its own server confirms it: adler32 0a1b2c3d"),
         (SUM, "agree", "verified, replicas agree: adler32 0a1b2c3d"),
         (SUM, "given", "verified: adler32 0a1b2c3d"),
     ],

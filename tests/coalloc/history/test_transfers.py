@@ -78,7 +78,7 @@ def test_estimates_of_what_was_seen_and_of_what_was_not(history):
     known, unknown = estimates["ftp://a.example/other"], estimates["ftp://b.example/x"]
     assert known.rate == pytest.approx(50 / 5 * MB)
     assert known.setup_seconds == 0.5
-    assert known.reason == "the last value, the least off of 14 so far, of 2 transfers, the newest 40 seconds ago"
+    assert known.reason == "the last value, the most accurate of 14 so far, of 2 transfers, the newest 40 seconds ago"
     assert (unknown.rate, unknown.setup_seconds) == (None, None)
     assert unknown.reason
 

@@ -202,7 +202,7 @@ def test_the_name_appears_only_when_the_file_is_whole(target):
     with PartialFile(target) as partial:
         partial.begin(SIZE)
         deliver(partial, 0, 0, SIZE - 1)
-        with pytest.raises(RuntimeError, match="not whole"):
+        with pytest.raises(RuntimeError, match="is incomplete"):
             partial.publish()
         assert not target.exists()
         deliver(partial, 0, SIZE - 1, SIZE)

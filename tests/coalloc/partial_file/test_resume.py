@@ -44,9 +44,13 @@ def test_it_goes_on(then, now):
 @pytest.mark.parametrize(
     ("then", "now", "reason"),
     [
-        (THEN, THEN._replace(size=101), "the file has 101 bytes now and had 100"),
-        (THEN._replace(checksums=(SHA1, MD5)), THEN._replace(checksums=(SHA1, OTHER_MD5)), "another md5 is expected"),
-        (THEN, THEN._replace(origins=(C,)), "from other places"),
+        (THEN, THEN._replace(size=101), "the file changed from 100 to 101 bytes"),
+        (
+            THEN._replace(checksums=(SHA1, MD5)),
+            THEN._replace(checksums=(SHA1, OTHER_MD5)),
+            "the expected md5 has changed",
+        ),
+        (THEN, THEN._replace(origins=(C,)), "the sources have changed"),
     ],
 )
 def test_it_starts_over_and_says_why(then, now, reason):

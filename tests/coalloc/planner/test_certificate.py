@@ -32,7 +32,7 @@ def certified(**changes) -> str:
 def test_a_sound_plan():
     assert said() == ""
     assert PLAN.makespan == 3
-    assert PLAN.reason == "the downlink of t can do it in 3 s at best; without relays it takes 8 s"
+    assert PLAN.reason == "3 s at least, because of the downlink of t; without relays it takes 8 s"
 
 
 def test_what_is_too_fast_or_not_the_fastest():

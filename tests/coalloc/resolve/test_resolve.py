@@ -90,7 +90,7 @@ async def test_what_is_neither_url_nor_file_is_refused(tmp_path, monkeypatch, na
 
 @pytest.mark.parametrize("sources", [["x.meta4", "ftp://a/x"], ["ftp://a/x", "ftp://u:secret@b/x.meta4"]])
 async def test_a_metalink_stands_alone(sources):
-    with pytest.raises(UsageError, match="has to be the only one") as caught:
+    with pytest.raises(UsageError, match="must be the only one") as caught:
         await files(sources, no_engine)
     assert "secret" not in str(caught.value)
 

@@ -68,7 +68,7 @@ def test_parse_lowers_and_strips():
 @pytest.mark.parametrize(
     ("text", "complaint", "remedy"),
     [
-        ("d41d8cd98f00b204e9800998ecf8427e", "is no checksum", "ALGORITHM:HEX"),
+        ("d41d8cd98f00b204e9800998ecf8427e", "is not a checksum", "ALGORITHM:HEX"),
         ("whirlpool:00", "'whirlpool'", "sha256"),
         ("md5:d41d8", "5 characters where 32", "copy"),
         ("adler32:0000000g", "adler32", "copy"),

@@ -70,7 +70,7 @@ async def test_an_inner_replica_beside_others_is_left_out(public, home, servers,
     outer, inner = servers
     document(tmp_path / "export", inner.url("file"), outer.url("file"))
     errors = await fetched(outer.url("x.meta4"), tmp_path)
-    assert "nothing connects there" in errors[inner.url("file")]
+    assert "such addresses are refused" in errors[inner.url("file")]
     assert errors[outer.url("file")] is None
 
 

@@ -82,7 +82,7 @@ def test_blame_by_the_servers_own_words():
     replicas = [replica(0), replica(1, wrong=60_000)]
     pieces = [piece(0, 45_000, 0), piece(45_000, 90_000, 1, of=replicas[1])]
     bad = run(blame(WitnessServers(replicas), pieces, GOOD, "00000000", len(DATA)))
-    assert bad == {1: f"its replica is of another file: adler32 is not {GOOD.value}"}
+    assert bad == {1: f"its replica is another file: adler32 is not {GOOD.value}"}
 
 
 def test_blame_on_the_way():
@@ -114,14 +114,14 @@ def test_one_that_says_nothing_may_have_the_right_file_when_all_others_have_anot
             WitnessServers(replicas), [piece(0, 90_000, 0, of=replicas[0])], GOOD, f"{adler32(content):08x}", len(DATA)
         )
     )
-    assert bad == {0: f"its replica is of another file: adler32 is not {GOOD.value}"}
+    assert bad == {0: f"its replica is another file: adler32 is not {GOOD.value}"}
 
 
 def test_what_an_earlier_run_had_from_a_bad_replica_is_bad_too():
     replicas = [replica(0, wrong=10), replica(1, speaks=False)]
     pieces = [piece(0, 45_000, 2, of=replicas[0]), piece(45_000, 90_000, 1)]
     bad = run(blame(WitnessServers(replicas, holders={2: 0}), pieces, GOOD, "00000000", len(DATA)))
-    assert bad == dict.fromkeys((0, 2), f"its replica is of another file: adler32 is not {GOOD.value}")
+    assert bad == dict.fromkeys((0, 2), f"its replica is another file: adler32 is not {GOOD.value}")
 
 
 def test_what_comes_from_a_replica_that_is_named_no_more_is_suspected_before_one_that_is():

@@ -120,8 +120,8 @@ def _entry(child: Child) -> Entry:
 
 
 def _nothing(path: str) -> NoSuchFile:
-    return NoSuchFile(f"the catalogue has no {path}", "list a folder to see what there is")
+    return NoSuchFile(f"the catalogue has no {path}", "list a folder to see its entries")
 
 
 def _read_only(path: str) -> PermissionRefused:
-    return PermissionRefused(f"{path} is in the catalogue, which is for reading", "register datasets instead")
+    return PermissionRefused(f"{path} is in the catalogue, which is read-only", "register datasets instead")

@@ -166,7 +166,7 @@ class GridFTPTree:
         """Return `end`, where a path ends. :raises PermissionRefused: when the user may not reach it, or the path"""
         assert self._reach
         if end is None or not (self._reach.may(path, writes) and self._reach.may(end, writes)):
-            said = f"a symbolic link on {path} leads to where {self._reach.caller.subject} may not "
+            said = f"a symbolic link on {path} leads to a place that {self._reach.caller.subject} may not use "
             raise PermissionRefused(said + ("write" if writes else "read"), "ask its owner, or an admin")
         return end
 
@@ -231,7 +231,7 @@ class GridFTPTree:
                         leaving += [entry for entry in batch if self._leaves(entry)]
                         yield [self._shown(path, folder, entry) for entry in batch if not self._leaves(entry)]
             if doubtful and (await session.stat(self.at(path))).kind != "dir":
-                raise NotDirectory(f"{path} is no folder", "look at it, or list the folder that it is in")
+                raise NotDirectory(f"{path} is not a folder", "request its status, or list its folder")
             leaving += doubtful
             if any(map(self._leaves, leaving)):  # a server that is listing takes no other request
                 base = await self._links.base(session)
@@ -354,7 +354,7 @@ class GridFTPTree:
             who may write at a link write where it leads
         """
         if (aim := led(path, target)) is None:
-            raise PermissionRefused(f"{path} would lead out of {self.naming.name}", "copy what it leads to")
+            raise PermissionRefused(f"{path} would lead out of {self.naming.name}", "copy its target instead")
         async with self._session() as session:
             await self._enter(session, path, True)
             await self._follow(session, aim, True)

@@ -128,7 +128,7 @@ async def _walk(session: Storage, place: str, named: str) -> str:
             known |= await _all(session, [place for place in _ahead(real, left) if place not in known])
         except (ServerSays, Unsupported):  # their messages would reveal the place
             raise PermissionRefused(
-                f"{named}: its server does not report where a link in it leads", "avoid it"
+                f"{named}: its server does not report the target of a link in it", "avoid it"
             ) from None
         while left:
             name = left.pop(0)
@@ -140,13 +140,13 @@ async def _walk(session: Storage, place: str, named: str) -> str:
                 real.append(name)
                 continue
             if there is None or there.link_target is None:
-                raise PermissionRefused(f"{named}: its server does not say where a link on it leads", "avoid it")
+                raise PermissionRefused(f"{named}: its server does not report the target of a link on it", "avoid it")
             left = _names(there.link_target) + left
             real = [] if there.link_target.startswith("/") else real
             break
         else:
             return _place(real)
-    raise PermissionRefused(f"{named}: there are too many symbolic links on it", "name what they lead to")
+    raise PermissionRefused(f"{named}: there are too many symbolic links on it", "use the path without links")
 
 
 def _ahead(real: list[str], left: list[str]) -> list[str]:

@@ -102,7 +102,7 @@ class LocalTree:
 
     async def link(self, target: str, path: str) -> None:
         """Refuse to make a link, as links may lead out of the folder. :raises PermissionRefused: always"""
-        raise PermissionRefused(f"{path}: no links are made at the folders of workers", "copy what they lead to")
+        raise PermissionRefused(f"{path}: links cannot be made in folders of workers", "copy their targets instead")
 
     def at(self, path: str) -> Path:
         """Return the path on this machine; only `stat` and `make` check that no part of it is a link."""
@@ -222,7 +222,7 @@ REFUSALS: dict[int, type[SourceError]] = {
 def _refusal(path: str, error: OSError) -> SourceError:
     """Return an error of the operating system as a `SourceError`."""
     kind = REFUSALS.get(error.errno or 0, ServerSays)
-    return kind(f"{path}: {error.strerror or error}", "list a folder to see what there is; links are not followed")
+    return kind(f"{path}: {error.strerror or error}", "list a folder to see its entries; links are not followed")
 
 
 def _some(path: str, scan: Iterator[os.DirEntry[str]], folder: int) -> list[Entry]:

@@ -50,8 +50,8 @@ class Trees:
         if collection.kind == "local":
             if collection.site != self._settings.site:
                 raise Unreachable(
-                    f"{collection.name} is a folder at {collection.site}, and this is another place",
-                    "transfer from it or to it: workers there can look into it",
+                    f"{collection.name} is a folder at {collection.site}, which this process cannot read",
+                    "submit a transfer: workers at that site have access to it",
                 )
             return LocalTree(Path(collection.base), collection.name)
         return await self.gridftp(collection, reach)
@@ -61,7 +61,7 @@ class Trees:
         endpoint = await self._places.endpoint(collection.endpoint or "")
         if endpoint.scheme not in ("ftp", "gsiftp"):
             raise Unsupported(
-                f"{collection.name} is at {endpoint.name}, which is no GridFTP server", "give it another endpoint"
+                f"{collection.name} is at {endpoint.name}, which is not a GridFTP server", "give it another endpoint"
             )
         folder = below(endpoint.prefix, collection.base)
         proxy = await self._credential(collection, at(endpoint, folder))
@@ -77,22 +77,24 @@ class Trees:
             return None
         known = self._settings.credentials.get(collection.credential)
         if known is None:
-            log.warning("a credential is not known here", credential=collection.credential, collection=collection.name)
+            log.warning(
+                "the configuration lacks a credential", credential=collection.credential, collection=collection.name
+            )
             raise CredentialRefused(
-                f"the credential of {collection.name} is not known here",
+                f"the credential of {collection.name} is not in the configuration",
                 "ask an admin to name its file in the [credentials] of --config",
             )
         if not any(each.covers(place) for each in await self._bound(collection.credential, known)):
             log.warning(
-                "a credential may not be shown here",
+                "a credential may not be used for a URL",
                 credential=collection.credential,
                 collection=collection.name,
                 place=str(place),
-                remedy=f'add the place to "for" in [credentials.{collection.credential}] of --config if you trust it',
+                remedy=f'add the URL to "for" in [credentials.{collection.credential}] of --config if you trust it',
             )
             raise CredentialRefused(
-                f"the credential of {collection.name} may not be shown where its endpoint is now",
-                "ask an admin to put the endpoint back, or to add that place to the [credentials] of --config",
+                f"the credential of {collection.name} may not be used at its endpoint's present address",
+                "ask an admin to put the endpoint back, or to add that address to the [credentials] of --config",
             )
         return known.proxy
 

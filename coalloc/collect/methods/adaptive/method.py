@@ -53,7 +53,9 @@ class AdaptiveCollecting(Method):
     ) -> None:
         super().__init__(network, demand, seed)
         if demand.budget is not None:
-            raise UsageError("adaptive keeps to no budget", "choose another method, or give none")
+            raise UsageError(
+                "the method adaptive does not support a budget", "choose another method, or leave out the budget"
+            )
         self._destinations = list(dict.fromkeys(to for file in demand.files for to in file.destinations))
         self._estimates = Estimates(overlay(network, self._destinations, self._random, peers))
         if len(self._destinations) > 1:  # data for itself and for others are not distinguished
@@ -89,7 +91,7 @@ class AdaptiveCollecting(Method):
             yield CollectWake(self._due)
         if not self._goes_on(now):
             name, to = min(self._stock.missing())
-            yield CollectGiveUp(f"{name} cannot get to {to}: {self._trouble(name, to)}")
+            yield CollectGiveUp(f"{name} cannot reach {to}: {self._trouble(name, to)}")
 
     # Events
 
@@ -125,7 +127,7 @@ class AdaptiveCollecting(Method):
         self._traffic.measure(now, self._plan, self._planned_at)
         for pair in list(self._traffic.stalled(now)):
             yield from self._take_back(list(self._traffic.lanes[pair].hops))
-            self._traffic.failed(now, pair, f"nothing comes from {pair[0]} any more")
+            self._traffic.failed(now, pair, f"{pair[0]} sends no more data")
         slow = self._traffic.overloaded(now, self._plan)
         yield from self._take_back([hop for hops in slow.values() for hop in hops])
         yield from self._take_back([hop for hop, to in self._traffic.wanted.items() if to in self._gone])

@@ -114,7 +114,7 @@ class HopTraffic:
         ends = [
             lane for (source, sink), lane in self.lanes.items() if lane.reason and (sink == to or source in sources)
         ]
-        return ends[-1].reason if ends else "no link that is of use leads there"
+        return ends[-1].reason if ends else "no usable link leads there"
 
     def resumes_at(self, now: float) -> float:
         """Return the earliest time at which a paused pair is tried again."""

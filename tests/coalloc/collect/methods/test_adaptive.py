@@ -182,7 +182,7 @@ def test_when_the_only_holder_is_gone_all_else_is_brought_and_then_it_gives_up()
     actions = method.handle(Gone(1.0, "x", "it died"))
     while not kinds(actions, CollectGiveUp):
         actions = method.handle(Arrived(2.0, next(iter(method.ledger.running))))
-    assert actions[-1] == CollectGiveUp("a cannot get to t: it died")
+    assert actions[-1] == CollectGiveUp("a cannot reach t: it died")
     assert method.ledger.missing("b", "t") == []
 
 
@@ -197,7 +197,7 @@ def test_it_goes_on_while_another_holder_lives():
 def test_it_gives_up_when_the_destination_is_gone():
     method = AdaptiveCollecting(PAPER, DEMAND)
     method.handle(CollectStarted(0.0))
-    assert method.handle(Gone(1.0, "t", "it died"))[-1] == CollectGiveUp("a cannot get to t: it died")
+    assert method.handle(Gone(1.0, "t", "it died"))[-1] == CollectGiveUp("a cannot reach t: it died")
 
 
 def test_no_more_is_staged_at_a_host_than_it_lends():
@@ -255,7 +255,7 @@ def test_where_nothing_leads_it_gives_up_at_once():
     lost = network(("x", "y", 1), ("t", "y", 1))
     method = AdaptiveCollecting(lost, Demand((File("a", 1, ("x",), ("t",)),)))
     assert kinds(method.handle(CollectStarted(0.0)), CollectGiveUp) == [
-        CollectGiveUp("a cannot get to t: no link that is of use leads there")
+        CollectGiveUp("a cannot reach t: no usable link leads there")
     ]
 
 

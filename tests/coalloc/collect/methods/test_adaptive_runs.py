@@ -218,7 +218,7 @@ def test_while_a_holder_lives_every_byte_arrives_and_otherwise_it_says_what_is_m
     if all(set(file.holders) - dead for file in demand.files):
         assert record.outcome == "done"
     elif record.outcome != "done":
-        assert record.outcome.endswith("cannot get to t: it died")
+        assert record.outcome.endswith("cannot reach t: it died")
 
 
 def _run(true: Network, known: Network, demand: Demand, what) -> SimulationRecord:

@@ -81,7 +81,7 @@ def test_what_nobody_holds_any_more_is_said_once_all_else_is_there(name: str, pa
     world = World(make(name, network, demand, **parameters), demand, 1, deaths={"A": 1.0})
     end = world.run()
     assert isinstance(end, CollectGiveUp)
-    assert "a cannot get to D" in end.reason
+    assert "a cannot reach D" in end.reason
     assert world.ledger.missing("b", "D") == []
 
 
@@ -98,7 +98,7 @@ def test_a_way_that_always_fails_is_left_at_last(name: str, parameters: dict[str
     demand = Demand((File("a", 10, ("A",), ("D",)),))
     end = World(make(name, line(A_D=5), demand, **parameters), demand, 1, failures=10**9, chance=1.0).run()
     assert isinstance(end, CollectGiveUp)
-    assert "a cannot get to D: the weather" in end.reason
+    assert "a cannot reach D: the weather" in end.reason
 
 
 @variants
@@ -122,7 +122,7 @@ def test_a_method_that_is_not_there_is_named():
 
 
 def test_a_parameter_that_a_method_does_not_take_is_named():
-    with pytest.raises(UsageError, match="one-by-one takes no percent"):
+    with pytest.raises(UsageError, match="one-by-one does not have the option percent"):
         make("one-by-one", line(A_D=5), Demand(()), percent=95)
 
 

@@ -78,7 +78,7 @@ async def test_a_directory_that_is_exchanged_is_not_emptied(gridftp_server, link
     else:
         other.rename(made)
     await area.delete(area.piece(1))
-    with pytest.raises(PermissionRefused, match="is not the directory that was made"):
+    with pytest.raises(PermissionRefused, match="is not the directory that was created"):
         await area.remove()
     assert (made / name).read_bytes() == b"of somebody"
     await server.close()

@@ -41,7 +41,7 @@ async def test_entries_without_end(tree, tmp_path, monkeypatch, limit, most, kin
         inner.mkdir()
         for number in range(2):
             (inner / f"{number}").write_bytes(b"x") if kind == "files" else (inner / f"{number}").mkdir()
-    with pytest.raises(LimitExceeded, match=r"/tree has more than .*: given up in f\d/") as caught:
+    with pytest.raises(LimitExceeded, match=r"/tree has more than .*: stopped in f\d/") as caught:
         await collect(tree, tmp_path)
     assert caught.value.remedy
     assert not (tmp_path / "out").exists()

@@ -73,7 +73,7 @@ async def test_what_was_collected_is_not_taken_for_partial_data(server, tmp_path
     assert {path.name for path in (server.root / "tree" / "x.coget").iterdir()} >= {"data", "lock"}
     await collect(server, tmp_path / "out")
     planted = found(tmp_path / "out")
-    with pytest.raises(SinkError, match="files in it that were fetched"):
+    with pytest.raises(SinkError, match="contains fetched files"):
         await api.download(api.Request((server.url("x"),), output=tmp_path / "out" / "x"))
     assert found(tmp_path / "out") == planted
     (tmp_path / "out" / "x.coget").rename(tmp_path / "out" / "old")

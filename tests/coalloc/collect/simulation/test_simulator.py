@@ -192,7 +192,7 @@ def test_a_relay_may_be_full_and_a_pair_may_have_no_way():
                 yield CollectGiveUp(reason)
 
     record = simulate(Scripted(DEMAND, careful), Underlay.of(small), told=inf)
-    assert (record.outcome, record.seconds) == ("there is no way from b to t", 2.5)
+    assert (record.outcome, record.seconds) == ("there is no path from b to t", 2.5)
 
 
 def test_who_waits_for_nothing_is_told_and_who_waits_too_long_is_ended():

@@ -62,7 +62,7 @@ def test_a_transfer_that_failed_is_an_observation_of_a_failure(tmp_path):
     assert (failed.outcome, failed.end - failed.start, failed.streams) == ("failed", pytest.approx(10.0), 4)
     assert [(each.line, each.why) for each in found.refused] == [
         (2, "it has no TYPE"),
-        (4, "'no' is no whole number"),
+        (4, "'no' is not a whole number"),
     ]
 
 
@@ -144,8 +144,8 @@ def test_a_table_with_named_columns(tmp_path, pack):
     [
         (b"", "begins with ''"),
         (b"when,what\n1,2\n", "'when,what'"),
-        (b"\xff\xfe\x00binary\x80" * 20, "no text"),
-        (gzip.compress(b"\xff\xfe\x00binary\x80" * 20, mtime=0), "no text"),
+        (b"\xff\xfe\x00binary\x80" * 20, "not text"),
+        (gzip.compress(b"\xff\xfe\x00binary\x80" * 20, mtime=0), "not text"),
         (gzip.compress(TABLE.encode(), mtime=0)[:60], "cannot be read"),
     ],
 )

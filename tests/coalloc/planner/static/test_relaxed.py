@@ -68,7 +68,7 @@ def test_a_shared_bottleneck():
     found = plan(network, TEN)
     check(network, TEN, found)
     assert float(found.makespan) == near(200)
-    assert found.reason.startswith("the link b -> t and what shares the fibre can do it in 200 s at best")
+    assert found.reason.startswith("200 s at least, because of the link b -> t and the shared set the fibre")
 
 
 def test_a_budget_is_kept_and_named():

@@ -92,7 +92,7 @@ def test_two_providers_of_one_host_are_two_ways_in():
 
 
 def test_what_cannot_get_there_is_said():
-    with pytest.raises(UsageError, match="nothing gets from B to D"):
+    with pytest.raises(UsageError, match="no data can get from B to D"):
         timeline(line(A_D=1, D_B=1), demand(A=1, B=1), SECOND)
 
 
