@@ -48,7 +48,7 @@ async def resolve(
     :raises SourceError: if a Metalink cannot be fetched from its server
     """
     if not sources or "" in sources:
-        raise UsageError("nothing was named to fetch", "name one or more replica URLs, or a Metalink file")
+        raise UsageError("no source was given", "name one or more replica URLs, or a Metalink file")
     for source in sources:
         if "://" in source:
             check(source)

@@ -47,7 +47,7 @@ def test_a_series_says_what_it_shows():
 def test_of_many_points_some_are_drawn_and_the_note_says_so():
     figure = charts.series("s", "Rate", rates(10_000), "at", "rate")
     assert len(figure.spec["data"]["values"]) == 1000
-    assert figure.note == "Of 10,000 points 1,000 are drawn, evenly chosen."
+    assert figure.note == "1,000 of 10,000 points are drawn, evenly chosen."
     assert len(figure.table.rows) == 10_000
 
 
@@ -93,7 +93,7 @@ def test_what_stands_side_by_side_has_points_where_one_value_is_many_times_the_o
         (charts.series("s", "Rate", rates(2), "at", "rate"), "fewer than 3 points"),
         (charts.lines("l", "Rate", rates(1), "at", "rate", "forecaster"), "two times or more"),
         (charts.bars("b", "Rate", rates(0), "at", "rate"), "to count yet"),
-        (charts.grid("g", "Rate", pairs(()), "source", "sink", "rate"), "nothing is known"),
+        (charts.grid("g", "Rate", pairs(()), "source", "sink", "rate"), "no pair has data"),
         (charts.scatter("x", "Rate", rates(4), "p50", "rate"), "fewer than 5 points"),
         (charts.calibration("c", "Rate", coverage(19), "nominal", "hits", "forecasts"), "fewer than 20 forecasts"),
         (charts.gantt("t", "Rate", rates(0), "forecaster", "at", "at"), "there is nothing to show yet"),

@@ -109,7 +109,7 @@ async def test_it_can_be_asked_for_a_class_of_sizes_a_period_and_the_newest(brok
     assert len(early) + len(late) == len(every)
     assert await exported(admin, newest=5) == every[-5:]
     shown = facts(await report(admin, newest=5))
-    assert (shown["Transfers scored"], shown["That went well"]) == (5, 0)  # traffic is not summed up here
+    assert (shown["Transfers scored"], shown["Successful transfers"]) == (5, 0)  # traffic is not summed up here
 
 
 async def test_failures_are_told_with_their_errors_and_probes_are_told_apart(broker, admin):

@@ -375,7 +375,7 @@ async def test_replicas_of_a_metalink_are_one_file(servers, content, tmp_path):
         (("{b}/run",), UsageError, "is a directory"),
         (("{b}/nothing",), CoallocError, "nothing"),
         (("{b}/none/",), CoallocError, "none"),
-        ((), UsageError, "nothing was named"),
+        ((), UsageError, "no source was given"),
     ],
 )
 async def test_what_makes_no_sense_is_said(servers, content, tmp_path, words, error, said):

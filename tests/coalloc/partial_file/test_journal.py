@@ -130,7 +130,7 @@ def test_one_of_another_file_is_removed_and_the_reason_told(path):
     other = describe(SIZE + 1, URLS, {}, [])
     found = recall(path, other)
     assert (found.header, found.extents) == (other, ())
-    assert f"{SIZE + 1} bytes now" in found.trouble
+    assert f"{SIZE + 1} bytes since" in found.trouble
     assert list(path.parent.iterdir()) == []
 
 

@@ -44,7 +44,7 @@ async def test_urls_are_replicas_of_one_file_named_by_the_first():
         ("ftp://ann:secret@h:port/x", "host or port"),
         ("ftp://ann:secret@h:99999/x", "host or port"),
         ("ftp://ann:secret@h:0/x", "host or port"),
-        ("", "nothing was named"),
+        ("", "no source was given"),
         ("ftp://ann:secret@[::1/x", "host or port"),
         ("ftp://ann:secret@h/a\r\nDELE b", "control character"),
         ("://ann:secret@h/x", "scheme"),
@@ -59,7 +59,7 @@ async def test_a_malformed_url_is_refused_without_its_password(url, reason):
 
 
 async def test_nothing_is_refused():
-    with pytest.raises(UsageError, match="nothing was named"):
+    with pytest.raises(UsageError, match="no source was given"):
         await files([], no_engine)
 
 
