@@ -29,9 +29,9 @@ from coalloc.errors import (
     Unsupported,
     UsageError,
 )
-from tests.support.connections import connections
 from tests.support.fetching import Collected, collect, opened, options
 from tests.support.gridftp import GridFTPServer
+from tests.support.listening import connections
 from tests.support.nginx import Nginx
 from tests.support.waiting import until
 

@@ -15,9 +15,9 @@ from coalloc.engine.base import Admission
 from coalloc.engine.limits.slots import Slots
 from coalloc.model import Checksum, Estimate, Replica, ReplicaSet
 from coalloc.schedule.policies import make
-from tests.support.connections import connections
 from tests.support.fetching import options, random_file
 from tests.support.gridftp import GridFTPServer
+from tests.support.listening import connections
 from tests.support.nginx import Nginx
 from tests.support.plain_ftp import PlainFTP, serve
 from tests.support.waiting import PATIENCE, until

@@ -1,7 +1,7 @@
 """Fixed ports for servers: reserved for them, and awaited until they listen.
 
-It is waited without making a connection: the kernel's own list says who listens. That works for servers in other
-network namespaces too, where a connection from here would not get.
+No connection is made for that: the kernel's own list has the listeners, also those in other network namespaces, which
+a connection from here would not reach. The same list has the open connections.
 """
 
 import ipaddress
@@ -12,12 +12,13 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["reserved", "wait_until_listening"]
+__all__ = ["connections", "reserved", "wait_until_listening"]
 
 LISTEN = b"0A"  # the kernel's state number, include/net/tcp_states.h
 ROW = 150
 """Bytes of a line of the kernel's list."""
 ANY = ("0.0.0.0", "::")
+ESTABLISHED = "01"  # the kernel's state number, include/net/tcp_states.h
 
 
 def reserved(host: str) -> socket.socket:
@@ -62,3 +63,9 @@ def _as_the_kernel_writes(address: str) -> str:
     """Return 32-bit words, each with its last byte first."""
     packed = ipaddress.ip_address(address).packed
     return "".join(packed[i : i + 4][::-1].hex() for i in range(0, len(packed), 4)).upper()
+
+
+def connections(port: int) -> int:
+    """Return the number of connections to `port`, seen from their clients' ends; see proc(5), /proc/net/tcp."""
+    rows = [line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]]
+    return sum(row[3] == ESTABLISHED and row[2].endswith(f":{port:04X}") for row in rows)
