@@ -24,6 +24,7 @@ from broker.storage.migration import upgrade
 from tests.support.days import at_noon
 from tests.support.effort import LONG
 from tests.support.postgres import Postgres, named, postgres
+from tests.support.statements import share
 
 HERE = "http://broker.example"
 DATABASES = ("sqlite", "postgresql")
@@ -55,6 +56,8 @@ ABOUT_THE_DATABASE = {
     "test_workers",
 }
 """Modules whose tests always run on both databases."""
+
+share()
 
 
 @pytest.hookimpl(tryfirst=True)
