@@ -1,6 +1,6 @@
-"""Who gets the next lane, how many lanes help, what an error means: decided without I/O.
+"""Decisions without I/O: the next lane, the number of lanes, the meaning of an error.
 
-What is learnt of copies that tasks made is only what was measured.
+Only measured copies of tasks are learnt.
 """
 
 import time
@@ -184,7 +184,7 @@ def report(*moments: tuple[float, float], size: int = GB, seconds: float = 6.0, 
 
 
 def test_it_was_busy_for_as_long_as_it_was_busy():
-    """That it was idle, too, takes nothing away."""
+    """Idle time does not lower the rate."""
     (observed,) = of_sources(COPY, "here", time.time() - 10, [report((1.0, 6.0))])
     assert (observed.busy_seconds, observed.bytes) == (6.0, GB)
 
@@ -200,7 +200,7 @@ def test_what_no_network_carries_is_not_learnt():
 
 
 def test_of_a_batch_the_time_counts_in_which_something_was_moved():
-    """Not the minute in which it was compared what is there already."""
+    """The minute of comparing existing files does not count."""
     now = time.time()
     times = ((3, 9, 7), (2, 8, 5))
     moves = [Move(COPY._replace(id=i, size=GB, leases=7), now - begin, now - end) for i, begin, end in times]

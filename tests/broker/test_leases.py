@@ -143,7 +143,7 @@ async def measured(database: str) -> AsyncIterator[Database]:
 
 
 async def test_results_are_written_row_by_row_however_much_is_leased(measured):
-    """Not by going through all that the worker has."""
+    """A statement reads only rows of the task, not all rows of the worker."""
     ends = {"source": uuid4(), "destination": uuid4(), "items": (Item(source="/a", destination="/b"),)}
     new = NewTask(owner="ann", kind="TRANSFER", submission_id=uuid4(), deadline=time.time() + 3600, **ends)
     number, _ = await Tasks(measured, Announcements()).submit(new)
@@ -168,7 +168,7 @@ async def test_results_are_written_row_by_row_however_much_is_leased(measured):
 
 
 async def looked_at(connection: AsyncConnection, statement: str, values: object) -> int:
-    """How many rows a statement goes through, and joins in vain; on SQLite, whether it does so by their ids."""
+    """Return how many rows a statement reads, and joins in vain; on SQLite, whether it finds them by their ids."""
     if connection.dialect.name == "sqlite":
         plan = [row[-1] for row in await connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", values)]
         of_work = [step for step in plan if " work " in f"{step} "]

@@ -45,7 +45,7 @@ def _say(sign: str, group: int) -> None:
 
 
 def guarded(leader: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]:
-    """Have a process with its whole group killed when the tests end; it leads its group. Return the process."""
+    """Return a process that leads its group, and will be killed with its group when the tests end."""
     _say("+", leader.pid)
     return leader
 

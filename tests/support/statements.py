@@ -19,7 +19,7 @@ COMPILED: LRUCache[Any, Any] = LRUCache(MOST)
 
 
 class _Alike:
-    """What makes a dialect equal to others of its class, and its engines share what they compile."""
+    """Make a dialect equal to others of its class, so that their engines share compiled statements."""
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other)
@@ -55,6 +55,6 @@ class Psycopg(PGDialect_psycopg):
 
 
 def share() -> None:
-    """Have all engines that are created from now on share compiled statements."""
+    """Let all engines created from now on share compiled statements."""
     registry.register("sqlite.aiosqlite", __name__, SharedSQLite.__name__)
     registry.register("postgresql.psycopg", __name__, Psycopg.__name__)

@@ -59,11 +59,11 @@ def middle(values: Sequence[float]) -> str:
 
 
 def percent(part: float) -> str:
-    """As people write it."""
+    """Return the value as people write it."""
     return f"{100 * part:.0f} %"
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """In Markdown, which reads well on a terminal, too."""
+    """Return the table in Markdown, which reads well on a terminal, too."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
