@@ -44,9 +44,9 @@ __all__ = [
 DATASET = re.compile(r"(?:[\w.-]+:)?/?[\w.+=@,~-]+(?:/[\w.+=@,~-]+)*")
 """Syntax of a broker's dataset names: a name, optionally preceded by a scope and a colon."""
 Outcome = Literal["ok", "slow", "failed", "corrupt", "unused"]
-SourceState = Literal["connecting", "idle", "fetching", "stalled", "waiting", "pausing", "left"]
-Ending = Literal["whole", "relieved", "failed", "stalled"]
-"""End of a partial copy; `relieved`: its remaining range was given to others, or they delivered it first."""
+SourceState = Literal["connecting", "idle", "fetching", "stalled", "waiting", "pausing", "dropped"]
+Ending = Literal["whole", "shortened", "failed", "stalled"]
+"""End of a partial copy; `shortened`: its remaining range was given to others, or they delivered it first."""
 Phase = Literal["connecting", "fetching", "verifying", "done"]
 Kind = Literal["file", "dir", "link", "other"]
 TaskStatus = Literal["ACTIVE", "INACTIVE", "SUCCEEDED", "FAILED"]

@@ -40,7 +40,7 @@ class _Job:
     start: int
     end: int
     asked: float
-    relieved: bool = False
+    shortened: bool = False
 
 
 def _done(server: DemoServer, job: _Job) -> float:
@@ -87,7 +87,7 @@ class _Sharing:
 
     def _note(self, i: int, job: _Job, now: float) -> None:
         server, came = self._servers[i], self._came(i, job, now)
-        ending: Ending = "relieved" if job.relieved else "whole"
+        ending: Ending = "shortened" if job.shortened else "whole"
         if came < job.end - job.start:
             ending = "failed" if server.fails else "stalled"
             self._left.append((job.start + came, job.end))
@@ -119,7 +119,7 @@ class _Sharing:
         both = (self._seconds_left(late, now) - mine.setup) / (1 / mine.rate + 1 / other.rate)
         cut = job.end - min(int(both), job.end - job.start - self._came(late, job, now))
         self._jobs[i] = _Job(cut, job.end, now)
-        self._jobs[late] = replace(job, end=cut, relieved=True)
+        self._jobs[late] = replace(job, end=cut, shortened=True)
 
     def _seconds_left(self, i: int, now: float) -> float:
         """Return the expected seconds until a job is done; a stop of the server is not known in advance."""

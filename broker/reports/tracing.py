@@ -12,7 +12,7 @@ class Incident(NamedTuple):
     """A range that did not end as requested.
 
     :param at: seconds from the beginning
-    :param ending: relieved, failed or stalled
+    :param ending: shortened, failed or stalled
     :param missing: bytes of it that other sources had to deliver
     :param by: numbers of the sources that were asked for these bytes
     """
@@ -54,14 +54,14 @@ def incidents(ranges: Sequence[Range]) -> list[Incident]:
         if each.ending in (None, "whole"):
             continue
         at = each.over if each.over is not None else each.asked
-        after = each.end if each.ending == "relieved" else each.start + each.bytes
-        until = _until(each, ranges, at) if each.ending == "relieved" else each.end
+        after = each.end if each.ending == "shortened" else each.start + each.bytes
+        until = _until(each, ranges, at) if each.ending == "shortened" else each.end
         by = {o.source for o in ranges if o is not each and o.start < until and after < o.end and o.asked >= each.asked}
         found.append(Incident(at, each.source, str(each.ending), max(0, until - after), tuple(sorted(by))))
     return sorted(found)
 
 
-def _until(relieved: Range, ranges: Sequence[Range], at: float) -> int:
+def _until(shortened: Range, ranges: Sequence[Range], at: float) -> int:
     """Return the end of the bytes that were taken from a range: that of the range requested directly behind it."""
-    took = [each.end for each in ranges if each.start == relieved.end and relieved.asked <= each.asked <= at]
-    return max(took, default=relieved.end)
+    took = [each.end for each in ranges if each.start == shortened.end and shortened.asked <= each.asked <= at]
+    return max(took, default=shortened.end)

@@ -129,7 +129,7 @@ def _facts(kept: StoredDecision) -> list[Fact]:
     ]
 
 
-ENDINGS = (("Ranges taken over by others", "relieved"), ("Ranges that stalled", "stalled"), ("Faults", "failed"))
+ENDINGS = (("Ranges taken over by others", "shortened"), ("Ranges that stalled", "stalled"), ("Faults", "failed"))
 
 
 def _resumed(kept: StoredDecision) -> str:

@@ -27,7 +27,7 @@ LONGEST, LONGEST_NAME = 500, 2000
 """Characters of a remark, and of a name."""
 MOMENT = 0.1
 """Seconds for which a source's bytes must have flowed to show its rate without its set-up."""
-WORST = ("failed", "stalled", "relieved", "whole")
+WORST = ("failed", "stalled", "shortened", "whole")
 
 
 def worth_telling(report: TransferReport) -> bool:

@@ -26,7 +26,7 @@ _STYLES: dict[SourceState, str] = {
     "stalled": "yellow",
     "waiting": "yellow",
     "pausing": "yellow",
-    "left": "red",
+    "dropped": "red",
 }
 
 

@@ -111,7 +111,7 @@ class Judge:
 
         :raises CoallocError: when there is no source left
         """
-        if all(source.index in changed or source.status == "left" for source in self._states):
+        if all(source.index in changed or source.status == "dropped" for source in self._states):
             errors = [self._runner.errors[i] for i in changed if i in self._runner.errors]
             stale = next((error for error in errors if isinstance(error, ReplicaChanged)), None)
             if stale is None:
@@ -132,7 +132,7 @@ class Judge:
         verification = self._verification
         dropped, back = await verification.drop(bad)
         ranges = self._file.revoke(dropped)
-        left = {source.index for source in self._states if source.status == "left"} - set(back)
+        left = {source.index for source in self._states if source.status == "dropped"} - set(back)
         if all(source.index in verification.bad.keys() | left for source in self._states):
             names = "; ".join(f"{self._urls[i]}: {why}" for i, why in verification.bad.items())
             failed = f"{self._file.name} could not be verified{verification.mismatch}"

@@ -31,7 +31,7 @@ def preview(
     state = State(size, estimates)
     for source in state.sources:
         answer = answers.get(source.index)
-        source.status = "idle" if isinstance(answer, Stat) else "left"
+        source.status = "idle" if isinstance(answer, Stat) else "dropped"
         source.ranged = isinstance(answer, Stat) and answer.ranged
     expected = _expected_bytes(state, policy)
     ranked = sorted(expected, key=lambda source: -expected[source])

@@ -25,7 +25,7 @@ def source_views(state: State, urls: Sequence[str], now: float) -> tuple[SourceV
             rate=(source.meter.rate(now) or 0.0) if _flowing(state, source) else 0.0,
             bytes=source.bytes,
             share=source.bytes / whole,
-            error=source.reason if source.status in ("left", "pausing", "waiting") else None,
+            error=source.reason if source.status in ("dropped", "pausing", "waiting") else None,
         )
         for source in state.sources
     )
@@ -82,7 +82,7 @@ def _unstarted_view(url: str, error: SourceError | None) -> SourceView:
         case ServerBusy():
             return SourceView(url, "pausing", error=str(error))
         case _:
-            return SourceView(url, "left", error=str(error))
+            return SourceView(url, "dropped", error=str(error))
 
 
 def unstarted_reports(urls: Sequence[str], errors: Mapping[int, SourceError]) -> tuple[SourceReport, ...]:
@@ -106,7 +106,7 @@ def _partial_copy(copy: RunningCopy, began: float) -> PartialCopy:
 def _outcome(source: ScheduledSource, bad: Container[int], slow: bool) -> Outcome:
     if source.index in bad:
         return "corrupt"
-    if source.status == "left" or (source.status == "pausing" and not source.bytes):
+    if source.status == "dropped" or (source.status == "pausing" and not source.bytes):
         return "failed"
     if not source.bytes:
         return "unused"
@@ -129,7 +129,7 @@ def _state(state: State, source: ScheduledSource, now: float) -> SourceState:
     copy = state.running(source)
     if copy is not None:
         return "stalled" if copy.silence(now) > SILENT else "fetching"
-    if source.status in ("connecting", "waiting", "pausing", "left"):
+    if source.status in ("connecting", "waiting", "pausing", "dropped"):
         return source.status
     return "idle"
 

@@ -121,7 +121,7 @@ class ServerCopy(Transfer):
         for held in (self._here, *self._first):
             for start, end in wrong:
                 held.remove(start, end)
-        if all(each.index in self._wrong or each.status == "left" for each in scheduler.state.sources):
+        if all(each.index in self._wrong or each.status == "dropped" for each in scheduler.state.sources):
             why = "; ".join(f"{self._urls[i]}: {reason}" for i, reason in self._wrong.items())
             raise VerificationError(
                 f"{self._output} could not be verified, and no other source is left. {why}",

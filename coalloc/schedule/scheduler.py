@@ -123,7 +123,7 @@ class Scheduler:
             return
         self.policy.delivered(copy, event.at)
         source.failures = 0
-        self._copies.release(copy, "relieved" if copy.stolen_from else "whole", event.at)
+        self._copies.release(copy, "shortened" if copy.stolen_from else "whole", event.at)
 
     def _ready(self, event: Ready) -> None:
         source = self.state.sources[event.source]
@@ -152,7 +152,7 @@ class Scheduler:
 
     def _failed(self, event: Failed) -> None:
         source = self.state.sources[event.source]
-        if source.status == "left" or (event.copy is not None and event.copy not in self.state.copies):
+        if source.status == "dropped" or (event.copy is not None and event.copy not in self.state.copies):
             return  # it was rejected, or the copy abandoned, while the event was on its way
         source.connected = False
         self._fail(source, event.reason, permanent=event.permanent, now=event.at, retry_after=event.retry_after)
@@ -165,7 +165,7 @@ class Scheduler:
         for index in event.sources:
             self._drop(self.state.sources[index], event.reason, event.at)
         for source in (self.state.sources[index] for index in event.restored):
-            if source.status == "left":
+            if source.status == "dropped":
                 source.status, source.reason, source.failures = "spare", None, 0
 
     def _tick(self, event: Tick) -> None:
@@ -255,7 +255,7 @@ class Scheduler:
         if copy.silence(now) > SUSPICIOUS:
             self._fail_silent(self.state.sources[copy.source], copy, now)
         else:
-            self._copies.release(copy, "relieved", now)
+            self._copies.release(copy, "shortened", now)
 
     def _fail_silent(self, source: ScheduledSource, copy: RunningCopy, now: float) -> None:
         copy.ending = "stalled"
@@ -282,7 +282,7 @@ class Scheduler:
 
     def _drop(self, source: ScheduledSource, reason: str, now: float) -> None:
         self._copies.hand_back(source, now)
-        source.status, source.reason = "left", reason
+        source.status, source.reason = "dropped", reason
         self._close(source)
         self.state.note(f"{now:.3f} source {source.index}: left, {reason}")
 

@@ -18,7 +18,7 @@ from coalloc.util.intervals import Intervals
 
 __all__ = ["RunningCopy", "ScheduledSource", "State", "Status", "median"]
 
-Status = Literal["spare", "connecting", "idle", "fetching", "waiting", "pausing", "left"]
+Status = Literal["spare", "connecting", "idle", "fetching", "waiting", "pausing", "dropped"]
 
 UNKNOWN_RATE = 10e6
 """Assumed bytes per second of a source when no rate is known."""
@@ -69,12 +69,12 @@ class ScheduledSource:
     @property
     def usable(self) -> bool:
         """Return whether it is in use, or will be again after a pause."""
-        return self.status not in ("left", "spare")
+        return self.status not in ("dropped", "spare")
 
     @property
     def answers(self) -> bool:
-        """Return whether it can be asked for checksums: it answered, and is not left, pausing or waiting."""
-        return self.ready_at is not None and self.status not in ("left", "pausing", "waiting")
+        """Return whether it can be asked for checksums: it answered, and is not dropped, pausing or waiting."""
+        return self.ready_at is not None and self.status not in ("dropped", "pausing", "waiting")
 
     def learn_setup(self, seconds: float) -> None:
         """Learn the time that a first byte took; the earlier value counts half."""

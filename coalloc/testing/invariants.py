@@ -29,7 +29,7 @@ def check(scheduler: Scheduler) -> None:
     for source in state.sources:
         assert (source.copy is not None) == (source.status == "fetching")
         assert source.copy is None or state.copies[source.copy].source == source.index
-        assert source.status not in ("left", "waiting") or not source.share
+        assert source.status not in ("dropped", "waiting") or not source.share
 
 
 class CheckedScheduler(Scheduler):

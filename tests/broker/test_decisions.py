@@ -50,7 +50,7 @@ def decided(key: str = "d1", **more: object) -> dict:
         "sources": [part("a", 60 * MB, 10.0, 50 * MB), part("b", 40 * MB, 10.0, 50 * MB)],
         "ranges": [
             {"source": 0, "start": 0, "end": 60 * MB, "bytes": 60 * MB, "asked": 0.9, "ending": "whole"},
-            {"source": 1, "start": 60 * MB, "end": 100 * MB, "bytes": 40 * MB, "asked": 0.9, "ending": "relieved"},
+            {"source": 1, "start": 60 * MB, "end": 100 * MB, "bytes": 40 * MB, "asked": 0.9, "ending": "shortened"},
         ],
         "range_count": 2,
         **more,
@@ -78,7 +78,7 @@ async def test_a_decision_is_kept_once_and_judged(broker):
     kept = await broker.factory.decisions.one(ANN, only.id)
     assert [each.planned_bytes for each in kept.sources] == [50 * MB, 50 * MB]
     assert kept.shares == pytest.approx([60 * MB, 40 * MB])
-    assert [(each.source, each.ending) for each in kept.ranges] == [(0, "whole"), (1, "relieved")]
+    assert [(each.source, each.ending) for each in kept.ranges] == [(0, "whole"), (1, "shortened")]
 
 
 async def test_what_decisions_cost_is_added_up(broker):

@@ -124,7 +124,7 @@ def test_decisions_are_of_several_sources_and_some_go_wrong(seed):
         assert sum(source.bytes for source in each.sources) == each.bytes == tiled(each.ranges)
     assert {"adaptive", "single"} < {each.strategy for each in decisions}
     endings = Counter(part.ending for each in decisions for part in each.ranges)
-    assert set(endings) == {"whole", "relieved", "stalled", "failed"}
+    assert set(endings) == {"whole", "shortened", "stalled", "failed"}
 
 
 def tiled(ranges: Sequence[Range]) -> int:

@@ -70,7 +70,7 @@ async def test_what_came_from_three_servers_adds_up_to_the_file(world, tmp_path,
     assert sum(each.planned_bytes for each in kept.sources) == 60 * MB
     assert sum(each.bytes for each in kept.sources) == 60 * MB
     assert sum(each.bytes for each in kept.ranges) == 60 * MB
-    assert {each.ending for each in kept.ranges} <= {"whole", "relieved"}
+    assert {each.ending for each in kept.ranges} <= {"whole", "shortened"}
     brought = Intervals((each.start, each.start + each.bytes) for each in kept.ranges)
     assert list(brought) == [(0, 60 * MB)]
     for each in kept.ranges:

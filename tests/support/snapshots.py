@@ -27,7 +27,7 @@ def snapshot(done: float, seconds: float, sources: int = 3, **changes) -> Snapsh
     views = tuple(
         SourceView(url(index), "fetching", rate * part, int(SIZE * done * part), part)
         if part
-        else SourceView(url(index), "left", error=f"{redact(url(index))}: no such file")
+        else SourceView(url(index), "dropped", error=f"{redact(url(index))}: no such file")
         for index, part in enumerate(parts)
     )
     values = {

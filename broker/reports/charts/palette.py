@@ -62,7 +62,7 @@ HABITS = {
     "failed": 1,
     "failures": 1,
     "stolen": 2,
-    "relieved": 2,
+    "shortened": 2,
     "stalled": 4,
     "corrupt": 3,
     "slow": 4,

@@ -16,7 +16,7 @@ from coalloc.collect.runtime.server import CollectServer
 from coalloc.engine.gridftp import stream
 from coalloc.engine.gridftp.address import parse_server
 from coalloc.engine.gridftp.login import security_for
-from coalloc.engine.gridftp.modee import BlockChannel, NoWayBack
+from coalloc.engine.gridftp.modee import BlockChannel, BlockModeUnavailable
 from coalloc.engine.gridftp.session import Session
 from coalloc.engine.gridftp.source import FAR
 from coalloc.engine.gridftp.storage import Storage
@@ -172,7 +172,7 @@ class Inward(Channel):
             session, channel = kept
             try:
                 return await channel.fetch(span, deliver, session.about(path))
-            except NoWayBack:
+            except BlockModeUnavailable:
                 self._may_keep = False
                 self._drop()
         session = await self._session(path)

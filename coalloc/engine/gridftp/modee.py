@@ -25,7 +25,7 @@ from coalloc.engine.tcp_info import path_state_of
 from coalloc.errors import NoSuchFile, PermissionRefused, SourceError
 from coalloc.model import PathState
 
-__all__ = ["BlockChannel", "NoWayBack"]
+__all__ = ["BlockChannel", "BlockModeUnavailable"]
 
 CONNECT_BACK_SECONDS, CONNECT_BACK_TRIPS = 2.0, 4.0
 """Time limit for the server to connect to us, in seconds or round trips, whichever is longer. A firewall that drops
@@ -35,7 +35,7 @@ SKIPPED, SKIPPED_SECONDS = 1 << 20, 1.0
 """Bytes that may be skipped, or seconds' worth of them, whichever is more: beyond that a new session is cheaper."""
 
 
-class NoWayBack(Exception):
+class BlockModeUnavailable(Exception):
     """A server without MODE E, unable to connect to us, or keeping no connection. Internal: use stream mode."""
 
 
@@ -62,7 +62,7 @@ class BlockChannel:
         """Receive `span`, after the ranges requested before.
 
         :param about: the session for another file, if not its own
-        :raises NoWayBack: when no byte can come over this connection
+        :raises BlockModeUnavailable: when no byte can come over this connection
         """
         if self._coming is None:
             self._begin()
@@ -91,7 +91,7 @@ class BlockChannel:
         control = self._session.control
         host = control.local
         if translated(host, control.peer):
-            raise NoWayBack
+            raise BlockModeUnavailable
         self._session.data.forget()
         listener = socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
         listener.setblocking(False)
@@ -106,10 +106,10 @@ class BlockChannel:
         try:
             async with asyncio.timeout(seconds):
                 if not all([(await control.reply(each)).positive for each in requests]):
-                    raise NoWayBack
+                    raise BlockModeUnavailable
                 self._data = await self._accept(listener)
         except (TimeoutError, OSError):
-            raise NoWayBack from None
+            raise BlockModeUnavailable from None
 
     async def _accept(self, listener: socket.socket) -> socket.socket:
         """Accept the first connection from an address that data may come from."""
@@ -163,12 +163,12 @@ class BlockChannel:
                 self._give_up()
 
     def _give_up(self) -> None:
-        """End all ranges: with NoWayBack if the server cannot (re)connect to us, else the first with its refusal."""
+        """End all ranges: the first with its refusal, or all with BlockModeUnavailable if the server cannot connect to us."""
         first = self._turns.first
         if first and not first.received:
             about_it = isinstance(first.refusal, NoSuchFile | PermissionRefused)
             if not about_it and (self._data is None or self._turns.ended == 1):
-                self._fail(NoWayBack())
+                self._fail(BlockModeUnavailable())
                 return
             first.end(first.refusal)
         self._fail()

@@ -16,7 +16,7 @@ from coalloc.engine.gridftp import stream
 from coalloc.engine.gridftp.address import parse
 from coalloc.engine.gridftp.control import ControlConnection
 from coalloc.engine.gridftp.login import security_for
-from coalloc.engine.gridftp.modee import BlockChannel, NoWayBack
+from coalloc.engine.gridftp.modee import BlockChannel, BlockModeUnavailable
 from coalloc.engine.gridftp.session import Session
 from coalloc.engine.span import Deliver, Span
 from coalloc.engine.tcp_info import path_state_of
@@ -151,7 +151,7 @@ class GridFTPSource(Source):
         channel = await self._usable_channel()
         try:
             await channel.fetch(span, deliver)
-        except NoWayBack:
+        except BlockModeUnavailable:
             if self._channel is channel:
                 self._drop()
             if self._known.connects_back is None:

@@ -40,7 +40,7 @@ def test_who_took_what_from_whom():
     the third helps.
     """
     ranges = [
-        ranged(0, 0, 60, 0.0, 9.0, "relieved"),
+        ranged(0, 0, 60, 0.0, 9.0, "shortened"),
         ranged(1, 100, 200, 0.0, 4.0),
         ranged(1, 60, 100, 4.0, 6.0, "failed", 10),
         ranged(2, 70, 100, 6.0, 9.0),
@@ -50,7 +50,7 @@ def test_who_took_what_from_whom():
     assert incidents(ranges) == [
         Incident(5.0, 3, "stalled", 100, (2,)),
         Incident(6.0, 1, "failed", 30, (2,)),
-        Incident(9.0, 0, "relieved", 40, (1, 2)),
+        Incident(9.0, 0, "shortened", 40, (1, 2)),
     ]
 
 

@@ -35,7 +35,7 @@ def test_the_picture_shows_file_and_sources():
     assert lines[0].split() == ["file.root", "fetching", "34", "s"]
     assert "42 %  4.25 GB of 10.0 GB  125 MB/s  46 s left" in lines[1]
     assert re.match(r"gridftp-door-00\.data-transfer…  fetching +62\.5 MB/s +2\.12 GB +50 %", lines[2])
-    assert re.match(r"se01\.example:2811 +left +- +0 bytes +0 %", lines[3])
+    assert re.match(r"se01\.example:2811 +dropped +- +0 bytes +0 %", lines[3])
     assert lines[5].strip() == "se01.example:2811: no such file"
 
 

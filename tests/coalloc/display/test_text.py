@@ -17,7 +17,7 @@ def shown(snapshots):
 def test_a_transfer_is_told_in_a_few_lines():
     lines = shown(stream(seconds=80))
     assert lines[0] == "file.root: connecting"
-    assert lines[1].startswith("se01.example:2811: no such file (left)")
+    assert lines[1].startswith("se01.example:2811: no such file (dropped)")
     assert lines[2] == "file.root: 0 %, 0 bytes of 10.0 GB, 125 MB/s, 1 min 20 s left"
     assert lines[-2:] == ["file.root: verifying", "file.root: done"]
     # 80 s hold a line every 5 s and one for each tenth of the file.

@@ -258,7 +258,7 @@ class AnyOrder(RuleBasedStateMachine):
         named = {source for source in suspects if source < len(self.servers)} - self.bad - self.suspected
         restored = self.suspected - named
         if not named or all(
-            i in named | self.bad or (source.status == "left" and i not in restored)
+            i in named | self.bad or (source.status == "dropped" and i not in restored)
             for i, source in enumerate(self.state.sources)
         ):
             return
@@ -282,7 +282,7 @@ class AnyOrder(RuleBasedStateMachine):
         busy = [server for server in self.servers if server.state in ("open", "opening")]
         assert len(busy) <= self.most, "more are connected than may be"
         for source, server in zip(self.state.sources, self.servers, strict=True):
-            if source.status in ("spare", "pausing", "left"):
+            if source.status in ("spare", "pausing", "dropped"):
                 assert server.state == "closed", f"a source that is {source.status} stays connected"
 
     @invariant()
@@ -327,7 +327,7 @@ class AnyOrder(RuleBasedStateMachine):
                 self.now = max(self.now, self.wake)
                 self.tick()
         if self.end == "gave up":
-            assert {source.status for source in self.state.sources} == {"left"}
+            assert {source.status for source in self.state.sources} == {"dropped"}
 
 
 AnyOrder.TestCase.settings = settings(max_examples=effort(150, 500), stateful_step_count=effort(60, 100))

@@ -87,7 +87,7 @@ def test_who_runs_dry_takes_the_tail_of_the_other():
     assert (fetch.source, fetch.start, fetch.end) == (0, shorten.end, second.end)
     machine.handle(Received(1.7, second.copy, second.start + 16 * MB // 10, shorten.end))
     machine.handle(Finished(1.8, second.copy))
-    assert [source.ended[0].ending for source in machine.state.sources] == ["whole", "relieved"]
+    assert [source.ended[0].ending for source in machine.state.sources] == ["whole", "shortened"]
     assert [source.planned for source in machine.state.sources] == [first.end, 10 * MB - first.end]
 
 
