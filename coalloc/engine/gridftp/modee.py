@@ -163,7 +163,7 @@ class BlockChannel:
                 self._give_up()
 
     def _give_up(self) -> None:
-        """End all ranges: the first with its refusal, or all with BlockModeUnavailable if the server cannot connect to us."""
+        """End all ranges: the first with its refusal, or all with BlockModeUnavailable if no block can come."""
         first = self._turns.first
         if first and not first.received:
             about_it = isinstance(first.refusal, NoSuchFile | PermissionRefused)
