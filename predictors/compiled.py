@@ -12,6 +12,7 @@ numba notices changes in the file of a function, but not in the files of functio
 import os
 from array import array
 from collections.abc import Callable, Iterable, MutableSequence
+from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -26,6 +27,9 @@ __all__ = ["REMEDY", "available", "compilable", "compiled", "floats", "integers"
 
 REMEDY = "pip install 'coget[compiled]'"
 """Command that installs numba."""
+
+INSTALLATIONS = 4
+"""Directories of compiled code that are kept, the newest of all."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -95,9 +99,21 @@ def _keep_compiled() -> None:
     if not config.CACHE_DIR:
         home = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "coget"
         ours = home / f"compiled-{stamp(Path(__file__).parent)}"
-        for old in home.glob("compiled-*") if not ours.exists() else ():
-            rmtree(old, ignore_errors=True)
+        if not ours.exists():
+            with suppress(OSError):  # without a directory, code is compiled in each process
+                ours.mkdir(parents=True)
+            _remove_old(home)
         config.CACHE_DIR = str(ours)
+
+
+def _remove_old(home: Path) -> None:
+    """Remove all directories of compiled code but the newest; several, as a user may have several installations."""
+    made = []
+    for each in home.glob("compiled-*"):
+        with suppress(OSError):  # another process removes it, too
+            made.append((each.stat().st_mtime, each))
+    for _, old in sorted(made)[:-INSTALLATIONS]:
+        rmtree(old, ignore_errors=True)
 
 
 def stamp(package: Path) -> str:

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from predictors.bank import MEMBERS, Layout, forecast_one
-from predictors.compiled import compiled, floats, integers, stamp
+from predictors.compiled import INSTALLATIONS, compiled, floats, integers, stamp
 from predictors.errors import MissingLibraryError
 from predictors.models.kernel import NEAR
 from predictors.models.neighbourhood import Neighbourhood
@@ -77,6 +77,21 @@ def test_what_was_compiled_is_kept_for_one_state_of_the_source_only(tmp_path):
     assert stamp(tmp_path) == before
     (tmp_path / "models" / "b.py").write_text("x = 22\n")
     assert stamp(tmp_path) != before
+
+
+def test_only_the_newest_directories_are_kept(tmp_path):
+    home = tmp_path / "coget"
+    for age in range(INSTALLATIONS):
+        (home / f"compiled-{age}").mkdir(parents=True)
+        os.utime(home / f"compiled-{age}", (1e9 - age, 1e9 - age))
+    environment = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
+    environment["XDG_CACHE_HOME"] = str(tmp_path)
+    code = (
+        "from predictors.compiled import compiled; from predictors.models.last import last_learn; compiled(last_learn)"
+    )
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True)
+    (new,) = {path.name for path in home.iterdir()} - {f"compiled-{age}" for age in range(INSTALLATIONS)}
+    assert {path.name for path in home.iterdir()} == {new, *(f"compiled-{age}" for age in range(INSTALLATIONS - 1))}
 
 
 def test_what_is_kept_may_be_damaged(tmp_path):
