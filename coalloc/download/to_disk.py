@@ -90,6 +90,11 @@ class Download(Transfer):
         try:
             judge = await self._prepare()
             await self._fetch(partial(self._judged, judge))
+        except ReplicaChanged:
+            for source, error in self._runner.errors.items():
+                if isinstance(error, ReplicaChanged):
+                    self._distrust(source)
+            raise
         finally:
             if self._journal:
                 self._journal.close()
@@ -212,11 +217,24 @@ class Download(Transfer):
 
         :raises CoallocError: as `Agreement.check`
         """
-        super()._agree(source, stat)
+        try:
+            super()._agree(source, stat)
+        except ReplicaChanged:
+            self._distrust(source)
+            raise
         if self._continuation:
             self._continuation.hear(source, stat)
         if self._journal:
             self._journal.identify(source, stat)
+
+    def _distrust(self, source: int) -> None:
+        """Record the bytes of a replica that has changed as missing: some may be of either version.
+
+        They would not be noticed by a later run that meets the old version again, as after a backup was restored.
+        """
+        if self._journal:
+            for start, end in self._partial.delivered_by(source):
+                self._journal.revoke(start, end)
 
     async def _continued(self, header: Header, earlier: Recollection) -> Recollection:
         """Return the usable part of the earlier run, as far as the first answers show: nothing if replicas changed.

@@ -168,6 +168,10 @@ class PartialFile:
         """The sources of the present bytes."""
         return {piece.source for piece in self._pieces}
 
+    def delivered_by(self, source: int) -> list[tuple[int, int]]:
+        """Return the present ranges that a source delivered, in order."""
+        return [(piece.start, piece.end) for piece in self._pieces if piece.source == source]
+
     def revoke(self, start: int, end: int) -> None:
         """Make [start, end) missing again: its bytes were found to be wrong."""
         self._held.remove(start, end)

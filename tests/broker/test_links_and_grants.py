@@ -100,7 +100,7 @@ async def test_no_call_follows_a_link_out_of_what_is_granted(eve, world, text):
     told = refused[0].json()
     assert (told["code"], told["message"]) == (
         "EndpointPermissionDenied",
-        "a symbolic link on /u1/out leads to a place that eve may not use: ask its owner, or an admin",
+        "a symbolic link on /u1/out leads to a place that eve may not read: ask its owner, or an admin",
     )
     assert all(str(world.sink) not in each.text for each in refused)
     listed = {each["name"]: each for each in (await eve.call("ls", path="/u1/")).json()["DATA"]}

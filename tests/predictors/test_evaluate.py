@@ -47,7 +47,7 @@ def test_the_last_part_is_scored_and_silence_is_counted():
     assert found.points.close == pytest.approx(4 / 6)
     assert found.low.missed == 0.0
     assert evaluate(log, Newest(), scored=1.0).silent == 1
-    with pytest.raises(NothingForecastError, match="none of 1"):
+    with pytest.raises(NothingForecastError, match="any of 1"):
         evaluate(log[:1], Newest())
 
 

@@ -114,6 +114,14 @@ def test_what_a_server_gave_that_is_gone_at_the_end_is_kept_for_the_next_run(tar
     assert report.resumed_bytes == SIZE
 
 
+def test_what_changed_and_was_changed_back_between_two_runs_is_not_mixed(target):
+    with pytest.raises(ReplicaChanged):
+        runs(target, ({"a": replica(4e4, at=[0.0, 1.0], in_place=True, dies_at=2.0, returns_at=3.0)}, FOREVER))
+    report = runs(target, ({"a": replica(at=[0.0])}, FOREVER))
+    assert target.read_bytes() == VERSIONS[1]
+    assert report.resumed_bytes == 0
+
+
 times = st.floats(0.0, 4.0)
 
 
@@ -149,6 +157,7 @@ def test_the_file_is_one_version_whatever_changes_and_whoever_answers(crowd, rep
             runs(target, *parts, (replicas, FOREVER), strategy=strategy)
         if target.exists():
             assert target.read_bytes() in VERSIONS
-        report = runs(target, ({name: replica(at=[0.0]) for name in replicas}, FOREVER))
+        newest = [0.0] * max(1, len(replaced_at))  # an older version that comes back unnoticed looks unchanged
+        report = runs(target, ({name: replica(at=newest) for name in replicas}, FOREVER))
         assert report.size == SIZE
         assert target.read_bytes() in VERSIONS

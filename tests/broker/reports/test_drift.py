@@ -54,7 +54,7 @@ async def test_links_whose_error_doubled_are_told_with_how_likely_that_is_by_cha
     assert row["after"] == pytest.approx(3.0 * 1.03, rel=0.01)
     assert row["p"] == pytest.approx(1 / 3432, abs=1e-5)
     assert (fact(page, "Links compared").value, fact(page, "Unlikely by chance").value) == (4, 1)
-    assert "Of 4 links 0.2 are expected" in table(page, "drift").note
+    assert "about 0.2 of 4 links" in table(page, "drift").note
 
 
 async def test_transfers_of_this_week_do_not_count_yet(broker):
