@@ -24,7 +24,7 @@ SMALLEST = 512 * 1024
 MOMENT = 2 * 1024 * 1024
 """Bytes of a part for a session that will queue as soon as the part has ended, while others deliver, too."""
 LOOK_SECONDS = 0.1
-"""Seconds between checks of an idle session whether another one has fallen behind or failed."""
+"""Seconds between checks of a session: whether another one has fallen behind or failed, or this one is recalled."""
 
 
 class RangeSharing:
@@ -89,6 +89,8 @@ class RangeSharing:
             while self._employ(work):
                 await self._fetched(work)
                 if session.recalled and len(self._works) > 1:
+                    if not session.queues:
+                        self._cut(work)
                     await self._finish_and_close(work)
                     return
         except SourceError as error:
@@ -104,6 +106,14 @@ class RangeSharing:
             work.given(asyncio.create_task(fetch), part, self._time())
         return any(each.parts for each in self._works.values())
 
+    def _cut(self, work: SessionWork) -> None:
+        """Leave the end of a session's long part to the others; what is on its way still arrives."""
+        soon = work.victim(UNKNOWN_RATE, self._time()).on_its_way
+        for part in work.parts.values():
+            end, part.end = part.end, min(part.end, part.at + soon)
+            soon -= part.left
+            self._unshared.add(part.end, end)
+
     async def _finish_and_close(self, work: SessionWork) -> None:
         """Let a session finish its parts, then close it."""
         while work.parts:
@@ -111,14 +121,15 @@ class RangeSharing:
         await work.session.close()
 
     async def _fetched(self, work: SessionWork) -> None:
-        """Wait until one of a session's parts is delivered.
+        """Wait until one of a session's parts is delivered, or until it may have been recalled.
 
         :raises SourceError: when it failed
         """
         if not work.parts:
             await asyncio.sleep(LOOK_SECONDS)
             return
-        done, _ = await asyncio.wait(work.parts, return_when=asyncio.FIRST_COMPLETED)
+        soon = None if work.session.queues else LOOK_SECONDS
+        done, _ = await asyncio.wait(work.parts, timeout=soon, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             task.result()
             del work.parts[task]
