@@ -44,6 +44,7 @@ class RangeSharing:
         self._received = Intervals(span.skip)
         self._works: dict[Source, SessionWork] = {}
         self._tasks: dict[Source, asyncio.Task[None]] = {}
+        self._leaving: set[Source] = set()
         loop = asyncio.get_running_loop()
         self._time = loop.time
         self._over: asyncio.Future[None] = loop.create_future()
@@ -69,10 +70,11 @@ class RangeSharing:
             task = self._tasks[session] = asyncio.create_task(self._work(session))
             task.add_done_callback(self._session_ended)
 
-    def _session_ended(self, task: asyncio.Task[None]) -> None:
-        error = None if task.cancelled() else task.exception()
-        if error or not any(not other.done() for other in self._tasks.values()):
-            self._end(error or self._failure)
+    def _session_ended(self, _: asyncio.Task[None]) -> None:
+        ended = [each for each in self._tasks.values() if each.done()]  # several may have ended in one turn of the loop
+        errors = [error for each in ended if not each.cancelled() and (error := each.exception())]
+        if errors or len(ended) == len(self._tasks):
+            self._end(errors[0] if errors else self._failure)
 
     def _end(self, error: BaseException | None = None) -> None:
         if not self._over.done():
@@ -88,7 +90,8 @@ class RangeSharing:
         try:
             while self._employ(work):
                 await self._fetched(work)
-                if session.recalled and len(self._works) > 1:
+                if session.recalled and self._works.keys() - self._leaving != {session}:
+                    self._leaving.add(session)
                     if not session.queues:
                         self._cut(work)
                     await self._finish_and_close(work)

@@ -9,7 +9,7 @@ from coalloc.engine.base import Source
 from coalloc.engine.sessions.parallel import Parallel
 from coalloc.engine.sessions.work import RangePart, SessionWork
 from coalloc.engine.span import Span
-from coalloc.errors import ConnectionLost
+from coalloc.errors import ConnectionLost, Unreachable
 from coalloc.model import Stat
 from coalloc.testing.virtual_clock import run
 from coalloc.util.intervals import Intervals
@@ -192,3 +192,40 @@ def test_when_all_are_lost_at_once_it_is_said():
 
     with pytest.raises(ConnectionLost, match="gone"):
         fetched(make, make, make)
+
+
+@pytest.mark.parametrize("turns", range(8))
+def test_one_that_is_lost_while_another_fails_to_connect_is_said(turns):
+    """A server that dies ends both in one turn of the event loop, in any order."""
+    died = asyncio.Event()
+
+    class Dies(Far):
+        async def pace(self, nbytes: int) -> None:
+            if self.done_at is None and self.sent >= 1_000_000:
+                died.set()
+                raise ConnectionLost("gone")
+            await super().pace(nbytes)
+
+    class Refused(Far):
+        async def open(self) -> Stat:
+            await died.wait()
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            raise Unreachable("refused")
+
+    with pytest.raises(ConnectionLost, match="gone"):
+        fetched(lambda: Dies(5e6, queues=False), lambda: Refused(5e6))
+
+
+def test_not_all_leave_that_are_recalled_at_once():
+    lent = [Far(2e6, queues=False) for _ in range(3)]
+    delivered = count()
+
+    def recall():
+        if next(delivered) == 500:
+            for each in lent:
+                each.on_loan = True
+
+    each_once = iter(lent)
+    _, sessions = fetched(*[lambda: next(each_once)] * 3, at_delivery=recall)
+    assert sorted(each.closed for each in sessions) == [1, 2, 2]  # two then, all with the source
