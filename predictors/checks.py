@@ -75,38 +75,38 @@ def a_forecast_changes_nothing(make: Make) -> None:
 
 def an_observation_is_not_changed(make: Make) -> None:
     log = _log(20)
-    kept = [replace(each) for each in log]
+    original = [replace(each) for each in log]
     _learned(make, log)
-    assert log == kept, "an observation was changed"
+    assert log == original, "an observation was changed"
 
 
-def nothing_known_is_said_so(make: Make) -> None:
-    said = make().forecast(Query("ftp://a", 0.0))
-    assert said.rates is None, "a rate out of nothing"
-    assert said.observations == 0
-    assert said.reason, "no reason"
+def no_rates_without_history(make: Make) -> None:
+    forecast = make().forecast(Query("ftp://a", 0.0))
+    assert forecast.rates is None, "a rate out of nothing"
+    assert forecast.observations == 0
+    assert forecast.reason, "no reason"
 
 
 def one_observation_is_enough(make: Make) -> None:
     forecaster = make()
     forecaster.learn(Observation("ftp://a", 0.0, 10.0, 10**8))
-    said = forecaster.forecast(Query("ftp://a", 20.0, 10**8))
-    assert said.rates is not None, "nothing after one observation"
-    assert isclose(said.rates.p50, 1e7, rel_tol=1e-6), f"{said.rates.p50} after one of 1e7"
+    forecast = forecaster.forecast(Query("ftp://a", 20.0, 10**8))
+    assert forecast.rates is not None, "nothing after one observation"
+    assert isclose(forecast.rates.p50, 1e7, rel_tol=1e-6), f"{forecast.rates.p50} after one of 1e7"
 
 
 def a_constant_series_is_forecast_as_it_is(make: Make) -> None:
     log = [Observation("ftp://a", 100.0 * i, 100.0 * i + 10, 10**8) for i in range(1, 100)]
-    said = _learned(make, log).forecast(Query("ftp://a", 2e4, 10**8))
-    assert said.rates is not None
-    assert all(isclose(rate, 1e7, rel_tol=1e-3) for rate in said.rates), f"{said.rates} of a series of 1e7"
+    forecast = _learned(make, log).forecast(Query("ftp://a", 2e4, 10**8))
+    assert forecast.rates is not None
+    assert all(isclose(rate, 1e7, rel_tol=1e-3) for rate in forecast.rates), f"{forecast.rates} of a series of 1e7"
 
 
 def rates_are_positive_and_in_order(make: Make) -> None:
-    for said in _all(make, _log()):
-        if said.rates is not None:
-            assert all(isfinite(rate) and rate > 0 for rate in said.rates), f"{said.rates}"
-            assert said.rates.p10 <= said.rates.p50 <= said.rates.p90, f"{said.rates} not in order"
+    for forecast in _all(make, _log()):
+        if forecast.rates is not None:
+            assert all(isfinite(rate) and rate > 0 for rate in forecast.rates), f"{forecast.rates}"
+            assert forecast.rates.p10 <= forecast.rates.p50 <= forecast.rates.p90, f"{forecast.rates} not in order"
 
 
 def twice_the_rate_is_forecast_as_twice_the_rate(make: Make) -> None:
@@ -126,17 +126,17 @@ def duplicates_gaps_and_a_clock_that_goes_back_are_survived(make: Make) -> None:
     forecaster = make()
     for observation in [*log, *log, *later, *reversed(log)]:
         forecaster.learn(observation)
-    said = forecaster.forecast(query_of(log[0])._replace(at=later[-1].end))
-    assert said.rates is not None, "nothing after all that"
+    forecast = forecaster.forecast(query_of(log[0])._replace(at=later[-1].end))
+    assert forecast.rates is not None, "nothing after all that"
     before = forecaster.forecast(query_of(log[0])._replace(at=0.0))
-    assert all(each.newest_age is None or each.newest_age >= 0 for each in (said, before)), "an age below zero"
+    assert all(each.newest_age is None or each.newest_age >= 0 for each in (forecast, before)), "an age below zero"
 
 
 CHECKS: tuple[Callable[[Make], None], ...] = (
     the_future_changes_no_earlier_forecast,
     a_forecast_changes_nothing,
     an_observation_is_not_changed,
-    nothing_known_is_said_so,
+    no_rates_without_history,
     one_observation_is_enough,
     a_constant_series_is_forecast_as_it_is,
     rates_are_positive_and_in_order,

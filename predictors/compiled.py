@@ -72,9 +72,9 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
         made = njit(twin, forceinline=True, cache=True, error_model="numpy")
     except RuntimeError:  # no directory for the cache
         made = njit(twin, forceinline=True, error_model="numpy")
-    kept: Any = made
+    dispatcher: Any = made
     for name in ("load_overload", "save_overload"):
-        setattr(kept._cache, name, _or_none(getattr(kept._cache, name)))
+        setattr(dispatcher._cache, name, _or_none(getattr(dispatcher._cache, name)))
     return cast(Callable[P, R], made)
 
 

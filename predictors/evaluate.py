@@ -53,14 +53,14 @@ def evaluate(observations: Iterable[Observation], forecaster: Forecaster, scored
     """
     pairs = [(forecast, rate) for each, forecast in replay(observations, forecaster) if (rate := telling(each))]
     judged = pairs[round((1 - scored) * len(pairs)) :]
-    said = [(forecast.rates, rate) for forecast, rate in judged if forecast.rates]
-    if not said:
+    rated = [(forecast.rates, rate) for forecast, rate in judged if forecast.rates]
+    if not rated:
         raise NothingForecastError(f"{forecaster.name} made no forecast for any of {len(judged)} transfers")
-    actual = [rate for _, rate in said]
+    actual = [rate for _, rate in rated]
     return Evaluation(
         forecaster.name,
-        scores([rates.p50 for rates, _ in said], actual),
-        bounds([rates.p10 for rates, _ in said], actual),
-        bounds([rates.p90 for rates, _ in said], actual),
-        len(judged) - len(said),
+        scores([rates.p50 for rates, _ in rated], actual),
+        bounds([rates.p10 for rates, _ in rated], actual),
+        bounds([rates.p90 for rates, _ in rated], actual),
+        len(judged) - len(rated),
     )

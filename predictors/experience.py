@@ -56,10 +56,10 @@ class Experience:
         """The forecast of the next set-up time."""
         return sorted(self._setups)[len(self._setups) // 2] if self._setups else None
 
-    def forecast(self, name: str, rates: Rates, query: Query, said: str) -> Forecast:
-        """Return a forecast with its reason: `said` completes "the forecast is ..."."""
+    def forecast(self, name: str, rates: Rates, query: Query, basis: str) -> Forecast:
+        """Return a forecast with its reason: `basis` completes "the forecast is ..."."""
         age = max(0.0, query.at - self.newest)
-        reason = f"{said}, of {counted(self.count, 'transfer')}, the newest {duration(age)} ago"
+        reason = f"{basis}, of {counted(self.count, 'transfer')}, the newest {duration(age)} ago"
         return Forecast(name, rates, self.setup_seconds, self.count, age, reason)
 
     def nothing(self, name: str) -> Forecast:

@@ -89,11 +89,11 @@ class Hedge(Forecaster):
         path.setup(observation)
         if rate := telling(observation):
             query = query_of(observation)
-            said = [expert.forecast(query) for expert in self._among]
-            if any(forecast.rates for forecast in said):
-                expected = _hedged(said, path if path.count >= ENOUGH else every)
+            forecasts = [expert.forecast(query) for expert in self._among]
+            if any(forecast.rates for forecast in forecasts):
+                expected = _hedged(forecasts, path if path.count >= ENOUGH else every)
                 for series in (path, every):
-                    _tell(series, said, rate)
+                    _update_losses(series, forecasts, rate)
                     _correct(series, observation, path.past.features(observation, observation.start), rate / expected)
             path.past.learn(observation, rate)
             path.rate(observation.end)
@@ -103,12 +103,12 @@ class Hedge(Forecaster):
 
     def forecast(self, query: Query) -> Forecast:
         path = self._series.get(LEVELS["path"](query)) or HedgeSeries(len(self._among), False)
-        said = [expert.forecast(query) for expert in self._among]
-        known = [(i, forecast) for i, forecast in enumerate(said) if forecast.rates]
+        forecasts = [expert.forecast(query) for expert in self._among]
+        known = [(i, forecast) for i, forecast in enumerate(forecasts) if forecast.rates]
         if not known:
             return path.nothing(self.name)
         series = path if path.count >= ENOUGH else self._series[LEVELS["all"](query)]
-        expected = _hedged(said, series)
+        expected = _hedged(forecasts, series)
         _, first = min(known, key=lambda each: _loss(series, each[0]))
         return Forecast(
             self.name,
@@ -128,9 +128,11 @@ def _loss(series: HedgeSeries, expert: int) -> float:
     return series.losses[expert] / seen if seen else 1.0
 
 
-def _hedged(said: Sequence[Forecast], series: HedgeSeries) -> float:
+def _hedged(forecasts: Sequence[Forecast], series: HedgeSeries) -> float:
     """Return the mean of the middle half of the weight, in logs."""
-    known = sorted((log(forecast.rates.p50), _loss(series, i)) for i, forecast in enumerate(said) if forecast.rates)
+    known = sorted(
+        (log(forecast.rates.p50), _loss(series, i)) for i, forecast in enumerate(forecasts) if forecast.rates
+    )
     least = min(loss for _, loss in known)
     weighed = [(value, exp(EAGER * (least - loss))) for value, loss in known]
     whole = fsum(weight for _, weight in weighed)
@@ -141,8 +143,8 @@ def _hedged(said: Sequence[Forecast], series: HedgeSeries) -> float:
     return exp(total / inside)
 
 
-def _tell(series: HedgeSeries, said: Sequence[Forecast], rate: float) -> None:
-    for i, forecast in enumerate(said):
+def _update_losses(series: HedgeSeries, forecasts: Sequence[Forecast], rate: float) -> None:
+    for i, forecast in enumerate(forecasts):
         if forecast.rates:
             series.losses[i] = DISCOUNT * series.losses[i] + abs(log(forecast.rates.p50 / rate))
             series.weights[i] = DISCOUNT * series.weights[i] + 1.0

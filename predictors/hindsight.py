@@ -122,7 +122,7 @@ class Panel:
             for each in known[self._rank - rank : ended]:
                 self._learn(each)
                 yield None
-            yield GivenForecasts(i, dict(_said(self._forecasters, known[i])))
+            yield GivenForecasts(i, dict(_forecasts(self._forecasters, known[i])))
 
     def _goes_on(self, known: Sequence[Observation], place: int, ended: int) -> bool:
         """Return whether the last learned transfer is the one just before this place, or none was learned yet."""
@@ -145,7 +145,7 @@ def _anchor(rank: int, ended: int) -> int:
     return (rank + ended) // BLOCK * BLOCK - rank
 
 
-def _said(panel: Sequence[Forecaster], observation: Observation) -> Iterator[tuple[str, Forecast]]:
+def _forecasts(panel: Sequence[Forecaster], observation: Observation) -> Iterator[tuple[str, Forecast]]:
     query = query_of(observation)
     for forecaster in panel:
         forecast = forecaster.forecast(query)

@@ -22,18 +22,18 @@ __all__ = ["WINDOWS", "Selected", "account_of", "pick", "replay", "step"]
 
 WINDOWS = (1, 5, 10, 20, 30, 50, 100)
 """Numbers of newest errors for a windowed selection, as in the Network Weather Service; 0 stands for all errors."""
-KEPT = max(WINDOWS)
+LONGEST_WINDOW = max(WINDOWS)
 
 
-def account_of(members: int, kept: int = KEPT) -> list[float]:
+def account_of(members: int, capacity: int = LONGEST_WINDOW) -> list[float]:
     """Return an account without errors.
 
     It holds its capacity, the number of errors seen, the sums of the errors and of their squares by member, and the
     newest errors of each member, in a ring.
 
-    :param kept: the longest window that will be used
+    :param capacity: the longest window that will be used
     """
-    return [float(kept), 0.0, *([0.0] * (members * (2 + kept)))]
+    return [float(capacity), 0.0, *([0.0] * (members * (2 + capacity)))]
 
 
 @compilable
@@ -53,10 +53,10 @@ def step(
     :param start: where its account begins in `account`
     """
     members = len(kinds)
-    kept, seen = int(account[start]), int(account[start + 1])
+    capacity, seen = int(account[start]), int(account[start + 1])
     sums, ring = start + 2, -1
-    if kept > 0:
-        ring = sums + (2 + seen % kept) * members
+    if capacity > 0:
+        ring = sums + (2 + seen % capacity) * members
     account[start + 1] = seen + learn_all(kinds, firsts, row, base, account, sums, ring, value, at)
 
 
@@ -66,9 +66,9 @@ def pick(members: int, account: State, start: int, window: int, squared: bool) -
 
     :param window: number of newest errors to use; 0 for all
     """
-    kept, seen = int(account[start]), int(account[start + 1])
+    capacity, seen = int(account[start]), int(account[start + 1])
     sums, ring = start + 2 + (members if squared else 0), start + 2 + 2 * members
-    used = min(window, seen, kept)
+    used = min(window, seen, capacity)
     best, least = 0, inf
     for i in range(members):
         total = 0.0
@@ -76,7 +76,7 @@ def pick(members: int, account: State, start: int, window: int, squared: bool) -
             total = account[sums + i]
         else:
             for back in range(1, used + 1):
-                error = account[ring + (seen - back) % kept * members + i]
+                error = account[ring + (seen - back) % capacity * members + i]
                 total += error * error if squared else error
         if total < least:
             best, least = i, total
@@ -132,11 +132,11 @@ def _layout(members: tuple[Member, ...]) -> Layout:
 class SelectionSeries(Experience):
     """The state of all members for one series, and the errors of the selected one."""
 
-    def __init__(self, layout: Layout, kept: int, fast: bool) -> None:
+    def __init__(self, layout: Layout, capacity: int, fast: bool) -> None:
         super().__init__()
         self.ago = Ago(1)
         self.row = floats(layout.empty, fast)
-        self.account = floats(account_of(len(layout.members), kept), fast)
+        self.account = floats(account_of(len(layout.members), capacity), fast)
         self.bounds = Conformal()
 
 
@@ -199,8 +199,8 @@ class Selected(Forecaster):
             expected = known[0] or expected
         member = self._layout.members[best]
         chosen = "" if len(self._layout.members) == 1 else f", the most accurate of {len(self._layout.members)} so far"
-        said = f"{member.says}{self._by}{chosen}"
-        return series.forecast(self.name, series.bounds.around(expected), query, said)
+        basis = f"{member.says}{self._by}{chosen}"
+        return series.forecast(self.name, series.bounds.around(expected), query, basis)
 
     def _expected(self, series: SelectionSeries, at: float) -> tuple[int, float]:
         """Return the selected member, and its forecast."""

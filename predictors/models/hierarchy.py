@@ -43,9 +43,9 @@ class Level(Experience):
         weight, mean = self._voices.get(voice, (0.0, 0.0))
         weight = weight * (1 - 1 / MEMORY) + 1.0
         self._voices[voice] = weight, mean + (value - mean) / weight
-        heard = list(self._voices.values())
-        heard = heard if len(heard) % 2 else heard[:-1]  # an odd number, so that there is a middle one
-        self.weight, self.mean = sorted(heard, key=lambda known: known[1])[len(heard) // 2]
+        estimates = list(self._voices.values())
+        estimates = estimates if len(estimates) % 2 else estimates[:-1]  # an odd number, so that there is a middle one
+        self.weight, self.mean = sorted(estimates, key=lambda known: known[1])[len(estimates) // 2]
         self.rate(end)
         self.ago.learn(self.newest, self.weight, self.mean)
 
@@ -100,9 +100,9 @@ class Hierarchy(Forecaster):
         finest, expected = estimates[-1]
         level = self._levels[finest, LEVELS[finest](query)]
         coarse = "" if finest == CHAIN[-1] else ", as there are no finer data"
-        said = f"the mean by {finest}{coarse}, drawn towards coarser means"
+        basis = f"the mean by {finest}{coarse}, drawn towards coarser means"
         rates = self._bounds[finest].around(expected)
-        return level.forecast(self.name, rates, query, said)._replace(setup_seconds=setup)
+        return level.forecast(self.name, rates, query, basis)._replace(setup_seconds=setup)
 
     def _estimates(self, of: Query | Observation, at: float) -> list[tuple[str, float]]:
         """Return the estimated rate of each level that knew something at that time, the finest last."""

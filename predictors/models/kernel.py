@@ -99,5 +99,5 @@ class Kernel(Forecaster):
             return path.nothing(self.name)
         size = path.size if features.size != features.size else min(max(features.size, path.smallest), path.largest)
         rates = Rates(*(exp(value + BY_SIZE * size) for value in values))
-        said = "the mean of transfers similar in size, load, kind, time and state"
-        return path.forecast(self.name, rates, query, said)
+        basis = "the mean of transfers similar in size, load, kind, time and state"
+        return path.forecast(self.name, rates, query, basis)

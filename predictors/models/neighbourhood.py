@@ -185,18 +185,18 @@ class Neighbourhood:
 
     def quantiles(self, features: Features, now: float, levels: Sequence[float]) -> tuple[float, ...] | None:
         """Return the values below which these shares of similar transfers should lie; None while nothing had ended."""
-        found = self._said(features, now, levels)
+        found = self._mean_and_quantiles(features, now, levels)
         return found and found[1:]
 
     def expected(self, features: Features, now: float) -> tuple[float, float, float] | None:
         """Return the 10th percentile, mean and 90th percentile of similar transfers; None as above."""
-        found = self._said(features, now, (0.1, 0.9))
+        found = self._mean_and_quantiles(features, now, (0.1, 0.9))
         if found is None:
             return None
         mean, low, high = found
         return low, min(max(mean, low), high), high
 
-    def _said(self, features: Features, now: float, levels: Sequence[float]) -> tuple[float, ...] | None:
+    def _mean_and_quantiles(self, features: Features, now: float, levels: Sequence[float]) -> tuple[float, ...] | None:
         """Return the mean, and the quantiles."""
         if not self._memory[COUNT]:
             return None

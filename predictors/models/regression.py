@@ -100,13 +100,13 @@ class Regression(Forecaster):
             features = _features(query, query.at, path.lag)
             value = sum(a * b for a, b in zip(path.coefficients, features, strict=True))
             value = min(max(value, min(values)), max(values))  # a line has no bounds, but rates do
-            deviation, said = path.deviation, "a regression on size, hour, concurrency, streams and lag"
+            deviation, basis = path.deviation, "a regression on size, hour, concurrency, streams and lag"
         else:
             value = sum(values) / len(values)
             deviation = (sum((each - value) ** 2 for each in values) / len(values)) ** 0.5
-            said = "the geometric mean of all, too few for a regression"
+            basis = "the geometric mean of all, too few for a regression"
         rates = Rates(*(exp(value + step * BEYOND * deviation) for step in (-1, 0, 1)))
-        return path.forecast(self.name, rates, query, said)
+        return path.forecast(self.name, rates, query, basis)
 
     def diagnostics(self, query: Query) -> Diagnostics | None:
         """Return the statistics of a path's fit; None while there are too few transfers."""
