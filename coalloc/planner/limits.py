@@ -104,8 +104,8 @@ def named(network: Network, limits: Iterable[Limit]) -> str:
         match limit:
             case Limit("link", LinkKey() as key):
                 links.append(key)
-            case Limit("up" | "down" as way, (host, isp)):
-                found.append(f"the {way}link of {host}" + f" to {isp}" * bool(isp))
+            case Limit("up" | "down" as direction, (host, isp)):
+                found.append(f"the {direction}link of {host}" + f" to {isp}" * bool(isp))
             case Limit("io", host):
                 found.append(f"the disks of {host}")
             case Limit("shared", name):

@@ -38,29 +38,29 @@ def leaving_arcs(graph: CapacityGraph, amounts: Iterable[int]) -> defaultdict[in
 
 def _search(graph: CapacityGraph, start: int, left: Amounts, leaving: Mapping[int, list[int]], done: set[int]) -> None:
     """Search depth first from a vertex; subtract from each cycle its smallest amount."""
-    way: list[int] = []
+    path: list[int] = []
     at = {start: 0}
     while True:
-        here = int(graph.heads[way[-1]]) if way else start
+        here = int(graph.heads[path[-1]]) if path else start
         arcs = leaving.get(here, [])
         while arcs and (not left[arcs[-1]] or int(graph.heads[arcs[-1]]) in done):
             arcs.pop()
         if arcs:
-            way.append(arcs[-1])
+            path.append(arcs[-1])
             head = int(graph.heads[arcs[-1]])
             if head in at:
-                _cancel(left, way[at[head] :])
-                for arc in way[at[head] : -1]:
+                _cancel(left, path[at[head] :])
+                for arc in path[at[head] : -1]:
                     del at[int(graph.heads[arc])]
-                del way[at[head] :]
+                del path[at[head] :]
             else:
-                at[head] = len(way)
+                at[head] = len(path)
         else:
             done.add(here)
             del at[here]
-            if not way:
+            if not path:
                 return
-            way.pop()
+            path.pop()
 
 
 def _cancel(left: Amounts, circle: list[int]) -> None:
@@ -73,12 +73,12 @@ def paths_of(graph: CapacityGraph, flow: MaximumFlow, files: Iterable[File], bac
     """Yield paths in whole bytes that add up to a flow without cycles, within a byte on each arc."""
     left = _whole(graph, flow, backend)
     leaving = leaving_arcs(graph, left)
-    ways: defaultdict[frozenset[str], list[tuple[tuple[str, ...], int]]] = defaultdict(list)
+    paths: defaultdict[frozenset[str], list[tuple[tuple[str, ...], int]]] = defaultdict(list)
     for arc, (holders, _) in graph.groups.items():
         while left.get(arc):
-            way, amount = take(graph, arc, left, leaving)
-            ways[holders].append((_hosts(graph, way), amount))
-    for file, parts in dealt(files, ways):
+            path, amount = take(graph, arc, left, leaving)
+            paths[holders].append((_hosts(graph, path), amount))
+    for file, parts in dealt(files, paths):
         yield from (PlannedPath(file.name, hosts, size) for hosts, size in parts.items())
 
 
@@ -87,35 +87,35 @@ def take(graph: CapacityGraph, arc: int, left: Amounts, leaving: Mapping[int, li
 
     The amount is the most that all arcs of the path carry; 0 if the path ends before the sink.
     """
-    way = [arc]
-    while (here := int(graph.heads[way[-1]])) != graph.sink:
+    path = [arc]
+    while (here := int(graph.heads[path[-1]])) != graph.sink:
         if not leaving.get(here):
-            return way, 0
-        way.append(max(leaving[here], key=left.__getitem__))
-    most = min(left[each] for each in way)
-    for each in way:
+            return path, 0
+        path.append(max(leaving[here], key=left.__getitem__))
+    most = min(left[each] for each in path)
+    for each in path:
         left[each] -= most
-    return way, most
+    return path, most
 
 
 def shortest(graph: CapacityGraph, starts: Iterable[int]) -> list[int]:
     """Return a path with the fewest arcs from one of these arcs to the sink, regardless of capacities."""
     leaving = leaving_arcs(graph, (arc for arc in range(len(graph.tails)) if graph.slopes[arc] or arc in graph.offsets))
-    ways, seen = deque([arc] for arc in starts), set[int]()
-    while ways:
-        way = ways.popleft()
-        here = int(graph.heads[way[-1]])
+    paths, seen = deque([arc] for arc in starts), set[int]()
+    while paths:
+        path = paths.popleft()
+        here = int(graph.heads[path[-1]])
         if here == graph.sink:
-            return way
+            return path
         if here not in seen:
             seen.add(here)
-            ways.extend([*way, arc] for arc in leaving[here])
+            paths.extend([*path, arc] for arc in leaving[here])
     raise ValueError("no path leads to the sink")
 
 
-def _hosts(graph: CapacityGraph, way: list[int]) -> tuple[str, ...]:
+def _hosts(graph: CapacityGraph, path: list[int]) -> tuple[str, ...]:
     owners = graph.arrays.owners
-    passed = [owners[vertex] for vertex in graph.heads[way].tolist() if vertex < len(owners)]
+    passed = [owners[vertex] for vertex in graph.heads[path].tolist() if vertex < len(owners)]
     return tuple(graph.arrays.hosts[host].name for host, _ in groupby(passed))
 
 

@@ -47,7 +47,7 @@ def _certificate(plan: TransferPlan) -> dict[str, Any]:
         "seconds": str(plan.makespan),
         "limits": [
             {**_limit(limit), "price": str(price)}
-            for limit, price in sorted(plan.certificate.prices.items(), key=_said)
+            for limit, price in sorted(plan.certificate.prices.items(), key=_limit_text)
         ],
         "origins": [
             {"file": file, "host": host, "bytes": str(count)}
@@ -57,7 +57,7 @@ def _certificate(plan: TransferPlan) -> dict[str, Any]:
     }
 
 
-def _said(item: tuple[Limit, Fraction]) -> str:
+def _limit_text(item: tuple[Limit, Fraction]) -> str:
     return str(item[0])
 
 

@@ -91,7 +91,7 @@ def _sayable(name: str) -> bool:
 
 
 def _isp(name: str, fields: Mapping[str, DocumentPart]) -> Isp:
-    up, down = (fields[way].read(units.rate) if way in fields else None for way in ("up", "down"))
+    up, down = (fields[direction].read(units.rate) if direction in fields else None for direction in ("up", "down"))
     return Isp(name, up, down)
 
 
@@ -218,7 +218,7 @@ def _written_host(host: Host, url: str | None) -> dict[str, Any]:
 
 def _limits(isp: Isp) -> dict[str, str]:
     limits = {"up": isp.up, "down": isp.down}
-    return {way: units.show_rate(limit) for way, limit in limits.items() if limit is not None}
+    return {direction: units.show_rate(limit) for direction, limit in limits.items() if limit is not None}
 
 
 def _name(key: LinkKey) -> str:

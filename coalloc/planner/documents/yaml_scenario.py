@@ -97,5 +97,5 @@ def write(scenario: Scenario) -> str:
         import yaml
     except ImportError:
         raise UsageError(f"a network cannot be written: {MISSING}", REMEDY) from None
-    said = document(scenario)
-    return yaml.safe_dump(said, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120)
+    fields = document(scenario)
+    return yaml.safe_dump(fields, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120)

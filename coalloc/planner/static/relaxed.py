@@ -89,11 +89,11 @@ def exact(graph: CapacityGraph, found: Floats) -> MaximumFlow:
     amounts: Counter[int] = Counter()
     for entry, arcs in _entered(graph, entries).items():
         lacking = amounts[entry] = graph.offsets[entry] * graph.unit * PARTS // 2
-        ways = [way for arc in arcs for way in _ways(graph, arc, left, leaving)] or [(0, shortest(graph, arcs))]
-        lacking -= sum(most for most, _ in ways)
-        _, thickest = max(ways)
-        for size, way in (*ways, (lacking, thickest)):
-            amounts.update({arc: size for arc in way if arc != entry})
+        paths = [path for arc in arcs for path in _paths(graph, arc, left, leaving)] or [(0, shortest(graph, arcs))]
+        lacking -= sum(most for most, _ in paths)
+        _, thickest = max(paths)
+        for size, path in (*paths, (lacking, thickest)):
+            amounts.update({arc: size for arc in path if arc != entry})
     return MaximumFlow(graph.unit * PARTS // 2, dict(+amounts))
 
 
@@ -105,11 +105,11 @@ def _entered(graph: CapacityGraph, entries: Mapping[int, int]) -> dict[int, list
     return found
 
 
-def _ways(
+def _paths(
     graph: CapacityGraph, arc: int, left: Amounts, leaving: Mapping[int, list[int]]
 ) -> Iterator[tuple[int, list[int]]]:
     while left.get(arc):
-        way, most = take(graph, arc, left, leaving)
+        path, most = take(graph, arc, left, leaving)
         if not most:
             return
-        yield most, way
+        yield most, path

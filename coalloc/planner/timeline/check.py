@@ -117,8 +117,8 @@ class _Model:
                 *before, tail = self._before(key, step, rooms)
                 head, *after = self._after(key, step + 1, rooms)
                 yield _Edge(tail, head, room, much - (count + 1) * worth, flow)
-                for way in ([*before, tail], [head, *after]):
-                    narrow.update(dict.fromkeys(pairwise(way), flow))
+                for nodes in ([*before, tail], [head, *after]):
+                    narrow.update(dict.fromkeys(pairwise(nodes), flow))
                 arrived[step + 1] += flow if key.sink == self.destination else 0
         yield from (_Edge(*ends, room, 0, narrow[ends]) for ends, room in rooms.items())
         for step in range(count + 1):
@@ -141,33 +141,33 @@ class _Model:
 
     def _before(self, key: LinkKey, step: int, rooms: dict[tuple[Node, Node], int]) -> list[Node]:
         """Return the nodes from a host to its end of a link, through those that stand for limits of its access."""
-        host, way = self.network.hosts[key.source], [("host", key.source, "", step)]
+        host, nodes = self.network.hosts[key.source], [("host", key.source, "", step)]
         limits = {isp.name: isp.up for isp in host.isps} if self.limits else {}
         if self.limits and host.io is not None:
-            way.append(("send", host.name, "", step))
+            nodes.append(("send", host.name, "", step))
             room = self._room(host.io)
-            rooms[way[-2], way[-1]] = room if host.name in self.holders else room - room // 2
+            rooms[nodes[-2], nodes[-1]] = room if host.name in self.holders else room - room // 2
         if limits:
             up = limits[key.source_isp]
-            way.append(("up", host.name, key.source_isp, step))
-            rooms[way[-2], way[-1]] = self.total if up is None else self._room(up)
-        return way
+            nodes.append(("up", host.name, key.source_isp, step))
+            rooms[nodes[-2], nodes[-1]] = self.total if up is None else self._room(up)
+        return nodes
 
     def _after(self, key: LinkKey, step: int, rooms: dict[tuple[Node, Node], int]) -> list[Node]:
-        host, way = self.network.hosts[key.sink], [("host", key.sink, "", step)]
+        host, nodes = self.network.hosts[key.sink], [("host", key.sink, "", step)]
         limits = {isp.name: isp.down for isp in host.isps} if self.limits else {}
         wanted = host.name == self.destination
         if self.limits and host.storage is not None and not wanted:
-            way.insert(0, ("store", host.name, "", step))
-            rooms[way[0], way[1]] = min(host.storage // self.units.bytes // 2, self.total)
+            nodes.insert(0, ("store", host.name, "", step))
+            rooms[nodes[0], nodes[1]] = min(host.storage // self.units.bytes // 2, self.total)
         if self.limits and host.io is not None:
-            way.insert(0, ("receive", host.name, "", step))
-            rooms[way[0], way[1]] = self._room(host.io) if wanted else self._room(host.io) // 2
+            nodes.insert(0, ("receive", host.name, "", step))
+            rooms[nodes[0], nodes[1]] = self._room(host.io) if wanted else self._room(host.io) // 2
         if limits:
             down = limits[key.sink_isp]
-            way.insert(0, ("down", host.name, key.sink_isp, step))
-            rooms[way[0], way[1]] = self.total if down is None else self._room(down)
-        return way
+            nodes.insert(0, ("down", host.name, key.sink_isp, step))
+            rooms[nodes[0], nodes[1]] = self.total if down is None else self._room(down)
+        return nodes
 
     def strangers(self, certificate: TimetableCertificate) -> Iterator[str]:
         """Check that the flows use only existing links and steps."""
@@ -182,18 +182,18 @@ class _Model:
     def overworked(self, certificate: TimetableCertificate) -> Iterator[str]:
         """Check the bytes that each host reads, writes and keeps per step; units are whole bytes, so this is exact."""
         work: Counter[tuple[str, int]] = Counter()
-        kept: Counter[tuple[str, int]] = Counter()
+        stored: Counter[tuple[str, int]] = Counter()
         for (step, key), units in certificate.moved.items():
             size = units * self.units.bytes
             work[key.source, step] += size
             work[key.sink, step] += size
-            kept[key.sink, step] += size
-            kept[key.sink, step + 1] += size
+            stored[key.sink, step] += size
+            stored[key.sink, step + 1] += size
         for (name, step), size in work.items():
             io = self.network.hosts[name].io
             if io is not None and size > io * self.units.seconds:
                 yield f"{name} reads and writes {size} bytes in step {step}"
-        for (name, step), size in kept.items():
+        for (name, step), size in stored.items():
             storage = self.network.hosts[name].storage
             if storage is not None and size > storage and name != self.destination:
                 yield f"{name} keeps {size} bytes of others in step {step}"
