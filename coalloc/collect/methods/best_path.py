@@ -53,11 +53,11 @@ class BestPath(Travelling):
         for trip in self._direct():
             file = self.ledger.files[trip.piece.file]
             block = self._block or max(BLOCK, -(-file.size // BLOCKS))
-            way = self._path(file, trip.to, block) or trip.way
+            path = self._path(file, trip.to, block) or trip.path
             for start in range(0, file.size, block):
-                yield from self._go(Trip(Piece(file.name, start, min(start + block, file.size)), way), now)
+                yield from self._go(Trip(Piece(file.name, start, min(start + block, file.size)), path), now)
             if not file.size:
-                yield from self._go(Trip(whole(file), way), now)
+                yield from self._go(Trip(whole(file), path), now)
 
     def _path(self, file: File, to: str, block: int) -> tuple[str, ...] | None:
         """Return the widest path; or, for "quickest", the fastest among the shortest paths for each least width."""
@@ -72,9 +72,9 @@ class BestPath(Travelling):
             others = max(file.size - block, 0) / width
             if others >= soonest:
                 break
-            first, way = self._shortest(file.holders, to, width, block)
+            first, path = self._shortest(file.holders, to, width, block)
             if others + first < soonest:
-                soonest, best = others + first, way
+                soonest, best = others + first, path
         return best
 
     def _widest(self, holders: tuple[str, ...], to: str) -> float:
@@ -92,16 +92,16 @@ class BestPath(Travelling):
 
     def _shortest(self, holders: tuple[str, ...], to: str, least: float, block: int) -> tuple[float, tuple[str, ...]]:
         """Return the shortest path over links of a least width: in seconds of a block on all links, or in links."""
-        ways: list[tuple[float, tuple[str, ...]]] = [(0.0, (holder,)) for holder in holders]
+        paths: list[tuple[float, tuple[str, ...]]] = [(0.0, (holder,)) for holder in holders]
         seen: set[str] = set()
-        while ways[0][1][-1] != to:
-            length, way = heappop(ways)
-            if way[-1] not in seen:
-                seen.add(way[-1])
-                for sink in self._sinks(way[-1], to):
-                    if (width := self._widths[way[-1], sink]) >= least:
-                        heappush(ways, (length + (block / width if block else 1), (*way, sink)))
-        return ways[0]
+        while paths[0][1][-1] != to:
+            length, path = heappop(paths)
+            if path[-1] not in seen:
+                seen.add(path[-1])
+                for sink in self._sinks(path[-1], to):
+                    if (width := self._widths[path[-1], sink]) >= least:
+                        heappush(paths, (length + (block / width if block else 1), (*path, sink)))
+        return paths[0]
 
     def _sinks(self, host: str, to: str) -> Iterator[str]:
         for sink in self._linked[host]:

@@ -50,7 +50,7 @@ class PathSync(Timetable):
         self._strays: set[Trip] = set()
         for trip in self._timed:
             self._held[trip.start].append(trip)
-            self._hops.update(range(trip.start, trip.start + len(trip.way) - 1))
+            self._hops.update(range(trip.start, trip.start + len(trip.path) - 1))
 
     def _begin(self, now: float) -> Iterator[Action]:
         yield from ()
@@ -82,4 +82,4 @@ class PathSync(Timetable):
     def _left(self, trip: Trip) -> None:
         if trip not in self._strays:
             self._strays.add(trip)
-            self._hops.subtract(range(trip.start + trip.at, trip.start + len(trip.way) - 1))
+            self._hops.subtract(range(trip.start + trip.at, trip.start + len(trip.path) - 1))

@@ -72,7 +72,7 @@ class Recovery:
         """Return whether a host may be used as a relay."""
         return self._network.hosts[host].relays and host not in self._full and host not in self._gone
 
-    def way(self, piece: Piece, to: str, at: str) -> tuple[str, ...] | None:
+    def path(self, piece: Piece, to: str, at: str) -> tuple[str, ...] | None:
         """Return a path from a holder of a piece to a destination; None when there is no path.
 
         :param at: preferred holder among equals
@@ -86,14 +86,14 @@ class Recovery:
         return self._around(holders, to)
 
     def _around(self, holders: Collection[str], to: str) -> tuple[str, ...] | None:
-        ways: deque[tuple[str, ...]] = deque((host,) for host in holders)
+        paths: deque[tuple[str, ...]] = deque((host,) for host in holders)
         seen = set(holders)
-        while ways:
-            way = ways.popleft()
-            if self.usable(way[-1], to):
-                return (*way, to)
+        while paths:
+            path = paths.popleft()
+            if self.usable(path[-1], to):
+                return (*path, to)
             for host in self._network.hosts:
-                if host not in seen and self.relays(host) and self.usable(way[-1], host):
+                if host not in seen and self.relays(host) and self.usable(path[-1], host):
                     seen.add(host)
-                    ways.append((*way, host))
+                    paths.append((*path, host))
         return None

@@ -60,7 +60,7 @@ class Timetable(Travelling):
     def _explain(self) -> str:
         over: Counter[str] = Counter()
         for trip in self._timed:
-            over.update(dict.fromkeys(trip.way[1:-1], trip.piece.size))
+            over.update(dict.fromkeys(trip.path[1:-1], trip.piece.size))
         clock = f"{self._steps} steps of {float(self._units.seconds):.3g} s"
         if not over:
             return f"{clock}, all direct: no path over other hosts is faster"

@@ -22,22 +22,22 @@ __all__ = ["Travelling", "Trip", "whole"]
 
 @dataclass(eq=False)
 class Trip:
-    """A piece on its path: it is at `way[at]`, or in flight from there. By a timetable, it starts in step `start`."""
+    """A piece on its path: it is at `path[at]`, or in flight from there. By a timetable, it starts in step `start`."""
 
     piece: Piece
-    way: tuple[str, ...]
+    path: tuple[str, ...]
     start: int = 0
     at: int = 0
 
     @property
     def to(self) -> str:
         """The destination."""
-        return self.way[-1]
+        return self.path[-1]
 
     @property
     def here(self) -> str:
         """The host that holds the piece."""
-        return self.way[self.at]
+        return self.path[self.at]
 
 
 def whole(file: File) -> Piece:
@@ -82,8 +82,8 @@ class Travelling(Method):
         for file in self.demand.files:
             for to in file.destinations:
                 if self.ledger.missing(file.name, to):
-                    way = self._recovery.way(whole(file), to, file.holders[0])
-                    yield Trip(whole(file), way or (file.holders[0], to))
+                    path = self._recovery.path(whole(file), to, file.holders[0])
+                    yield Trip(whole(file), path or (file.holders[0], to))
 
     def _decide(self, event: Event, ended: Sequence[Send]) -> Iterator[Action]:
         now = event.at
@@ -138,7 +138,7 @@ class Travelling(Method):
         """Begin the next hop of a trip as soon as possible."""
         if trip not in self._trips[trip.piece]:
             self._trips[trip.piece].append(trip)
-        here, sink = trip.here, trip.way[trip.at + 1]
+        here, sink = trip.here, trip.path[trip.at + 1]
         there = self._began + self.ledger.files[trip.piece.file].available
         waits = max(there, self._recovery.rests_until(here, sink))
         if not self.ledger.holds(here, trip.piece):
@@ -162,20 +162,20 @@ class Travelling(Method):
 
     def _reroute(self, trip: Trip, now: float, reason: str) -> Iterator[Action]:
         self._left(trip)
-        left, way = trip.here, self._recovery.way(trip.piece, trip.to, trip.here)
-        if way:
-            trip.way, trip.at = way, 0
+        left, path = trip.here, self._recovery.path(trip.piece, trip.to, trip.here)
+        if path:
+            trip.path, trip.at = path, 0
         else:
             self._missing = f"{trip.piece.file} cannot reach {trip.to}: {reason}"
             self._finish(trip)
         if self._idle(left, trip.piece):
             yield Drop(left, trip.piece)
-        if way:
+        if path:
             yield from self._go(trip, now)
 
     def _idle(self, host: str, piece: Piece, besides: Sequence[Trip] = ()) -> bool:
         """Return whether a piece is staged at a host that is on no other trip's remaining path."""
-        needed = any(host in trip.way[trip.at :] for trip in self._trips[piece] if trip not in besides)
+        needed = any(host in trip.path[trip.at :] for trip in self._trips[piece] if trip not in besides)
         return piece in self.ledger.staged[host] and not needed
 
     def _purge(self, send: Send) -> Iterator[Drop]:

@@ -96,24 +96,24 @@ class Carrier:
 
     # Hops
 
-    def begin(self, send: Send, item: CollectItem, heard: Callable[[Hop], None]) -> Hop:
+    def begin(self, send: Send, item: CollectItem, on_change: Callable[[Hop], None]) -> Hop:
         """Begin a hop."""
         if self._staged.get((send.source, send.piece)):
             self._landing.relayed.add(item.name)
-        return self._begin((send.source, send.sink), item, send.piece, self._source(send, item), heard)
+        return self._begin((send.source, send.sink), item, send.piece, self._source(send, item), on_change)
 
     def _source(self, send: Send, item: CollectItem) -> str:
         staged = self._staged.get((send.source, send.piece))
         return staged[-1] if staged else item.paths[send.source]
 
-    def _begin(self, key: Key, item: CollectItem, piece: Piece, source: str, heard: Callable[[Hop], None]) -> Hop:
+    def _begin(self, key: Key, item: CollectItem, piece: Piece, source: str, on_change: Callable[[Hop], None]) -> Hop:
         lands = key[1] == self._landing.label
         if lands:
             where: Callable[[], str] = partial(self._landing.sink, item)
             prepare = partial(self._landing.begin, item)
         else:
             where, prepare = partial(self._areas[key[1]].piece, next(self._numbers)), partial(self._make, key[1])
-        hop = Hop(piece, key, (source, where), prepare, lambda hop: self._heard(traffic, hop, heard))
+        hop = Hop(piece, key, (source, where), prepare, lambda hop: self._update(traffic, hop, on_change))
         traffic = self._traffic.get(key) or self._open(key)
         if not traffic.under_way:
             traffic.since = self._loop.time()
@@ -132,7 +132,7 @@ class Carrier:
                 f"{host} gives no space for relaying: {error.message}", "name another host with --via"
             ) from None
 
-    def _heard(self, traffic: _Traffic, hop: Hop, heard: Callable[[Hop], None]) -> None:
+    def _update(self, traffic: _Traffic, hop: Hop, on_change: Callable[[Hop], None]) -> None:
         now, came = self._loop.time(), hop.arrived.total - hop.counted
         hop.counted += came
         traffic.meter.add(now, came)
@@ -140,7 +140,7 @@ class Carrier:
             self.staged_bytes += came
         if hop.over:
             self._ended(traffic, hop)
-        heard(hop)
+        on_change(hop)
 
     def _ended(self, traffic: _Traffic, hop: Hop) -> None:
         """Update the counters at the end of a hop; delete the partial data of a hop that failed."""

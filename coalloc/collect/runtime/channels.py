@@ -106,7 +106,7 @@ class Inward(Channel):
         self._source = source
         self._here = here
         self._idle: list[Session] = []
-        self._kept: tuple[Session, BlockChannel] | None = None
+        self._persistent: tuple[Session, BlockChannel] | None = None
         self._may_keep = True
         self._opening = asyncio.Lock()
         self._time = asyncio.get_running_loop().time
@@ -118,7 +118,7 @@ class Inward(Channel):
 
     @property
     def queues(self) -> bool:
-        return self._kept is not None
+        return self._persistent is not None
 
     async def copy(self, source: str, sink: str, start: int, end: int, received: KeptRange) -> None:
         missing = self._here.missing(sink, start, end)
@@ -168,8 +168,8 @@ class Inward(Channel):
             await asyncio.wait({fetching})
 
     async def _fetch(self, path: str, span: Span, deliver: Deliver) -> None:
-        if self._may_keep and (kept := await self._usable_kept(path)):
-            session, channel = kept
+        if self._may_keep and (persistent := await self._usable_persistent(path)):
+            session, channel = persistent
             try:
                 return await channel.fetch(span, deliver, session.about(path))
             except BlockModeUnavailable:
@@ -184,19 +184,19 @@ class Inward(Channel):
             else:
                 session.close()  # the connection for the next piece may be open already
 
-    async def _usable_kept(self, path: str) -> tuple[Session, BlockChannel] | None:
+    async def _usable_persistent(self, path: str) -> tuple[Session, BlockChannel] | None:
         """Return the kept connection, or a new one; None if keeping one is not worthwhile."""
         async with self._opening:
-            if self._kept and not (self._kept[0].usable and self._kept[1].usable):
+            if self._persistent and not (self._persistent[0].usable and self._persistent[1].usable):
                 self._drop()
-            if self._kept is None:
+            if self._persistent is None:
                 session = await self._session(path)
                 self._may_keep = (session.stat.rtt or 0.0) >= FAR and session.sends_blocks
                 if not self._may_keep:
                     self._idle.append(session)
                     return None
-                self._kept = session, BlockChannel(session)
-            return self._kept
+                self._persistent = session, BlockChannel(session)
+            return self._persistent
 
     async def _session(self, path: str) -> Session:
         while self._idle:
@@ -209,11 +209,11 @@ class Inward(Channel):
         return await Session.open(address, options, security_for(address, options), lambda _: None, pipelined=True)
 
     def _drop(self) -> None:
-        if self._kept:
-            session, channel = self._kept
+        if self._persistent:
+            session, channel = self._persistent
             channel.close()
             session.close()
-            self._kept = None
+            self._persistent = None
 
     def close(self) -> None:
         self._drop()

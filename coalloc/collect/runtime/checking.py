@@ -10,7 +10,7 @@ from coalloc.model import Checksum
 
 __all__ = ["Ask", "ChecksumVerdict", "check"]
 
-KEPT = "adler32"
+FAST = "adler32"
 STRONG = ("sha256", "sha512", "sha1", "md5")
 """Checksums for which a relay cannot find other bytes with the same value."""
 Ask = Callable[[str, int, int], Awaitable[str | None]]
@@ -36,7 +36,7 @@ async def check(
     :raises VerificationError: when the origin holds another file than the expected one
     """
     if not item.size and not item.expected:
-        return ChecksumVerdict(Checksum(KEPT, "00000001"), True)
+        return ChecksumVerdict(Checksum(FAST, "00000001"), True)
     refuted = unknown = False
     if item.expected and (found := await sink(item.expected.algorithm, 0, item.size)):
         if found == item.expected.value and not (relayed and item.expected.algorithm not in STRONG):
@@ -45,12 +45,12 @@ async def check(
     elif item.expected:
         stated = await origin(item.expected.algorithm, 0, item.size)
         refuted, unknown = stated not in (None, item.expected.value), stated is None
-    said, found = await _asked(KEPT, item, origin, sink)
-    kept = Checksum(KEPT, found) if found else None
-    if None not in (said, found) and said != found:
-        return ChecksumVerdict(kept, False, await _wrong(item, pieces, origin, sink))
-    alike = said is not None and said == found and not relayed
-    verdict = ChecksumVerdict(kept, True) if alike else await _strongly(item, kept, origin, sink)
+    at_origin, found = await _checksums(FAST, item, origin, sink)
+    checksum = Checksum(FAST, found) if found else None
+    if None not in (at_origin, found) and at_origin != found:
+        return ChecksumVerdict(checksum, False, await _wrong(item, pieces, origin, sink))
+    alike = at_origin is not None and at_origin == found and not relayed
+    verdict = ChecksumVerdict(checksum, True) if alike else await _strongly(item, checksum, origin, sink)
     if refuted and item.expected and verdict.verified:
         raise VerificationError(
             f"{item.name} lacks the {item.expected.algorithm} {item.expected.value}, here and at its origin",
@@ -61,17 +61,17 @@ async def check(
     return verdict._replace(verified=verdict.verified and not unknown)  # both ends may have the same wrong file
 
 
-async def _strongly(item: CollectItem, kept: Checksum | None, origin: Ask, sink: Ask) -> ChecksumVerdict:
+async def _strongly(item: CollectItem, checksum: Checksum | None, origin: Ask, sink: Ask) -> ChecksumVerdict:
     """Compare by a checksum that relays cannot forge; if none is available, the file is not verified."""
     for name in STRONG:
-        said, found = await _asked(name, item, origin, sink)
-        if said is not None and found is not None:
-            wrong = () if said == found else ((0, item.size),)
+        at_origin, found = await _checksums(name, item, origin, sink)
+        if at_origin is not None and found is not None:
+            wrong = () if at_origin == found else ((0, item.size),)
             return ChecksumVerdict(Checksum(name, found), not wrong, wrong)
-    return ChecksumVerdict(kept, False)
+    return ChecksumVerdict(checksum, False)
 
 
-async def _asked(name: str, item: CollectItem, origin: Ask, sink: Ask) -> tuple[str | None, str | None]:
+async def _checksums(name: str, item: CollectItem, origin: Ask, sink: Ask) -> tuple[str | None, str | None]:
     """Return the checksums of the whole file at origin and sink."""
     return await asyncio.gather(origin(name, 0, item.size), sink(name, 0, item.size))
 
@@ -83,5 +83,5 @@ async def _wrong(item: CollectItem, pieces: Sequence[Range], origin: Ask, sink: 
 
 
 async def _same(piece: Range, origin: Ask, sink: Ask) -> bool:
-    said, found = await asyncio.gather(origin(KEPT, *piece), sink(KEPT, *piece))
-    return said == found
+    at_origin, found = await asyncio.gather(origin(FAST, *piece), sink(FAST, *piece))
+    return at_origin == found

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from coalloc.collect.methods import Method
 from coalloc.collect.methods.actions import Piece
 from coalloc.collect.runtime.carrier import Carrier
-from coalloc.collect.runtime.checking import KEPT
+from coalloc.collect.runtime.checking import FAST
 from coalloc.collect.runtime.destination import Landing
 from coalloc.collect.runtime.finishing import Finisher
 from coalloc.collect.runtime.item import CollectItem
@@ -127,11 +127,11 @@ class CollectJob:
 
     async def _refuse_to_replace(self) -> None:
         """Check that no file would be replaced that must not be. :raises TargetExists: before anything moves"""
-        asked = [item for item in self._items if item.foreign and item.name not in self._there]
-        if self._field.landing.overwrite or not asked:
+        foreign = [item for item in self._items if item.foreign and item.name not in self._there]
+        if self._field.landing.overwrite or not foreign:
             return
-        there = await answers(self._field.landing.exists(item) for item in asked)
-        if taken := [item.name for item, is_there in zip(asked, there, strict=True) if is_there]:
+        there = await answers(self._field.landing.exists(item) for item in foreign)
+        if taken := [item.name for item, is_there in zip(foreign, there, strict=True) if is_there]:
             more = f" and {len(taken) - SHOWN} more" if len(taken) > SHOWN else ""
             raise TargetExists(
                 f"different files exist at {self._output}: {', '.join(taken[:SHOWN])}{more}",
@@ -151,11 +151,11 @@ class CollectJob:
     async def _checksum(self, item: CollectItem) -> Checksum | None:
         """Return the checksum of a file from a server that holds it."""
         if not item.size:
-            return Checksum(KEPT, "00000001")
+            return Checksum(FAST, "00000001")
         for host, path in item.paths.items():
             with suppress(SourceError):
-                if said := await self._field.servers[host].checksum(path, KEPT, 0, item.size):
-                    return Checksum(KEPT, said)
+                if digest := await self._field.servers[host].checksum(path, FAST, 0, item.size):
+                    return Checksum(FAST, digest)
         return None
 
     async def _close(self) -> None:

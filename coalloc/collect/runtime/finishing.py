@@ -97,8 +97,8 @@ class Finisher:
         trouble: SourceError | None = None
         for host, path in self._holders(item):
             try:
-                if said := await self._servers[host].checksum(path, algorithm, start, end):
-                    return said
+                if digest := await self._servers[host].checksum(path, algorithm, start, end):
+                    return digest
             except SourceError as error:
                 trouble = error
         if trouble:

@@ -11,7 +11,7 @@ __all__ = ["Hop"]
 
 
 class Hop:
-    """A hop. Lanes move it; `heard` is called when more bytes have arrived, and when the hop is `over`.
+    """A hop. Lanes move it; `on_change` is called when more bytes have arrived, and when the hop is `over`.
 
     :param route: labels of source and sink
     :param paths: the channel's names of the file at source and sink; the second one is called after `prepare`
@@ -24,19 +24,19 @@ class Hop:
         route: tuple[str, str],
         paths: tuple[str, Callable[[], str]],
         prepare: Callable[[], Awaitable[None]],
-        heard: Callable[["Hop"], None],
+        on_change: Callable[["Hop"], None],
     ) -> None:
         self.piece = piece
         self.route = route
         self.source_path, self._sink_path = paths
         self.prepare = prepare
-        self._heard = heard
+        self._on_change = on_change
         self.left = Intervals([piece[1:]])
         """Bytes that still have to be requested."""
         self.arrived = Intervals()
         self.counted = 0
         """Number of bytes already counted by the carrier."""
-        self.asked = False
+        self.requested = False
         self.failures = 0
         """Consecutive failures caused by this hop."""
         self.over = False
@@ -55,11 +55,11 @@ class Hop:
     @property
     def waits(self) -> bool:
         """Return whether some bytes still have to be requested."""
-        return not self.over and (bool(self.left) or not self.asked)
+        return not self.over and (bool(self.left) or not self.requested)
 
     def take(self, most: int) -> tuple[int, int]:
         """Return the next bytes [start, end) to request, and mark them as in flight; for an empty piece none."""
-        self.asked = True
+        self.requested = True
         self._flying += 1
         start, end = next(iter(self.left), self.piece[1:])
         end = min(end, start + most)
@@ -72,7 +72,7 @@ class Hop:
             return
         self.arrived.add(start, end)
         self.failures = 0
-        self._heard(self)
+        self._on_change(self)
 
     def returned(self, start: int, end: int, error: Exception | None) -> None:
         """Record that a taken range is no longer in flight; after an error, its missing bytes are requested again."""
@@ -82,8 +82,8 @@ class Hop:
         for gap in self.arrived.gaps(start, end):
             self.left.add(*gap)
         if error and not self.piece.size:
-            self.asked = False
-        if self.asked and not self._flying and self.arrived.covers(*self.piece[1:]):
+            self.requested = False
+        if self.requested and not self._flying and self.arrived.covers(*self.piece[1:]):
             self.end()
         if self.over and not self._flying:
             self.landed.set()
@@ -94,7 +94,7 @@ class Hop:
             return
         self.stop()
         self.error = error
-        self._heard(self)
+        self._on_change(self)
 
     def stop(self) -> None:
         """End the hop before it arrived, without a report. May be called twice."""

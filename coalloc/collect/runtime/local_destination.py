@@ -52,9 +52,9 @@ class _Open:
             for extent in earlier.extents
             if item.expected or origins[extent.source].validator == stat.validator is not None
         ]
-        kept = self.partial.begin(item.size, known, item.expected.algorithm if item.expected else None)
-        self.journal = Journal.create(self.partial.journal_path, earlier.header, kept, own=self.partial.directory)
-        self.relayed = any(origins[extent.source].url == urls[-1] for extent in kept)
+        reused = self.partial.begin(item.size, known, item.expected.algorithm if item.expected else None)
+        self.journal = Journal.create(self.partial.journal_path, earlier.header, reused, own=self.partial.directory)
+        self.relayed = any(origins[extent.source].url == urls[-1] for extent in reused)
         """Whether some of the bytes stored here were staged."""
 
     def close(self) -> None:

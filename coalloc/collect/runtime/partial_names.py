@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PartialNames"]
 
-KEPT = 1000
+MOST_DESTINATIONS = 1000
 """Most destinations that are kept."""
 READ = "SELECT number FROM collections WHERE folder = ?"
 WRITE = "INSERT INTO collections VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET number = ?2, used = ?3"
@@ -43,7 +43,7 @@ class PartialNames(RecordsFile):
                 if _meets(number, names):
                     number = os.urandom(16)
                 database.execute(WRITE, (place, number, time.time()))
-                database.execute(PRUNE, (KEPT,))
+                database.execute(PRUNE, (MOST_DESTINATIONS,))
             return number
 
         return self._use(read_or_make, os.urandom(16), create=True)

@@ -58,7 +58,7 @@ class CollectRunner:
         self._coming = {name: _Coming(item) for name, item in items.items()}
         self._sends: dict[int, Send] = {}
         self._hops: dict[int, Hop] = {}
-        self._told: dict[int, float] = {}
+        self._reported_at: dict[int, float] = {}
         self._refused: set[tuple[str, str]] = set()
         self._events: deque[Event] = deque()
         self._telling = False
@@ -77,7 +77,7 @@ class CollectRunner:
         :raises CoallocError: when that is impossible; files finished before keep their names
         """
         self._carrier, self._finish = carrier, finish
-        self._tell(CollectStarted(self._loop.time()))
+        self._notify(CollectStarted(self._loop.time()))
         try:
             try:
                 await self._over
@@ -108,13 +108,13 @@ class CollectRunner:
         """Handle a lost host, as `Listener`."""
         for number in [number for number, send in self._sends.items() if host in (send.source, send.sink)]:
             self._forget(number)
-        self._tell(Gone(self._loop.time(), host, reason))
+        self._notify(Gone(self._loop.time(), host, reason))
 
     def failed(self, error: Exception) -> None:
         """Handle a fatal error, as `Listener`."""
         self._end(error)
 
-    def _tell(self, event: Event) -> None:
+    def _notify(self, event: Event) -> None:
         """Send an event to the method, and execute its actions; events that occur meanwhile are queued."""
         self._events.append(event)
         if self._telling:
@@ -143,22 +143,22 @@ class CollectRunner:
         if send := self._sends.pop(number, None):
             self._coming[send.piece.file].hops.pop(number, None)
         self._hops.pop(number, None)
-        self._told.pop(number, None)
+        self._reported_at.pop(number, None)
 
-    def _heard(self, number: int, hop: Hop) -> None:
+    def _hop_changed(self, number: int, hop: Hop) -> None:
         """Handle progress or the end of a hop."""
         now = self._loop.time()
         send = self._sends.get(number)
         if send is None:
             return
         if not hop.over:
-            if now - self._told.get(number, 0.0) >= MOVED_SECONDS:
-                self._told[number] = now
-                self._tell(HopMoved(now, number, hop.arrived.total))
+            if now - self._reported_at.get(number, 0.0) >= MOVED_SECONDS:
+                self._reported_at[number] = now
+                self._notify(HopMoved(now, number, hop.arrived.total))
         elif hop.error is None:
             if send.sink == self._destination:
                 self._delivered(send)
-            self._tell(Arrived(now, number))
+            self._notify(Arrived(now, number))
         else:
             self._tell_failed(number, send, hop.error)
 
@@ -169,7 +169,7 @@ class CollectRunner:
                 self.failed(error)
             elif isinstance(error, SourceError) and error.permanent:
                 self._refuse(send, error)
-        self._tell(HopFailed(self._loop.time(), number, str(error), full))
+        self._notify(HopFailed(self._loop.time(), number, str(error), full))
 
     def _refuse(self, send: Send, error: SourceError) -> None:
         """Record that a host permanently refuses a file; fail if all holders do, as the method would retry forever."""
@@ -191,7 +191,7 @@ class CollectRunner:
         late = {number: hop for number, hop in coming.hops.items() if not hop.over}
         for number, hop in late.items():
             self._carrier.stop(hop)
-            self._tell(Arrived(self._loop.time(), number))
+            self._notify(Arrived(self._loop.time(), number))
         try:
             await asyncio.gather(*(hop.landed.wait() for hop in late.values()))
             self.collected[item.name] = await self._finish(item, coming.pieces)
@@ -222,7 +222,7 @@ class CollectRunner:
                 )
 
     def _tick(self) -> None:
-        self._tell(CollectTick(self._loop.time()))
+        self._notify(CollectTick(self._loop.time()))
 
     def _end(self, error: Exception | None) -> None:
         if self._over.done():
@@ -237,9 +237,9 @@ class CollectRunner:
         coming, number = self._coming[send.piece.file], send.hop
         self._sends[number] = send
         if coming.whole and send.sink == self._destination:  # the rest of the file arrived another way in the meantime
-            self._tell(Arrived(self._loop.time(), number))
+            self._notify(Arrived(self._loop.time(), number))
         else:
-            hop = self._carrier.begin(send, coming.item, lambda hop: self._heard(number, hop))
+            hop = self._carrier.begin(send, coming.item, lambda hop: self._hop_changed(number, hop))
             self._hops[number] = hop
             if send.sink == self._destination:
                 coming.hops[number] = hop

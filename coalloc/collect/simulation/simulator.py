@@ -50,7 +50,7 @@ class SimulationRecord:
         return max((size for _, size in self.staged.get(host, ())), default=0)
 
 
-TOLD = 1.0
+REPORT_SECONDS = 1.0
 LIMIT = 1e6
 
 
@@ -59,7 +59,7 @@ def simulate(
     underlay: Underlay,
     happenings: Iterable[Happening] = (),
     *,
-    told: float = TOLD,
+    report_every: float = REPORT_SECONDS,
     limit: float = LIMIT,
     fast: bool = False,
     carrier: SimulatedCarrier | None = None,
@@ -67,13 +67,13 @@ def simulate(
     """Carry out a collect job in virtual time.
 
     :param happenings: changes of the network, in order of time; may be endless
-    :param told: seconds between the reports of all hops' progress to the method; inf for none
+    :param report_every: seconds between the reports of all hops' progress to the method; inf for none
     :param limit: seconds after which the simulation ends in any case
     :param fast: whether to compile frequently called functions, which takes numba and pays for some thousands of hops
     :param carrier: carrier that moves the bytes instead of a fluid over the underlay
     :raises IllegalActionError: when the method requests an impossible action, or waits for nothing
     """
-    return _Simulation(method, underlay, iter(happenings), told, limit, carrier or Fluid(underlay, fast)).run()
+    return _Simulation(method, underlay, iter(happenings), report_every, limit, carrier or Fluid(underlay, fast)).run()
 
 
 class _Simulation:
@@ -82,14 +82,14 @@ class _Simulation:
         method: Method,
         underlay: Underlay,
         happenings: Iterator[Happening],
-        told: float,
+        report_every: float,
         limit: float,
         carrier: SimulatedCarrier,
     ) -> None:
         self._method = method
         self._happenings = happenings
         self._next = next(happenings, None)
-        self._told, self._tells_at, self._wakes_at, self._limit = told, told, inf, limit
+        self._report_every, self._tells_at, self._wakes_at, self._limit = report_every, report_every, inf, limit
         self._streams = [stream.name for stream in underlay.streams if stream.rate is None]
         self._carrier = carrier
         self._shelves = Shelves(underlay.storage)
@@ -108,7 +108,7 @@ class _Simulation:
         """Run until the method ends, gives up, or the time limit is reached."""
         while not self._outcome:
             if self._events:
-                self._tell(self._events.popleft())
+                self._notify(self._events.popleft())
             else:
                 self._go_on()
         background = {name: self._carrier.moved(name) for name in self._streams}
@@ -131,13 +131,13 @@ class _Simulation:
             self._wakes_at = inf
             self._events.append(CollectTick(moment))
         if self._tells_at <= moment:
-            self._tells_at += self._told
+            self._tells_at += self._report_every
             for pair, queue in self._queues.items():
                 self._events.append(HopMoved(moment, queue[0].hop, int(self._carrier.moved(pair))))
         if moment >= self._limit:
             self._outcome = "out of time"
 
-    def _tell(self, event: Event) -> None:
+    def _notify(self, event: Event) -> None:
         if isinstance(event, HopMoved) and event.hop not in self._pairs:
             return  # its hop was just cancelled
         for action in self._method.handle(event):

@@ -50,9 +50,9 @@ class Underlay:
         routes: dict[tuple[str, str], dict[str, float]] = {}
         for key, link in _widest(network).items():
             source, sink = network.hosts[key.source], network.hosts[key.sink]
-            way = {str(key): float(link.capacity), **_access(source, key.source_isp, sink, key.sink_isp)}
-            capacities |= way
-            routes[key.source, key.sink] = dict.fromkeys(way, 1.0)
+            route = {str(key): float(link.capacity), **_access(source, key.source_isp, sink, key.sink_isp)}
+            capacities |= route
+            routes[key.source, key.sink] = dict.fromkeys(route, 1.0)
         for shared in network.shared:
             capacities[shared.name] = float(shared.capacity)
             for key, weight in shared.weights.items():

@@ -124,7 +124,7 @@ def _made(case: Case, network: Network, demand: Demand) -> Method:
 
 def _carried_out(method: Method, case: Case) -> SimulationRecord:
     here = world(case.seed, case.load, case.senders)
-    return simulate(method, here.underlay, weather(here, 0, case.unevenness), told=inf, fast=True)
+    return simulate(method, here.underlay, weather(here, 0, case.unevenness), report_every=inf, fast=True)
 
 
 def _throughput(record: SimulationRecord) -> float:

@@ -94,7 +94,7 @@ def run(case: Case) -> Run:
         known = _strictly(known, case.peers, case.seed)
     ground = Underlay.of(topology.network())
     weather = drift(topology, case.drift, case.seed)
-    record = simulate(_method(case, known, demand), ground, weather, told=TOLD, limit=LIMIT, fast=True)
+    record = simulate(_method(case, known, demand), ground, weather, report_every=TOLD, limit=LIMIT, fast=True)
     if record.outcome != "done":
         raise RuntimeError(f"{case}: {record.outcome}")
     return Run(case, record.seconds)

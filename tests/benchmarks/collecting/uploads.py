@@ -195,5 +195,7 @@ def measured(world: World, probes: int = PROBES) -> Network:
 def _probe(world: World, source: str, sink: str, number: int) -> float:
     demand = Demand((File("probe", PROBE, (source,), (sink,)),))
     blind = Network.of(tuple(map(Host, (source, sink))), ())
-    record = simulate(AllAtOnce(blind, demand), world.underlay, weather(world, -1 - number), told=inf, fast=True)
+    record = simulate(
+        AllAtOnce(blind, demand), world.underlay, weather(world, -1 - number), report_every=inf, fast=True
+    )
     return PROBE / record.seconds

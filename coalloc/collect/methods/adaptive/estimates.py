@@ -36,16 +36,16 @@ def corrected(capacity: float, measured: float, planned: float) -> float:
 
 def overlay(network: Network, wanted: Collection[str], chance: Random, peers: int = PEERS) -> Network:
     """Return the network in which every host sends only to `peers` random hosts and to the destinations (3.2)."""
-    ways: defaultdict[str, set[str]] = defaultdict(set)
+    sinks_by_source: defaultdict[str, set[str]] = defaultdict(set)
     for key in network.links:
         if key.sink not in wanted:
-            ways[key.source].add(key.sink)
-    kept = {
+            sinks_by_source[key.source].add(key.sink)
+    chosen = {
         (source, sink)
-        for source, sinks in ways.items()
+        for source, sinks in sinks_by_source.items()
         for sink in chance.sample(sorted(sinks), min(peers, len(sinks)))
     }
-    return network.keeping(lambda key: key.sink in wanted or key[:2] in kept)
+    return network.keeping(lambda key: key.sink in wanted or key[:2] in chosen)
 
 
 class Estimates:

@@ -82,7 +82,7 @@ class AdaptiveCollecting(Method):
         elif isinstance(event, HopFailed):
             self._failed(event, ended[0])
         elif isinstance(event, Gone):
-            self._leave(event, ended)
+            self._remove_host(event, ended)
         if now >= self._due:
             yield from self._recompute(now)
         yield from self._hand_out(now)
@@ -111,7 +111,7 @@ class AdaptiveCollecting(Method):
         self._dispatch.returned(send, to)
         self._soon(event.at)
 
-    def _leave(self, event: Gone, ended: Sequence[Send]) -> None:
+    def _remove_host(self, event: Gone, ended: Sequence[Send]) -> None:
         for send in ended:
             self._traffic.over(send)
         self._traffic.gone(event.host)

@@ -112,18 +112,18 @@ class PairRateMeter:
     1000.0
     """
 
-    __slots__ = ("_asked", "_counts_from", "_samples", "_seconds", "_since")
+    __slots__ = ("_begun", "_counts_from", "_samples", "_seconds", "_since")
 
     def __init__(self) -> None:
         self._samples: deque[tuple[float, int]] = deque()
         self._seconds = 0.0
-        self._asked = 0.0
+        self._begun = 0.0
         self._since: float | None = None
         self._counts_from: float | None = None
 
     def begin(self, now: float) -> None:
         """Record that there is something to send from now on."""
-        self._asked, self._since = now, None
+        self._begun, self._since = now, None
 
     def moved(self, now: float, nbytes: int) -> None:
         """Record the arrival of `nbytes` more bytes."""
@@ -151,7 +151,7 @@ class PairRateMeter:
         if seconds and self._seconds + silence < RAMP:
             return None
         if not seconds:
-            waited = now - (self._asked if self._since is None else self._since)
+            waited = now - (self._begun if self._since is None else self._since)
             return under_way / waited if under_way and waited > MEMORY else None
         moving = min(under_way, nbytes / seconds * silence)
         seconds, nbytes = self._last(max(memory - silence, 0.0))

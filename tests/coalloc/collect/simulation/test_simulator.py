@@ -108,7 +108,7 @@ def test_a_method_hears_what_moves_and_when_it_wanted_to_wake():
             yield CollectWake(1.25)
 
     method = Scripted(Demand((DEMAND.files[0],)), answers)
-    simulate(method, Underlay.of(PLAIN), told=2)
+    simulate(method, Underlay.of(PLAIN), report_every=2)
     assert method.events == [
         CollectStarted(0),
         CollectTick(1.25),
@@ -146,7 +146,9 @@ def test_a_connection_that_breaks_fails_one_hop():
                 yield Send(3, "a", "t", X)
 
     method = Scripted(DEMAND, answers)
-    assert simulate(method, Underlay.of(PLAIN), [Break(4, "a", "t"), Break(4, "a", "b")], told=inf).seconds == 10
+    assert (
+        simulate(method, Underlay.of(PLAIN), [Break(4, "a", "t"), Break(4, "a", "b")], report_every=inf).seconds == 10
+    )
     assert HopFailed(4, 1, "the connection broke") in method.events
 
 
@@ -161,7 +163,7 @@ def test_a_host_that_dies_takes_what_is_staged_there():
                 yield Send(4, "a", "t", X)
 
     method = Scripted(Demand((DEMAND.files[0],)), answers)
-    record = simulate(method, Underlay.of(PLAIN), [Kill(4, "b")], told=inf)
+    record = simulate(method, Underlay.of(PLAIN), [Kill(4, "b")], report_every=inf)
     assert (record.outcome, record.seconds) == ("done", 10)
     assert method.events[2:] == [Gone(4, "b", "it died")]
     assert record.staged["b"][-1] == (4, 0)
@@ -191,7 +193,7 @@ def test_a_relay_may_be_full_and_a_pair_may_have_no_way():
             case HopFailed(_, 3, reason):
                 yield CollectGiveUp(reason)
 
-    record = simulate(Scripted(DEMAND, careful), Underlay.of(small), told=inf)
+    record = simulate(Scripted(DEMAND, careful), Underlay.of(small), report_every=inf)
     assert (record.outcome, record.seconds) == ("there is no path from b to t", 2.5)
 
 
@@ -199,14 +201,14 @@ def test_who_waits_for_nothing_is_told_and_who_waits_too_long_is_ended():
     with pytest.raises(IllegalActionError, match="scripted waits"):
         simulate(Scripted(DEMAND, lambda event: ()), Underlay.of(PLAIN))
     stalled = network(("a", "t", 0), ("b", "t", 300))
-    record = simulate(AllAtOnce(PLAIN, DEMAND), Underlay.of(stalled), limit=50, told=inf)
+    record = simulate(AllAtOnce(PLAIN, DEMAND), Underlay.of(stalled), limit=50, report_every=inf)
     assert (record.outcome, record.seconds) == ("out of time", 50)
 
 
 @pytest.mark.parametrize("size", [0, 1, 10**15])
 def test_sizes_that_are_not_usual(size):
     demand = Demand((File("x", size, ("a",), ("t",)),))
-    record = simulate(AllAtOnce(PLAIN, demand), Underlay.of(PLAIN), limit=inf, told=inf)
+    record = simulate(AllAtOnce(PLAIN, demand), Underlay.of(PLAIN), limit=inf, report_every=inf)
     assert (record.outcome, record.seconds) == ("done", pytest.approx(size / 100))
 
 
