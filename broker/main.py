@@ -21,7 +21,7 @@ from broker.handlers import MANY, UNLIMITED, ga4gh, globus, others, own
 from broker.memory import keep_giving_back
 from broker.middleware import BodyLimit, Observer
 from broker.models.base import Fault, Problem
-from broker.models.faults import told
+from broker.models.faults import fault_messages
 from broker.pages import page
 from broker.services.auth.attempts import Attempts
 
@@ -140,7 +140,7 @@ async def _refused(request: Request, error: Exception) -> Response:
 async def _invalid(request: Request, error: Exception) -> Response:
     """Return the places and reasons of the faults in a request, without the data that were sent."""
     assert isinstance(error, RequestValidationError)
-    faults = told(error.errors(), error.body)
+    faults = fault_messages(error.errors(), error.body)
     more = f" (and {len(faults) - SHOWN} more)" if len(faults) > SHOWN else ""
     malformed = any(fault["type"] == "json_invalid" for fault in error.errors())
     status, code = (400, "malformed") if malformed else (422, "invalid")

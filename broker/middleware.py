@@ -111,13 +111,13 @@ class Proxies:
     def __init__(self, app: ASGIApp, trusted: Collection[str]) -> None:
         self._app = app
         self._trusted = [ipaddress.ip_network(each) for each in trusted]
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and (header := next(filter(_forwarded, scope["headers"]), None)):
             address = (scope.get("client") or ("",))[0]
-            if address not in self._told and len(self._told) < MOST_ADDRESSES and not self._trusts(address):
-                self._told.add(address)
+            if address not in self._reported and len(self._reported) < MOST_ADDRESSES and not self._trusts(address):
+                self._reported.add(address)
                 log.warning(
                     "forwarded headers of an untrusted proxy are ignored",
                     address=address,

@@ -65,17 +65,17 @@ async def _confirm(broker: "Factory", named: list[ConfirmedReplica]) -> None:
 
 def list_unconfirmed(database: str) -> None:
     """Print the replicas inside collections that are read with grants only, until they are confirmed."""
-    told: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for each in _unconfirmed(database):
-        if not told:
+        if not counts:
             click.echo(
                 "These replicas lie inside collections: each user reads them with their own grants, until the "
                 "collection's owner or an admin confirms them (coget-broker replica confirm):"
             )
-        if told.setdefault(each.collections[0], 0) < FEW:
+        if counts.setdefault(each.collections[0], 0) < FEW:
             click.echo(_line(each))
-        told[each.collections[0]] += 1
-    for name, count in told.items():
+        counts[each.collections[0]] += 1
+    for name, count in counts.items():
         if count > FEW:
             click.echo(f"... and {count - FEW} more in {name}: coget-broker replica list --in {name!r}")
 

@@ -45,21 +45,21 @@ def decided(made: World, download: DemoDownload, key: str, seed: int, end: float
     """Return a decision and its result; None if the sink has a link to at most one replica."""
     chance = Random(f"decision {seed} {key}")
     endpoints = {each.endpoint for each in made.replicas if each.dataset == download.dataset.name}
-    ways = [way for way in made.ways if way.sink == download.sink and way.source.name in endpoints]
-    if len(ways) < 2:
+    links = [link for link in made.links if link.sink == download.sink and link.source.name in endpoints]
+    if len(links) < 2:
         return None
     size, strategy = download.dataset.size or 0, chance.choice(STRATEGIES)
-    rates = [rate(way, download.age, chance.gauss(0, 1), size // len(ways)) for way in ways]
-    told = [each * chance.lognormvariate(0.05, OFF) for each in rates]
-    worth = [size / (way.setup + size / each) for way, each in zip(ways, told, strict=True)]
+    rates = [rate(link, download.age, chance.gauss(0, 1), size // len(links)) for link in links]
+    forecasts = [each * chance.lognormvariate(0.05, OFF) for each in rates]
+    worth = [size / (link.setup + size / each) for link, each in zip(links, forecasts, strict=True)]
     plan = _plan(size, worth, alone=strategy == "single")
-    servers = [DemoServer(way.setup, *each) for way, each in zip(ways, zip(rates, plan, strict=True), strict=True)]
+    servers = [DemoServer(link.setup, *each) for link, each in zip(links, zip(rates, plan, strict=True), strict=True)]
     if sum(1 for each in plan if each) > 1:
         servers = _mishap(servers, chance)
     ranges = shared(servers)
-    parts = [_part(way, i, told[i], plan[i], ranges, download.dataset) for i, way in enumerate(ways)]
+    parts = [_part(link, i, forecasts[i], plan[i], ranges, download.dataset) for i, link in enumerate(links)]
     over = max(each.over or 0.0 for each in ranges)
-    best = max(range(len(ways)), key=worth.__getitem__)
+    best = max(range(len(links)), key=worth.__getitem__)
     return Decided(
         id=key,
         at=end - download.age,
@@ -69,7 +69,7 @@ def decided(made: World, download: DemoDownload, key: str, seed: int, end: float
         bytes=size,
         moved=size,
         strategy=strategy,
-        rationale=f"{ways[best].source.name} should be the fastest, at {told[best] / 1e6:.0f} MB/s",
+        rationale=f"{links[best].source.name} should be the fastest, at {forecasts[best] / 1e6:.0f} MB/s",
         outcome="ok",
         seconds=over + 0.5,
         fetch_seconds=max(each.last or 0.0 for each in ranges),
@@ -97,21 +97,23 @@ def _mishap(servers: list[DemoServer], chance: Random) -> list[DemoServer]:
     return [*servers[:i], victim._replace(stops=stops, fails=drawn > MISHAPS[0]), *servers[i + 1 :]]
 
 
-def _part(way: DemoLink, i: int, told: float, planned: int, ranges: Sequence[Range], dataset: Dataset) -> SourcePart:
+def _part(
+    link: DemoLink, i: int, forecast: float, planned: int, ranges: Sequence[Range], dataset: Dataset
+) -> SourcePart:
     mine = [each for each in ranges if each.source == i]
     flowed = [(each.first, each.last) for each in mine if each.first is not None and each.last is not None]
     error = next((FAULTS[each.ending] for each in mine if each.ending in FAULTS), None)
     return SourcePart(
-        source=way.source.source,
-        url=way.source.url("/".join(split(dataset.name))),
-        rate=Expectation(p10=told / WIDTH, p50=told, p90=told * WIDTH),
-        setup_expected=way.setup,
-        reason=f"{way.source.name} has been at {told / 1e6:.0f} MB/s",
+        source=link.source.source,
+        url=link.source.url("/".join(split(dataset.name))),
+        rate=Expectation(p10=forecast / WIDTH, p50=forecast, p90=forecast * WIDTH),
+        setup_expected=link.setup,
+        reason=f"{link.source.name} has been at {forecast / 1e6:.0f} MB/s",
         planned_bytes=planned,
         bytes=sum(each.bytes for each in mine),
         seconds=sum((each.over or each.asked) - each.asked for each in mine),
-        setup_seconds=way.setup if mine else None,
-        start_seconds=way.setup if mine else None,
+        setup_seconds=link.setup if mine else None,
+        start_seconds=link.setup if mine else None,
         flow_seconds=sum(last - first for first, last in flowed),
         streams=4,
         outcome="unused" if not mine else "failed" if error else "ok",

@@ -142,8 +142,8 @@ async def _do(connection: AsyncConnection, errand: Errand, number: str, began: f
 
 
 def _progress(came: int, began: float, seconds: float) -> Event:
-    told = {"bytes_transferred": came, "duration": round(seconds, 1), "mbps": round(came * 8e-6 / seconds, 2)}
-    return Event(began + seconds, "PROGRESS", False, "progress", orjson.dumps(told).decode())
+    details = {"bytes_transferred": came, "duration": round(seconds, 1), "mbps": round(came * 8e-6 / seconds, 2)}
+    return Event(began + seconds, "PROGRESS", False, "progress", orjson.dumps(details).decode())
 
 
 def _done(work: Work) -> WorkResult:

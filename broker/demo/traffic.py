@@ -42,38 +42,38 @@ def transfers(made: World, seed: int, end: float) -> list[DemoTransfer]:
     Each link is used by one user a day, so that reports by day and by user keep the order of each link.
     """
     found = []
-    for number, way in enumerate(made.ways):
+    for number, link in enumerate(made.links):
         chance = Random(f"traffic {seed} {number}")
-        found += [each for each in _of_way(way, f"demo.{number}", chance, end) if each.observed.ended <= end]
+        found += [each for each in _of_link(link, f"demo.{number}", chance, end) if each.observed.ended <= end]
     return sorted(found, key=lambda each: each.observed.ended)
 
 
-def rate(way: DemoLink, age: float, gust: float, nbytes: int) -> float:
+def rate(link: DemoLink, age: float, gust: float, nbytes: int) -> float:
     """Return the bytes per second of a transfer that begins so many seconds before the end.
 
     :param gust: state of the network: 0 is normal, most values are between -2 and 2
     """
     busy = (1 - math.cos(2 * math.pi * age / DAY)) / 2
-    slower = math.log(3) * (1 - age / (WEEKS * WEEK)) if way.story == "drifting" else 0.0
-    large = way.rate * math.exp(way.spread * gust - way.swing * busy - slower)
-    return nbytes / (nbytes / large + RAMP * min(way.setup, 1.0))
+    slower = math.log(3) * (1 - age / (WEEKS * WEEK)) if link.story == "drifting" else 0.0
+    large = link.rate * math.exp(link.spread * gust - link.swing * busy - slower)
+    return nbytes / (nbytes / large + RAMP * min(link.setup, 1.0))
 
 
-def _of_way(way: DemoLink, key: str, chance: Random, end: float) -> Iterator[DemoTransfer]:
+def _of_link(link: DemoLink, key: str, chance: Random, end: float) -> Iterator[DemoTransfer]:
     gust = 0.0
-    for number, (subject, age) in enumerate(_begun(way, chance)):
+    for number, (subject, age) in enumerate(_begun(link, chance)):
         gust = LASTS * gust + math.sqrt(1 - LASTS**2) * chance.gauss(0, 1)
         nbytes = PROBED if subject == PROBER else _size(chance)
-        worse = WORSE if way.story == "worse" and end - age > (end // WEEK - 1) * WEEK else 1.0
-        seconds = nbytes / rate(way, age, worse * (gust + 0.4 * chance.gauss(0, 1)), nbytes)
-        setup = way.setup * chance.lognormvariate(0, 0.2)
-        fault = _fault(nbytes, chance) if chance.random() < way.failing else {"bytes": nbytes}
+        worse = WORSE if link.story == "worse" and end - age > (end // WEEK - 1) * WEEK else 1.0
+        seconds = nbytes / rate(link, age, worse * (gust + 0.4 * chance.gauss(0, 1)), nbytes)
+        setup = link.setup * chance.lognormvariate(0, 0.2)
+        fault = _fault(nbytes, chance) if chance.random() < link.failing else {"bytes": nbytes}
         busy = setup + seconds * int(fault["bytes"]) / nbytes
         began = end - age
         observed = Observed(
             id=f"{key}.{number}",
-            source=way.source.source,
-            sink=way.sink,
+            source=link.source.source,
+            sink=link.sink,
             started=began,
             ended=began + max(busy, 0.01) * chance.uniform(1.0, 1.05),
             busy_seconds=busy,
@@ -86,13 +86,13 @@ def _of_way(way: DemoLink, key: str, chance: Random, end: float) -> Iterator[Dem
         yield DemoTransfer(subject, observed)
 
 
-def _begun(way: DemoLink, chance: Random) -> Iterator[tuple[str, float]]:
+def _begun(link: DemoLink, chance: Random) -> Iterator[tuple[str, float]]:
     """Yield the user and the begin of each transfer, in seconds before the end, the oldest first."""
     for day in range(WEEKS * 7, 0, -1):
-        subject = PROBER if way.story == "probed" else chance.choice(PEOPLE)
-        count = math.floor(way.a_day * chance.uniform(0.5, 1.5) + chance.random())
+        subject = PROBER if link.story == "probed" else chance.choice(PEOPLE)
+        count = math.floor(link.a_day * chance.uniform(0.5, 1.5) + chance.random())
         for age in sorted(((day - chance.random()) * DAY for _ in range(count)), reverse=True):
-            if way.story != "stale" or age > UNUSED:
+            if link.story != "stale" or age > UNUSED:
                 yield subject, age
 
 

@@ -103,7 +103,7 @@ class World(NamedTuple):
     sites: Sequence[Site]
     endpoints: Sequence[Endpoint]
     collections: Sequence[NewCollection]
-    ways: Sequence[DemoLink]
+    links: Sequence[DemoLink]
     datasets: Sequence[Dataset]
     replicas: Sequence[CatalogueReplica]
     bad: Sequence[Bad]
@@ -113,20 +113,20 @@ def world(seed: int) -> World:
     """Return the world of a seed."""
     datasets = _datasets(Random(f"datasets {seed}"))
     replicas = _replicas(datasets, Random(f"replicas {seed}"))
-    ways = _ways(Random(f"ways {seed}"))
+    links = _links(Random(f"ways {seed}"))
     bad = _bad(replicas, Random(f"bad {seed}"))
-    return World(SITES, ENDPOINTS, COLLECTIONS, ways, datasets, replicas, bad)
+    return World(SITES, ENDPOINTS, COLLECTIONS, links, datasets, replicas, bad)
 
 
-def _ways(chance: Random) -> list[DemoLink]:
+def _links(chance: Random) -> list[DemoLink]:
     """Return some of all possible links, so that others were never measured; the last ones have stories."""
     possible = [(endpoint, site) for endpoint in ENDPOINTS for site in SITES if endpoint.site != site.name]
     chance.shuffle(possible)
     chosen = enumerate(possible[:WAYS], len(STORIES) - WAYS)
-    return [_way(*ends, STORIES[i] if i >= 0 else "", chance) for i, ends in chosen]
+    return [_link(*ends, STORIES[i] if i >= 0 else "", chance) for i, ends in chosen]
 
 
-def _way(source: Endpoint, sink: Site, story: Story, chance: Random) -> DemoLink:
+def _link(source: Endpoint, sink: Site, story: Story, chance: Random) -> DemoLink:
     here = next(site for site in SITES if site.name == source.site)
     away = kilometres(_coordinates(here), _coordinates(sink)) or 0.0
     rate = 400e6 / (1 + away / 2500) * chance.lognormvariate(0.0, 0.4)

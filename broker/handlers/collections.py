@@ -36,10 +36,10 @@ class Rules(Wire):
 async def collections(caller: Reader, services: Services) -> CollectionPage:
     """List the collections in which the caller may use something, by name; admins see all."""
     seen = await services.collections.visible(caller)
-    return CollectionPage.model_construct(collections=[_told(each, caller) for each in seen])
+    return CollectionPage.model_construct(collections=[_document(each, caller) for each in seen])
 
 
-def _told(seen: VisibleCollection, caller: Caller) -> Collection | UsableCollection:
+def _document(seen: VisibleCollection, caller: Caller) -> Collection | UsableCollection:
     if seen.kept_by(caller):
         return seen.collection
     return UsableCollection(**{name: getattr(seen.collection, name) for name in UsableCollection.model_fields})

@@ -50,15 +50,15 @@ class _Shown(Collector):
 
 
 def _traffic(measured: MonitoringNumbers) -> Iterator[Metric]:
-    ways = ("source", "sink")
+    link_labels = ("source", "sink")
     ended = CounterMetricFamily(
-        "coget_transfers", "Transfers reported since the first query to this process", labels=(*ways, "outcome")
+        "coget_transfers", "Transfers reported since the first query to this process", labels=(*link_labels, "outcome")
     )
-    moved = CounterMetricFamily("coget_transfer_bytes", "Bytes moved by these transfers", labels=ways)
-    for way, sums in measured.totals.items():
-        ended.add_metric((*way, "ok"), sums.transfers - sums.failures)
-        ended.add_metric((*way, "failed"), sums.failures)
-        moved.add_metric(way, sums.bytes)
+    moved = CounterMetricFamily("coget_transfer_bytes", "Bytes moved by these transfers", labels=link_labels)
+    for link, sums in measured.totals.items():
+        ended.add_metric((*link, "ok"), sums.transfers - sums.failures)
+        ended.add_metric((*link, "failed"), sums.failures)
+        moved.add_metric(link, sums.bytes)
     yield from (ended, moved)
 
 

@@ -16,7 +16,7 @@ from broker.errors import BrokerError
 from broker.models.history import Observed
 from broker.services.forecasting.history import Transfers
 from broker.services.network.places import Places
-from broker.services.network.probes import ways
+from broker.services.network.probes import possible_links
 from broker.storage.database import Database, retried
 from broker.storage.dialects import read_clock
 from broker.storage.lanes import LaneStore
@@ -35,7 +35,7 @@ log = structlog.get_logger("broker.jobs")
 
 
 def due(
-    ways: Iterable[EndpointLink],
+    links: Iterable[EndpointLink],
     wanted: Iterable[tuple[str, str]],
     used: Mapping[EndpointLink, float],
     now: float,
@@ -46,13 +46,13 @@ def due(
     A link that a user asked for comes first, then a random one that was never used, then the one that was not used for
     the longest time, if that is at least `STALE`.
     """
-    named = {(way.source, way.sink): way for way in ways}
+    named = {(link.source, link.sink): link for link in links}
     if asked := next((named[each] for each in wanted if each in named), None):
         return asked
-    blind = [way for way in ways if way not in used]
+    blind = [link for link in links if link not in used]
     if blind:
         return random.choice(blind)
-    oldest = min(used, key=lambda way: used[way], default=None)
+    oldest = min(used, key=lambda link: used[link], default=None)
     return oldest if oldest is not None and used[oldest] < now - STALE else None
 
 
@@ -88,20 +88,20 @@ class Prober:
         Return whether there was one.
         """
         endpoints = {name: placed.endpoint for name, placed in (await self._places.map()).by_name.items()}
-        way = await self._claim(ways(endpoints.values()))
-        if way is None:
+        link = await self._claim(possible_links(endpoints.values()))
+        if link is None:
             return False
-        source, sink = endpoints[way.source], endpoints[way.sink]
+        source, sink = endpoints[link.source], endpoints[link.sink]
         limits = ProbeLimits(self._probing.bytes, self._probing.seconds)
         try:
             (measured,) = await measure([source.url("")], [sink.url("")], limits, policy=await self._places.policy())
         except CoallocError as error:
-            log.warning("not measured", source=way.source, sink=way.sink, error=error.message)
+            log.warning("not measured", source=link.source, sink=link.sink, error=error.message)
             return True
         observed = Observed(
             id=f"probe.{uuid4().hex}",
-            source=way.pair.source,
-            sink=way.pair.sink,
+            source=link.pair.source,
+            sink=link.pair.sink,
             started=measured.start,
             ended=measured.end,
             bytes=measured.bytes,
@@ -109,7 +109,7 @@ class Prober:
             error=measured.error and " ".join(measured.error.split())[:500],
         )
         await self._transfers.take(SUBJECT, [observed])
-        log.info("measured", source=way.source, sink=way.sink, rate=measured.rate, error=measured.error)
+        log.info("measured", source=link.source, sink=link.sink, rate=measured.rate, error=measured.error)
         return True
 
     @retried
@@ -125,7 +125,7 @@ class Prober:
             ):
                 return None
             used = await probes.used(able, now - STALE)
-            way = due(able, await probes.wanted(), used, now, self._random)
-            if way:
-                await probes.claim(way, now)
-            return way
+            link = due(able, await probes.wanted(), used, now, self._random)
+            if link:
+                await probes.claim(link, now)
+            return link

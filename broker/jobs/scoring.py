@@ -167,9 +167,9 @@ def _work(
 
 def score(pair_id: int, learned: Learned, said: GivenForecasts) -> Score | None:
     """Return a transfer's score against its forecast; None if there was no forecast."""
-    observation, told = learned.observation, learned.told
-    if told and told.made_at > observation.start - MEANT and min(told.rates) > 0:
-        given, forecaster, leader, rates = True, told.forecaster, told.leader, told.rates
+    observation, forecast = learned.observation, learned.forecast
+    if forecast and forecast.made_at > observation.start - MEANT and min(forecast.rates) > 0:
+        given, forecaster, leader, rates = True, forecast.forecaster, forecast.leader, forecast.rates
     elif (replayed := said.forecasts.get(REPLAYED)) and replayed.rates:
         given, forecaster, leader, rates = False, REPLAYED, replayed.leader, replayed.rates
     else:

@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic_core import ErrorDetails
 
-__all__ = ["place", "told", "why"]
+__all__ = ["fault_messages", "place", "why"]
 
 Fault = ErrorDetails | dict[str, Any]
 OBJECTS = frozenset({"dict_type", "model_type", "model_attributes_type"})
@@ -13,7 +13,7 @@ OBJECTS = frozenset({"dict_type", "model_type", "model_attributes_type"})
 OUTSIDE = ("query", "path", "header", "cookie")
 
 
-def told(faults: Iterable[Fault], document: object) -> list[str]:
+def fault_messages(faults: Iterable[Fault], document: object) -> list[str]:
     """Return the place and the message of each fault, in the order in which they were found.
 
     :param document: document that was sent; for a request, its body

@@ -126,7 +126,7 @@ class Details(NamedTuple):
     twin: str | None = None
 
     @property
-    def told(self) -> str | None:
+    def stated_checksum(self) -> str | None:
         """The expected checksum of the file; None if none was given."""
         return None if self.checksum is None or self.checksum.endswith(":") else self.checksum
 

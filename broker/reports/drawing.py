@@ -83,7 +83,7 @@ def _drawing(spec: str, title: str, alternative: str, standalone: bool) -> str:
     root = fromstring(_vega(spec))
     mark = hashlib.sha256(spec.encode()).hexdigest()[:10]
     for element in root.iter():
-        _told_apart(element.attrib, mark)
+        _make_ids_unique(element.attrib, mark)
         for name in SPOKEN.intersection(element.keys()):
             del element.attrib[name]
         if standalone:
@@ -100,7 +100,7 @@ def _drawing(spec: str, title: str, alternative: str, standalone: bool) -> str:
     return tostring(root, encoding="unicode")
 
 
-def _told_apart(attributes: dict[str, str], mark: str) -> None:
+def _make_ids_unique(attributes: dict[str, str], mark: str) -> None:
     """Add a mark to all ids of a drawing, so that they are unique in a page with other drawings."""
     if "id" in attributes:
         attributes["id"] = f"{attributes['id']}-{mark}"

@@ -14,7 +14,7 @@ from broker.reports.document import Action, Column, Fact, Report, Table, Value
 from broker.reports.queries import pair_page
 from broker.reports.significance import shifted
 from broker.reports.words import written
-from broker.services.network.probes import ways
+from broker.services.network.probes import possible_links
 from broker.storage.forecasts import Daily, Misses
 from broker.storage.probes import EndpointLink, ProbeStore
 from broker.storage.sums import named
@@ -153,14 +153,14 @@ def _drifted(found: Sequence[Drift], pairs: Mapping[int, Pair], compared: int) -
 
 async def _blind(archive: Archive, now: float) -> tuple[int, int, Table]:
     """Return the number of links never used, of links not used for a week, and a table of those unused for longest."""
-    able = ways(placed.endpoint for placed in (await archive.places.map()).by_id.values())
+    able = possible_links(placed.endpoint for placed in (await archive.places.map()).by_id.values())
     async with archive.database.read() as connection:
         probes = ProbeStore(connection)
         used, asked = await probes.used(able, now - STALE), await probes.wanted()
-    never = sum(way not in used for way in able)
-    old = [way for way in able if used.get(way, 0.0) < now - STALE]
-    old.sort(key=lambda way: (used.get(way, 0.0), way.source, way.sink))
-    rows = [_row(way, used.get(way), asked, now) for way in old[:SHOWN]]
+    never = sum(link not in used for link in able)
+    old = [link for link in able if used.get(link, 0.0) < now - STALE]
+    old.sort(key=lambda link: (used.get(link, 0.0), link.source, link.sink))
+    rows = [_row(link, used.get(link), asked, now) for link in old[:SHOWN]]
     probing = archive.settings.probing
     action = Action("Measure", "probes", ("source", "sink")) if probing else None
     note = _note(len(able), len(old), probing)
@@ -168,10 +168,10 @@ async def _blind(archive: Archive, now: float) -> tuple[int, int, Table]:
 
 
 def _row(
-    way: EndpointLink, used: float | None, asked: Mapping[tuple[str, str], float], now: float
+    link: EndpointLink, used: float | None, asked: Mapping[tuple[str, str], float], now: float
 ) -> tuple[Value, ...]:
     age = None if used is None else now - used
-    return way.source, way.sink, used, age, asked.get((way.source, way.sink))
+    return link.source, link.sink, used, age, asked.get((link.source, link.sink))
 
 
 def _note(able: int, old: int, probing: Probing | None) -> str:

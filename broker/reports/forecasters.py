@@ -228,12 +228,12 @@ def _winners(known: ForecasterData) -> list[Table]:
     pairs = known.pairs
     records = [record for record in known.records if record.pair_id in pairs]
     sources = contests(duels(records, lambda record: pairs[record.pair_id].source))
-    ways = contests(duels(records, lambda record: pairs[record.pair_id]))
+    links = contests(duels(records, lambda record: pairs[record.pair_id]))
     by_source = [(each.where, *_won(each)) for each in sources[:LISTED]]
-    by_way = [(*each.where, pair_page(each.where), *_won(each)) for each in ways[:LISTED]]
+    by_link = [(*each.where, pair_page(each.where), *_won(each)) for each in links[:LISTED]]
     return [
         Table("sources", "Most accurate, by source", (SOURCE, *WON), by_source, _shown(len(sources))),
-        Table("pairs", "Most accurate, by pair", (*WAY, *WON), by_way, _shown(len(ways))),
+        Table("pairs", "Most accurate, by pair", (*WAY, *WON), by_link, _shown(len(links))),
     ]
 
 

@@ -74,7 +74,7 @@ async def make(archive: Archive, scope: Scope, wanted: GridQuery) -> Report:
     table = _table(shown, said, now)
     facts = [
         Fact("Sizes", size_span(size_class), "text"),
-        Fact("Direction", _told(direction), "text"),
+        Fact("Direction", _direction_name(direction), "text"),
         Fact("Pairs shown", len(table.rows), "count"),
         Fact("Stale pairs", sum(table.stale), "count", "nothing ended there for 7 days"),
     ]
@@ -132,10 +132,10 @@ def _classes(cells: Sequence[LinkTotals]) -> Table:
         of = [each for each in cells if (each.pair.direction, each.size_class) == (direction, size_class)]
         moved = (len(of), sum(each.transfers for each in of), sum(each.bytes for each in of))
         address = f"grid?size_class={size_class}&direction={direction}"
-        rows.append((size_span(size_class), address, _told(direction), *moved))
+        rows.append((size_span(size_class), address, _direction_name(direction), *moved))
     note = f"Transfers of the last {DAYS} days with traffic." if rows else "There are no transfers yet."
     return Table("classes", "Other sizes", CLASSES, rows, note)
 
 
-def _told(direction: Direction) -> str:
+def _direction_name(direction: Direction) -> str:
     return "read from the source" if direction == "read" else "written to the source"

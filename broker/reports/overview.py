@@ -132,7 +132,7 @@ def _problems(lost: Sequence[FailedTransfer], stopped: Sequence[Stopped]) -> Tab
         Column("error", "Reason"),
     )
     rows: list[tuple[Value, ...]] = [
-        (each.at, _way(each.pair), pair_page(each.pair), each.outcome, each.error) for each in lost
+        (each.at, _link_name(each.pair), pair_page(each.pair), each.outcome, each.error) for each in lost
     ]
     rows += [(each.at, f"task {each.label or each.id}", task_page(each.id), "failed", each.error) for each in stopped]
     newest = sorted(rows, key=lambda row: -float(row[0] or 0))[:SHOWN]
@@ -145,7 +145,7 @@ def _named(pair: Pair) -> tuple[str, str, str]:
     return pair.source, pair_page(pair), pair.sink
 
 
-def _way(pair: Pair) -> str:
+def _link_name(pair: Pair) -> str:
     return f"{pair.source} → {pair.sink or 'anywhere'}" if pair.direction == "read" else f"to {pair.source}"
 
 

@@ -225,12 +225,12 @@ def _charge(scores: Sequence[Score]) -> list[tuple[Value, ...]]:
 def _compared(scores: Sequence[Score]) -> Table:
     """Return the table that compares the forecaster in charge with all others on the same transfers."""
     rows: list[tuple[Value, ...]] = []
-    told = [score for score in scores if score.panel]
-    if told:
-        rows.append((IN_CHARGE, *judged([(score.rates, score.rate) for score in told])))
-        names = [name for name in told[-1].panel if all(name in score.panel for score in told)]
-        rows += [(name, *judged([(score.panel[name], score.rate) for score in told])) for name in names]
-    note = f"The {len(told):,} transfers for which all forecasters had a forecast." if told else NOTHING
+    compared = [score for score in scores if score.panel]
+    if compared:
+        rows.append((IN_CHARGE, *judged([(score.rates, score.rate) for score in compared])))
+        names = [name for name in compared[-1].panel if all(name in score.panel for score in compared)]
+        rows += [(name, *judged([(score.panel[name], score.rate) for score in compared])) for name in names]
+    note = f"The {len(compared):,} transfers for which all forecasters had a forecast." if compared else NOTHING
     return Table(
         "compared",
         "Other forecasters on the same transfers",
@@ -242,14 +242,14 @@ def _compared(scores: Sequence[Score]) -> Table:
 
 def _troubles(seen: PairData, scope: Scope) -> list[Table]:
     none = "" if scope.subject is None else "Admins see the broker's own measurements."
-    failed, measured = ([_told(each) for each in some] for some in (seen.failures, seen.probes))
+    failed, measured = ([_trouble_row(each) for each in some] for some in (seen.failures, seen.probes))
     return [
         Table("failures", "Failures, the newest first", TROUBLE, failed),
         Table("probes", "Measurements by the broker", TROUBLE, measured, none),
     ]
 
 
-def _told(trouble: DetailedTransfer) -> tuple[Value, ...]:
+def _trouble_row(trouble: DetailedTransfer) -> tuple[Value, ...]:
     rate = trouble.bytes / trouble.seconds if trouble.seconds else None
     return (
         trouble.ended,

@@ -10,7 +10,7 @@ from broker.models.base import Wire
 from broker.models.catalogue import Endpoint
 from broker.reports.archive import Archive, Scope
 from broker.reports.document import Column, Fact, Report, Table, Value
-from broker.services.catalogue.enclosing import told
+from broker.services.catalogue.enclosing import visible_replicas
 from broker.storage.suspects import AddressFailures, Suspect, Suspects
 
 __all__ = ["ReplicasQuery", "make"]
@@ -67,7 +67,7 @@ async def make(archive: Archive, scope: Scope, wanted: ReplicasQuery) -> Report:
     async with archive.database.read() as connection:
         stored = Suspects(connection, scope.subject)
         counts, found = await stored.counts(), await stored.replicas(wanted.state, MOST)
-        found = await told(connection, await archive.places.map(), found, scope.caller)
+        found = await visible_replicas(connection, await archive.places.map(), found, scope.caller)
         troubles = {each.source: each for each in await stored.troubles(since)}
         evidence = Evidence(troubles, await stored.transfers(since), known)
     days = "day" if wanted.days == 1 else f"{wanted.days} days"

@@ -124,8 +124,8 @@ class LaneStore:
             begin = later(collections.c.rate_until, clock(self._connection))
             row = update(collections).where(collections.c.id == number, collections.c.rate.is_not(None))
             promised = row.values(rate_until=begin + size / collections.c.rate)
-            told = (collections.c.rate_until, collections.c.rate, clock(self._connection).label("now"))
-            done = await self._connection.execute(promised.returning(*told))
+            columns = (collections.c.rate_until, collections.c.rate, clock(self._connection).label("now"))
+            done = await self._connection.execute(promised.returning(*columns))
             waits += [each.rate_until - size / each.rate - each.now for each in done]
         return max(waits)
 

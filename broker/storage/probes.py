@@ -53,9 +53,9 @@ class ProbeStore:
         count = await self._connection.execute(select(func.count()).select_from(observation_keys).where(*mine))
         return int(count.scalar_one())
 
-    async def used(self, ways: Collection[EndpointLink], since: float) -> dict[EndpointLink, float]:
+    async def used(self, links: Collection[EndpointLink], since: float) -> dict[EndpointLink, float]:
         """Return when each link was last used, or claimed after a moment; links without either are left out."""
-        by_source = {way.pair.source for way in ways}
+        by_source = {link.pair.source for link in links}
         rows = await self._connection.execute(
             select(pairs.c.source, pairs.c.sink, pairs.c.newest_end).where(
                 pairs.c.direction == "read", pairs.c.source.in_(sorted(by_source)), pairs.c.observations > 0
@@ -63,8 +63,8 @@ class ProbeStore:
         )
         ended = {Pair(row.source, row.sink): float(row.newest_end) for row in rows}
         claimed = await self._claimed(since)
-        newest = {way: max(ended.get(way.pair, 0.0), claimed.get(way.key, 0.0)) for way in ways}
-        return {way: at for way, at in newest.items() if at}
+        newest = {link: max(ended.get(link.pair, 0.0), claimed.get(link.key, 0.0)) for link in links}
+        return {link: at for link, at in newest.items() if at}
 
     async def _claimed(self, since: float) -> dict[str, float]:
         mine = (observation_keys.c.subject == CLAIMS, observation_keys.c.ended > since)
@@ -87,9 +87,9 @@ class ProbeStore:
         listed = select(of.source, of.sink, of.asked_at).order_by(of.asked_at, of.source, of.sink)
         return {(source, sink): at for source, sink, at in await self._connection.execute(listed)}
 
-    async def claim(self, way: EndpointLink, now: float) -> None:
+    async def claim(self, link: EndpointLink, now: float) -> None:
         """Claim a link for measurement; requests for it are then fulfilled."""
         of = probes_wanted.c
-        await self._connection.execute(delete(probes_wanted).where(of.source == way.source, of.sink == way.sink))
-        values = {"subject": CLAIMS, "key": f"{way.key}/{now:.3f}", "ended": now}
+        await self._connection.execute(delete(probes_wanted).where(of.source == link.source, of.sink == link.sink))
+        values = {"subject": CLAIMS, "key": f"{link.key}/{now:.3f}", "ended": now}
         await self._connection.execute(insert(self._connection, observation_keys).values(values))

@@ -88,7 +88,7 @@ class Learned(NamedTuple):
     id: int
     subject: str
     observation: Observation
-    told: ClientForecast | None
+    forecast: ClientForecast | None
 
 
 class ScoreStore:
@@ -119,19 +119,27 @@ class ScoreStore:
 
     async def newest(self, pair: Behind, limit: int) -> list[Learned]:
         """Return the newest successful observations of a link, by their ends, the newest first."""
-        of, told = observations.c, forecasts.c
+        of, forecast = observations.c, forecasts.c
         chosen = (pairs.c.source, pairs.c.sink, pairs.c.direction, of.id, of.subject, *(of[name] for name in FIELDS))
         page = (
-            select(*chosen, told.forecaster, told.leader, told.p10, told.p50, told.p90, told.made_at)
+            select(
+                *chosen,
+                forecast.forecaster,
+                forecast.leader,
+                forecast.p10,
+                forecast.p50,
+                forecast.p90,
+                forecast.made_at,
+            )
             .join(pairs, pairs.c.id == of.pair_id)
-            .outerjoin(forecasts, told.id == of.forecast_id)
+            .outerjoin(forecasts, forecast.id == of.forecast_id)
             .where(of.pair_id == pair.pair_id, of.id <= pair.newest_id, of.outcome.in_(WELL), USED)
             .order_by(of.ended.desc(), of.started.desc(), of.bytes.desc())
             .limit(limit)
         )
         found: list[Learned] = []
         for row in await self._connection.execute(page):
-            found.append(Learned(row.id, row.subject, kept(row).observation, _told(row)))
+            found.append(Learned(row.id, row.subject, kept(row).observation, _client_forecast(row)))
             if len(found) % TURN == 0:
                 await asyncio.sleep(0)
         return found
@@ -181,7 +189,7 @@ class ScoreStore:
         await self._connection.execute(changed.on_conflict_do_update(index_elements=list(KEY), set_=into))
 
 
-def _told(row: Any) -> ClientForecast | None:
+def _client_forecast(row: Any) -> ClientForecast | None:
     if row.made_at is None:
         return None
     return ClientForecast(row.forecaster, row.leader, Rates(row.p10, row.p50, row.p90), row.made_at)

@@ -208,9 +208,9 @@ class TaskStore:
 
     async def progress(self, numbers: Collection[str], now: float, before: float) -> None:
         """Add progress events to those of these tasks that have had no event since `before`."""
-        told = select(events.c.id).where(events.c.task_id == tasks.c.id, events.c.at > before).exists()
+        reported = select(events.c.id).where(events.c.task_id == tasks.c.id, events.c.at > before).exists()
         moved = (tasks.c.id, tasks.c.bytes_transferred, tasks.c.started_at)
-        quiet = select(*moved).where(tasks.c.id.in_(sorted(numbers)), tasks.c.started_at < before, ~told)
+        quiet = select(*moved).where(tasks.c.id.in_(sorted(numbers)), tasks.c.started_at < before, ~reported)
         for row in (await self._connection.execute(quiet)).all():
             seconds = now - row.started_at
             rate = row.bytes_transferred * 8 / 1e6 / seconds

@@ -49,7 +49,7 @@ class WorkerStore:
         written = update(workers).where(workers.c.id == worker, workers.c.flushed < number).values(flushed=number)
         return bool((await self._connection.execute(written)).rowcount)
 
-    async def leave(self, gone: Collection[str], died: bool = False) -> None:
+    async def remove(self, gone: Collection[str], died: bool = False) -> None:
         """Remove workers and free their leases; if they died, count the leases as lost with them.
 
         A worker that is considered dead may still write. So the ranges that have arrived in its files are discarded,

@@ -21,7 +21,7 @@ from broker.storage.collections import CollectionStore
 from broker.storage.database import Database
 from broker.storage.tasks import TaskStore
 from broker.worker.actions.comparing import recorded
-from broker.worker.actions.copying import Copying, leave
+from broker.worker.actions.copying import Copying, delete_partial_copies
 from broker.worker.actions.deleting import Clearing
 from broker.worker.actions.discovery import Looking
 from broker.worker.actions.downloading import Downloading, LocatedReplicas, Sources, discarded
@@ -226,13 +226,13 @@ class Executor:
         async with self._database.read() as connection:
             return RateLimits(self._promises, await CollectionStore(connection).limited(), task.pair)
 
-    async def leave(self, task: LaneCandidate, batch: Sequence[Work]) -> None:
+    async def delete_partial_copies(self, task: LaneCandidate, batch: Sequence[Work]) -> None:
         """Clear away the partial data of copies that will not be finished."""
         if task.options.dry_run:
             return
         _, sink = await self._ends(task, await self._standing(task), limited=False)  # temporary names belong to no user
         if sink and isinstance(sink.tree, GridFTPTree):
-            await leave(sink.tree, batch)
+            await delete_partial_copies(sink.tree, batch)
         elif sink and isinstance(sink.tree, LocalTree):
             await discarded(sink.tree, batch)
 

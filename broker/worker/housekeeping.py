@@ -23,7 +23,7 @@ from broker.storage.tasks import TaskStore
 from broker.storage.workers import WorkerStore
 from coalloc.errors import CoallocError
 
-__all__ = ["SILENCE", "Housekeeping", "Leaver", "Sweeper"]
+__all__ = ["SILENCE", "Cleaner", "Housekeeping", "Sweeper"]
 
 SILENCE = 15.0
 """Seconds of silence after which a worker counts as dead."""
@@ -62,7 +62,7 @@ class Housekeeping:
             dead = [name for name in await workers.dead(SILENCE) if name != worker]
             if dead:
                 log.warning("some workers are dead", workers=dead)
-                await workers.leave(dead, died=True)
+                await workers.remove(dead, died=True)
 
     @retried
     async def _expire(self, task: str) -> None:
@@ -79,10 +79,10 @@ class Housekeeping:
             await TaskStore(connection).progress(mine, now, now - TOLD)
 
 
-class Leaver(Protocol):
+class Cleaner(Protocol):
     """The cleaner that knows where work items keep their partial data."""
 
-    async def leave(self, task: LaneCandidate, batch: Sequence[Work]) -> None:
+    async def delete_partial_copies(self, task: LaneCandidate, batch: Sequence[Work]) -> None:
         """Clear away the partial data of a batch that will not be finished and that no worker does.
 
         :raises BrokerError: :raises CoallocError: when some data may still be there
@@ -93,9 +93,9 @@ class Leaver(Protocol):
 class Sweeper:
     """The sweeper for the tasks of some queues."""
 
-    def __init__(self, database: Database, leaver: Leaver, queues: Collection[str]) -> None:
+    def __init__(self, database: Database, cleaner: Cleaner, queues: Collection[str]) -> None:
         self._database = database
-        self._leaver = leaver
+        self._cleaner = cleaner
         self._queues = queues
 
     async def sweep(self) -> None:
@@ -110,7 +110,7 @@ class Sweeper:
             return
         try:
             async with asyncio.timeout(SECONDS):
-                await self._leave(task)
+                await self._delete_partial_copies(task)
         except (BrokerError, CoallocError, TimeoutError) as error:
             log.warning(
                 "failed to remove partial data of a task; trying again",
@@ -120,7 +120,7 @@ class Sweeper:
             return
         await self._done(number)
 
-    async def _leave(self, task: LaneCandidate) -> None:
+    async def _delete_partial_copies(self, task: LaneCandidate) -> None:
         """Clear away all that can be; a failure in one batch does not stop the others.
 
         :raises BrokerError: :raises CoallocError: the first failure, after all batches were tried
@@ -132,7 +132,7 @@ class Sweeper:
             if not batch:
                 break
             try:
-                await self._leaver.leave(task, batch)
+                await self._cleaner.delete_partial_copies(task, batch)
             except (BrokerError, CoallocError) as error:
                 wrong.append(error)
             after = batch[-1].id

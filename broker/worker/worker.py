@@ -32,7 +32,7 @@ from broker.storage.lanes import LaneStore
 from broker.storage.tasks import TaskStore
 from broker.storage.workers import WorkerStore
 from broker.worker.actions.copying import AT_ONCE
-from broker.worker.housekeeping import Housekeeping, Leaver, Sweeper
+from broker.worker.housekeeping import Cleaner, Housekeeping, Sweeper
 from broker.worker.leases import FEWEST, Leases, moment
 from broker.worker.policy.fairness import LaneChoice, choose
 from broker.worker.policy.faults import failed, poisoned
@@ -54,7 +54,7 @@ GROUPS: tuple[tuple[WorkKind, ...], ...] = (("look", "expand", "prune"), ("copy"
 log = structlog.get_logger("broker.worker")
 
 
-class Performer(Leaver, Protocol):
+class Performer(Cleaner, Protocol):
     """The executor of work items of any kind."""
 
     async def perform(self, task: LaneCandidate, batch: Sequence[Work], recorder: Recorder) -> None:
@@ -126,7 +126,7 @@ class Worker:
         finally:
             for task in beating:
                 task.cancel()
-            await self._leave()
+            await self._shut_down()
 
     @property
     def _routine(self) -> Sequence[tuple[float, Callable[[], Awaitable[None]]]]:
@@ -158,14 +158,14 @@ class Worker:
         self._name = name
         self._leases.begin(name, sent)
 
-    async def _leave(self) -> None:
+    async def _shut_down(self) -> None:
         """Stop, record the results, and give back the rest."""
         await self._stop(list(self._lanes))
         with suppress(Unavailable):
             with suppress(Unavailable):
                 await self._leases.settle(())
             async with self._database.write() as connection:
-                await WorkerStore(connection).leave([self._name])
+                await WorkerStore(connection).remove([self._name])
         await self._performer.close()
 
     async def _beat(self) -> None:

@@ -157,7 +157,7 @@ class _Carrier(Executor):
 
         return copy
 
-    async def leave(self, task: LaneCandidate, batch: Sequence[Work]) -> None:
+    async def delete_partial_copies(self, task: LaneCandidate, batch: Sequence[Work]) -> None:
         _, sink = await self._ends(task, await self._standing(task), limited=False)
         assert sink is not None
 

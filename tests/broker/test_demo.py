@@ -38,19 +38,19 @@ WEEK = 7 * DAY
 SECONDS = PATIENCE
 
 
-def along(way: DemoLink) -> list[DemoTransfer]:
-    return [each for each in TRANSFERS if (each.observed.source, each.observed.sink) == (way.source.source, way.sink)]
+def along(link: DemoLink) -> list[DemoTransfer]:
+    return [each for each in TRANSFERS if (each.observed.source, each.observed.sink) == (link.source.source, link.sink)]
 
 
-def told(story: Story) -> DemoLink:
-    return next(way for way in MADE.ways if way.story == story)
+def link_with(story: Story) -> DemoLink:
+    return next(link for link in MADE.links if link.story == story)
 
 
-def rates(way: DemoLink, older: float, newer: float) -> list[float]:
+def rates(link: DemoLink, older: float, newer: float) -> list[float]:
     """Return the rates of large successful files between two ages."""
     return [
         each.observed.bytes / (each.observed.ended - each.observed.started)
-        for each in along(way)
+        for each in along(link)
         if each.observed.outcome == "ok" and each.observed.bytes > 1e8 and newer < END - each.observed.started < older
     ]
 
@@ -78,14 +78,14 @@ def test_there_is_as_much_as_is_promised(seed):
     assert len(copies) == len(made.datasets) > 100
     assert set(copies.values()) == {2, 3}
     assert made.bad
-    assert len({way.sink for way in made.ways}) == len(made.sites)
+    assert len({link.sink for link in made.links}) == len(made.sites)
     possible = {(endpoint.name, site.name) for endpoint in made.endpoints for site in made.sites}
-    assert len({(way.source.name, way.sink) for way in made.ways}) == 22 < len(possible)
+    assert len({(link.source.name, link.sink) for link in made.links}) == 22 < len(possible)
 
 
 def test_transfers_of_a_way_are_told_in_their_order_and_by_one_person_a_day():
-    for way in MADE.ways:
-        moved = along(way)
+    for link in MADE.links:
+        moved = along(link)
         for before, after in pairwise(moved):
             assert before.observed.ended <= after.observed.ended
         people = defaultdict(set)
@@ -95,22 +95,22 @@ def test_transfers_of_a_way_are_told_in_their_order_and_by_one_person_a_day():
 
 
 def test_the_drifting_way_is_slower_from_week_to_week():
-    way = told("drifting")
-    first, middle, last = (mean(rates(way, older * WEEK, (older - 2) * WEEK)) for older in (8, 5, 2))
+    link = link_with("drifting")
+    first, middle, last = (mean(rates(link, older * WEEK, (older - 2) * WEEK)) for older in (8, 5, 2))
     assert first > 1.2 * middle > 1.2 * 1.2 * last
 
 
 def test_the_worse_way_scatters_twice_as_much_since_the_last_full_week_began():
-    way = told("worse")
+    link = link_with("worse")
     began = END - (END // WEEK - 1) * WEEK
-    before, after = (pstdev(map(log, rates(way, *ages))) for ages in ((8 * WEEK, began), (began, 0)))
+    before, after = (pstdev(map(log, rates(link, *ages))) for ages in ((8 * WEEK, began), (began, 0)))
     assert after > 2 * before
 
 
 def test_nobody_used_the_stale_way_for_weeks_and_hardly_anybody_the_rare_one():
-    assert END - along(told("stale"))[-1].observed.ended > 3 * WEEK
-    assert 2 < len(along(told("rare"))) < 20
-    assert {each.subject for each in along(told("probed"))} == {PROBER}
+    assert END - along(link_with("stale"))[-1].observed.ended > 3 * WEEK
+    assert 2 < len(along(link_with("rare"))) < 20
+    assert {each.subject for each in along(link_with("probed"))} == {PROBER}
 
 
 @pytest.mark.parametrize("seed", range(1, 6))

@@ -145,7 +145,7 @@ async def test_a_worker_that_was_taken_for_dead_leases_nothing(opened, other):
             return list(await WorkStore(connection).lease(number, "w", ["look"], True, 10, 10, time.time()))
 
     async with opened.write() as connection:
-        await WorkerStore(connection).leave(["w"], died=True)
+        await WorkerStore(connection).remove(["w"], died=True)
         leasing = asyncio.create_task(lease())
         await waits(opened)
     assert await leasing == []

@@ -40,7 +40,7 @@ class Stopped:
 async def taken_over(world: World, first: Worker, number: str) -> None:
     """Let another worker do all of a task, because the first one counts as dead."""
     async with world.factory.database.write() as connection:
-        await WorkerStore(connection).leave([first._name], died=True)
+        await WorkerStore(connection).remove([first._name], died=True)
     async with working(world):
         assert (await world.over(number)).status == "SUCCEEDED"
 

@@ -168,7 +168,7 @@ async def test_a_worker_that_was_stopped_at_its_last_step_names_no_file(world, m
         await reached.wait()
         content = write(world.source.root, {"a": 1_000_000})["a"]
         async with world.factory.database.write() as connection:
-            await Enrolled(connection).leave([first._name], died=True)
+            await Enrolled(connection).remove([first._name], died=True)
         async with working(world):
             assert (await world.over(number)).status == "SUCCEEDED"
             go_on.set()
@@ -245,7 +245,7 @@ async def test_work_begins_without_a_question_only_while_the_worker_is_heard(wor
     async with world.factory.database.write() as connection:
         await Enrolled(connection).enrol("w", "", "here")
         (work,) = await WorkStore(connection).lease(number, "w", ["look"], False, 1, 0, 2e9)
-        await Enrolled(connection).leave(["w"], died=True)
+        await Enrolled(connection).remove(["w"], died=True)
     fence = Fence(world.factory.database)
     fence.begin("w", time.monotonic())
     await fence.fresh(work)

@@ -102,7 +102,7 @@ async def test_it_is_cleared_away_without_the_source(world):
 
 async def test_what_cannot_be_reached_is_cleared_away_later(world, monkeypatch):
     monkeypatch.setattr(ended_tasks, "PAUSE", 0.5)
-    sweep_one, vain = housekeeping.Sweeper._leave, []
+    sweep_one, vain = housekeeping.Sweeper._delete_partial_copies, []
 
     async def tried(*given: Any) -> None:
         try:
@@ -111,7 +111,7 @@ async def test_what_cannot_be_reached_is_cleared_away_later(world, monkeypatch):
             vain.append(given)
             raise
 
-    monkeypatch.setattr(housekeeping.Sweeper, "_leave", tried)
+    monkeypatch.setattr(housekeeping.Sweeper, "_delete_partial_copies", tried)
     write(world.source.root, {"a": 150_000_000})
     await held(world, rate=20e6)
     async with working(world):
@@ -159,7 +159,7 @@ async def tried(world: World, destinations: list[str], to: str = "sink") -> list
         await works.add(number, [PlannedWork("copy", "/a", destination) for destination in destinations])
         leased = await works.lease(number, "w", ["copy"], False, 10, 100, now)
         assert len(leased) == len(destinations)
-        await WorkerStore(connection).leave(["w"])
+        await WorkerStore(connection).remove(["w"])
     await world.factory.tasks.cancel(ANN, number)
     if to == "local":
         return [folder(temporary(work.destination, work)) for work in leased]
@@ -211,7 +211,7 @@ async def test_all_names_are_cleared_away_that_a_task_ever_used(world, to, over)
             beside = temporary("/d/a", work)
             names.append(f"d/{folder(beside)}/data" if to == "local" else beside.lstrip("/"))
             if worker != "third":
-                await WorkerStore(connection).leave([worker], died=True)
+                await WorkerStore(connection).remove([worker], died=True)
         assert len(set(names)) == 3
         await works.complete("third", [WorkResult(work, "succeeded")], now)
         looked = await works.lease(number, "third", ["look"], False, 10, 100, now)

@@ -149,7 +149,7 @@ async def test_what_a_worker_records_late_does_not_count(opened):
         await silent(connection, "slow")
         (first,) = await works.lease(number, "slow", ["look"], True, 10, 10, time.time())
         assert await WorkerStore(connection).dead(50.0) == ["slow"]
-        await WorkerStore(connection).leave(["slow"], died=True)
+        await WorkerStore(connection).remove(["slow"], died=True)
         await WorkerStore(connection).enrol("quick", "", "here")
         (second,) = await works.lease(number, "quick", ["look"], True, 10, 10, time.time())
         assert (second.attempt, second.lost) == (2, 1)
@@ -164,7 +164,7 @@ async def test_what_was_lost_with_a_worker_is_done_alone(opened):
         works, now = WorkStore(connection), time.time()
         await WorkerStore(connection).enrol("w", "", "here")
         assert len(await works.lease(number, "w", ["look"], True, 2, 10, now)) == 2
-        await WorkerStore(connection).leave(["w"], died=True)
+        await WorkerStore(connection).remove(["w"], died=True)
         await WorkerStore(connection).enrol("v", "", "here")
         alone = [await works.lease(number, "v", ["look"], True, 10, 10, now) for _ in range(3)]
         assert [len(batch) for batch in alone] == [1, 1, 1]

@@ -15,17 +15,17 @@ from broker.errors import Invalid
 __all__ = ["between", "chosen", "clauses", "fitting", "moment", "ordered", "stamp"]
 
 
-def clauses(said: str, known: Collection[str]) -> dict[str, list[str]]:
+def clauses(text: str, known: Collection[str]) -> dict[str, list[str]]:
     """Return the values that a filter requires, by field.
 
     :raises Invalid: when it is not a filter, or has an unknown field
     >>> clauses("type:TRANSFER,DELETE/label:~x*", ("type", "label"))
     {'type': ['TRANSFER', 'DELETE'], 'label': ['~x*']}
     """
-    if not said.isprintable():
-        raise Invalid(f"{said[:80]!r} is not a filter", "leave out unprintable characters")
+    if not text.isprintable():
+        raise Invalid(f"{text[:80]!r} is not a filter", "leave out unprintable characters")
     found: dict[str, list[str]] = {}
-    for part in filter(None, said.split("/")):
+    for part in filter(None, text.split("/")):
         field, colon, values = part.partition(":")
         if not colon or field not in known:
             raise Invalid(
@@ -35,7 +35,7 @@ def clauses(said: str, known: Collection[str]) -> dict[str, list[str]]:
     return found
 
 
-def moment(said: str) -> float:
+def moment(text: str) -> float:
     """Return the seconds since the epoch of a date or time, which is in UTC unless it has an offset.
 
     :raises Invalid: when it is not a time
@@ -44,12 +44,12 @@ def moment(said: str) -> float:
     (86400.0, 10.0, 0.0)
     """
     try:
-        told = datetime.fromisoformat(said.strip())
-        seconds = (told if told.tzinfo else told.replace(tzinfo=UTC)).timestamp()
+        date = datetime.fromisoformat(text.strip())
+        seconds = (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):
         seconds = -1.0
     if not 0 <= seconds < 1e11:
-        raise Invalid(f"{said[:80]!r} is not a time", "write it as 2030-01-31T12:00:00+00:00")
+        raise Invalid(f"{text[:80]!r} is not a time", "write it as 2030-01-31T12:00:00+00:00")
     return seconds
 
 
@@ -76,7 +76,7 @@ def between(values: Sequence[str]) -> tuple[float | None, float | None]:
     return moment(since) if since else None, moment(until) if until else None
 
 
-def ordered(said: str, known: Collection[str]) -> list[tuple[str, bool]]:
+def ordered(text: str, known: Collection[str]) -> list[tuple[str, bool]]:
     """Return the fields of an order, and whether each descends.
 
     :raises Invalid: when a field is unknown
@@ -85,17 +85,17 @@ def ordered(said: str, known: Collection[str]) -> list[tuple[str, bool]]:
     [('request_time', True), ('label', False)]
     """
     found = []
-    for part in filter(None, said.split(",")):
-        field, _, way = part.strip().partition(" ")
-        if field not in known or way.strip().upper() not in ("", "ASC", "DESC"):
+    for part in filter(None, text.split(",")):
+        field, _, order = part.strip().partition(" ")
+        if field not in known or order.strip().upper() not in ("", "ASC", "DESC"):
             raise Invalid(
                 f"{part[:80]!r} is not a supported order", f"write FIELD or FIELD DESC, with {', '.join(known)}"
             )
-        found.append((field, way.strip().upper() == "DESC"))
+        found.append((field, order.strip().upper() == "DESC"))
     return found
 
 
-def fitting(said: Iterable[str], known: Collection[str]) -> Callable[[Mapping[str, Any]], bool]:
+def fitting(filters: Iterable[str], known: Collection[str]) -> Callable[[Mapping[str, Any]], bool]:
     """Return a test for documents that fit one of these filters; without filters all fit.
 
     :raises Invalid: when a filter is not valid
@@ -104,7 +104,7 @@ def fitting(said: Iterable[str], known: Collection[str]) -> Callable[[Mapping[st
     >>> fits({"name": "a.txt", "type": "file"}), fits({"name": "b", "type": "file"}), fits({"name": "b", "type": "dir"})
     (True, False, True)
     """
-    wanted = [[_test(field, values) for field, values in clauses(each, known).items()] for each in said if each]
+    wanted = [[_test(field, values) for field, values in clauses(each, known).items()] for each in filters if each]
     return lambda document: not wanted or any(all(test(document) for test in tests) for tests in wanted)
 
 
@@ -119,9 +119,11 @@ def _test(field: str, values: Sequence[str]) -> Callable[[Mapping[str, Any]], bo
 
     def fits(document: Mapping[str, Any]) -> bool:
         """Return whether a value fits one of the patterns, and none of the negated ones."""
-        told = [_fits(pattern, document[field]) is not wrong for pattern, wrong in tests]
-        wanted = [fits for fits, (_, wrong) in zip(told, tests, strict=True) if not wrong]
-        return all(fits for fits, (_, wrong) in zip(told, tests, strict=True) if wrong) and (not wanted or any(wanted))
+        matches = [_fits(pattern, document[field]) is not wrong for pattern, wrong in tests]
+        wanted = [fits for fits, (_, wrong) in zip(matches, tests, strict=True) if not wrong]
+        return all(fits for fits, (_, wrong) in zip(matches, tests, strict=True) if wrong) and (
+            not wanted or any(wanted)
+        )
 
     return fits
 

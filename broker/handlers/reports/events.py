@@ -50,14 +50,14 @@ async def _events(
     beats: AsyncGenerator[None, None], now: Callable[[], Awaitable[Mapping[str, str] | None]]
 ) -> AsyncIterator[bytes]:
     """Yield the changed parts at each beat; no connection is held in between. End when the session has ended."""
-    told: Mapping[str, str] = {}
+    sent: Mapping[str, str] = {}
     quiet = 0
     async with aclosing(beats):
         async for _ in beats:
             if (found := await now()) is None:
                 return
-            news = {name: text for name, text in found.items() if told.get(name) != text}
-            told, quiet = found, 0 if news else quiet + 1
+            news = {name: text for name, text in found.items() if sent.get(name) != text}
+            sent, quiet = found, 0 if news else quiet + 1
             if news:
                 yield format_sse_event(data_str=json.dumps(news), event="parts", retry=RETRY)
             elif quiet % QUIET == 0:

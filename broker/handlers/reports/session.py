@@ -66,7 +66,7 @@ async def done(request: Request, caller: Open, services: Services, home: Home) -
 
 
 @router.post("/reports/logout")
-async def leave(request: Request, caller: Browsing, form: Form, services: Services, home: Home) -> Response:
+async def log_out(request: Request, caller: Browsing, form: Form, services: Services, home: Home) -> Response:
     """End the session and the login of this browser, and revoke the tokens that programs got through that login."""
     await meant(request, form)
     await services.sessions.end(request.cookies.get(cookie("session", home), ""))

@@ -154,11 +154,11 @@ def _layers(kinds: Categories | None, time: Callable[[str], dict[str, Any]]) -> 
     return layers
 
 
-def _said(title: str, spans: Sequence[BarLane], unit: Unit, told: bool) -> str:
+def _said(title: str, spans: Sequence[BarLane], unit: Unit, with_kinds: bool) -> str:
     rows = dict.fromkeys(each.row for each in spans)
     begin, end = min(each.begin for each in spans), max(each.end for each in spans)
     said = f"{title}: {len(spans)} in {len(rows)} rows, {written(end - begin, 'seconds')} in all"
-    if told:
+    if with_kinds:
         kinds = list(dict.fromkeys(str(each.kind) for each in spans))
         said += "; " + ", ".join(f"{sum(str(each.kind) == kind for each in spans)} {kind}" for kind in kinds)
     return f"{said}."

@@ -48,7 +48,7 @@ class IssuerKeys(NamedTuple):
 
     by_id: Mapping[str, jwt.PyJWK]
     asked_at: float = -math.inf
-    told_at: float = -math.inf
+    answered_at: float = -math.inf
 
     def of(self, number: str) -> jwt.PyJWK | None:
         """Return the key with this id; an empty id means the only key (OpenID Connect Core, section 10.1)."""
@@ -129,7 +129,7 @@ class Issuers:
     async def _key(self, issuer: Issuer, number: str) -> jwt.PyJWK:
         async with self._asking[issuer.url]:  # one task asks, the others wait for its answer
             now, known = time.monotonic(), self._keys[issuer.url]
-            old = now > known.told_at + REMEMBERED or known.of(number) is None
+            old = now > known.answered_at + REMEMBERED or known.of(number) is None
             if old and now > known.asked_at + PAUSE:
                 known = self._keys[issuer.url] = known._replace(asked_at=now)
                 try:

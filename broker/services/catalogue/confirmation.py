@@ -44,7 +44,9 @@ class Confirming:
             near = [number for number, each in placed.items() if enclosing.near(each.endpoint)]
             while near and len(found) < limit:
                 page = await Registrations(connection).unopened(near, after, endpoint, PART)
-                found += [told for each in page if (told := _told(each, placed[each.endpoint], enclosing, caller))]
+                found += [
+                    replica for each in page if (replica := _for_caller(each, placed[each.endpoint], enclosing, caller))
+                ]
                 if len(page) < PART:
                     break
                 after, endpoint = page[-1].dataset, placed[page[-1].endpoint].endpoint.name
@@ -110,7 +112,7 @@ async def _confirm(connection: AsyncConnection, stated: Stated, at: Placed, call
     await Registrations(connection).register(stated._replace(registration=registration))
 
 
-def _told(each: Stated, at: Placed, enclosing: Enclosing, caller: Caller) -> UnconfirmedReplica | None:
+def _for_caller(each: Stated, at: Placed, enclosing: Enclosing, caller: Caller) -> UnconfirmedReplica | None:
     """Return a replica as it is shown to a caller who may confirm it; None if the caller has nothing to confirm."""
     around: list[Enclosure] = enclosing.around(at.endpoint, _path(each))
     mine = [

@@ -13,7 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from broker.errors import BrokerError, Conflict, NotFound
 from broker.models.access import Caller, Role
 from broker.models.catalogue import CatalogueReplica, Dataset
-from broker.services.catalogue.enclosing import told
+from broker.services.catalogue.enclosing import visible_replicas
 from broker.services.catalogue.formats import CatalogueEntry
 from broker.services.network.places import Places
 from broker.storage.access import AccessStore
@@ -114,7 +114,7 @@ class Catalogue:
             known = (await stored.known([name])).get(name)
             if known is None:
                 raise _no_dataset(name)
-            replicas = await told(connection, places, await stored.replicas(name), caller)
+            replicas = await visible_replicas(connection, places, await stored.replicas(name), caller)
         return Dataset(name=name, size=known.size, checksums=dict(known.checksums)), replicas
 
     async def created_at(self, name: str) -> float:
@@ -144,7 +144,9 @@ class Catalogue:
             stored = Stored(connection)
             page = await stored.listed(beginning, after, limit)
             every = await stored.all_replicas([dataset.name for dataset in page]) if page else {}
-            there = await told(connection, places, [each for some in every.values() for each in some], caller)
+            there = await visible_replicas(
+                connection, places, [each for some in every.values() for each in some], caller
+            )
         found: dict[str, list[CatalogueReplica]] = {}
         for each in there:
             found.setdefault(each.dataset, []).append(each)
@@ -163,7 +165,7 @@ class Catalogue:
         places = await self._places.map()
         async with self._database.read() as connection:
             page = await Stored(connection).wanting(states, after, endpoint, limit)
-            there = await told(connection, places, page, caller)
+            there = await visible_replicas(connection, places, page, caller)
         return there, page[-1] if len(page) == limit else None
 
     @retried

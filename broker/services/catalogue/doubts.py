@@ -12,7 +12,7 @@ from urllib.parse import unquote
 from broker.errors import NotFound
 from broker.models.access import Aside, Caller, Role
 from broker.models.catalogue import BadReplica, CatalogueReplica
-from broker.services.catalogue.enclosing import told
+from broker.services.catalogue.enclosing import visible_replicas
 from broker.services.forecasting.forecasts import Forecasting
 from broker.services.network.places import Places
 from broker.storage.access import AccessStore
@@ -80,7 +80,9 @@ class Doubts:
         async with self._database.write() as connection:
             stored, kept = Stored(connection), Kept(connection)
             known = await stored.known([bad.dataset], lock=True)  # else two reports could both take the last replica
-            there = await told(connection, await self._places.map(), await stored.replicas(bad.dataset), caller)
+            there = await visible_replicas(
+                connection, await self._places.map(), await stored.replicas(bad.dataset), caller
+            )
             replica = await self._meant(there, bad)
             if numbers := await kept.numbers(replica):
                 await kept.add(numbers, by, now, bad.reason)

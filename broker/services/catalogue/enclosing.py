@@ -29,7 +29,7 @@ from broker.storage.registrations import Registrations, ReplicaRegistration
 from broker.storage.suspects import Suspect
 from coalloc.util.addresses import AddressClass, carried, class_of
 
-__all__ = ["Enclosing", "Enclosure", "Readable", "confirmed", "is_address", "numeric", "told"]
+__all__ = ["Enclosing", "Enclosure", "Readable", "confirmed", "is_address", "numeric", "visible_replicas"]
 
 Addresses = Mapping[str, Several[str]]
 """Numeric addresses of hosts, by host name."""
@@ -185,7 +185,9 @@ class Readable:
         return "r" in granted(self._caller, each.collection, rules, each.path)
 
 
-async def told(connection: AsyncConnection, places: Map, replicas: list[Told], caller: Caller | None) -> list[Told]:
+async def visible_replicas(
+    connection: AsyncConnection, places: Map, replicas: list[Told], caller: Caller | None
+) -> list[Told]:
     """Return the replicas that a caller may see; curators see all."""
     if caller is None or caller.may("curator") or not replicas:
         return replicas

@@ -196,12 +196,12 @@ async def _normal(connection: AsyncConnection, new: NewRule) -> str:
     """Return the stored form of a rule's principal: the subject if it is known, else the UUID in lower case."""
     if new.principal_type != "identity":
         return new.principal
-    told = numbered(new.principal)
-    if told is None:
+    number = numbered(new.principal)
+    if number is None:
         return new.principal
-    for each in await IdentityStore(connection).by_id([told]):
+    for each in await IdentityStore(connection).by_id([number]):
         return each.subject
-    return str(told)
+    return str(number)
 
 
 def _same(known: AccessRule, new: AccessRule) -> bool:

@@ -15,7 +15,7 @@ from broker.storage.database import Database, retried
 from broker.storage.probes import EndpointLink
 from broker.storage.probes import ProbeStore as Stored
 
-__all__ = ["Probes", "ways"]
+__all__ = ["Probes", "possible_links"]
 
 NEEDED = "this needs two ftp or gsiftp servers with different addresses and a write priority"
 
@@ -44,7 +44,7 @@ class Probes:
         if self._probing is None:
             raise Conflict("this broker measures no links", "ask its admin to configure [probing]")
         ends = [await self._places.endpoint(name) for name in (source, sink)]
-        if not any(way.source == source for way in ways(ends)):
+        if not any(link.source == source for link in possible_links(ends)):
             raise Invalid(f"the link from {source} to {sink} cannot be measured", NEEDED)
         await self._keep(caller.subject, source, sink)
 
@@ -56,7 +56,7 @@ class Probes:
                 await AccessStore(connection).note(now, subject, "want probe", f"{source} to {sink}")
 
 
-def ways(endpoints: Iterable[Endpoint]) -> list[EndpointLink]:
+def possible_links(endpoints: Iterable[Endpoint]) -> list[EndpointLink]:
     """Return the links between these endpoints that can be measured: those where a file may be stored at either end."""
     able = [each for each in endpoints if each.write_priority and each.scheme in ("ftp", "gsiftp")]
     return [

@@ -105,8 +105,8 @@ class Tasks:
             task, now = await self._owned(stored, caller, number), await read_clock(connection)
             admin = admin or task.owner != caller.subject
             said = message or f"canceled by {'an admin' if admin else 'its owner'}"
-            told: dict[str, Any] = {"canceled_by_admin": admin, "cancel_message": message if admin else None}
-            if not await stored.end(number, now, "CANCELED", said, "canceled", canceled=caller.subject, **told):
+            columns: dict[str, Any] = {"canceled_by_admin": admin, "cancel_message": message if admin else None}
+            if not await stored.end(number, now, "CANCELED", said, "canceled", canceled=caller.subject, **columns):
                 return False
             await stored.note([(number, Event(now, "CANCELED", False, "canceled", said))])
             if admin:

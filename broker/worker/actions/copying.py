@@ -25,7 +25,7 @@ from coalloc.api import Storage
 from coalloc.errors import CoallocError, ConnectionLost, NoSuchFile, ReplicaChanged, Unsupported, VerificationError
 from coalloc.util.intervals import Intervals
 
-__all__ = ["Copying", "leave"]
+__all__ = ["Copying", "delete_partial_copies"]
 
 AT_ONCE = 32
 """Files under way on one pair of sessions, unless the user says otherwise."""
@@ -75,7 +75,7 @@ class Copying:
                 outcomes = [error for _ in group]
             given_up = self._report(group, outcomes, recorder)
             with suppress(CoallocError):  # otherwise it is cleared away when the task has ended
-                await leave(self._sink, given_up)
+                await delete_partial_copies(self._sink, given_up)
             streams = self._ends.parallelism
             recorder.observe(self._owner, of_batch(self._source.server.source, self._site, began, moves, streams))
 
@@ -197,7 +197,7 @@ class Copying:
             if size >= LARGE:
                 recorder.progress(work, received)
 
-        told = arrived if size >= TOLD else None
+        on_bytes = arrived if size >= TOLD else None
         ranges = received.gaps(0, size) if had else None
         ends = (self._source.url(work.source), self._sink.url(work.destination)) if self._limits else ()
         admission = self._limits.of(*ends)
@@ -205,9 +205,9 @@ class Copying:
             for start, end in _pieces([(0, size)] if ranges is None else ranges, admission.piece):
                 await admission.wait(end - start)
                 await recorder.fence.fresh(work)
-                await route.pair.copy(source, beside, size, [(start, end)], told)
+                await route.pair.copy(source, beside, size, [(start, end)], on_bytes)
         elif ranges is None or ranges:
-            await route.pair.copy(source, beside, size, ranges, told)
+            await route.pair.copy(source, beside, size, ranges, on_bytes)
         if received.total < size:
             recorder.moved(work.task_id, size - received.total)
         if ranges or admission:  # a copy that read to the end of the file would have noticed a change
@@ -235,14 +235,14 @@ class Copying:
                 raise Unsupported(f"{work.source}: no server knows the checksum {algorithm}", "leave out the checksum")
             self._demand.check(work, verified=not size)
             return None
-        told = work.details.told.partition(":")[2].lower() if work.details.told else ours
-        if ours == theirs == told:
+        expected = work.details.stated_checksum.partition(":")[2].lower() if work.details.stated_checksum else ours
+        if ours == theirs == expected:
             return f"{name}:{ours}"
         with suppress(CoallocError):
             await route.sink.delete(beside)
         recorder.progress(work, Intervals())
         raise VerificationError(
-            f"{work.source}: {name} is {ours} at the source, {theirs} at the destination, and should be {told}",
+            f"{work.source}: {name} is {ours} at the source, {theirs} at the destination, and should be {expected}",
             "it is copied again; if that does not help, check the disks of both servers",
         )
 
@@ -268,7 +268,7 @@ class Copying:
         return None, None, None
 
 
-async def leave(sink: GridFTPTree, batch: Sequence[Work]) -> None:
+async def delete_partial_copies(sink: GridFTPTree, batch: Sequence[Work]) -> None:
     """Delete all partial copies of these work items, by whichever worker; the source need not exist.
 
     :raises CoallocError: when some partial data may still be there

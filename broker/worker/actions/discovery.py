@@ -149,7 +149,7 @@ class Looking:
         there = await self._listed(work.destination) if level is not None or extra else {}
         inner = await self._inner(work)
         names: set[str] = set()
-        plan, found, told = LookResult(), 0, False
+        plan, found, warned = LookResult(), 0, False
         sink = None if self._options.dry_run else (self._destination, work.destination)
         alike = Twins((self._source, work.source), sink)
         if extra:
@@ -179,8 +179,8 @@ class Looking:
                     refuse_endless(work, await works.total(work.task_id))
                 found += await works.add(work.task_id, children)
                 plan.skipped += await works.unplanned(work.task_id, same)
-            if found > MUCH and not told:
-                told = True
+            if found > MUCH and not warned:
+                warned = True
                 self._found()
         plan.events += [_not_listed(work, each) for each in omitted]
         if extra and there.keys() - names:

@@ -91,7 +91,7 @@ class Downloading:
             output=self._sink.at(work.destination),
             within=self._sink.real(_parent(work.destination)),
             streams=self._options.perf_p,
-            checksum=work.details.told or (recorded if checked else "none"),
+            checksum=work.details.stated_checksum or (recorded if checked else "none"),
             proxy=proxy,
             beside=beside,
             leads=leads,

@@ -8,7 +8,7 @@ from broker.models.work import WorkResult
 from broker.services.catalogue.replicas import ToRead
 from broker.services.collections.trees import GridFTPTree
 from broker.worker.actions.comparing import same
-from broker.worker.actions.copying import leave
+from broker.worker.actions.copying import delete_partial_copies
 from broker.worker.concurrency import side_by_side
 from broker.worker.policy.faults import VerificationDemand
 from broker.worker.rate_limits import RateLimits
@@ -66,10 +66,10 @@ class DatasetCopying:
         await self._sink.writable(work.destination)
         urls, sink = [replica.url for replica in speak], self._sink.url(work.destination)
         recorded = [f"{name}:{value}" for name, value in found.checksums.items()]
-        known = [work.details.told] if work.details.told else recorded
+        known = [work.details.stated_checksum] if work.details.stated_checksum else recorded
         if work.details.compare and await same(self._sink, work, found.checksums, urls, policy):
             return WorkResult(work, "succeeded", counts={"files_skipped": 1, "bytes": -work.size})
-        await leave(self._sink, [work])  # partial data of a worker that died
+        await delete_partial_copies(self._sink, [work])  # partial data of a worker that died
         arriving = ArrivingBytes(work.task_id, recorder)
 
         async def confirm(verified: bool) -> None:

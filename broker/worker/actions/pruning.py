@@ -85,8 +85,8 @@ class Pruning:
             reasons += [Reason("source", len(kept), min(kept))] if kept else []
         if not reasons:
             return WorkResult(work, "succeeded", children=tuple(children))
-        told = (untouched(work.destination, reasons[0], time.time()),)
-        return WorkResult(work, "succeeded", counts={"folders_not_cleared": 1}, children=tuple(children), events=told)
+        events = (untouched(work.destination, reasons[0], time.time()),)
+        return WorkResult(work, "succeeded", counts={"folders_not_cleared": 1}, children=tuple(children), events=events)
 
     async def _listed(self, work: Work) -> _Listed:
         found, omitted, odd = _Listed(set(), set(), []), list[Omission](), list[str]()

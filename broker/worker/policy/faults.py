@@ -138,14 +138,14 @@ class VerificationDemand(NamedTuple):
 
     def of(self, work: Work) -> bool:
         """Return whether a file must be verified; a checksum given by its owner always requires it."""
-        return self.options.verify_checksum or work.details.told is not None
+        return self.options.verify_checksum or work.details.stated_checksum is not None
 
     def check(self, work: Work, verified: bool) -> None:
         """Check that a file was verified if it had to be.
 
         :raises Unverifiable: when it was not, and may not be copied unverified
         """
-        if self.of(work) and not verified and not (self.lenient and work.details.told is None):
+        if self.of(work) and not verified and not (self.lenient and work.details.stated_checksum is None):
             source, sink = self.ends
             raise Unverifiable(
                 f"{work.source} cannot be verified: {source} and {sink} have no checksum algorithm in common",

@@ -21,7 +21,7 @@ class Naming(NamedTuple):
     folder: str
     server: str = ""
 
-    def of(self, said: str) -> str:
+    def of(self, message: str) -> str:
         """Return a message in users' terms: paths below the folder begin at the collection's root, after its name.
 
         >>> Naming("runs", "/data/", "ftp://host:2811").of("ftp://host:2811/data/a%20b: it says 550 /data/a b")
@@ -30,23 +30,25 @@ class Naming(NamedTuple):
         'cannot write here:/a: disk full'
         """
         if not self.server:
-            return _without(self.folder, said, f"{self.name}:")
+            return _without(self.folder, message, f"{self.name}:")
         url = re.escape(self.server + quote(self.folder.rstrip("/")))
-        told, found = re.subn(rf"{url}(/\S*|(?![\w.-]))", lambda path: f"{self.name}:{unquote(path[1]) or '/'}", said)
-        return _without(self.folder, told, "") if found else said  # otherwise it names another place
+        text, found = re.subn(
+            rf"{url}(/\S*|(?![\w.-]))", lambda path: f"{self.name}:{unquote(path[1]) or '/'}", message
+        )
+        return _without(self.folder, text, "") if found else message  # otherwise it names another place
 
 
-def _without(folder: str, said: str, instead: str) -> str:
+def _without(folder: str, message: str, instead: str) -> str:
     """Return a text with the folder replaced at the beginning of paths; names that only look like it are left."""
     base = re.escape(folder.rstrip("/"))
-    return re.sub(rf"(?<![\w.:~\]-]){base}(/|(?![\w-]))", f"{instead}/", said) if base else said
+    return re.sub(rf"(?<![\w.:~\]-]){base}(/|(?![\w-]))", f"{instead}/", message) if base else message
 
 
-def named(said: str, namings: Iterable[Naming]) -> str:
+def named(message: str, namings: Iterable[Naming]) -> str:
     """Return a message in users' terms, for several collections; of nested folders, the inner one counts."""
     for naming in sorted(namings, key=lambda each: (not each.server, -len(each.folder))):
-        said = naming.of(said)
-    return said
+        message = naming.of(message)
+    return message
 
 
 @contextmanager
