@@ -181,8 +181,8 @@ def _answer(
         status, document = shaped
         return JSONResponse(document.model_dump(), status, headers)
     standard = path.startswith(ga4gh.router.prefix)
-    said = ga4gh.Error(msg=fault.message, status_code=status) if standard else Problem(error=fault)
-    return JSONResponse(said.model_dump(), status, headers)
+    content = ga4gh.Error(msg=fault.message, status_code=status) if standard else Problem(error=fault)
+    return JSONResponse(content.model_dump(), status, headers)
 
 
 def _oauth_error(status: int, fault: Fault, headers: Mapping[str, str]) -> Response:

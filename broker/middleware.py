@@ -61,11 +61,11 @@ class BodyLimit:
             return
         largest = self._largest if scope["path"] in self._many else min(self._largest, FEW)
         taken, began, subject, ended = 0, time.monotonic(), "", False
-        said = Headers(scope=scope).get("Content-Length", "")
+        length = Headers(scope=scope).get("Content-Length", "")
 
         async def limited() -> Message:
             nonlocal taken, subject, ended
-            if said.isdecimal() and int(said) > largest:
+            if length.isdecimal() and int(length) > largest:
                 raise _too_long(largest)
             late = began + SLOWEST - time.monotonic()
             try:

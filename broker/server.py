@@ -29,7 +29,7 @@ __all__ = ["serve", "work"]
 
 PATIENCE = 30
 """Seconds that requests have to finish after the broker was told to stop."""
-JSON = structlog.processors.JSONRenderer(lambda said, **how: json.dumps(said, **how).replace("\x7f", "\\u007f"))
+JSON = structlog.processors.JSONRenderer(lambda entry, **how: json.dumps(entry, **how).replace("\x7f", "\\u007f"))
 """A renderer of one line for each event, in which all but printable ASCII characters are escaped."""
 SWITCHED = 0.001
 """Seconds after which a thread yields to another: answers wait for threads that read large bodies."""
@@ -104,9 +104,9 @@ async def _work(settings: Settings) -> None:
     log.info("stopped")
 
 
-def _redacted(_: object, __: str, said: EventDict) -> EventDict:
+def _redacted(_: object, __: str, entry: EventDict) -> EventDict:
     """Return a log entry with the URLs in it redacted, since they may contain secrets."""
-    return {name: redacted_text(value) if isinstance(value, str) else value for name, value in said.items()}
+    return {name: redacted_text(value) if isinstance(value, str) else value for name, value in entry.items()}
 
 
 def _log() -> None:

@@ -22,22 +22,22 @@ FORMATS = ("html", "pdf", "csv", "json")
 DAY = 86_400.0
 
 
-def _moment(said: str) -> float:
+def _moment(text: str) -> float:
     """Return the moment of a date, or of a date and time; in UTC unless an offset is given."""
     try:
-        moment = datetime.fromisoformat(said)
+        moment = datetime.fromisoformat(text)
     except ValueError:
         raise click.BadParameter(
-            f"{said} is neither a date like 2026-11-22 nor a time like 2026-11-22T10:00+01:00"
+            f"{text} is neither a date like 2026-11-22 nor a time like 2026-11-22T10:00+01:00"
         ) from None
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-def _pair(said: str) -> tuple[str, str]:
+def _pair(text: str) -> tuple[str, str]:
     """Return the name and the value of a report's parameter."""
-    name, sign, value = said.partition("=")
+    name, sign, value = text.partition("=")
     if not sign:
-        raise click.BadParameter(f"{said} is not like source=CERN")
+        raise click.BadParameter(f"{text} is not like source=CERN")
     return name, value
 
 
@@ -168,5 +168,5 @@ def _json(reports: "Sequence[Report]") -> bytes:
 
     from broker.reports.data import document
 
-    said: Mapping[str, object] = {"reports": [document(each) for each in reports]}
-    return orjson.dumps(document(reports[0]) if len(reports) == 1 else said, option=orjson.OPT_APPEND_NEWLINE)
+    content: Mapping[str, object] = {"reports": [document(each) for each in reports]}
+    return orjson.dumps(document(reports[0]) if len(reports) == 1 else content, option=orjson.OPT_APPEND_NEWLINE)

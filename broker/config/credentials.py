@@ -83,28 +83,28 @@ def _folder(path: str) -> tuple[str, ...]:
     return tuple(part for part in path.split("/") if part not in ("", "."))
 
 
-def credentials(path: Path, said: object) -> dict[str, CollectionCredential]:
+def credentials(path: Path, entries: object) -> dict[str, CollectionCredential]:
     """Read `[credentials]` of a TOML file.
 
     :raises Invalid: naming the file and the invalid entry
     """
-    if not isinstance(said, Mapping):
+    if not isinstance(entries, Mapping):
         raise Invalid(f"{path}: [credentials] is invalid", REMEDY)
-    return {name: _credential(path, name, each) for name, each in said.items()}
+    return {name: _credential(path, name, each) for name, each in entries.items()}
 
 
-def _credential(path: Path, name: str, said: Any) -> CollectionCredential:
-    if isinstance(said, str):
-        return CollectionCredential(path.parent / said)
+def _credential(path: Path, name: str, entry: Any) -> CollectionCredential:
+    if isinstance(entry, str):
+        return CollectionCredential(path.parent / entry)
     try:
-        if said.keys() != {"proxy", "for"} or not isinstance(said["proxy"], str):
+        if entry.keys() != {"proxy", "for"} or not isinstance(entry["proxy"], str):
             raise ValueError("it needs proxy and for")
-        return CollectionCredential(path.parent / said["proxy"], tuple(_places(said["for"])))
+        return CollectionCredential(path.parent / entry["proxy"], tuple(_places(entry["for"])))
     except (AttributeError, TypeError, ValueError) as error:
         raise Invalid(f"{path}: [credentials.{name}] is invalid: {error}", REMEDY) from None
 
 
-def _places(said: Any) -> Iterable[ServerFolder]:
-    if not isinstance(said, list) or not said or not all(isinstance(url, str) for url in said):
+def _places(urls: Any) -> Iterable[ServerFolder]:
+    if not isinstance(urls, list) or not urls or not all(isinstance(url, str) for url in urls):
         raise ValueError("for is not a list of URLs")
-    return map(place, said)
+    return map(place, urls)

@@ -50,37 +50,37 @@ def document(path: Path) -> dict[str, Any]:
             f"run: chmod o= {path}",
         )
     for section, key in SECRETS:
-        if isinstance(said := found.get(section), dict) and f"{key}_file" in said:
-            found[section] = _filled(path, section, key, said)
+        if isinstance(entries := found.get(section), dict) and f"{key}_file" in entries:
+            found[section] = _filled(path, section, key, entries)
     return found
 
 
 def _secrets(found: Mapping[str, Any]) -> Iterator[str]:
     """Yield the names of secrets that the document itself contains."""
-    for section, said in found.items():
-        for key, value in _texts(said):
+    for section, entries in found.items():
+        for key, value in _texts(entries):
             if (section, key) in SECRETS or ("://" in value and redact(value) != value):
                 yield f"[{section}] {key}"
 
 
-def _texts(said: object, key: str = "") -> Iterator[tuple[str, str]]:
+def _texts(entry: object, key: str = "") -> Iterator[tuple[str, str]]:
     """Yield all texts in a section, each with its key."""
-    if isinstance(said, str):
-        yield key, said
-    elif isinstance(said, Mapping):
-        for name, value in said.items():
+    if isinstance(entry, str):
+        yield key, entry
+    elif isinstance(entry, Mapping):
+        for name, value in entry.items():
             yield from _texts(value, name)
-    elif isinstance(said, list):
-        for value in said:
+    elif isinstance(entry, list):
+        for value in entry:
             yield from _texts(value, key)
 
 
-def _filled(path: Path, section: str, key: str, said: Mapping[str, Any]) -> dict[str, Any]:
+def _filled(path: Path, section: str, key: str, entries: Mapping[str, Any]) -> dict[str, Any]:
     """Return a section with its secret read from the file that it names."""
-    if key in said:
+    if key in entries:
         raise Invalid(f"{path}: [{section}] has {key} and {key}_file", "leave out one of them")
     try:
-        file = path.parent / said[f"{key}_file"]
+        file = path.parent / entries[f"{key}_file"]
         secret = read_secret(file)
     except TypeError:
         raise Invalid(f"{path}: [{section}] {key}_file is not text", f'write {key}_file = "PATH"') from None
@@ -89,4 +89,4 @@ def _filled(path: Path, section: str, key: str, said: Mapping[str, Any]) -> dict
         raise Invalid(f"{path}: [{section}] {file} cannot be read: {why}", "make it readable for the broker") from None
     except ValueError as error:
         raise Invalid(f"{path}: [{section}] {file} cannot be used: {error}", "put only the secret into it") from None
-    return {name: value for name, value in said.items() if name != f"{key}_file"} | {key: secret}
+    return {name: value for name, value in entries.items() if name != f"{key}_file"} | {key: secret}

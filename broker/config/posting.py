@@ -43,58 +43,60 @@ class Posting(NamedTuple):
     mail: Mail | None
 
 
-def posting(path: Path, said: Mapping[str, Any] | None) -> Posting | None:
+def posting(path: Path, entries: Mapping[str, Any] | None) -> Posting | None:
     """Return `[report]` of a TOML file: directory, or to, sender and smtp; optionally starttls, user, password_file.
 
     :raises Invalid: naming the file and the invalid entry
     """
-    if said is None:
+    if entries is None:
         return None
-    strange = said.keys() - {"directory", "to", "sender", "smtp", "starttls", "user", "password_file"}
-    if missing := {"to", "sender", "smtp"} - said.keys() if "to" in said else set():
+    strange = entries.keys() - {"directory", "to", "sender", "smtp", "starttls", "user", "password_file"}
+    if missing := {"to", "sender", "smtp"} - entries.keys() if "to" in entries else set():
         raise Invalid(f"{path}: [report] has no {', '.join(sorted(missing))}", REMEDY)
-    if strange or not said.keys() & {"directory", "to"}:
+    if strange or not entries.keys() & {"directory", "to"}:
         raise Invalid(f"{path}: [report] is invalid: {', '.join(strange) or 'it has no destination'}", REMEDY)
     try:
-        directory = path.parent / said["directory"] if "directory" in said else None
-        return Posting(directory, _mail(path, said) if "to" in said else None)
+        directory = path.parent / entries["directory"] if "directory" in entries else None
+        return Posting(directory, _mail(path, entries) if "to" in entries else None)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise Invalid(f"{path}: [report] is invalid: {error}", REMEDY) from None
 
 
-def _mail(path: Path, said: Mapping[str, Any]) -> Mail:
-    host, _, port = said["smtp"].rpartition(":") if ":" in said["smtp"] else (said["smtp"], "", str(SUBMISSION))
+def _mail(path: Path, entries: Mapping[str, Any]) -> Mail:
+    host, _, port = (
+        entries["smtp"].rpartition(":") if ":" in entries["smtp"] else (entries["smtp"], "", str(SUBMISSION))
+    )
     host = host.strip("[]")
-    starttls = said.get("starttls", host not in LOOPBACK)
+    starttls = entries.get("starttls", host not in LOOPBACK)
     mail = Mail(
-        to=tuple(map(_address, said["to"])),
-        sender=_address(said["sender"]),
+        to=tuple(map(_address, entries["to"])),
+        sender=_address(entries["sender"]),
         host=host,
         port=int(port),
         starttls=starttls,
-        user=said.get("user", ""),
-        password=_password(path, said),
+        user=entries.get("user", ""),
+        password=_password(path, entries),
     )
-    if not mail.to or not isinstance(said["to"], list) or not isinstance(starttls, bool) or not host:
+    if not mail.to or not isinstance(entries["to"], list) or not isinstance(starttls, bool) or not host:
         raise ValueError("to is a list of addresses, starttls true or false")
     if mail.user and not starttls and host not in LOOPBACK:
         raise ValueError("without starttls the password would be sent unencrypted")
     return mail
 
 
-def _address(said: str) -> str:
-    name, at, domain = said.partition("@")
-    if not (name and at and domain) or not said.isprintable() or set(said) & set(" ,;<>"):
-        raise ValueError(f"{said} is not an address")
-    return said
+def _address(address: str) -> str:
+    name, at, domain = address.partition("@")
+    if not (name and at and domain) or not address.isprintable() or set(address) & set(" ,;<>"):
+        raise ValueError(f"{address} is not an address")
+    return address
 
 
-def _password(path: Path, said: Mapping[str, Any]) -> str:
-    if ("user" in said) != ("password_file" in said):
+def _password(path: Path, entries: Mapping[str, Any]) -> str:
+    if ("user" in entries) != ("password_file" in entries):
         raise ValueError("user and password_file belong together")
-    if "password_file" not in said:
+    if "password_file" not in entries:
         return ""
-    file: Path = path.parent / said["password_file"]
+    file: Path = path.parent / entries["password_file"]
     try:
         return file.read_text().strip()
     except OSError as error:

@@ -195,8 +195,8 @@ def _added_per_hour(path: Path) -> int | None:
 
     :raises Invalid: naming the file and the invalid entry
     """
-    said = document(path).get("limits", {"added_per_hour": None})
-    rows = said["added_per_hour"] if isinstance(said, dict) and said.keys() == {"added_per_hour"} else 0
+    entries = document(path).get("limits", {"added_per_hour": None})
+    rows = entries["added_per_hour"] if isinstance(entries, dict) and entries.keys() == {"added_per_hour"} else 0
     if rows is not None and (type(rows) is not int or rows < 1):
         raise Invalid(f"{path}: [limits] is invalid", "write [limits] and added_per_hour = 2000000")
     return rows
@@ -207,9 +207,11 @@ def _copy_unverified(path: Path) -> bool:
 
     :raises Invalid: naming the file and the invalid entry
     """
-    said = document(path).get("transfers", {})
+    entries = document(path).get("transfers", {})
     found = (
-        said.get("copy_unverified", False) if isinstance(said, dict) and said.keys() <= {"copy_unverified"} else None
+        entries.get("copy_unverified", False)
+        if isinstance(entries, dict) and entries.keys() <= {"copy_unverified"}
+        else None
     )
     if not isinstance(found, bool):
         raise Invalid(f"{path}: [transfers] is invalid", "write [transfers] and copy_unverified = true")
@@ -221,12 +223,12 @@ def _proxies(path: Path) -> tuple[str, ...]:
 
     :raises Invalid: naming the file and the invalid entry
     """
-    said = document(path).get("proxy", {})
+    entries = document(path).get("proxy", {})
     remedy = 'write [proxy] and trusted = ["127.0.0.1", "192.0.2.0/24"]'
     try:
-        if strange := said.keys() - {"trusted"}:
+        if strange := entries.keys() - {"trusted"}:
             raise ValueError(f"{', '.join(sorted(strange))} is unknown")
-        return tuple(str(ipaddress.ip_network(each)) for each in said.get("trusted", []))
+        return tuple(str(ipaddress.ip_network(each)) for each in entries.get("trusted", []))
     except (ValueError, TypeError, AttributeError) as error:
         raise Invalid(f"{path}: [proxy] is invalid: {error}", remedy) from None
 
@@ -236,7 +238,7 @@ def issuers(path: Path) -> tuple[Issuer, ...]:
 
     :raises Invalid: naming the file and the invalid entry
     """
-    return tuple(_issuer(path, said) for said in document(path).get("issuer", []))
+    return tuple(_issuer(path, entries) for entries in document(path).get("issuer", []))
 
 
 def _provider(path: Path) -> ProviderSettings | None:
@@ -244,12 +246,12 @@ def _provider(path: Path) -> ProviderSettings | None:
 
     :raises Invalid: naming the file and the invalid entry
     """
-    said = document(path).get("login")
-    if said is None:
+    entries = document(path).get("login")
+    if entries is None:
         return None
     remedy = 'write issuer = "https://...", as an [[issuer]] has it, client_id = "...", client_secret = "..."'
     try:
-        login = ProviderSettings(**said)
+        login = ProviderSettings(**entries)
     except TypeError as error:
         raise Invalid(f"{path}: [login] is incomplete: {error}", remedy) from None
     if not all(isinstance(value, str) for value in login):
@@ -264,20 +266,20 @@ def _introspection(path: Path) -> IntrospectionSettings | None:
 
     :raises Invalid: naming the file and the invalid entry
     """
-    said = document(path).get("introspection")
-    if said is None:
+    entries = document(path).get("introspection")
+    if entries is None:
         return None
     remedy = 'write url = "https://...", client_id = "...", client_secret = "...", roles = { "SCOPE" = "reader" }'
     try:
-        asked = IntrospectionSettings(**{"audience": said["client_id"], **said})
-        asked = asked._replace(roles=dict(asked.roles), audience=_names(asked.audience))
+        introspection = IntrospectionSettings(**{"audience": entries["client_id"], **entries})
+        introspection = introspection._replace(roles=dict(introspection.roles), audience=_names(introspection.audience))
     except (KeyError, TypeError, ValueError) as error:
         raise Invalid(f"{path}: [introspection] is incomplete: {error}", remedy) from None
-    texts = all(isinstance(value, str) for value in (*asked[:3], *asked.audience, asked.issuer))
-    named = texts and all(map(_names_people, (asked.url, asked.issuer or asked.url)))
-    if not named or not set(asked.roles.values()) <= set(ROLES):
+    texts = all(isinstance(value, str) for value in (*introspection[:3], *introspection.audience, introspection.issuer))
+    named = texts and all(map(_names_people, (introspection.url, introspection.issuer or introspection.url)))
+    if not named or not set(introspection.roles.values()) <= set(ROLES):
         raise Invalid(f"{path}: [introspection] is invalid", remedy)
-    return asked
+    return introspection
 
 
 def _names_people(url: str) -> bool:
@@ -302,12 +304,12 @@ def _network(path: Path) -> tuple[Network, ...]:
 
     :raises Invalid: naming the file and the invalid entry
     """
-    said = document(path).get("network")
-    if said is None:
+    entries = document(path).get("network")
+    if entries is None:
         return ()
     remedy = 'write allow = ["10.0.0.0/8", "fd00:1::/48"]; link-local ones are never allowed'
     try:
-        (allowed,) = [said["allow"]] if said.keys() == {"allow"} and isinstance(said["allow"], list) else []
+        (allowed,) = [entries["allow"]] if entries.keys() == {"allow"} and isinstance(entries["allow"], list) else []
         return parse_networks(allowed)
     except (AttributeError, ValueError) as error:
         raise Invalid(f"{path}: [network] is invalid: {error}", remedy) from None
@@ -318,16 +320,16 @@ def _hook(path: Path) -> Hook | None:
 
     :raises Invalid: naming the file and the invalid entry
     """
-    said = document(path).get("notify")
-    if said is None:
+    entries = document(path).get("notify")
+    if entries is None:
         return None
     remedy = (
         f'write url = "https://..." and secret = "whsec_...", which are {SHORTEST_KEY} random bytes or more in base64'
     )
     try:
-        url, key = said["url"], base64.b64decode(said["secret"].removeprefix("whsec_"), validate=True)
+        url, key = entries["url"], base64.b64decode(entries["secret"].removeprefix("whsec_"), validate=True)
         parts = urlsplit(url)
-        strange = said.keys() - {"url", "secret"}
+        strange = entries.keys() - {"url", "secret"}
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise Invalid(f"{path}: [notify] is incomplete: {error}", remedy) from None
     secure = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in LOOPBACK)
@@ -341,12 +343,12 @@ def _probing(path: Path) -> Probing | None:
 
     :raises Invalid: naming the file and the invalid entry
     """
-    said = document(path).get("probing")
-    if said is None:
+    entries = document(path).get("probing")
+    if entries is None:
         return None
     readers: dict[str, Callable[[object], Any]] = {"a_day": units.size, "bytes": units.size, "seconds": units.seconds}
     try:
-        probing = Probing(**{name: readers[name](value) for name, value in said.items()})
+        probing = Probing(**{name: readers[name](value) for name, value in entries.items()})
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         remedy = 'write a_day = "50 GB", and optionally bytes = "64 MB" and seconds = 5'
         raise Invalid(f"{path}: [probing] is invalid: {error}", remedy) from None
@@ -355,16 +357,18 @@ def _probing(path: Path) -> Probing | None:
     return probing
 
 
-def _names(said: Any) -> tuple[str, ...]:
-    return (said,) if isinstance(said, str) else tuple(said)
+def _names(names: Any) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)
 
 
-def _issuer(path: Path, said: Mapping[str, Any]) -> Issuer:
+def _issuer(path: Path, entries: Mapping[str, Any]) -> Issuer:
     remedy = 'write url = "https://...", audience = ["..."], roles = { "SCOPE" = "reader" }'
     try:
-        names = _names(said["audience"])
-        issuer = Issuer(said["url"], names, dict(said["roles"]), tuple(said.get("algorithms", ("RS256", "ES256"))))
-        known = _names_people(issuer.url) and not said.keys() - set(Issuer._fields)
+        names = _names(entries["audience"])
+        issuer = Issuer(
+            entries["url"], names, dict(entries["roles"]), tuple(entries.get("algorithms", ("RS256", "ES256")))
+        )
+        known = _names_people(issuer.url) and not entries.keys() - set(Issuer._fields)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise Invalid(f"{path}: an issuer is incomplete: {error}", remedy) from None
     if not known or not names or not set(issuer.roles.values()) <= set(ROLES):

@@ -24,18 +24,18 @@ __all__ = ["count", "fill"]
 async def fill(factory: Factory, seed: int, end: float) -> None:
     """Fill an empty database with the demonstration of a seed, which ends at this moment."""
     made, database = world(seed), factory.database
-    said = await place(database, made, end)
+    notes = await place(database, made, end)
     await _report(factory, made, seed, end)
     keys = Random(f"keys {seed}")
     await enrol(database)
     copied: list[Copied] = []
     for errand in errands(made, seed):
         carried = await carry_out(database, errand, UUID(int=keys.getrandbits(128), version=4), end)
-        said += carried.notes
+        notes += carried.notes
         copied += carried.copied
     await _decide(factory, made, copied, seed, end)
     await tune(database, tunings(seed), end)
-    await note(database, said)
+    await note(database, notes)
     await count(factory)
 
 

@@ -159,9 +159,9 @@ async def _end(connection: AsyncConnection, errand: Errand, number: str, now: fl
         await tasks.note([(number, Event(now, "PAUSED", False, "paused", why))])
         return [Note(now, "admin", "pause task", number)]
     if errand.fate == "canceled":
-        said = "canceled by its owner"
-        await tasks.end(number, now, "CANCELED", said, "canceled", canceled=errand.owner)
-        await tasks.note([(number, Event(now, "CANCELED", False, "canceled", said))])
+        reason = "canceled by its owner"
+        await tasks.end(number, now, "CANCELED", reason, "canceled", canceled=errand.owner)
+        await tasks.note([(number, Event(now, "CANCELED", False, "canceled", reason))])
         return []
     for task in await tasks.finish([number], now):
         await tasks.note([(number, _last(task, now))])

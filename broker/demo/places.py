@@ -45,10 +45,10 @@ async def place(database: Database, made: World, end: float) -> list[Note]:
 
 
 @retried
-async def note(database: Database, said: list[Note]) -> None:
+async def note(database: Database, notes: list[Note]) -> None:
     """Add these entries to the audit log, in the order of time."""
     async with database.write() as connection:
-        for each in sorted(said):
+        for each in sorted(notes):
             await AccessStore(connection).note(*each)
 
 
@@ -68,7 +68,9 @@ async def _catalogue(connection: AsyncConnection, made: World, end: float) -> No
     await catalogue.add([each.name for each in made.datasets], first)
     known = await catalogue.known(each.name for each in made.datasets)
     await catalogue.say_sizes({known[each.name].id: each.size for each in made.datasets if each.size is not None})
-    await catalogue.add_checksums((each.name, *said) for each in made.datasets for said in each.checksums.items())
+    await catalogue.add_checksums(
+        (each.name, *checksum) for each in made.datasets for checksum in each.checksums.items()
+    )
     await catalogue.put_replicas(made.replicas, first, Registrar(ADMIN, admin=True, owner=True))
     for bad in made.bad:
         await catalogue.put_replicas([bad.replica], end - bad.age)

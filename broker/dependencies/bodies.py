@@ -56,10 +56,10 @@ class Exactly(Request):
 
 
 def _made(body: bytes, field: ModelField | None) -> Any:
-    said = document(body)
+    content = document(body)
     if field is None:
-        return said
-    found, errors = field.validate(said, {}, loc=("body",))
+        return content
+    found, errors = field.validate(content, {}, loc=("body",))
     if errors:
         raise RequestValidationError(errors[:SHOWN])
     return found

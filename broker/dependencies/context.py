@@ -37,9 +37,9 @@ def found_at(scheme: str, host: str, server: tuple[str, int | None] | None) -> s
     name, port = server or ("localhost", None)
     name = name.partition("%")[0].lower()
     own = (f"[{name}]" if ":" in name else name, port or USUAL.get(scheme, 80))
-    said = HOST.fullmatch(host)
-    if said is not None:
-        wanted = (said["name"].lower(), int(said["port"] or USUAL.get(scheme, 80)))
+    match = HOST.fullmatch(host)
+    if match is not None:
+        wanted = (match["name"].lower(), int(match["port"] or USUAL.get(scheme, 80)))
         if wanted == own or (_loopback(own[0]) and _loopback(wanted[0]) and 0 < wanted[1] < 2**16):
             own = wanted
     return f"{scheme}://{own[0]}" + ("" if own[1] == USUAL.get(scheme) else f":{own[1]}")
@@ -60,8 +60,8 @@ def services(request: Request) -> Factory:
 def home(request: Request) -> str:
     """Return the URL of this broker for users: the configured one, else the origin of the connection (`found_at`)."""
     scope = request.scope
-    said = services(request).settings.public_url.rstrip("/")
-    return said or found_at(scope["scheme"], request.headers.get("Host", ""), scope.get("server"))
+    url = services(request).settings.public_url.rstrip("/")
+    return url or found_at(scope["scheme"], request.headers.get("Host", ""), scope.get("server"))
 
 
 Services = Annotated[Factory, Depends(services)]

@@ -34,9 +34,9 @@ async def asides(caller: Admin, services: Services) -> Asides:
 
 
 @router.put("/asides")
-async def set_aside(said: NewAside, caller: Admin, services: Services) -> Asides:
+async def set_aside(new: NewAside, caller: Admin, services: Services) -> Asides:
     """Set all reports of a subject aside, so that they do not influence forecasts or the states of replicas."""
-    await services.doubts.set_aside(caller.subject, said.subject)
+    await services.doubts.set_aside(caller.subject, new.subject)
     return Asides.model_construct(asides=await services.doubts.asides())
 
 

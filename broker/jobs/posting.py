@@ -51,14 +51,14 @@ def week_before(now: float) -> float:
 
 def message(mail: Mail, reports: Sequence[Report], title: str, name: str, file: str) -> EmailMessage:
     """Return a mail with the facts as text and the whole report as an attachment."""
-    said = EmailMessage()
-    said["Subject"], said["From"], said["To"] = title, mail.sender, ", ".join(mail.to)
-    said["Date"], said["Message-ID"] = formatdate(), make_msgid(domain=mail.sender.partition("@")[2])
-    said.set_content(
+    email = EmailMessage()
+    email["Subject"], email["From"], email["To"] = title, mail.sender, ", ".join(mail.to)
+    email["Date"], email["Message-ID"] = formatdate(), make_msgid(domain=mail.sender.partition("@")[2])
+    email.set_content(
         "\n\n".join([f"{title}. The attached file {name} has the whole report.", *filter(None, map(_facts, reports))])
     )
-    said.add_attachment(file.encode(), maintype="text", subtype="html", filename=name)
-    return said
+    email.add_attachment(file.encode(), maintype="text", subtype="html", filename=name)
+    return email
 
 
 def _facts(report: Report) -> str:
@@ -137,11 +137,11 @@ def _write(directory: Path, name: str, file: str) -> None:
     part.replace(directory / name)
 
 
-def _send(mail: Mail, said: EmailMessage) -> None:
+def _send(mail: Mail, email: EmailMessage) -> None:
     with smtplib.SMTP(mail.host, mail.port, timeout=SECONDS) as server:
         if mail.starttls:
             server.starttls(context=ssl.create_default_context())
         if mail.user:
             server.login(mail.user, mail.password)
-        if refused := server.send_message(said):
+        if refused := server.send_message(email):
             log.warning("some recipients were refused", refused=sorted(refused))

@@ -161,16 +161,16 @@ def _work(
     rank = extent.transfers - len(seen)
     fresh = {i for i, each in enumerate(known) if each.id > pair.scored_id}
     wanted = list(affected(seen, rank, fresh, extent.earliest or 0.0, MOST))
-    for said in panel.hindsight(seen, rank, wanted):
-        yield said and (known[said.number].id, score(pair.pair_id, known[said.number], said))
+    for forecasts in panel.hindsight(seen, rank, wanted):
+        yield forecasts and (known[forecasts.number].id, score(pair.pair_id, known[forecasts.number], forecasts))
 
 
-def score(pair_id: int, learned: Learned, said: GivenForecasts) -> Score | None:
+def score(pair_id: int, learned: Learned, given_forecasts: GivenForecasts) -> Score | None:
     """Return a transfer's score against its forecast; None if there was no forecast."""
     observation, forecast = learned.observation, learned.forecast
     if forecast and forecast.made_at > observation.start - MEANT and min(forecast.rates) > 0:
         given, forecaster, leader, rates = True, forecast.forecaster, forecast.leader, forecast.rates
-    elif (replayed := said.forecasts.get(REPLAYED)) and replayed.rates:
+    elif (replayed := given_forecasts.forecasts.get(REPLAYED)) and replayed.rates:
         given, forecaster, leader, rates = False, REPLAYED, replayed.leader, replayed.rates
     else:
         return None
@@ -190,15 +190,15 @@ def score(pair_id: int, learned: Learned, said: GivenForecasts) -> Score | None:
         leader,
         given,
         rates,
-        _panel(said),
+        _panel(given_forecasts),
     )
 
 
-def _panel(said: GivenForecasts) -> dict[str, Rates]:
+def _panel(given: GivenForecasts) -> dict[str, Rates]:
     """Return all forecasts of the panel, in five digits; none unless all made one, so that comparisons are fair."""
-    if len(said.forecasts) < len(PANEL):
+    if len(given.forecasts) < len(PANEL):
         return {}
-    return {name: _rounded(forecast) for name, forecast in said.forecasts.items()}
+    return {name: _rounded(forecast) for name, forecast in given.forecasts.items()}
 
 
 def _rounded(forecast: Forecast) -> Rates:

@@ -43,7 +43,7 @@ def _done(work: Callable[..., Any], args: tuple[Any, ...]) -> tuple[bool, Any]:
         return False, error
 
 
-def _said(answer: tuple[bool, Any], began: float, trim: Callable[[int], object]) -> bytes:
+def _frame(answer: tuple[bool, Any], began: float, trim: Callable[[int], object]) -> bytes:
     seconds = time.process_time() - began
     try:
         frame = framed((*answer, _resident(), seconds))
@@ -83,5 +83,5 @@ def main(memory: int, seconds: int) -> None:
     for job in frames(source):
         began = time.process_time()
         resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(began) + seconds, resource.RLIM_INFINITY))
-        target.write(_said(_done(*job), began, trim))
+        target.write(_frame(_done(*job), began, trim))
         target.flush()

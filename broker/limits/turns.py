@@ -107,8 +107,8 @@ class Turns:
             )
         if (had := self._counted.had(subject)) > self.each:
             after = math.ceil(HALVED * math.log2(had / self.each)) + 1
-            said = f"{what}: requests of {subject} took {had:.0f} s in the last minutes"
-            raise self.refusal(TooManyRequests(said, f"try again in {after} s, or request less", after))
+            message = f"{what}: requests of {subject} took {had:.0f} s in the last minutes"
+            raise self.refusal(TooManyRequests(message, f"try again in {after} s, or request less", after))
 
     async def _wait(self, subject: str) -> None:
         if not self._busy:

@@ -99,6 +99,6 @@ class Problem(Wire):
     error: Fault
 
 
-def one_or_list(said: object) -> str:
+def one_or_list(value: object) -> str:
     """Return whether a body is a "list" or "one" object, so that only faults of that form are reported."""
-    return "list" if isinstance(said, list) else "one"
+    return "list" if isinstance(value, list) else "one"

@@ -190,14 +190,14 @@ class Answer(NamedTuple):
 
     def document(self) -> dict[str, object]:
         """Return the answer as a JSON object in the form of RFC 6749 and Globus."""
-        said = {
+        content = {
             "access_token": self.access_token,
             "expires_in": self.expires_in,
             "resource_server": self.resource_server,
             "scope": " ".join(self.scopes),
             "token_type": "Bearer",
         }
-        return said if self.refresh_token is None else {**said, "refresh_token": self.refresh_token}
+        return content if self.refresh_token is None else {**content, "refresh_token": self.refresh_token}
 
 
 def granted(text: str) -> Mapping[str, tuple[str, ...]]:

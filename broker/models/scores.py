@@ -88,9 +88,9 @@ def recorded(tallies: Mapping[ScoreKey, Tally]) -> list[ForecasterRecord]:
         if key.pair_id and key.forecaster != IN_CHARGE:
             weeks[key.pair_id, key.week][key.forecaster].append(tally)
     found: defaultdict[tuple[int, str], list[ForecasterRecord]] = defaultdict(list)
-    for (pair_id, _), said in weeks.items():
-        own = Tally.total(said[REPLAYED]).log_error
-        for forecaster, some in said.items():
+    for (pair_id, _), forecasts in weeks.items():
+        own = Tally.total(forecasts[REPLAYED]).log_error
+        for forecaster, some in forecasts.items():
             total = Tally.total(some)
             won, lost = int(total.log_error < own), int(total.log_error > own)
             record = ForecasterRecord(pair_id, forecaster, total.transfers, total.absolute_log_errors, won, lost)

@@ -64,5 +64,5 @@ def _links(wanted: AuditQuery, entries: list[AuditEntry], more: bool) -> list[Re
 
 
 def _address(wanted: AuditQuery, **place: int) -> str:
-    said = wanted.model_dump(include={"subject", "action"}, exclude_none=True) | place
-    return f"audit?{urlencode(said)}" if said else "audit"
+    parameters = wanted.model_dump(include={"subject", "action"}, exclude_none=True) | place
+    return f"audit?{urlencode(parameters)}" if parameters else "audit"

@@ -81,11 +81,11 @@ class Period(NamedTuple):
 
     def __str__(self) -> str:
         """Return the period as text for readers; empty if it has neither beginning nor end."""
-        said = [("From", self.since), ("to", self.until)]
-        return " ".join(f"{word} {written(moment, 'moment')}" for word, moment in said if moment is not None)
+        moments = [("From", self.since), ("to", self.until)]
+        return " ".join(f"{word} {written(moment, 'moment')}" for word, moment in moments if moment is not None)
 
 
-def asked(kind: ReportKind, said: Mapping[str, str], period: Period, now: float) -> BaseModel:
+def asked(kind: ReportKind, parameters: Mapping[str, str], period: Period, now: float) -> BaseModel:
     """Return the parameters of a report: those given, and the period, which some reports take as days up to now.
 
     :raises pydantic.ValidationError: when the report does not accept them
@@ -94,13 +94,15 @@ def asked(kind: ReportKind, said: Mapping[str, str], period: Period, now: float)
     if period.since is not None:
         known["days"] = max(1, round((now - period.since) / DAY))
     fields = kind.wanted.model_fields
-    return kind.wanted.model_validate({**{name: known[name] for name in known.keys() & fields.keys()}, **said})
+    return kind.wanted.model_validate({**{name: known[name] for name in known.keys() & fields.keys()}, **parameters})
 
 
-async def made(archive: Archive, name: str, said: Mapping[str, str], period: Period, now: float) -> Sequence[Report]:
+async def made(
+    archive: Archive, name: str, parameters: Mapping[str, str], period: Period, now: float
+) -> Sequence[Report]:
     """Return the report of this name, or all that menus list, as admins see them.
 
-    :param said: parameters of the report, by name
+    :param parameters: parameters of the report, by name
     :param now: seconds since the epoch
     :raises NotFound: when there is no report of this name
     :raises Invalid: when a period was given for a report without one, or an end for a report that always ends now
@@ -112,7 +114,7 @@ async def made(archive: Archive, name: str, said: Mapping[str, str], period: Per
         raise Invalid(f"{', '.join(endless)} has no end date: it shows the present", "leave out --until")
     if period.since is not None and name in _without(kinds, "since", "days"):
         raise Invalid(f"the report {name} has no period", "leave out --since and --days")
-    return [await kind.make(archive, Scope(None), asked(kind, said, period, now)) for kind in kinds]
+    return [await kind.make(archive, Scope(None), asked(kind, parameters, period, now)) for kind in kinds]
 
 
 def _without(kinds: Iterable[ReportKind], *fields: str) -> list[str]:

@@ -179,8 +179,8 @@ def _note(able: int, old: int, probing: Probing | None) -> str:
         return "No link can be measured: that takes two endpoints with a write priority."
     if not old:
         return f"All {able:,} links between endpoints were used in the last week."
-    said = f"{able:,} links between endpoints can be measured."
+    text = f"{able:,} links between endpoints can be measured."
     if probing is None:
-        return f"{said} Measurements are off; the section [probing] of the configuration turns them on."
+        return f"{text} Measurements are off; the section [probing] of the configuration turns them on."
     most = f"{written(probing.bytes, 'bytes')}, {written(probing.seconds, 'seconds')} at most"
-    return f"{said} A measurement moves {most}, while no task is running."
+    return f"{text} A measurement moves {most}, while no task is running."

@@ -70,8 +70,8 @@ async def make(archive: Archive, scope: Scope, wanted: GridQuery) -> Report:
         shown = sorted(shown, key=lambda each: (-each.bytes, each.pair))[:CELLS]
         if newest is not None and len(shown) < CELLS:
             shown += await sums.quiet(since, direction, size_class, CELLS - len(shown))
-        said = await Misses(connection, scope.subject).newest({each.pair_id for each in shown}, size_class)
-    table = _table(shown, said, now)
+        forecasts = await Misses(connection, scope.subject).newest({each.pair_id for each in shown}, size_class)
+    table = _table(shown, forecasts, now)
     facts = [
         Fact("Sizes", size_span(size_class), "text"),
         Fact("Direction", _direction_name(direction), "text"),
@@ -93,11 +93,11 @@ def _chosen(cells: Sequence[LinkTotals], wanted: GridQuery) -> tuple[Direction, 
     return direction, size_class if wanted.size_class is None else wanted.size_class
 
 
-def _table(cells: Sequence[LinkTotals], said: Mapping[int, NewestForecast], now: float) -> Table:
+def _table(cells: Sequence[LinkTotals], forecasts: Mapping[int, NewestForecast], now: float) -> Table:
     rows: list[tuple[Value, ...]] = []
     stale = []
     for each in cells:
-        known = said.get(each.pair_id)
+        known = forecasts.get(each.pair_id)
         newest = max(each.newest_end, known.ended if known else 0.0)
         if not newest:
             continue  # there are transfers, but neither an end nor a forecast is known
@@ -106,7 +106,7 @@ def _table(cells: Sequence[LinkTotals], said: Mapping[int, NewestForecast], now:
         counts = (each.transfers, failed, newest, max(0.0, now - newest))
         rows.append((each.pair.source, pair_page(each.pair), each.pair.sink, *rates, *counts))
         stale.append(now - newest > STALE)
-    return Table("cells", "Sources and sinks", COLUMNS, rows, _note(cells, said), stale)
+    return Table("cells", "Sources and sinks", COLUMNS, rows, _note(cells, forecasts), stale)
 
 
 def _drawn(table: Table) -> Figure:
@@ -118,11 +118,11 @@ def _drawn(table: Table) -> Figure:
     )
 
 
-def _note(cells: Sequence[LinkTotals], said: Mapping[int, NewestForecast]) -> str:
+def _note(cells: Sequence[LinkTotals], forecasts: Mapping[int, NewestForecast]) -> str:
     if not cells:
         return "There are no transfers of this size yet."
     note = f"The busiest {CELLS} pairs; there are more." if len(cells) == CELLS else ""
-    unknown = sum(each.pair_id not in said for each in cells)
+    unknown = sum(each.pair_id not in forecasts for each in cells)
     return f"{note} {unknown:,} have no forecast yet.".strip() if unknown else note
 
 

@@ -44,13 +44,13 @@ class Judgement(NamedTuple):
     sharpness: float
 
 
-def judged(said: Sequence[tuple[Rates, float]]) -> Judgement:
+def judged(forecasts: Sequence[tuple[Rates, float]]) -> Judgement:
     """Return the measures of forecasts, each given with the actual rate.
 
     :raises ValueError: when there are none
     """
-    points = scores([rates.p50 for rates, _ in said], [rate for _, rate in said])
-    sums = Tally.total(Tally.of(rates, rate) for rates, rate in said)
+    points = scores([rates.p50 for rates, _ in forecasts], [rate for _, rate in forecasts])
+    sums = Tally.total(Tally.of(rates, rate) for rates, rate in forecasts)
     return Judgement(
         points.pairs,
         points.mdape,
@@ -95,12 +95,12 @@ def facts(judgement: Judgement) -> list[Fact]:
 
 def calibrated(rows: Sequence[Score]) -> list[tuple[Value, ...]]:
     """Return a row for each promise: its name, the promised share, how often it came true, and of how many."""
-    said = [(score.rates, score.rate) for score in rows]
+    forecasts = [(score.rates, score.rate) for score in rows]
     return [
-        ("below p10", 0.1, sum(rate < rates.p10 for rates, rate in said), len(said)),
-        ("below p50", 0.5, sum(rate < rates.p50 for rates, rate in said), len(said)),
-        ("between p10 and p90", 0.8, sum(rates.p10 <= rate <= rates.p90 for rates, rate in said), len(said)),
-        ("below p90", 0.9, sum(rate < rates.p90 for rates, rate in said), len(said)),
+        ("below p10", 0.1, sum(rate < rates.p10 for rates, rate in forecasts), len(forecasts)),
+        ("below p50", 0.5, sum(rate < rates.p50 for rates, rate in forecasts), len(forecasts)),
+        ("between p10 and p90", 0.8, sum(rates.p10 <= rate <= rates.p90 for rates, rate in forecasts), len(forecasts)),
+        ("below p90", 0.9, sum(rate < rates.p90 for rates, rate in forecasts), len(forecasts)),
     ]
 
 

@@ -162,5 +162,5 @@ def gained(label: str, beside: Sequence[tuple[float, float]], days: int) -> Fact
     if len(known) < FEWEST_DOWNLOADS:
         return Fact(label, None, "factor", f"{len(known)} downloads in {days} days are too few")
     mean = math.exp(math.fsum(known) / len(known))
-    said = f"geometric mean of {len(known):,} downloads in {days} days, each beside its best single source in hindsight"
-    return Fact(label, round(mean, 3), "factor", said)
+    note = f"geometric mean of {len(known):,} downloads in {days} days, each beside its best single source in hindsight"
+    return Fact(label, round(mean, 3), "factor", note)

@@ -150,20 +150,20 @@ async def _seen(archive: Archive, scope: Scope, wanted: PairQuery, pair: Pair) -
 def _facts(seen: PairData) -> list[Fact]:
     more = f"the newest of {seen.scored:,}"
     more += f"; newest={min(seen.scored, MOST)} shows more" if len(seen.scores) < MOST else ""
-    said = [
+    found = [
         Fact("Transfers scored", len(seen.scores), "count", more if seen.scored > len(seen.scores) else ""),
         Fact("Successful transfers", seen.well, "count", "of all sizes, at any time; those below 1 MiB show no rate"),
         Fact("Recent failures", len(seen.failures), "count"),
     ]
     if seen.scores:
-        said += facts(judged([(score.rates, score.rate) for score in seen.scores]))
+        found += facts(judged([(score.rates, score.rate) for score in seen.scores]))
         given = sum(score.given for score in seen.scores) / len(seen.scores)
-        said.append(
+        found.append(
             Fact("Given", given, "share", "sent to a client before the transfer; the rest is computed afterwards")
         )
         (most, count), *_ = Counter(map(in_charge, seen.scores)).most_common(1)
-        said.append(Fact("Most often in charge", most, "text", f"of {written(count / len(seen.scores), 'share')}"))
-    return said
+        found.append(Fact("Most often in charge", most, "text", f"of {written(count / len(seen.scores), 'share')}"))
+    return found
 
 
 def _expected(expected: Expected) -> list[Fact]:

@@ -16,12 +16,12 @@ __all__ = ["Day", "SizeClass", "day_of", "pair_page", "task_page", "transfer_pag
 CLASSES = {str(number): size_span(number) for number in range(len(SIZES) + 1)}
 
 
-def _moment(said: Any) -> Any:
+def _moment(value: Any) -> Any:
     """Return the moment of a date such as 2026-11-22; return any other value unchanged."""
     try:
-        return datetime.strptime(said, "%Y-%m-%d").replace(tzinfo=UTC).timestamp()
+        return datetime.strptime(value, "%Y-%m-%d").replace(tzinfo=UTC).timestamp()
     except (TypeError, ValueError):
-        return said
+        return value
 
 
 def day_of(moment: float) -> str:

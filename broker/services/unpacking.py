@@ -74,7 +74,7 @@ class Row(NamedTuple):
     observed: Observed
     written: str | None
 
-    def said(self) -> dict[str, object]:
+    def values(self) -> dict[str, object]:
         """Return the values of the line, by the names of the columns that store them."""
         each = self.observation
         return {

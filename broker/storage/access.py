@@ -133,8 +133,8 @@ class AccessStore:
         :param before: number; only earlier changes are returned
         :param after: number; the oldest changes after it are returned, so that paging towards newer ones misses none
         """
-        said = {audit.c.subject: subject, audit.c.action: action}
-        asked = select(audit).where(*(column == value for column, value in said.items() if value is not None))
+        wanted = {audit.c.subject: subject, audit.c.action: action}
+        asked = select(audit).where(*(column == value for column, value in wanted.items() if value is not None))
         if after is not None:
             rows = await self._connection.execute(asked.where(audit.c.id > after).order_by(audit.c.id).limit(limit))
             return [AuditEntry.model_construct(**row._mapping) for row in rows][::-1]

@@ -171,7 +171,7 @@ class CatalogueStore:
         await self._connection.execute(statement.on_conflict_do_nothing())
 
     async def put_replicas(
-        self, said: Iterable[CatalogueReplica], now: float, by: Registrar = UNKNOWN, mentioned: bool = False
+        self, stated: Iterable[CatalogueReplica], now: float, by: Registrar = UNKNOWN, mentioned: bool = False
     ) -> int:
         """Add or update replicas as stated; return how many changed. Their datasets and endpoints exist already.
 
@@ -179,7 +179,7 @@ class CatalogueStore:
         :param mentioned: whether the statement only mentions that the replicas exist: known replicas then keep their
             state
         """
-        given = self._stated(said)
+        given = self._stated(stated)
         if given is None:
             return 0
         fields = ["path", "state", "verified_at", "reason"]
@@ -211,7 +211,7 @@ class CatalogueStore:
         )
         return int(done.rowcount)
 
-    def _stated(self, said: Iterable[CatalogueReplica]) -> Subquery | None:
+    def _stated(self, replicas: Iterable[CatalogueReplica]) -> Subquery | None:
         """Return the stated replicas as a subquery, each once; None if there are none."""
         rows = {
             (replica.dataset, replica.endpoint): (
@@ -222,7 +222,7 @@ class CatalogueStore:
                 replica.verified_at,
                 replica.reason,
             )
-            for replica in sorted(said, key=lambda replica: (replica.dataset, replica.endpoint))
+            for replica in sorted(replicas, key=lambda replica: (replica.dataset, replica.endpoint))
         }
         columns: Columns = {
             "scope": String(),

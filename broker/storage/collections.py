@@ -84,17 +84,17 @@ class CollectionStore:
         fields = [collections.c[name] for name in Collection.model_fields if name != "endpoint"]
         found = []
         for row in await self._connection.execute(select(*fields, *where).join_from(collections, endpoints)):
-            said = dict(row._mapping)
-            at = Endpoint.model_construct(**{column.name: said.pop(column.name) for column in where})
+            values = dict(row._mapping)
+            at = Endpoint.model_construct(**{column.name: values.pop(column.name) for column in where})
             found.append(
-                CollectionFolder(Collection.model_construct(**{**said, "id": UUID(row.id), "endpoint": None}), at)
+                CollectionFolder(Collection.model_construct(**{**values, "id": UUID(row.id), "endpoint": None}), at)
             )
         former = select(*fields, former_folders.c.host, former_folders.c.folder).join_from(collections, former_folders)
         for row in await self._connection.execute(former):
-            said = dict(row._mapping)
-            at = Endpoint.model_construct(scheme="ftp", host=said.pop("host"), port=None, prefix=said.pop("folder"))
-            said |= {"id": UUID(row.id), "endpoint": None, "base": "/"}
-            found.append(CollectionFolder(Collection.model_construct(**said), at))
+            values = dict(row._mapping)
+            at = Endpoint.model_construct(scheme="ftp", host=values.pop("host"), port=None, prefix=values.pop("folder"))
+            values |= {"id": UUID(row.id), "endpoint": None, "base": "/"}
+            found.append(CollectionFolder(Collection.model_construct(**values), at))
         return found
 
     async def keep_folder(self, collection: UUID, host: str, folder: str) -> None:

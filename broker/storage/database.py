@@ -188,7 +188,7 @@ class Database:
             if isinstance(error, InternalError) and state != STOOD_STILL:
                 raise
             raise (Undone if state in UNDONE else Unavailable)(
-                f"the database cannot be used now: {_said(error)}", "try again in a moment"
+                f"the database cannot be used now: {_reason(error)}", "try again in a moment"
             ) from error
 
     async def ready(self) -> None:
@@ -209,9 +209,9 @@ class Database:
         await self._engine.dispose()
 
 
-def _said(error: DBAPIError | NoFreeConnectionError) -> str:
-    said = error.orig if isinstance(error, DBAPIError) else "all connections are in use"
-    return str(said).partition("\n")[0]
+def _reason(error: DBAPIError | NoFreeConnectionError) -> str:
+    reason = error.orig if isinstance(error, DBAPIError) else "all connections are in use"
+    return str(reason).partition("\n")[0]
 
 
 def _prepare(connection: Any, _: object) -> None:

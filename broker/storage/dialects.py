@@ -111,5 +111,5 @@ async def gathered(connection: AsyncConnection, question: Select[Any], documents
     rows = (
         func.json_group_array(func.json_array(*fields)) if is_sqlite else func.json_agg(func.json_build_array(*fields))
     )
-    said = (await connection.execute(select(cast(rows, Text)).select_from(found))).scalar()
-    return list(orjson.loads(said)) if said else []
+    document = (await connection.execute(select(cast(rows, Text)).select_from(found))).scalar()
+    return list(orjson.loads(document)) if document else []

@@ -72,14 +72,14 @@ class DoubtStore:
             .order_by(replicas.c.dataset_id, replicas.c.endpoint_id)
         )
         rows = (await self._connection.execute(asked)).all()
-        said = await self._connection.execute(
+        reports = await self._connection.execute(
             select(doubts, asides.c.at.label("aside_at"))
             .outerjoin(asides, asides.c.subject == doubts.c.subject)
             .where(doubts.c.dataset_id.in_(dataset_ids))
             .order_by(doubts.c.at, doubts.c.subject)
         )
         doubters: dict[tuple[int, int], list[tuple[str, str]]] = {}
-        for row in said:
+        for row in reports:
             those = doubters.setdefault((row.dataset_id, row.endpoint_id), [])
             if row.aside_at is None:
                 those.append((row.subject, row.reason))
@@ -97,33 +97,33 @@ class DoubtStore:
         values = {"state": state, "reason": reason, "changed_at": now}
         await self._connection.execute(update(replicas).where(here).values(values))
 
-    async def judge(self, by: str, said: Sequence[CatalogueReplica], now: float) -> None:
+    async def judge(self, by: str, replicas: Sequence[CatalogueReplica], now: float) -> None:
         """Store a curator's judgement of existing replicas; it settles earlier reports, which are deleted."""
-        if not said:
+        if not replicas:
             return
-        fresh = self._found(said).add_columns(literal(by), literal(now)).where(ALWAYS)
+        fresh = self._found(replicas).add_columns(literal(by), literal(now)).where(ALWAYS)
         new = insert(self._connection, judgements).from_select(["dataset_id", "endpoint_id", "by", "at"], fresh)
         changed = {"by": new.excluded.by, "at": new.excluded.at}
         await self._connection.execute(
             new.on_conflict_do_update(index_elements=["dataset_id", "endpoint_id"], set_=changed)
         )
-        await self.answer(said)
+        await self.answer(replicas)
 
-    async def answer(self, said: Sequence[CatalogueReplica]) -> None:
+    async def answer(self, replicas: Sequence[CatalogueReplica]) -> None:
         """Delete the users' reports about replicas."""
-        found = self._found(said)
+        found = self._found(replicas)
         await self._connection.execute(
             delete(doubts).where(tuple_(doubts.c.dataset_id, doubts.c.endpoint_id).in_(found))
         )
 
-    async def numbers(self, said: CatalogueReplica) -> tuple[int, int] | None:
+    async def numbers(self, replica: CatalogueReplica) -> tuple[int, int] | None:
         """Return the numbers of a replica's dataset and endpoint; None if there is no such replica."""
-        row = (await self._connection.execute(self._found([said]))).first()
+        row = (await self._connection.execute(self._found([replica]))).first()
         return None if row is None else (row.dataset_id, row.endpoint_id)
 
-    def _found(self, said: Sequence[CatalogueReplica]) -> Any:
+    def _found(self, stated: Sequence[CatalogueReplica]) -> Any:
         """Return a query for the numbers of these replicas' datasets and endpoints."""
-        rows = [(*split(each.dataset), each.endpoint) for each in said]
+        rows = [(*split(each.dataset), each.endpoint) for each in stated]
         given = tabled(self._connection, rows, {"scope": String(), "name": String(), "endpoint": String()})
         named = and_(datasets.c.scope == given.c.scope, datasets.c.name == given.c.name)
         return (

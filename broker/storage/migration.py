@@ -142,9 +142,9 @@ def _connected(url: str, begin: str = "BEGIN") -> Iterator[Connection]:
             yield connection
             connection.commit()
     except OperationalError as error:
-        said = str(error.orig).partition("\n")[0]
+        reason = str(error.orig).partition("\n")[0]
         raise Unavailable(
-            f"the database cannot be opened: {said}", "check --database, and that the database server is running"
+            f"the database cannot be opened: {reason}", "check --database, and that the database server is running"
         ) from error
     finally:
         engine.dispose()

@@ -96,8 +96,8 @@ class PlaceStore:
             raise NotFound(
                 f"there is no site {endpoint.site}", f"create it first: PUT /broker/v1/sites/{endpoint.site}"
             )
-        said = {**endpoint.model_dump(exclude={"site"}), "data_hosts": " ".join(endpoint.data_hosts)}
-        values = {**said, "site_id": site, "opened": "admin" if opened else ""}
+        columns = {**endpoint.model_dump(exclude={"site"}), "data_hosts": " ".join(endpoint.data_hosts)}
+        values = {**columns, "site_id": site, "opened": "admin" if opened else ""}
         new = insert(self._connection, endpoints).values(values)
         changes = {name: new.excluded[name] for name in values if name != "name"}
         same = and_(

@@ -203,8 +203,8 @@ def _row(score: Score) -> tuple[Any, ...]:
 def score_of(row: Any) -> Score:
     """Return the score of a row with all columns."""
     *fields, p10, p50, p90, panel = row
-    said = {name: Rates(*rates) for name, rates in orjson.loads(panel).items()}
-    return Score._make((*fields, Rates(p10, p50, p90), said))
+    forecasts = {name: Rates(*rates) for name, rates in orjson.loads(panel).items()}
+    return Score._make((*fields, Rates(p10, p50, p90), forecasts))
 
 
 def _sums(tally: Tally) -> tuple[Any, ...]:

@@ -250,11 +250,11 @@ def _granted(standing: OwnerRights, batch: Sequence[Work], recorder: Recorder) -
     """Return the work items that the owner still may do; report the others as failed before a byte is moved."""
     granted = []
     for work in batch:
-        if said := standing.denied(work):
-            recorder.report(WorkResult(work, "failed", error_code=DENIED, error=said))
+        if reason := standing.denied(work):
+            recorder.report(WorkResult(work, "failed", error_code=DENIED, error=reason))
         elif twin := work.details.twin:
-            said = f"the destination holds {work.destination} and {twin!r}, which is in the same folder, for one"
-            recorder.report(WorkResult(work, "failed", error_code="EXISTS", error=said))
+            reason = f"the destination holds {work.destination} and {twin!r}, which is in the same folder, for one"
+            recorder.report(WorkResult(work, "failed", error_code="EXISTS", error=reason))
         else:
             granted.append(work)
     return granted

@@ -252,8 +252,8 @@ class Worker:
             await lanes.say(choice.waits)
             if choice.candidate is None:
                 return None
-            if said := (await OwnerRights.of(connection, choice.candidate)).refusal():
-                await _denied(connection, choice.candidate.task, said, now)
+            if reason := (await OwnerRights.of(connection, choice.candidate)).refusal():
+                await _denied(connection, choice.candidate.task, reason, now)
                 self.wake()
                 return None
             number = await lanes.add(self._name, choice.candidate, now)
@@ -338,11 +338,11 @@ class Worker:
         await asyncio.gather(*drivers, return_exceptions=True)
 
 
-async def _denied(connection: AsyncConnection, task: str, said: str, now: float) -> None:
+async def _denied(connection: AsyncConnection, task: str, reason: str, now: float) -> None:
     """End a task that its owner may no longer do."""
     tasks = TaskStore(connection)
-    if await tasks.end(task, now, DENIED, said, "failed"):
-        await tasks.note([(task, Event(now, DENIED, True, "permission denied", said))])
+    if await tasks.end(task, now, DENIED, reason, "failed"):
+        await tasks.note([(task, Event(now, DENIED, True, "permission denied", reason))])
 
 
 def _paused(each: LaneCandidate, rules: dict[str, list[tuple[str | None, frozenset[str], str]]]) -> bool:

@@ -52,8 +52,8 @@ async def grant(
 ) -> Answer:
     """Grant access to a path of a collection."""
     rule = await services.collections.add_rule(caller, endpoint_id, _rule(document))
-    said = "Access rule created successfully."
-    return documents.result("access_create_result", "Created", said, request.url.path, access_id=str(rule.id))
+    message = "Access rule created successfully."
+    return documents.result("access_create_result", "Created", message, request.url.path, access_id=str(rule.id))
 
 
 def _rule(document: GlobusAccessRule) -> NewRule:
@@ -87,8 +87,8 @@ async def regrant(
     rule = await services.collections.rule(caller, endpoint_id, rule_id)
     changed = NewRule(**rule.model_dump(exclude={"id"}) | {"permissions": document.permissions})
     await services.collections.add_rule(caller, endpoint_id, changed)
-    said = f"Access rule '{rule_id}' permissions updated successfully"
-    return documents.result("result", "Updated", said, request.url.path)
+    message = f"Access rule '{rule_id}' permissions updated successfully"
+    return documents.result("result", "Updated", message, request.url.path)
 
 
 @router.delete("/access/{rule_id}")

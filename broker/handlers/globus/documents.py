@@ -73,8 +73,8 @@ UNTRUE = (
 
 def result(kind: str, code: str, message: str, resource: str, **more: Any) -> dict[str, Any]:
     """Return the document for the result of a request."""
-    said = {"code": code, "message": message, "request_id": request_id(), "resource": resource}
-    return {"DATA_TYPE": kind, **said, **more}
+    fields = {"code": code, "message": message, "request_id": request_id(), "resource": resource}
+    return {"DATA_TYPE": kind, **fields, **more}
 
 
 def endpoint(

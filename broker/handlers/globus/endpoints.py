@@ -147,8 +147,8 @@ async def describe(
 ) -> Answer:
     """Change the description of a collection; nothing else can be changed here."""
     if document.model_extra or "description" not in document.model_fields_set:
-        said = ", ".join(document.model_extra or ())[:200] or "no description"
-        raise Invalid(f"only a collection's description can be changed here: {said} was given", "ask an admin")
+        fields = ", ".join(document.model_extra or ())[:200] or "no description"
+        raise Invalid(f"only a collection's description can be changed here: {fields} was given", "ask an admin")
     await services.collections.describe(caller, endpoint_id, document.description or "")
     return documents.result("result", "Updated", "Endpoint updated successfully", request.url.path)
 

@@ -90,11 +90,11 @@ def refusals(operation: str) -> Iterator[None]:
     try:
         yield
     except CoallocError as refused:
-        status, code = _said(operation, refused)
+        status, code = _status_and_code(operation, refused)
         raise GlobusError(status, code, refused.message, refused.remedy) from None
 
 
-def _said(operation: str, refused: CoallocError) -> tuple[int, str]:
+def _status_and_code(operation: str, refused: CoallocError) -> tuple[int, str]:
     if isinstance(refused, PermissionRefused):
         return 403, "EndpointPermissionDenied"
     if operation == "Stat" and isinstance(refused, NoSuchFile):

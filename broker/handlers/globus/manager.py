@@ -86,14 +86,14 @@ async def task_list(
     }
 
 
-def _key(said: str) -> tuple[float, str] | None:
-    if not said:
+def _key(text: str) -> tuple[float, str] | None:
+    if not text:
         return None
-    at, _, number = said.partition(",")
+    at, _, number = text.partition(",")
     try:
         return float(at), str(UUID(number))
     except ValueError:
-        raise Invalid(f"{said[:80]!r} is not a key of a page", "send the value from the previous page") from None
+        raise Invalid(f"{text[:80]!r} is not a key of a page", "send the value from the previous page") from None
 
 
 @router.get("/task/{task_id}")

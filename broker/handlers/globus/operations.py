@@ -105,8 +105,8 @@ async def mkdir(
     with refusals("Mkdir"):
         tree = await services.trees.of(reach.collection, reach)
         await tree.make(path.rstrip("/") or "/")
-    said = "The directory was created successfully"
-    return documents.result("mkdir_result", "DirectoryCreated", said, request.url.path)
+    message = "The directory was created successfully"
+    return documents.result("mkdir_result", "DirectoryCreated", message, request.url.path)
 
 
 @router.post("/rename")
@@ -124,8 +124,8 @@ async def rename(
     with refusals("Rename"):
         tree = await services.trees.of(reach.collection, reach)
         await tree.rename(old, new)
-    said = "File or directory renamed successfully"
-    return documents.result("result", "FileRenamed", said, request.url.path)
+    message = "File or directory renamed successfully"
+    return documents.result("result", "FileRenamed", message, request.url.path)
 
 
 async def _allowed(services: Factory, caller: Caller, operation: str, *uses: CollectionUse) -> Reach:

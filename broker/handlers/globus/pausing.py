@@ -34,8 +34,8 @@ class PauseChange(ClientDocument):
 
     def operations(self, known: tuple[str, ...]) -> tuple[str, ...]:
         """Return the paused operations after this change; those that it does not mention stay as they were."""
-        said = {operation: getattr(self, f"pause_{operation}") for operation in PAUSABLE}
-        return tuple(each for each in PAUSABLE if (each in known if said[each] is None else said[each]))
+        stated = {operation: getattr(self, f"pause_{operation}") for operation in PAUSABLE}
+        return tuple(each for each in PAUSABLE if (each in known if stated[each] is None else stated[each]))
 
 
 class NewPauseRule(PauseChange):

@@ -42,13 +42,15 @@ class TransferItem(ClientDocument):
     def item(self) -> Item:
         """Return the item in the broker's form. :raises Invalid: when a path is not valid"""
         algorithm = (self.checksum_algorithm or "md5").lower().replace("-", "")
-        said = self.external_checksum or self.checksum_algorithm  # with an algorithm alone, the copy is verified by it
+        has_checksum = (
+            self.external_checksum or self.checksum_algorithm
+        )  # with an algorithm alone, the copy is verified by it
         return Item(
             source=normal(self.source_path),
             destination=normal(self.destination_path),
             recursive=self.recursive,
             symlink=self.DATA_TYPE == "transfer_symlink_item",
-            checksum=f"{algorithm}:{(self.external_checksum or '').lower()}" if said else None,
+            checksum=f"{algorithm}:{(self.external_checksum or '').lower()}" if has_checksum else None,
         )
 
 
@@ -177,13 +179,13 @@ class DeleteDocument(GlobusSubmission):
         )
 
 
-def later(said: str, now: float) -> float:
+def later(text: str, now: float) -> float:
     """Return a deadline in seconds since the epoch. :raises Invalid: when it is past, too far away, or not a time"""
-    return due(moment(said), now)
+    return due(moment(text), now)
 
 
-def label(said: str | None) -> str | None:
+def label(text: str | None) -> str | None:
     """Return the label unchanged. :raises Invalid: when it is too long, or is not one printable line"""
-    if said is not None and (len(said) > LONGEST_LABEL or not said.isprintable()):
-        raise Invalid(f"{said[:80]!r} is not a label", f"name one of at most {LONGEST_LABEL} characters, in one line")
-    return said
+    if text is not None and (len(text) > LONGEST_LABEL or not text.isprintable()):
+        raise Invalid(f"{text[:80]!r} is not a label", f"name one of at most {LONGEST_LABEL} characters, in one line")
+    return text

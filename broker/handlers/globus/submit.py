@@ -60,5 +60,5 @@ async def _submit(task: NewTask, bearer: Bearer, services: Factory, request: Req
     if not new:
         response.status_code = status.HTTP_200_OK
         message = f"This {what} was submitted before: it has a task already"
-    said = result(f"{what}_result", "Accepted" if new else "Duplicate", message, request.url.path)
-    return said | {"submission_id": str(task.submission_id), **submitted(number)}
+    document = result(f"{what}_result", "Accepted" if new else "Duplicate", message, request.url.path)
+    return document | {"submission_id": str(task.submission_id), **submitted(number)}

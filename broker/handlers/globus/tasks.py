@@ -32,18 +32,18 @@ class TaskChange(ClientDocument):
     deadline: Annotated[str, Query(max_length=100)] | None = None
 
 
-def wanted(said: str, owner: str) -> TaskFilter:
+def wanted(text: str, owner: str) -> TaskFilter:
     """Return the filter of tasks that the text describes. :raises Invalid: when it is not a filter"""
-    asked = clauses(said, FILTERS)
-    labels = [(value.removeprefix("!"), not value.startswith("!")) for value in asked.get("label", ())]
+    filters = clauses(text, FILTERS)
+    labels = [(value.removeprefix("!"), not value.startswith("!")) for value in filters.get("label", ())]
     return TaskFilter(
         owner=owner,
-        kinds=cast("list[TaskKind] | None", asked.get("type")),
-        statuses=cast("list[Status] | None", asked.get("status")),
-        ids=asked.get("task_id"),
+        kinds=cast("list[TaskKind] | None", filters.get("type")),
+        statuses=cast("list[Status] | None", filters.get("status")),
+        ids=filters.get("task_id"),
         labels=labels,
-        requested=between(asked.get("request_time", [])),
-        completed=between(asked.get("completion_time", [])),
+        requested=between(filters.get("request_time", [])),
+        completed=between(filters.get("completion_time", [])),
     )
 
 
@@ -110,8 +110,8 @@ async def event_list(
     filter_is_error: bool | None = None,
 ) -> Answer:
     """List the events of a task, the newest first."""
-    said = clauses(filter, ("is_error",)).get("is_error")
-    errors = filter_is_error if said is None else said[0] in ("1", "true")
+    values = clauses(filter, ("is_error",)).get("is_error")
+    errors = filter_is_error if values is None else values[0] in ("1", "true")
     events, total = await services.tasks.events(caller, str(task_id), errors, limit, offset)
     found = map(progress.event, events)
     return documents.some("event_list", found, limit=limit, offset=offset, total=total)
@@ -147,12 +147,12 @@ async def pause_info(task_id: TaskId, caller: Reader, services: Services) -> Ans
     numbers = [number for number in (task.source, task.destination) if number and not over]
     collections = {each.id: each for each in (await services.collections.named(numbers)).values()}
     rules = await services.pauses.all(collections, task.owner)
-    said = None if over else task.paused
+    message = None if over else task.paused
     return {
         "DATA_TYPE": "pause_info_limited",
         "pause_rules": await pause_rules(services, rules, collections, editable=False),
-        "source_pause_message": said,
+        "source_pause_message": message,
         "source_pause_message_share": None,
-        "destination_pause_message": said if task.destination else None,
+        "destination_pause_message": message if task.destination else None,
         "destination_pause_message_share": None,
     }

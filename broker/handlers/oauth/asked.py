@@ -28,47 +28,47 @@ class AuthorizationRequest(NamedTuple):
 
     client: Client
     redirect_uri: str
-    said: Mapping[str, str]
+    parameters: Mapping[str, str]
     ours: bool
     """Whether the redirect URI is a page of this broker."""
 
     @classmethod
-    def of(cls, client: Client | None, said: Mapping[str, str], home: str, homes: Collection[str]) -> Self:
+    def of(cls, client: Client | None, parameters: Mapping[str, str], home: str, homes: Collection[str]) -> Self:
         """Check the client and the redirect URI of a request.
 
         :raises Refused: when the browser must not be redirected
         """
         if client is None:
             raise OAuthRefused("unauthorized_client", "the client is unknown to this broker")
-        uri = said.get("redirect_uri", "")
+        uri = parameters.get("redirect_uri", "")
         ours = _our_page(client, uri, home, homes)
         if not ours and (client.id == PAGES or not _this_machine(uri) or _path(uri).startswith(PAGES_AT)):
             raise OAuthRefused("invalid_request", "the client's redirect URI is not registered")
-        return cls(client, uri, said, ours)
+        return cls(client, uri, parameters, ours)
 
     def code(self) -> Code:
         """Return the data that a code for this request is bound to. :raises Refused: when no user could grant it"""
-        said = self.said
-        if said.get("response_type") != "code":
+        parameters = self.parameters
+        if parameters.get("response_type") != "code":
             raise OAuthRefused("unsupported_response_type", "response_type must be code")
-        challenge = said.get("code_challenge")
-        if challenge is not None and said.get("code_challenge_method") != "S256":
+        challenge = parameters.get("code_challenge")
+        if challenge is not None and parameters.get("code_challenge_method") != "S256":
             raise OAuthRefused("invalid_request", "code_challenge_method must be S256")
         if challenge is not None and not CHALLENGE.fullmatch(challenge):
             raise OAuthRefused("invalid_request", "code_challenge is not a SHA-256 hash")
         if challenge is None and self.client.public:
             raise OAuthRefused("invalid_request", "a client without a secret must send a code_challenge")
-        if max(len(said.get(name, "")) for name in ("state", "nonce")) > MOST:
+        if max(len(parameters.get(name, "")) for name in ("state", "nonce")) > MOST:
             raise OAuthRefused("invalid_request", f"state and nonce have at most {MOST} characters")
-        scopes = tuple(scope for each in granted(said.get("scope", "")).values() for scope in each)
-        if "none" in said.get("prompt", "").split():
+        scopes = tuple(scope for each in granted(parameters.get("scope", "")).values() for scope in each)
+        if "none" in parameters.get("prompt", "").split():
             raise OAuthRefused("login_required", "the user must log in or consent")
-        offline = said.get("access_type") == "offline"
-        return Code(self.client.id, self.redirect_uri, scopes, challenge, said.get("nonce"), offline)
+        offline = parameters.get("access_type") == "offline"
+        return Code(self.client.id, self.redirect_uri, scopes, challenge, parameters.get("nonce"), offline)
 
     def back(self, issuer: str, **answer: str) -> str:
         """Return the URL to which the browser takes the response, with the issuer in it (RFC 9207)."""
-        state = {"state": self.said["state"]} if "state" in self.said else {}
+        state = {"state": self.parameters["state"]} if "state" in self.parameters else {}
         query = urlencode({**answer, **state, "iss": issuer})
         place = urlsplit(self.redirect_uri).path if self.ours else self.redirect_uri
         return f"{place}{'&' if '?' in place else '?'}{query}"

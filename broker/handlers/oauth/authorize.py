@@ -37,7 +37,7 @@ CODE = re.compile(r"[A-Za-z0-9_-]{1,200}")
 @router.get(PATH)
 async def ask(request: Request, caller: Open, services: Services, home: Home) -> Response:
     """Show the form that asks users to log in, and whether the program may act for them."""
-    asked = await _asked(request, services, home)
+    asked = await _authorization_request(request, services, home)
     try:
         asked.code()
     except OAuthRefused as refusal:
@@ -49,22 +49,22 @@ async def ask(request: Request, caller: Open, services: Services, home: Home) ->
 @router.post(PATH)
 async def decide(request: Request, caller: Open, services: Services, home: Home) -> Response:
     """Process the user's decision."""
-    asked, said = await _asked(request, services, home), await form(request)
+    asked, fields = await _authorization_request(request, services, home), await form(request)
     kept = request.cookies.get(cookie("form", home), "")
-    if not kept or not hmac.compare_digest(kept.encode(), said.get("form", "").encode()):
+    if not kept or not hmac.compare_digest(kept.encode(), fields.get("form", "").encode()):
         raise Forbidden("the form has expired or belongs to another page", "go back to the program, and start again")
     try:
         code = asked.code()
     except OAuthRefused as refusal:
         return _refused(asked, home, refusal)
     secret = request.cookies.get(cookie("login", home), "")
-    if said.get("decision") == "leave":
+    if fields.get("decision") == "leave":
         await services.logins.end(secret)
         return _form(request, services, home, asked, None)
-    if said.get("decision") != "allow":
+    if fields.get("decision") != "allow":
         return _refused(asked, home, OAuthRefused("access_denied", "you declined the login"))
     try:
-        if token := said.get("token"):
+        if token := fields.get("token"):
             secret = await services.logins.by_token(token.strip(), address(request))
         answer = _sent(asked.back(home, code=await services.grants.code(secret, code)))
     except Unauthenticated as error:
@@ -75,7 +75,7 @@ async def decide(request: Request, caller: Open, services: Services, home: Home)
 @router.get(AWAY)
 async def away(request: Request, caller: Open, services: Services, home: Home) -> Response:
     """Redirect the user to the identity provider, with the query of the request for which they log in."""
-    await _asked(request, services, home)
+    await _authorization_request(request, services, home)
     url, sealed = await _provider(services).away(f"{home}{BACK}", request.url.query)
     return keep(_sent(url), "away", home, sealed, PATIENCE)
 
@@ -83,12 +83,12 @@ async def away(request: Request, caller: Open, services: Services, home: Home) -
 @router.get(BACK)
 async def back(request: Request, caller: Open, services: Services, home: Home) -> Response:
     """Log in the user whom the identity provider named, and return to the original request."""
-    said = pairs(request.url.query)
-    if "code" not in said:
+    parameters = pairs(request.url.query)
+    if "code" not in parameters:
         raise Unauthenticated("the identity provider refused the login", "go back to the program, and start again")
     sealed = request.cookies.get(cookie("away", home), "")
     try:
-        named = await _provider(services).home(sealed, said.get("state", ""), said["code"], f"{home}{BACK}")
+        named = await _provider(services).home(sealed, parameters.get("state", ""), parameters["code"], f"{home}{BACK}")
     except NoRole as error:
         await services.logins.end_all(error.subject)
         raise
@@ -100,17 +100,17 @@ async def back(request: Request, caller: Open, services: Services, home: Home) -
 @router.get(SHOWN_AT)
 async def shown(request: Request, caller: Open) -> Response:
     """Show the code for users to copy."""
-    said = pairs(request.url.query)
-    code = said.get("code", "")
+    parameters = pairs(request.url.query)
+    code = parameters.get("code", "")
     if CODE.fullmatch(code):
         return page("code", code=code, fault="")
-    return page("code", 400, code="", fault=said.get("error_description", "there is no code to show")[:200])
+    return page("code", 400, code="", fault=parameters.get("error_description", "there is no code to show")[:200])
 
 
-async def _asked(request: Request, services: Factory, home: str) -> AuthorizationRequest:
-    said = pairs(request.url.query)
-    client = await services.clients.known(said.get("client_id", ""))
-    return AuthorizationRequest.of(client, said, home, {home, str(request.base_url).rstrip("/")})
+async def _authorization_request(request: Request, services: Factory, home: str) -> AuthorizationRequest:
+    parameters = pairs(request.url.query)
+    client = await services.clients.known(parameters.get("client_id", ""))
+    return AuthorizationRequest.of(client, parameters, home, {home, str(request.base_url).rstrip("/")})
 
 
 async def _login(request: Request, services: Factory, home: str) -> UserLogin | None:

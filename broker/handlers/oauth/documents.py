@@ -53,8 +53,8 @@ def consent_document(given: Consent, who: UUID) -> dict[str, Any]:
 
     Its number is derived from the user, the client and the scope. No consent depends on others.
     """
-    said = f"{who} {given.client} {given.scope}".encode()
-    number = int.from_bytes(hashlib.blake2b(said, digest_size=6).digest())
+    identity = f"{who} {given.client} {given.scope}".encode()
+    number = int.from_bytes(hashlib.blake2b(identity, digest_size=6).digest())
     created, used = (datetime.fromtimestamp(at, UTC).isoformat() for at in (given.created_at, given.used_at))
     return {
         "id": number,

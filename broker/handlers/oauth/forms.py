@@ -62,15 +62,15 @@ def address(request: Request) -> str:
     return request.client.host if request.client else ""
 
 
-async def authenticated(request: Request, said: Mapping[str, str], services: Factory) -> Client:
+async def authenticated(request: Request, fields: Mapping[str, str], services: Factory) -> Client:
     """Return the client that sent the request, authenticated by the header or by the form, but not by both.
 
     :raises Refused: invalid_client, invalid_request
     """
     header = request.headers.get("Authorization")
     if header is None:
-        number, secret = said.get("client_id", ""), said.get("client_secret")
-    elif "client_secret" in said:
+        number, secret = fields.get("client_id", ""), fields.get("client_secret")
+    elif "client_secret" in fields:
         raise OAuthRefused("invalid_request", "the client sent two kinds of credentials")
     else:
         number, secret = _basic(header)

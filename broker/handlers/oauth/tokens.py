@@ -27,18 +27,18 @@ LASTS = 3600
 @router.post("/v2/oauth2/token")
 async def token(request: Request, caller: Open, services: Services, home: Home) -> JSONResponse:
     """Issue tokens for a code, for a refresh token, or for the client itself."""
-    said = await form(request)
-    kind = said.get("grant_type")
+    fields = await form(request)
+    kind = fields.get("grant_type")
     if kind is None:
         raise OAuthRefused("invalid_request", "grant_type is missing")
-    client = await authenticated(request, said, services)
+    client = await authenticated(request, fields, services)
     if kind == "authorization_code":
-        words = (said.get(name, "") for name in ("code", "redirect_uri", "code_verifier"))
+        words = (fields.get(name, "") for name in ("code", "redirect_uri", "code_verifier"))
         given = await services.grants.redeem(client, *words)
     elif kind == "refresh_token":
-        given = await services.grants.refresh(client, said.get("refresh_token", ""), said.get("scope", ""))
+        given = await services.grants.refresh(client, fields.get("refresh_token", ""), fields.get("scope", ""))
     elif kind == "client_credentials":
-        given = await services.grants.own(client, said.get("scope", ""))
+        given = await services.grants.own(client, fields.get("scope", ""))
     else:
         raise OAuthRefused("unsupported_grant_type", f"{kind[:100]!a} is not a supported grant type")
     return _unstored(await _answer(given, client, services, home))
@@ -47,12 +47,12 @@ async def token(request: Request, caller: Open, services: Services, home: Home) 
 @router.post("/v2/oauth2/token/revoke")
 async def revoke(request: Request, caller: Open, services: Services) -> JSONResponse:
     """Revoke a token for any client that has it: the globus CLI sends another client id than the one that got it."""
-    said = await form(request)
+    fields = await form(request)
     if "Authorization" in request.headers:
-        await authenticated(request, said, services)
-    if "token" not in said:
+        await authenticated(request, fields, services)
+    if "token" not in fields:
         raise OAuthRefused("invalid_request", "token is missing")
-    await services.grants.revoke(said["token"])
+    await services.grants.revoke(fields["token"])
     return _unstored({"active": False})
 
 
@@ -69,7 +69,7 @@ async def introspect(request: Request, caller: Open, services: Services, home: H
     if grant is None:
         return _unstored({"active": False})
     who = await services.identities.of(grant.caller.subject)
-    said = {
+    answer = {
         "active": True,
         "token_type": "Bearer",
         "scope": " ".join(grant.scopes),
@@ -83,15 +83,15 @@ async def introspect(request: Request, caller: Open, services: Services, home: H
         "identity_set": identity_set(who),
         "session_info": _session(grant, str(who.id), home),
     }
-    return _unstored({**said, "username": said.pop("preferred_username")})
+    return _unstored({**answer, "username": answer.pop("preferred_username")})
 
 
 async def _own(request: Request, services: Factory) -> Grant | None:
-    said = await form(request)
-    client = await authenticated(request, said, services)
-    if "token" not in said:
+    fields = await form(request)
+    client = await authenticated(request, fields, services)
+    if "token" not in fields:
         raise OAuthRefused("invalid_request", "token is missing")
-    grant = await services.grants.given(said["token"])
+    grant = await services.grants.given(fields["token"])
     return grant if grant and grant.client == client.id else None
 
 

@@ -22,9 +22,9 @@ PLACE = re.compile(r"/reports(/[A-Za-z0-9._-]{1,100}){0,2}(\?[!#-;=?-\[\]_a-z~]{
 router = page_router("/reports")
 
 
-def place(said: str) -> str:
+def place(path: str) -> str:
     """Return the requested page if it is one of the broker's reports, otherwise the first page."""
-    return said if PLACE.fullmatch(said) else START
+    return path if PLACE.fullmatch(path) else START
 
 
 def acts(caller: Caller, secret: str, page: str) -> Mapping[str, str]:
@@ -41,15 +41,15 @@ async def meant(request: Request, secret: str) -> Mapping[str, str]:
     :param secret: secret of the session's own forms
     :raises Forbidden: when the form does not have the secret
     """
-    said = await form(request)
-    if not hmac.compare_digest(said.get("form", "").encode(errors="replace"), secret.encode()):
+    fields = await form(request)
+    if not hmac.compare_digest(fields.get("form", "").encode(errors="replace"), secret.encode()):
         raise Forbidden("the form has expired or belongs to another page", "open the page again")
-    return said
+    return fields
 
 
 @router.post("/probes")
 async def probe(request: Request, caller: BrowsingCurator, form: Form, services: Services) -> Response:
     """Request the measurement of a link, and return to the page of the button."""
-    said = await meant(request, form)
-    await services.probes.want(caller, said.get("source", ""), said.get("sink", ""))
-    return RedirectResponse(place(said.get("back", "")), 303, {"Cache-Control": "no-store"})
+    fields = await meant(request, form)
+    await services.probes.want(caller, fields.get("source", ""), fields.get("sink", ""))
+    return RedirectResponse(place(fields.get("back", "")), 303, {"Cache-Control": "no-store"})

@@ -75,9 +75,9 @@ class _FormField(NamedTuple):
 def _fields_of(wanted: BaseModel) -> list[_FormField]:
     """Return the fields of this query with its values, except those that its schema marks as `hidden`."""
     schema = type(wanted).model_json_schema()
-    said = wanted.model_dump(mode="json")
+    values = wanted.model_dump(mode="json")
     shown = {name: each for name, each in schema["properties"].items() if not each.get("hidden")}
-    return [_field(name, each, said[name], schema.get("$defs", {})) for name, each in shown.items()]
+    return [_field(name, each, values[name], schema.get("$defs", {})) for name, each in shown.items()]
 
 
 def _field(name: str, schema: Mapping[str, Any], value: Any, named: Mapping[str, Any]) -> _FormField:
@@ -90,14 +90,14 @@ def _field(name: str, schema: Mapping[str, Any], value: Any, named: Mapping[str,
     label = _label(name, str(schema["title"]))
     if kind.get("day"):
         return _FormField(name, label, "" if value is None else day_of(value), hint, kind="date")
-    return _FormField(name, label, _said(value), hint, options, "number" if kind.get("type") in NUMBERS else "text")
+    return _FormField(name, label, _text(value), hint, options, "number" if kind.get("type") in NUMBERS else "text")
 
 
 def _options(kind: Mapping[str, Any]) -> dict[str, str]:
     if words := kind.get("words"):
         return dict(words)
     listed = kind.get("enum", (False, True) if kind.get("type") == "boolean" else ())
-    return {each: each for each in map(_said, listed)}
+    return {each: each for each in map(_text, listed)}
 
 
 def _label(name: str, title: str) -> str:
@@ -110,7 +110,7 @@ def _resolved(schema: Mapping[str, Any], named: Mapping[str, Any]) -> Mapping[st
     return found
 
 
-def _said(value: Any) -> str:
+def _text(value: Any) -> str:
     """Return a value as written in a query."""
     return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 

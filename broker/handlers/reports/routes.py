@@ -36,11 +36,11 @@ class Tidy(Guarded):
         handle = super().get_route_handler()
 
         async def tidy(request: Request) -> Response:
-            said = parse_qsl(request.url.query, keep_blank_values=True)
-            if all(value for _, value in said):
+            parameters = parse_qsl(request.url.query, keep_blank_values=True)
+            if all(value for _, value in parameters):
                 return await handle(request)
-            kept = urlencode([(name, value) for name, value in said if value])
-            return RedirectResponse(f"{request.scope['path']}?{kept}".rstrip("?"), 303)
+            query = urlencode([(name, value) for name, value in parameters if value])
+            return RedirectResponse(f"{request.scope['path']}?{query}".rstrip("?"), 303)
 
         return tidy
 

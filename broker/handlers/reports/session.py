@@ -53,15 +53,17 @@ async def begin(request: Request, caller: Open, home: Home, to: str = START) -> 
 @router.get(PAGES_AT)
 async def done(request: Request, caller: Open, services: Services, home: Home) -> Response:
     """Complete a login, and redirect to the page that the user wanted."""
-    said, secret = pairs(request.url.query), request.cookies.get(cookie(AWAY, home), "")
-    number, proof, wanted = [*said.get("state", "").split(".", 2), "", "", ""][:3]
+    parameters, secret = pairs(request.url.query), request.cookies.get(cookie(AWAY, home), "")
+    number, proof, wanted = [*parameters.get("state", "").split(".", 2), "", "", ""][:3]
     right = _made(secret, "state", number, wanted)
-    ours = hmac.compare_digest(proof.encode(), right.encode()) and said.get("iss") == home
+    ours = hmac.compare_digest(proof.encode(), right.encode()) and parameters.get("iss") == home
     if not (secret and ours):
         raise Unauthenticated("this login was not started in this browser", f"start again at {START}")
-    if "code" not in said:
+    if "code" not in parameters:
         return page("out", 403, message="Login failed.")
-    session, lasts = await services.sessions.begin(said["code"], f"{home}{PAGES_AT}", _made(secret, "verifier", number))
+    session, lasts = await services.sessions.begin(
+        parameters["code"], f"{home}{PAGES_AT}", _made(secret, "verifier", number)
+    )
     return keep(_sent(place(wanted)), "session", home, session, lasts)
 
 

@@ -64,7 +64,7 @@ def grid(name: str, title: str, table: Table, source: str, sink: str, value: str
         name,
         title,
         table,
-        _said(title, kept, column_.unit),
+        _description(title, kept, column_.unit),
         note,
         left=rows,
         width={"step": wide},
@@ -113,10 +113,10 @@ def _value(cell: GridCell, names: Mapping[str, str], bounds: Sequence[float], di
 
 
 def _labels(bounds: Sequence[float]) -> list[str]:
-    said = [f"{each:,.4g}" for each in bounds]
-    if not said:
+    numbers = [f"{each:,.4g}" for each in bounds]
+    if not numbers:
         return ["all"]
-    return [f"< {said[0]}", *(f"{a} – {b}" for a, b in pairwise(said)), f"≥ {said[-1]}"]
+    return [f"< {numbers[0]}", *(f"{a} – {b}" for a, b in pairwise(numbers)), f"≥ {numbers[-1]}"]
 
 
 def _place(step: int, bounds: Sequence[float]) -> int:
@@ -168,10 +168,10 @@ def _axes(source: str, sink: str, rows: Sequence[str], columns: Sequence[str], w
     }
 
 
-def _said(title: str, cells: Sequence[GridCell], unit: Unit) -> str:
+def _description(title: str, cells: Sequence[GridCell], unit: Unit) -> str:
     values = [cell.value for cell in cells]
     least, most = min(cells, key=lambda cell: cell.value), max(cells, key=lambda cell: cell.value)
     stale = sum(cell.stale for cell in cells)
-    said = f"{title}: {len(cells)} pairs, {span(unit, values)}; least from {least.source} to {least.sink}, "
-    said += f"most from {most.source} to {most.sink}"
-    return f"{said}; {stale} stale." if stale else f"{said}."
+    text = f"{title}: {len(cells)} pairs, {span(unit, values)}; least from {least.source} to {least.sink}, "
+    text += f"most from {most.source} to {most.sink}"
+    return f"{text}; {stale} stale." if stale else f"{text}."

@@ -170,11 +170,11 @@ class Categories(NamedTuple):
     def channel(self, field: str, shapes: bool = False) -> dict[str, Any]:
         """Return the channels of Vega-Lite for colours, and for shapes if the marks have any."""
         legend: dict[str, Any] | None = {} if len(self.names) > 1 else None
-        said: dict[str, Any] = {"field": field, "type": "nominal", "legend": legend, "sort": None}
+        encoding: dict[str, Any] = {"field": field, "type": "nominal", "legend": legend, "sort": None}
         names = list(short(self.names).values())
-        if said["legend"] is not None:
+        if encoding["legend"] is not None:
             longest = max(map(len, names))
-            said["legend"] = {
+            encoding["legend"] = {
                 "columns": max(1, int(WIDTH / ((LETTER + SPARE) * longest + SYMBOL))),
                 "columnPadding": 10 + SPARE * longest,
             }
@@ -183,7 +183,7 @@ class Categories(NamedTuple):
             "shape": {"domain": names, "range": [SHAPES[self.places[name]] for name in self.names]},
         }
         channels = ("color", "shape") if shapes else ("color",)
-        return {channel: {**said, "scale": ranged[channel]} for channel in channels}
+        return {channel: {**encoding, "scale": ranged[channel]} for channel in channels}
 
 
 def column(table: Table, name: str) -> Column:

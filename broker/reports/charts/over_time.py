@@ -80,7 +80,7 @@ def series(
         name,
         title,
         table,
-        _said(title, rows, unit, bool(low and high)),
+        _description(title, rows, unit, bool(low and high)),
         note,
         right=names.values(),
         width=width,
@@ -91,10 +91,10 @@ def series(
     )
 
 
-def _said(title: str, rows: Sequence[tuple[list[float], list[Value]]], unit: Unit, banded: bool) -> str:
-    said = [numbers[1] for numbers, _ in rows]
-    sentence = f"{title}: {_extent(rows)}, from {span(unit, said)}"
-    sentence += f", half of them up to {written(sorted(said)[(len(said) - 1) // 2], unit)}"
+def _description(title: str, rows: Sequence[tuple[list[float], list[Value]]], unit: Unit, banded: bool) -> str:
+    middles = [numbers[1] for numbers, _ in rows]
+    sentence = f"{title}: {_extent(rows)}, from {span(unit, middles)}"
+    sentence += f", half of them up to {written(sorted(middles)[(len(middles) - 1) // 2], unit)}"
     if banded:
         within = sum(numbers[2] <= numbers[1] <= numbers[-1] for numbers, _ in rows)
         sentence += f"; {written(within / len(rows), 'share')} lie within the band"
@@ -216,7 +216,7 @@ def lines(name: str, title: str, table: Table, x: str, y: str, of: str) -> Figur
 
 def _plain(channels: Mapping[str, Any]) -> dict[str, Any]:
     """Return the channels without a legend, since lines are named at their ends."""
-    return {channel: {**said, "legend": None} for channel, said in channels.items()}
+    return {channel: {**encoding, "legend": None} for channel, encoding in channels.items()}
 
 
 def _ends(

@@ -78,8 +78,8 @@ def on(step: int) -> str:
 
 def stylesheet() -> str:
     """Return the style sheet that defines the colours in light and dark mode."""
-    return f":root{{{_said(LIGHT)}}}\n@media (prefers-color-scheme:dark){{:root{{{_said(DARK)}}}}}\n"
+    return f":root{{{_description(LIGHT)}}}\n@media (prefers-color-scheme:dark){{:root{{{_description(DARK)}}}}}\n"
 
 
-def _said(colours: dict[str, str]) -> str:
+def _description(colours: dict[str, str]) -> str:
     return ";".join(f"--{name}:{colour}" for name, colour in colours.items())

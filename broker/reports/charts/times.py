@@ -81,7 +81,7 @@ def gantt(name: str, title: str, table: Table, row: str, begin: str, end: str, o
         name,
         title,
         table,
-        _said(title, kept, unit, bool(of)),
+        _description(title, kept, unit, bool(of)),
         note,
         left=names.values(),
         width=WIDTH - LETTER * max(map(len, names.values())),
@@ -154,11 +154,11 @@ def _layers(kinds: Categories | None, time: Callable[[str], dict[str, Any]]) -> 
     return layers
 
 
-def _said(title: str, spans: Sequence[BarLane], unit: Unit, with_kinds: bool) -> str:
+def _description(title: str, spans: Sequence[BarLane], unit: Unit, with_kinds: bool) -> str:
     rows = dict.fromkeys(each.row for each in spans)
     begin, end = min(each.begin for each in spans), max(each.end for each in spans)
-    said = f"{title}: {len(spans)} in {len(rows)} rows, {written(end - begin, 'seconds')} in all"
+    text = f"{title}: {len(spans)} in {len(rows)} rows, {written(end - begin, 'seconds')} in all"
     if with_kinds:
         kinds = list(dict.fromkeys(str(each.kind) for each in spans))
-        said += "; " + ", ".join(f"{sum(str(each.kind) == kind for each in spans)} {kind}" for kind in kinds)
-    return f"{said}."
+        text += "; " + ", ".join(f"{sum(str(each.kind) == kind for each in spans)} {kind}" for kind in kinds)
+    return f"{text}."

@@ -76,7 +76,7 @@ def calibration(name: str, title: str, table: Table, nominal: str, hits: str, tr
     few = len(rows) - len(seen)
     note = f"{few} of fewer than {FEWEST} forecasts are not drawn." if few else ""
     size: dict[str, Any] = {"width": SIDE, "height": SIDE}
-    return drawn(name, title, table, _said(title, seen), note, data={"values": values}, layer=layers, **size)
+    return drawn(name, title, table, _description(title, seen), note, data={"values": values}, layer=layers, **size)
 
 
 def _point(numbers: Sequence[float], others: Sequence[Value], kinds: Categories | None) -> dict[str, Any]:
@@ -124,7 +124,7 @@ def _text(x: float, y: float, text: str, right: int) -> dict[str, Any]:
     return {"data": {"values": [{}]}, "mark": mark, "encoding": where}
 
 
-def _said(title: str, rows: Sequence[tuple[list[float], list[Value]]]) -> str:
+def _description(title: str, rows: Sequence[tuple[list[float], list[Value]]]) -> str:
     each = [
         f"{' '.join(map(str, others))} {written(nominal, 'share')} promised, {written(hits / trials, 'share')} observed"
         for (nominal, hits, trials), others in rows[:TOLD]

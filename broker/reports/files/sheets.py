@@ -38,8 +38,12 @@ def sheets(reports: Sequence[Report], title: str, lead: str = "") -> bytes:
     with TemporaryDirectory(prefix="coget-report-") as name:
         folder = Path(name)
         (folder / MAIN).write_bytes(files("broker").joinpath("templates", MAIN).read_bytes())
-        said = {"title": escaped(title), "lead": escaped(lead), "reports": [_report(each, folder) for each in reports]}
-        (folder / "reports.json").write_text(json.dumps(said))
+        content = {
+            "title": escaped(title),
+            "lead": escaped(lead),
+            "reports": [_report(each, folder) for each in reports],
+        }
+        (folder / "reports.json").write_text(json.dumps(content))
         made: bytes = typst.compile(folder / MAIN, root=folder, format="pdf", timestamp=0)
     return made
 
@@ -59,11 +63,11 @@ def _report(report: Report, folder: Path) -> Mapping[str, Any]:
 
 
 def _figure(figure: Figure, file: str, folder: Path) -> Mapping[str, str]:
-    said = {"title": escaped(figure.title), "note": escaped(figure.note), "alternative": escaped(figure.alternative)}
+    content = {"title": escaped(figure.title), "note": escaped(figure.note), "alternative": escaped(figure.alternative)}
     if not figure.spec:
-        return {**said, "file": ""}
+        return {**content, "file": ""}
     (folder / file).write_bytes(vectors(figure))
-    return {**said, "file": file}
+    return {**content, "file": file}
 
 
 def _table(table: Table) -> Mapping[str, Any]:

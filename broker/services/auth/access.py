@@ -46,8 +46,8 @@ def hashed(secret: str) -> str:
 
 
 def _ended(credential: str) -> Unauthenticated:
-    said = "the token is unknown, expired or revoked"
-    return Unauthenticated(said, "log in again, or ask an admin for one", credential)
+    message = "the token is unknown, expired or revoked"
+    return Unauthenticated(message, "log in again, or ask an admin for one", credential)
 
 
 class Access:

@@ -59,23 +59,23 @@ class Introspection:
             raise Unauthenticated("the token is unknown, expired or revoked", "log in again, or ask an admin for one")
         return admitted(self._issuer(claims.claims.get("iss")), self._configured.roles, claims.claims)
 
-    def _issuer(self, said: object) -> str:
+    def _issuer(self, issuer: object) -> str:
         """Return the issuer of the users that the server names: the configured one, or else the server's own URL.
 
         An issuer that the server states is appended to its URL. So the server cannot name users of other issuers, and
         the issuers that it states are kept apart.
         """
-        if self._configured.issuer or said is None:
+        if self._configured.issuer or issuer is None:
             return self._configured.issuer or self._configured.url
-        return f"{self._configured.url}#{said}"
+        return f"{self._configured.url}#{issuer}"
 
     def _believed(self, key: bytes) -> CachedClaims | None:
         known = self._known.get(key)
         return known if known and time.time() < known.until else None
 
     async def _learn(self, key: bytes, token: str) -> CachedClaims:
-        said, now = await self._ask(token), time.time()
-        claims = said if good(said, self._configured.audience, now, self._configured.issuer) else None
+        answer, now = await self._ask(token), time.time()
+        claims = answer if good(answer, self._configured.audience, now, self._configured.issuer) else None
         until = now + REMEMBERED if claims is None else float(min(now + REMEMBERED, claims["exp"]))
         if len(self._known) >= MOST_REMEMBERED:
             self._known.clear()
@@ -89,14 +89,16 @@ class Introspection:
             async with asyncio.timeout(SECONDS):
                 return await document(self._configured.url, method="POST", data=form, auth=who)
         except (httpx.HTTPError, httpx.InvalidURL, ValueError, TimeoutError) as error:
-            said = f"{self._configured.url} does not answer a token query: {type(error).__name__}"
-            raise Unavailable(said, "try again in a moment") from None  # the error holds the request, and so the token
+            message = f"{self._configured.url} does not answer a token query: {type(error).__name__}"
+            raise Unavailable(
+                message, "try again in a moment"
+            ) from None  # the error holds the request, and so the token
 
 
-def good(said: Mapping[str, Any], audience: Collection[str], now: float, issuer: str = "") -> bool:
+def good(answer: Mapping[str, Any], audience: Collection[str], now: float, issuer: str = "") -> bool:
     """Return whether an answer describes a valid bearer token that is for our audience and has a subject.
 
-    :param said: answer of the server
+    :param answer: answer of the server
     :param audience: our audiences; the token has to have one of them
     :param now: seconds since the epoch
     :param issuer: issuer that the answer has to name, if it names one; empty for any
@@ -109,15 +111,15 @@ def good(said: Mapping[str, Any], audience: Collection[str], now: float, issuer:
     >>> good({**answer, "iss": "https://b/"}, ["us"], 10), good({**answer, "iss": "https://b/"}, ["us"], 10, "https://a/")
     (True, False)
     """
-    since, until, by = said.get("nbf", 0), said.get("exp"), said.get("iss")
+    since, until, by = answer.get("nbf", 0), answer.get("exp"), answer.get("iss")
     return (
-        said.get("active") is True
+        answer.get("active") is True
         and isinstance(until, int | float)
         and isinstance(since, int | float)
         and since <= now < until
-        and not set(words(said.get("aud"))).isdisjoint(audience)
-        and isinstance(said.get("sub"), str)
-        and said["sub"] != ""
-        and str(said.get("token_type", "bearer")).lower() == "bearer"
+        and not set(words(answer.get("aud"))).isdisjoint(audience)
+        and isinstance(answer.get("sub"), str)
+        and answer["sub"] != ""
+        and str(answer.get("token_type", "bearer")).lower() == "bearer"
         and (by is None or by == issuer or (not issuer and isinstance(by, str)))
     )

@@ -80,10 +80,10 @@ class Issuers:
     def signed(self, token: str) -> bool:
         """Return whether a token claims to be signed by one of these issuers."""
         try:
-            said = jwt.decode(token, options={"verify_signature": False})
+            claims = jwt.decode(token, options={"verify_signature": False})
         except NO_TOKEN:
             return False
-        return str(said.get("iss")) in self._issuers
+        return str(claims.get("iss")) in self._issuers
 
     async def claims(self, token: str, url: str, client: str) -> dict[str, Any]:
         """Return the claims of an ID token that this issuer gave to the broker as its client, when a user logs in.
@@ -107,8 +107,8 @@ class Issuers:
         """
         try:
             header = jwt.get_unverified_header(token)
-            said = jwt.decode(token, options={"verify_signature": False})
-            issuer = self._issuers.get(str(said.get("iss")))
+            unverified = jwt.decode(token, options={"verify_signature": False})
+            issuer = self._issuers.get(str(unverified.get("iss")))
             if issuer is None or header.get("alg") not in issuer.algorithms:
                 raise _unknown()
             key = await self._key(issuer, str(header.get("kid", "")))
@@ -121,7 +121,7 @@ class Issuers:
                 options={"require": ["exp", "iss", "aud", "sub"]},
             )
         except jwt.ExpiredSignatureError:  # raised only if the signature is valid
-            raise _unknown(f"{said.get('iss')} {said.get('sub')}"[:500]) from None
+            raise _unknown(f"{unverified.get('iss')} {unverified.get('sub')}"[:500]) from None
         except NO_TOKEN:
             raise _unknown() from None
         return issuer, claims
@@ -149,13 +149,13 @@ class Issuers:
             keys = await document(str(known["jwks_uri"]), issuer_policy(self._networks, issuer.url))
             return {key.key_id or "": key for key in jwt.PyJWKSet.from_dict(keys).keys}
         except (httpx.HTTPError, httpx.InvalidURL, jwt.PyJWTError, KeyError, ValueError) as error:
-            said = f"cannot fetch the keys of {issuer.url}: {error or type(error).__name__}"
-            raise Unavailable(said, "try again in a moment") from error
+            message = f"cannot fetch the keys of {issuer.url}: {error or type(error).__name__}"
+            raise Unavailable(message, "try again in a moment") from error
 
 
 def _unknown(credential: str = "") -> Unauthenticated:
-    said = "the token is not valid here"
-    return Unauthenticated(said, "request a new one for this audience from your identity provider", credential)
+    message = "the token is not valid here"
+    return Unauthenticated(message, "request a new one for this audience from your identity provider", credential)
 
 
 async def document(url: str, policy: AddressPolicy = ANYWHERE, method: str = "GET", **request: Any) -> dict[str, Any]:
@@ -168,12 +168,12 @@ async def document(url: str, policy: AddressPolicy = ANYWHERE, method: str = "GE
     if parts.scheme != "https" and parts.hostname not in LOOPBACK:
         raise ValueError(f"{url} is not https")
     try:
-        said = json.loads(await _read(url, policy, method, request))
+        content = json.loads(await _read(url, policy, method, request))
     except RecursionError:
         raise ValueError(f"{url} is nested too deeply") from None
-    if not isinstance(said, dict):
+    if not isinstance(content, dict):
         raise ValueError(f"{url} is not a JSON object")
-    return said
+    return content
 
 
 async def _read(url: str, policy: AddressPolicy, method: str, request: Mapping[str, Any]) -> bytes:

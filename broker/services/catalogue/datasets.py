@@ -59,15 +59,15 @@ class Catalogue:
             names = {entry.dataset.name for i, entry in enumerate(entries) if i not in refused}
             await stored.add(names, now)  # first, so that no other transaction changes them until this one is done
             known = await stored.known(names, lock=True)
-            said: dict[str, Dataset] = {}
+            new_datasets: dict[str, Dataset] = {}
             for i, entry in enumerate(entries):
                 if i not in refused:
                     try:
                         name = entry.dataset.name
-                        said[name] = _agreed(entry.dataset, known[name], said.get(name))
+                        new_datasets[name] = _agreed(entry.dataset, known[name], new_datasets.get(name))
                     except BrokerError as error:
                         refused[i] = error
-            await _store(stored, said, known)
+            await _store(stored, new_datasets, known)
             kept = [entry for i, entry in enumerate(entries) if i not in refused]
             stated = [each for entry in kept for each in entry.replicas]
             registrar = await _registrar(connection, by, role)
@@ -78,8 +78,8 @@ class Catalogue:
                 await doubts.judge(by, [each for each in stated if each.state != "AVAILABLE"], now)
             mentioned = [each for entry in kept for each in entry.mentioned]
             changed += await stored.put_replicas(mentioned, now, registrar, True)
-            if said:
-                await AccessStore(connection).note(now, by, note, _counted(said))
+            if new_datasets:
+                await AccessStore(connection).note(now, by, note, _counted(new_datasets))
         return StoredEntries(changed, refused)
 
     async def put(self, by: str, dataset: Dataset) -> Dataset:
@@ -189,20 +189,20 @@ async def _registrar(connection: AsyncConnection, by: str, role: Role) -> Regist
     return Registrar(by, role == "admin", await CollectionStore(connection).owns(by))
 
 
-def _agreed(dataset: Dataset, known: StoredDataset, said: Dataset | None) -> Dataset:
+def _agreed(dataset: Dataset, known: StoredDataset, stated: Dataset | None) -> Dataset:
     """Return a dataset merged with what is stored of it and stated earlier in this request.
 
-    :param said: the same dataset as stated by earlier entries
+    :param stated: the same dataset as stated by earlier entries
     :raises Conflict: when size or checksums differ
     """
-    earlier = [size for size in (known.size, said and said.size) if size is not None]
+    earlier = [size for size in (known.size, stated and stated.size) if size is not None]
     sizes = {*earlier, *([] if dataset.size is None else [dataset.size])}
     if len(sizes) > 1:
         raise Conflict(
             f"{dataset.name} is known with {earlier[0]} bytes, not {dataset.size}",
             "give other bytes another name, or remove the dataset first",
         )
-    before = {**known.checksums, **(said.checksums if said else {})}
+    before = {**known.checksums, **(stated.checksums if stated else {})}
     for algorithm, value in dataset.checksums.items():
         if before.get(algorithm, value) != value:
             raise Conflict(
@@ -225,16 +225,16 @@ def _all(entry: CatalogueEntry) -> tuple[CatalogueReplica, ...]:
     return entry.replicas + entry.mentioned
 
 
-async def _store(stored: Stored, said: Mapping[str, Dataset], known: Mapping[str, StoredDataset]) -> None:
+async def _store(stored: Stored, datasets: Mapping[str, Dataset], known: Mapping[str, StoredDataset]) -> None:
     sizes = {
         known[name].id: dataset.size
-        for name, dataset in said.items()
+        for name, dataset in datasets.items()
         if known[name].size is None and dataset.size is not None
     }
     await stored.say_sizes(sizes)
     digests = [
         (name, algorithm, value)
-        for name, dataset in said.items()
+        for name, dataset in datasets.items()
         for algorithm, value in dataset.checksums.items()
         if algorithm not in known[name].checksums
     ]
@@ -242,8 +242,8 @@ async def _store(stored: Stored, said: Mapping[str, Dataset], known: Mapping[str
         await stored.add_checksums(digests)
 
 
-def _counted(said: Iterable[str]) -> str:
-    names = list(said)
+def _counted(dids: Iterable[str]) -> str:
+    names = list(dids)
     return names[0] if len(names) == 1 else f"{len(names)} datasets, {names[0]} to {names[-1]}"
 
 

@@ -52,7 +52,7 @@ class Enclosing:
     """
 
     def __init__(self, folders: Sequence[CollectionFolder], addresses: Addresses | None = None) -> None:
-        self._said = folders
+        self._given_folders = folders
         self._addresses = addresses
         self._folders = [
             (each.collection, self._names(each.endpoint.host), _parts(each.endpoint.prefix + each.collection.base))
@@ -67,11 +67,11 @@ class Enclosing:
     @property
     def hosts(self) -> frozenset[str]:
         """Hosts where collections are."""
-        return frozenset(each.endpoint.host for each in self._said)
+        return frozenset(each.endpoint.host for each in self._given_folders)
 
     def with_addresses(self, addresses: Addresses) -> "Enclosing":
         """Return a copy that knows these addresses of hosts."""
-        return Enclosing(self._said, addresses)
+        return Enclosing(self._given_folders, addresses)
 
     def around(self, endpoint: Endpoint, path: str) -> list[Enclosure]:
         """Return the collections that contain a path below an endpoint's folder."""

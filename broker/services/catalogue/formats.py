@@ -108,8 +108,8 @@ def entries_of_files(
         try:
             places = [{"url": replica.url} for replica in file.replicas]
             digests = {checksum.algorithm: checksum.value for checksum in file.checksums}
-            said = {"name": file.name, "size": file.size, "checksums": digests, "replicas": places}
-            yield number, _entry(said, context)
+            entry = {"name": file.name, "size": file.size, "checksums": digests, "replicas": places}
+            yield number, _entry(entry, context)
         except ValidationError as error:
             yield number, _faulty(error)
         except BrokerError as error:
@@ -126,8 +126,8 @@ def _json(line: str) -> Mapping[str, Any]:
     return value
 
 
-def _entry(said: Mapping[str, Any], context: Context) -> CatalogueEntry:
-    read = LINE.validate_python(said)
+def _entry(entry: Mapping[str, Any], context: Context) -> CatalogueEntry:
+    read = LINE.validate_python(entry)
     name = read.name if ":" in read.name or not context.scope else f"{context.scope}:{read.name}"
     dataset = Dataset.model_validate({"name": name, "size": read.size, "checksums": read.checksums})
     stated = tuple(_replica(name, place, context) for place in read.replicas if place.state)
@@ -141,8 +141,8 @@ def _replica(name: str, place: _EntryReplica, context: Context) -> CatalogueRepl
         endpoint, path = _placed(place.url, context.endpoints)
     if endpoint is None:
         raise Invalid("a replica has neither endpoint nor url", "give one of the two")
-    said = place.model_dump(include={"state", "reason", "verified_at"}, exclude_none=True)
-    return CatalogueReplica.model_validate({"dataset": name, "endpoint": endpoint, "path": path, **said})
+    fields = place.model_dump(include={"state", "reason", "verified_at"}, exclude_none=True)
+    return CatalogueReplica.model_validate({"dataset": name, "endpoint": endpoint, "path": path, **fields})
 
 
 def _placed(url: str, endpoints: Mapping[str, Endpoint]) -> tuple[str, str]:
@@ -190,17 +190,17 @@ def _csv(context: Context) -> Callable[[str], CatalogueEntry | None]:
     return read
 
 
-def _rucio(said: Mapping[str, Any], context: Context) -> CatalogueEntry:
-    name = f"{said.get('scope') or context.scope}:{said.get('name')}"
-    digests = {name: said[name] for name in ("adler32", "md5") if said.get(name)}
-    states, rses = said.get("states") or {}, said.get("rses") or {}
+def _rucio(entry: Mapping[str, Any], context: Context) -> CatalogueEntry:
+    name = f"{entry.get('scope') or context.scope}:{entry.get('name')}"
+    digests = {name: entry[name] for name in ("adler32", "md5") if entry.get(name)}
+    states, rses = entry.get("states") or {}, entry.get("rses") or {}
     if not isinstance(rses, dict) or not isinstance(states, dict):
         raise Invalid("its rses or states are not an object", "list replicas with Rucio's POST /replicas/list")
     places = [
         {"endpoint": rse, "state": states.get(rse), **_path_at(urls, context.endpoints.get(rse))}
         for rse, urls in rses.items()
     ]
-    return _entry({"name": name, "size": said.get("bytes"), "checksums": digests, "replicas": places}, context)
+    return _entry({"name": name, "size": entry.get("bytes"), "checksums": digests, "replicas": places}, context)
 
 
 def _path_at(urls: object, endpoint: Endpoint | None) -> dict[str, str]:
@@ -224,5 +224,5 @@ def _listed(line: str, context: Context) -> CatalogueEntry:
 
 def _faulty(error: ValidationError) -> Invalid:
     faults = [(".".join(str(part) for part in each["loc"] if part != "[key]"), why(each)) for each in error.errors()]
-    said = "; ".join(f"{place}: {what}" for place, what in faults[:3])
-    return Invalid(said, "see docs/reference/broker.md for what may be imported")
+    message = "; ".join(f"{place}: {what}" for place, what in faults[:3])
+    return Invalid(message, "see docs/reference/broker.md for what may be imported")

@@ -78,22 +78,22 @@ def rationale(choice: ReplicaChoice, tried: bool) -> str:
 
     :param tried: whether the replica was put first so that its rate becomes known
     """
-    said = [f"priority {choice.endpoint.read_priority}"]
+    reasons = [f"priority {choice.endpoint.read_priority}"]
     if choice.forecast.rates:
         low, middle, high = (rate / MB for rate in choice.forecast.rates)
         setup = choice.forecast.setup_seconds
-        said.append(
+        reasons.append(
             f"{middle:.3g} MB/s expected ({low:.3g} to {high:.3g})"
             + (f" after {setup:.2g} s" if setup is not None else "")
             + f" by {choice.forecast.forecaster}: {choice.forecast.reason}"
         )
     else:
-        said.append("its rate is unknown")
+        reasons.append("its rate is unknown")
     if choice.distance is not None:
-        said.append(f"{choice.distance:.0f} km away")
+        reasons.append(f"{choice.distance:.0f} km away")
     if tried:
-        said.append("first, to measure its unknown rate")
-    return "; ".join(said)
+        reasons.append("first, to measure its unknown rate")
+    return "; ".join(reasons)
 
 
 def kilometres(a: tuple[float, float] | None, b: tuple[float, float] | None) -> float | None:

@@ -149,8 +149,8 @@ class Collections:
         """Change the description. :raises NoCollection: :raises Forbidden: for all but its owner and admins"""
         async with self._database.write() as connection:
             collection = (await self._kept(connection, caller, number)).collection
-            said = {name: getattr(collection, name) for name in NewCollection.model_fields}
-            new = NewCollection(**{**said, "description": description})
+            fields = {name: getattr(collection, name) for name in NewCollection.model_fields}
+            new = NewCollection(**{**fields, "description": description})
             await Stored(connection).put(number, collection.owner, new, time.time())
             await AccessStore(connection).note(time.time(), caller.subject, "describe collection", collection.name)
 
@@ -168,8 +168,10 @@ class Collections:
                 if _same(each, rule):
                     await stored.rename_rule(each.id, principal)
             await stored.add_rule(number, rule, now)
-            said = f"{collection.name}: {rule.permissions} {path} to {rule.principal_type} {rule.principal}".rstrip()
-            await AccessStore(connection).note(now, caller.subject, "grant", said)
+            description = (
+                f"{collection.name}: {rule.permissions} {path} to {rule.principal_type} {rule.principal}".rstrip()
+            )
+            await AccessStore(connection).note(now, caller.subject, "grant", description)
             kept = (await stored.rules([str(number)]))[str(number)]
         same = (rule.principal_type, rule.principal, path)
         return next(each for each in kept if (each.principal_type, each.principal, each.path) == same)

@@ -87,7 +87,7 @@ def _compare(rows: Sequence[Row], filed: Sequence[Observed], changed: Notes) -> 
     for row, kept in zip(rows, filed, strict=True):
         if kept is row.observed and row.observation.streams and row.written is None:
             continue  # the usual case: nothing was changed
-        for name, meant in row.said().items():
+        for name, meant in row.values().items():
             if getattr(kept, name) != meant:
                 changed.add(row.line, name, meant, getattr(kept, name))
 

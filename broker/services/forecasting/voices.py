@@ -65,12 +65,12 @@ class Voices:
         return middle_of([hedge.forecast(query) for hedge in self._of.values()])
 
 
-def middle_of(said: Sequence[Forecast]) -> Forecast | None:
+def middle_of(forecasts: Sequence[Forecast]) -> Forecast | None:
     """Return the middle one of several forecasts; None if none of them has rates.
 
-    :param said: forecasts in the order of the first reports of their subjects
+    :param forecasts: forecasts in the order of the first reports of their subjects
     """
-    known = [forecast for forecast in said if forecast.rates]
+    known = [forecast for forecast in forecasts if forecast.rates]
     heard = known if len(known) % 2 else known[:-1]
     if not heard:
         return None

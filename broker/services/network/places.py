@@ -178,8 +178,8 @@ class Places:
                             each.id, before.host, below(before.prefix, each.base)
                         )
             await stored.put_endpoint(endpoint, opened=role == "admin")
-            said = f"{endpoint.name}: may be given a proxy" if endpoint.delegate else endpoint.name
-            await AccessStore(connection).note(time.time(), by, "put endpoint", said)
+            description = f"{endpoint.name}: may be given a proxy" if endpoint.delegate else endpoint.name
+            await AccessStore(connection).note(time.time(), by, "put endpoint", description)
         self.look_again()
         return endpoint
 

@@ -55,26 +55,30 @@ class Flows:
         ends = await self._apart.run(PLANNING, caller.subject, ends_of, wanted)
         return await self._apart.run(PLANNING, caller.subject, planned, wanted, await self._known(ends, caller))
 
-    async def _known(self, said: HostNames, caller: Caller) -> Network:
+    async def _known(self, host_names: HostNames, caller: Caller) -> Network:
         """Return what the broker knows about hosts that are servers.
 
         That is the capacities of endpoints, and forecasts between any two hosts for which the caller gave no link.
         """
-        places = await self._located(said, caller)
+        places = await self._located(host_names, caller)
         if len(places) > FILLED:
             raise TooLarge(
                 f"{len(places)} hosts are servers; links are filled in between {FILLED} at most",
                 "give their links, and leave out url, or plan in parts",
             )
         hosts = [Host(name, _access(place.endpoint)) for name, place in places.items()]
-        pairs = [pair for pair in permutations(places, 2) if pair not in said.linked]
+        pairs = [pair for pair in permutations(places, 2) if pair not in host_names.linked]
         expected = await self._forecasting.ask([_asked(places[a].address, places[b].address) for a, b in pairs])
         links = [_link(LinkKey(*pair), each) for pair, each in zip(pairs, expected, strict=True)]
         return Network.of(tuple(hosts), tuple(filter(None, links)))
 
-    async def _located(self, said: HostNames, caller: Caller) -> dict[str, HostServer]:
+    async def _located(self, host_names: HostNames, caller: Caller) -> dict[str, HostServer]:
         known = await self._places.map()
-        named = {name: said.urls.get(name, name) for name in said.hosts if name in said.urls or name in known.by_name}
+        named = {
+            name: host_names.urls.get(name, name)
+            for name in host_names.hosts
+            if name in host_names.urls or name in known.by_name
+        }
         addresses = await self._places.sources(named.values(), caller)
         endpoints = {placed.endpoint.source: placed.endpoint for placed in known.by_id.values()}
         return {name: HostServer(addresses[url], endpoints.get(addresses[url])) for name, url in named.items()}

@@ -30,9 +30,9 @@ def ends_of(wanted: FlowsWanted) -> HostNames:
     :raises Invalid: when the network or the demand makes no sense
     :raises TooLarge: when it names more than the broker plans
     """
-    said = _read(wanted)
-    linked = frozenset((key.source, key.sink) for key in said.network.links)
-    return HostNames(frozenset(said.network.hosts), dict(said.urls), linked)
+    content = _read(wanted)
+    linked = frozenset((key.source, key.sink) for key in content.network.links)
+    return HostNames(frozenset(content.network.hosts), dict(content.urls), linked)
 
 
 def planned(wanted: FlowsWanted, known: Network) -> bytes:
@@ -42,25 +42,25 @@ def planned(wanted: FlowsWanted, known: Network) -> bytes:
     :raises Invalid: when there is no route
     :raises Unavailable: when a library that planning needs is not installed
     """
-    said = _read(wanted)
-    network = joined(said.network, known)
+    content = _read(wanted)
+    network = joined(content.network, known)
     try:
-        made = answer(network, plan(network, said.demand))
+        made = answer(network, plan(network, content.demand))
     except UsageError as error:
         if isinstance(error.__cause__ or error.__context__, ImportError):
             raise Unavailable(f"{error.message} at the broker", error.remedy) from None
         raise Invalid(error.message, error.remedy) from None
-    described = document(Scenario(network, urls=said.urls))
+    described = document(Scenario(network, urls=content.urls))
     return FlowsPlanned.model_validate({**made, "network": described}).model_dump_json().encode()
 
 
 def _read(wanted: FlowsWanted) -> Scenario:
     try:
-        said = scenario({name: value for name, value in wanted.model_dump().items() if value not in (None, {})})
+        content = scenario({name: value for name, value in wanted.model_dump().items() if value not in (None, {})})
     except UsageError as error:
         raise Invalid(error.message, error.remedy) from None
-    ends = sum(len(host.isps) for host in said.network.hosts.values())
-    ends += sum(len(file.holders) + len(file.destinations) for file in said.demand.files)
+    ends = sum(len(host.isps) for host in content.network.hosts.values())
+    ends += sum(len(file.holders) + len(file.destinations) for file in content.demand.files)
     if ends > ENDS:
         raise TooLarge(f"the hosts and files name {ends} places", f"name at most {ENDS}, or plan in parts")
-    return said
+    return content

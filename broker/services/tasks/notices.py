@@ -88,8 +88,8 @@ class Notices:
         body = _notice(task, collections)
         try:
             async with asyncio.timeout(SECONDS):
-                said = _headers(self._hook.key, task.id, int(time.time()), body)
-                (await client.post(self._hook.url, content=body, headers=said)).raise_for_status()
+                headers = _headers(self._hook.key, task.id, int(time.time()), body)
+                (await client.post(self._hook.url, content=body, headers=headers)).raise_for_status()
         except (httpx.HTTPError, TimeoutError) as error:
             log.warning("the webhook did not accept the notice", task=task.id, error=_why(error))
             return await self._put(task.id, max(FIRST, age))

@@ -51,24 +51,24 @@ class Submissions:
             task.model_copy(update={"queue": queue, "role": caller.role, "token_id": token})
         )
 
-    async def submit(self, caller: Caller, said: Submission, token: int | None = None) -> TaskReceipt:
+    async def submit(self, caller: Caller, submission: Submission, token: int | None = None) -> TaskReceipt:
         """Submit a task of the broker's own interface.
 
         :raises Invalid: for a deadline that has passed, or is too far away
         :raises Forbidden: for a priority that is not set by an admin; and all errors of `take`
         """
         now = time.time()
-        if said.priority and not caller.may("admin"):
+        if submission.priority and not caller.may("admin"):
             raise Forbidden(f"{caller.subject} may not set a priority", "leave it out, or ask an admin")
-        source, destination = await self._named(caller, said.source, said.destination)
+        source, destination = await self._named(caller, submission.source, submission.destination)
         task = NewTask(
             owner=caller.subject,
-            **said.model_dump(include={"kind", "submission_id", "label", "priority"}),
+            **submission.model_dump(include={"kind", "submission_id", "label", "priority"}),
             source=source,
             destination=destination,
-            deadline=now + DAY if said.deadline is None else due(said.deadline, now),
-            options=Options(**said.options.model_dump()),
-            items=tuple(_item(said, item) for item in said.items),
+            deadline=now + DAY if submission.deadline is None else due(submission.deadline, now),
+            options=Options(**submission.options.model_dump()),
+            items=tuple(_item(submission, item) for item in submission.items),
         )
         return await self.take(caller, task, token)
 
@@ -94,8 +94,8 @@ def due(deadline: float, now: float) -> float:
     return deadline
 
 
-def _item(said: Submission, item: Item) -> Item:
-    destination = normal(item.destination) if said.kind == "TRANSFER" else ""
+def _item(submission: Submission, item: Item) -> Item:
+    destination = normal(item.destination) if submission.kind == "TRANSFER" else ""
     return Item(**{**item.model_dump(), "source": normal(item.source), "destination": destination})
 
 

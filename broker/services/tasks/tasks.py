@@ -86,10 +86,10 @@ class Tasks:
             if not await stored.change(number, **values):
                 raise Conflict(f"task {number} is over", "submit a new one")
             if others:
-                said = ", ".join(
+                description = ", ".join(
                     f"{name} {value}" for name, value in (("label", label), ("deadline", deadline)) if value
                 )
-                await stored.note([(number, Event(now, "CHANGED", False, "changed by an admin", said))])
+                await stored.note([(number, Event(now, "CHANGED", False, "changed by an admin", description))])
                 await AccessStore(connection).note(now, caller.subject, "change task", number)
             return task
 
@@ -104,11 +104,11 @@ class Tasks:
             stored = Stored(connection)
             task, now = await self._owned(stored, caller, number), await read_clock(connection)
             admin = admin or task.owner != caller.subject
-            said = message or f"canceled by {'an admin' if admin else 'its owner'}"
+            reason = message or f"canceled by {'an admin' if admin else 'its owner'}"
             columns: dict[str, Any] = {"canceled_by_admin": admin, "cancel_message": message if admin else None}
-            if not await stored.end(number, now, "CANCELED", said, "canceled", canceled=caller.subject, **columns):
+            if not await stored.end(number, now, "CANCELED", reason, "canceled", canceled=caller.subject, **columns):
                 return False
-            await stored.note([(number, Event(now, "CANCELED", False, "canceled", said))])
+            await stored.note([(number, Event(now, "CANCELED", False, "canceled", reason))])
             if admin:
                 await AccessStore(connection).note(now, caller.subject, "cancel task", number)
         return True

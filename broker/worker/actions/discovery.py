@@ -287,18 +287,18 @@ def _bounded(work: Work) -> None:
 
 
 def _not_into_itself(work: Work, entry: Entry) -> Event:
-    said = f"{work.source}{entry.name} is left out, because it is the task's destination"
-    return Event(time.time(), "NOT_INTO_ITSELF", False, "skipped a folder", one_line(said))
+    message = f"{work.source}{entry.name} is left out, because it is the task's destination"
+    return Event(time.time(), "NOT_INTO_ITSELF", False, "skipped a folder", one_line(message))
 
 
 def _not_listed(work: Work, omission: Omission) -> Event:
-    said = f"{work.source}: " + (
+    message = f"{work.source}: " + (
         f"the server counts {omission.entries} entries more than it names, for example dangling links"
         if omission.kind == "hidden"
         else f"{omission.entries} lines of the listing have no name: {omission.example!r}"
     )
     return Event(
-        time.time(), "NOT_LISTED", False, "some entries are not copied, because they are not listed", one_line(said)
+        time.time(), "NOT_LISTED", False, "some entries are not copied, because they are not listed", one_line(message)
     )
 
 

@@ -41,9 +41,9 @@ class Linking:
         """
         with at_source():
             target = _target(work, found := await self._found(work))
-            if said := self._standing.no_link(work, target):
+            if reason := self._standing.no_link(work, target):
                 state: WorkState = "skipped" if self._options.skip_source_errors else "failed"
-                return WorkResult(work, state, error_code=DENIED, error=said)
+                return WorkResult(work, state, error_code=DENIED, error=reason)
         if await self._wanted(work, target, found, await self._there(work)):
             await self._make(work, target)
         return WorkResult(work, "succeeded")

@@ -52,8 +52,8 @@ def untouched(folder: str, reason: Reason, now: float) -> Event:
 
     :param now: seconds since the epoch
     """
-    said = one_line(WHY[reason.kind].format(folder=folder, entries=reason.entries, example=reason.example))
-    return Event(now, "DELETE_DESTINATION_EXTRA_SKIPPED", False, "nothing is deleted", said)
+    message = one_line(WHY[reason.kind].format(folder=folder, entries=reason.entries, example=reason.example))
+    return Event(now, "DELETE_DESTINATION_EXTRA_SKIPPED", False, "nothing is deleted", message)
 
 
 def extras(

@@ -89,18 +89,18 @@ def at_source() -> Iterator[None]:
 def failed(work: Work, error: Exception, options: Options) -> WorkResult:
     """Return the result of a failed attempt: work that is tried again, skipped or failed."""
     code, lasting = fault(error)
-    said = str(error) or type(error).__name__
+    message = str(error) or type(error).__name__
     if isinstance(error, errors.AddressRefused | CredentialRefused):
-        said = f"{said} ({error.remedy})"
+        message = f"{message} ({error.remedy})"
     if isinstance(error, Unverifiable):  # another copy could not be verified either
-        return WorkResult(work, "failed", error_code=code, error=f"{said} ({error.remedy})")
+        return WorkResult(work, "failed", error_code=code, error=f"{message} ({error.remedy})")
     if code == "NO_SPACE_LEFT" and options.fail_on_quota_errors:
-        return WorkResult(work, "failed", error_code=code, error=said)
+        return WorkResult(work, "failed", error_code=code, error=message)
     if lasting and isinstance(error, errors.SourceError) and error.at_source and options.skip_source_errors:
-        return WorkResult(work, "skipped", error_code=code, error=said)
+        return WorkResult(work, "skipped", error_code=code, error=message)
     if lasting and work.attempt >= ATTEMPTS:
-        return WorkResult(work, "failed", error_code=code, error=said)
-    return WorkResult(work, "pending", error_code=code, error=said, pause=pause(work.attempt))
+        return WorkResult(work, "failed", error_code=code, error=message)
+    return WorkResult(work, "pending", error_code=code, error=message, pause=pause(work.attempt))
 
 
 def poisoned(work: Work) -> WorkResult | None:

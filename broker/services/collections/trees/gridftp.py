@@ -166,8 +166,8 @@ class GridFTPTree:
         """Return `end`, where a path ends. :raises PermissionRefused: when the user may not reach it, or the path"""
         assert self._reach
         if end is None or not (self._reach.may(path, writes) and self._reach.may(end, writes)):
-            said = f"a symbolic link on {path} leads to a place that {self._reach.caller.subject} may not "
-            raise PermissionRefused(said + ("write" if writes else "read"), "ask its owner, or an admin")
+            message = f"a symbolic link on {path} leads to a place that {self._reach.caller.subject} may not "
+            raise PermissionRefused(message + ("write" if writes else "read"), "ask its owner, or an admin")
         return end
 
     async def readable(self, path: str) -> None:

@@ -55,8 +55,8 @@ class Links:
     async def _folder(self, session: Storage, path: str) -> str | None:
         names = path.strip("/").split("/")
         below = [join("/", *names[: count + 1]) for count in range(len(names)) if path != "/"]
-        said = await asyncio.gather(*(_look(session, self._at(each)) for each in below))
-        if not any(map(is_link, said)):
+        facts = await asyncio.gather(*(_look(session, self._at(each)) for each in below))
+        if not any(map(is_link, facts)):
             return path
         base = await self.base(session)
         return inside(base, await _walk(session, join(base, *names), path))
