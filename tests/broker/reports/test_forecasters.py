@@ -13,8 +13,8 @@ from broker.schema.reports import scores
 from broker.storage.scores import score_of
 from predictors.hindsight import PANEL
 from predictors.metrics import scores as judged
+from tests.broker.jobs.test_scoring import log
 from tests.broker.reports.test_pair import alone, facts, scored, table  # noqa: F401 - a fixture
-from tests.broker.test_scoring import log
 
 F = "/broker/v1/reports/forecasters"
 T = "/broker/v1/transfers"

@@ -19,7 +19,7 @@ from broker.reports.overview import FEWEST_DOWNLOADS, OverviewQuery, gained, liv
 from broker.schema.reports import decisions
 from broker.storage.tasks import TaskStore
 from tests.broker.reports.filling import DAY, TODAY, counted, fact, report, scored, table, transfer
-from tests.broker.test_rolling import history
+from tests.broker.storage.test_rolling import history
 
 ALL = Scope(None)
 pytestmark = pytest.mark.usefixtures("noon", "unscored")

@@ -10,7 +10,7 @@ import pytest
 from broker.jobs.scoring import Scoring
 from broker.models.history import Observed
 from predictors.metrics import scores as judged
-from tests.broker.test_scoring import log
+from tests.broker.jobs.test_scoring import log
 
 P = "/broker/v1/reports/pair"
 T = "/broker/v1/transfers"

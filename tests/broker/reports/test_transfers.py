@@ -15,7 +15,7 @@ from broker.models.tasks import Event, Item, NewTask, Options
 from broker.storage.decisions import WEEK, DecisionFilter, DecisionStore
 from broker.storage.lanes import LaneStore
 from broker.storage.tasks import TaskStore
-from tests.broker.test_decisions import AT, MB, decided, part
+from tests.broker.services.forecasting.test_decisions import AT, MB, decided, part
 
 HOSTILE = '<script>alert("x")</script>'
 

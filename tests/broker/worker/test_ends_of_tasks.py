@@ -18,7 +18,7 @@ from broker.storage.tasks import TaskStore as Stored
 from broker.storage.work import WorkStore
 from broker.storage.workers import WorkerStore
 from broker.worker.housekeeping import Housekeeping
-from tests.broker.test_work import ANN, task
+from tests.broker.worker.test_work import ANN, task
 from tests.support.waiting import until
 
 FOUND = [PlannedWork("copy", f"/d/{i}", f"/to/d/{i}", 10) for i in range(3)]

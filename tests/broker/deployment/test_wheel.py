@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-HOUSE = Path(__file__).parents[2]
+HOUSE = Path(__file__).parents[3]
 PARTS = (
     "LICENSE",
     "README.md",

@@ -11,9 +11,9 @@ from promql_parser import VectorSelector
 
 from broker.config.settings import Settings
 from tests.broker.conftest import running
-from tests.broker.test_monitoring import PATH, forecast, samples
+from tests.broker.handlers.test_monitoring import PATH, forecast, samples
 
-DASHBOARD = json.loads((Path(__file__).parents[2] / "deploy" / "grafana" / "coget.json").read_text())
+DASHBOARD = json.loads((Path(__file__).parents[3] / "deploy" / "grafana" / "coget.json").read_text())
 UNITS = {"Bps", "percentunit", "short", "s", "none", "reqps"}
 
 

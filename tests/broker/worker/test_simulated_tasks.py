@@ -18,7 +18,7 @@ from broker.worker import worker as working
 from broker.worker.policy import faults
 from broker.worker.worker import Worker
 from tests.broker.random_trees import Case, ours
-from tests.broker.simulated_tasks import Trouble, simulated
+from tests.broker.worker.simulated_tasks import Trouble, simulated
 from tests.broker.worlds import World, world_with
 from tests.support.effort import effort
 from tests.support.seeds import tries

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker.test_submitting import Lab, lab  # noqa: F401 - a fixture
+from tests.broker.client.test_submitting import Lab, lab  # noqa: F401 - a fixture
 
 
 def tree(root: Path) -> dict[str, tuple[object, ...]]:

@@ -15,8 +15,8 @@ from broker.models.identities import identity
 from broker.storage import migration
 from broker.storage.database import addressed
 from broker.storage.migration import differences, upgrade
-from tests.broker import test_tasks
-from tests.broker.test_tasks import TASKS, World, grant, somebody
+from tests.broker.services.tasks import test_tasks
+from tests.broker.services.tasks.test_tasks import TASKS, World, grant, somebody
 
 world = test_tasks.world
 

@@ -14,7 +14,7 @@ from sqlalchemy import event
 
 from broker.models.access import Caller
 from broker.services.tasks import watching
-from tests.broker.test_tasks import TASKS, somebody, world  # noqa: F401
+from tests.broker.services.tasks.test_tasks import TASKS, somebody, world  # noqa: F401
 from tests.support.broker import BrokerProcess, broker_in
 from tests.support.nginx import Nginx
 from tests.support.waiting import PATIENCE, until, wait_until

@@ -16,8 +16,8 @@ from broker.cli import broker as command
 from broker.storage import migration
 from broker.storage.database import addressed
 from broker.storage.migration import differences
-from tests.broker import test_tasks
-from tests.broker.test_tasks import TASKS, World, grant, somebody
+from tests.broker.services.tasks import test_tasks
+from tests.broker.services.tasks.test_tasks import TASKS, World, grant, somebody
 from tests.support.gridftp import GridFTPServer
 from tests.support.waiting import PATIENCE
 

@@ -11,7 +11,7 @@ from broker.services.collections.trees import GridFTPTree, LocalTree
 from broker.storage.workers import WorkerStore
 from broker.worker.actions.linking import Linking
 from broker.worker.worker import Worker
-from tests.broker.test_lost_workers import one_worker, world
+from tests.broker.worker.test_lost_workers import one_worker, world
 from tests.broker.worlds import World, working
 from tests.support.waiting import until
 

@@ -18,7 +18,7 @@ from tests.support.listening import reserved
 from tests.support.nginx import Nginx
 from tests.support.waiting import PATIENCE
 
-HOWTO = Path(__file__).parents[2] / "docs" / "howto" / "broker.md"
+HOWTO = Path(__file__).parents[3] / "docs" / "howto" / "broker.md"
 EVIL = "evil.example"
 TRUSTED = '[proxy]\ntrusted = ["127.0.0.1"]\n'
 

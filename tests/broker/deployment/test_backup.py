@@ -15,7 +15,7 @@ from tests.support.broker import BrokerProcess, kept_by, reports
 from tests.support.postgres import Postgres
 from tests.support.waiting import PATIENCE
 
-HOWTO = Path(__file__).parents[2] / "docs" / "howto" / "broker.md"
+HOWTO = Path(__file__).parents[3] / "docs" / "howto" / "broker.md"
 PART = 20
 """Transfers per report."""
 

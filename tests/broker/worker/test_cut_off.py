@@ -25,7 +25,7 @@ from broker.storage.work import WorkStore
 from broker.storage.workers import WorkerStore
 from broker.worker.fence import LeaseLost
 from broker.worker.recorder import Recorder
-from tests.broker.test_work import ANN, Ready, over, task, working
+from tests.broker.worker.test_work import ANN, Ready, over, task, working
 from tests.support.waiting import until
 from tests.support.workers import Way, way
 

@@ -16,7 +16,7 @@ from broker.models.history import Observed
 from broker.models.tasks import Item
 from broker.storage.decisions import DecisionFilter, DecisionStore
 from coalloc.util.intervals import Intervals
-from tests.broker.test_carrying import register
+from tests.broker.worker.test_carrying import register
 from tests.broker.worlds import ANN, World, add_replica, world_of
 from tests.support.gridftp import GridFTPServer
 from tests.support.waiting import PATIENCE, until

@@ -14,7 +14,7 @@ from tests.support.broker import BrokerProcess, reports
 from tests.support.confined import confined
 from tests.support.waiting import PATIENCE
 
-HOUSE = Path(__file__).parents[2]
+HOUSE = Path(__file__).parents[3]
 RECIPE = HOUSE / "deploy" / "Dockerfile"
 
 

@@ -24,7 +24,7 @@ from predictors.tally import Tally
 
 T = "/broker/v1/transfers"
 NOW = time.time()
-HPSS = Path(__file__).parents[3] / "shared" / "data" / "transfers" / "hpss_slac.csv.gz"
+HPSS = Path(__file__).parents[4] / "shared" / "data" / "transfers" / "hpss_slac.csv.gz"
 
 
 @pytest.fixture(autouse=True)

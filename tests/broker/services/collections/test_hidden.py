@@ -5,8 +5,8 @@ from uuid import uuid4
 
 import pytest
 
-from tests.broker import test_tasks
-from tests.broker.test_tasks import grant, somebody
+from tests.broker.services.tasks import test_tasks
+from tests.broker.services.tasks.test_tasks import grant, somebody
 
 world = test_tasks.world
 

@@ -20,7 +20,7 @@ from broker.services.auth.attempts import Attempts
 from broker.storage.database import addressed
 from broker.storage.migration import upgrade
 from tests.broker.conftest import Broker, running
-from tests.broker.matrix import rules
+from tests.broker.handlers.matrix import rules
 from tests.broker.oauth.conftest import Program, by_server
 from tests.broker.reports.conftest import Sitting
 

@@ -27,7 +27,7 @@ from broker.storage.database import addressed
 from broker.storage.migration import upgrade
 from broker.worker import worker
 from broker.worker.rate_limits import Promises, RateLimits
-from tests.broker.test_traces import decided
+from tests.broker.worker.test_traces import decided
 from tests.broker.worlds import ANN, World, begun, held, read, register, working, world_of, write
 from tests.support.gridftp import GridFTPServer
 from tests.support.nginx import Nginx

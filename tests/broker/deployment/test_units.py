@@ -19,7 +19,7 @@ from tests.support.broker import PROGRAM, BrokerProcess, reports
 from tests.support.confined import USER, confined, said
 from tests.support.waiting import PATIENCE, until
 
-DEPLOY = Path(__file__).parents[2] / "deploy"
+DEPLOY = Path(__file__).parents[3] / "deploy"
 UNITS = sorted(DEPLOY.glob("*.service"))
 BROKER = DEPLOY / "coget-broker.service"
 WORKER = DEPLOY / "coget-worker.service"

@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from broker.config.settings import Settings, configured
 from broker.errors import Invalid
 from broker.models.access import NewToken
-from tests.broker.test_access import _waiting
+from tests.broker.services.auth.test_access import _waiting
 from tests.support.broker import broker_in
 from tests.support.waiting import PATIENCE
 
