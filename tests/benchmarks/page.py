@@ -2,14 +2,14 @@
 
     python -m tests.benchmarks.page FILE
 
-writes docs/reference/results.md and the pictures beside it. What the numbers mean is told by
-docs/explanation/benchmarks.md.
+writes docs/reference/results.md and the pictures beside it. docs/explanation/benchmarks.md explains the numbers.
 """
 
 import sys
 from collections.abc import Iterator, Sequence
 from math import inf
 from pathlib import Path
+from textwrap import fill
 
 from tests.benchmarks.results import COLUMNS, SHOWN, Result, beside, checked, read, rows, typical
 from tests.benchmarks.rivals import RIVALS
@@ -19,23 +19,25 @@ __all__ = ["page", "write"]
 
 DOCS = Path(__file__).parents[2] / "docs" / "reference"
 PICTURES = "results"
+WIDTH = 100
+"""Columns of a line of text."""
 TUNED = [name for name in RIVALS if not name.startswith(SHOWN)]
 
 HEAD = """\
 # Results
 
-coget beside its peers, on networks that differ, change and fail. `make results` made this page;
-[how it is measured](../explanation/benchmarks.md) is told elsewhere. Numbers are medians, with the least and the most;
-a scenario that is not here has not been run on this version. Pictures are of one run of coget: above, what each
-source's link carried; below, which bytes came from it. A line is where the ideal ends; dots are where something happens
-to the network.
+coget compared with other programs, on networks that differ, change and fail. `make results` makes
+this page; [Benchmarks](../explanation/benchmarks.md) explains the measurement. Times are medians,
+with minimum and maximum in brackets. A scenario that is missing here was not run with this version.
+Each picture shows one run of coget: above, the rate on the link of each source; below, the ranges
+that each source delivered. A line marks the ideal end, and dots mark changes of the network.
 
 """
 
 
 def page(results: Sequence[Result]) -> str:
     """The page's Markdown."""
-    summary = ["scenario", "what it is", "coget", "wanted", "best peer"]
+    summary = ["scenario", "network", "coget", "goal", "best other program"]
     lines = [_row(summary), _rule(summary), *(_row(_summary(result)) for result in results)]
     return HEAD + "\n".join(lines) + "\n" + "".join(_section(result) for result in results)
 
@@ -67,11 +69,11 @@ def _section(result: Result) -> str:
     counts = [len(runs) for runs in result.runs.values()]
     facts = [
         f"{scenario.says}. {result.size / 1e6:.0f} MB, {result.congestion}, ideal {result.ideal:.2f} s",
-        f"{min(counts)} run{'s' if min(counts) > 1 else ''} of each rival" if counts else "",
+        f"{min(counts)} run{'s' if min(counts) > 1 else ''} of each program" if counts else "",
         happened,
         checked(result),
         beside(result),
-        f"{result.repeated} runs did not count, and were repeated" if result.repeated else "",
+        f"{result.repeated} runs were repeated, because the testbed could not keep up" if result.repeated else "",
     ]
     table = "\n".join([_row(COLUMNS), _rule(COLUMNS), *map(_row, rows(result))])
     picture = (
@@ -79,9 +81,8 @@ def _section(result: Result) -> str:
         if typical(result.runs.get(SHOWN, ()))
         else ""
     )
-    return (
-        f"\n## {result.title}\n{'. '.join(fact[0].upper() + fact[1:] for fact in facts if fact)}.\n\n{table}\n{picture}"
-    )
+    text = ". ".join(fact[0].upper() + fact[1:] for fact in facts if fact) + "."
+    return f"\n## {result.title}\n{fill(text, WIDTH, break_on_hyphens=False)}\n\n{table}\n{picture}"
 
 
 def _stem(result: Result) -> str:

@@ -17,7 +17,7 @@ SHOWN = "coget"
 """Rival whose runs are drawn."""
 BELIEVED = 0.02
 """Largest accepted difference between a source's rate alone and its schedule, as a share."""
-COLUMNS = ("rival", "seconds", "time / ideal", "duplicated", "CPU s/GB", "waited", "")
+COLUMNS = ("program", "seconds", "time / ideal", "duplicated", "CPU s/GB", "waited", "")
 LIMIT = 4
 """Largest accepted time, as a multiple of the ideal."""
 
@@ -56,9 +56,11 @@ def checked(result: Result) -> str:
     """Return what the sources delivered alone, and whether the schedule, and so the ideal, is trustworthy."""
     if not result.alone:
         return ""
-    told = "sources alone, over the schedule: " + ", ".join(f"{host} {part:.3f}" for host, part in result.alone.items())
+    text = "rates of single sources, relative to the schedule: " + ", ".join(
+        f"{host} {part:.3f}" for host, part in result.alone.items()
+    )
     doubtful = any(abs(part - 1) > BELIEVED for part in result.alone.values())
-    return f"{told}: the ideal is in doubt" if doubtful else told
+    return f"{text}: the ideal is uncertain" if doubtful else text
 
 
 def beside(result: Result) -> str:
@@ -67,7 +69,7 @@ def beside(result: Result) -> str:
     for rival in SCENARIOS[result.scenario].extra:
         if rival in result.runs and SHOWN in result.runs:
             own, other = result.ratio(SHOWN), result.ratio(rival)
-            found.append(f"coget over {rival}: {own / other:.3f}, {(own - other) * result.ideal:+.2f} s")
+            found.append(f"coget relative to {rival}: {own / other:.3f}, {(own - other) * result.ideal:+.2f} s")
     return "; ".join(found)
 
 

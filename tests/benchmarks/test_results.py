@@ -50,7 +50,7 @@ def test_a_rerun_is_judged_by_its_bytes():
 
 def test_who_is_named_by_the_bar_is_compared():
     assert beside(result("shared", **{"coget": [run(10.1)], "coget-best": [run(10.0)]})) == (
-        "coget over coget-best: 1.010, +0.10 s"
+        "coget relative to coget-best: 1.010, +0.10 s"
     )
     assert beside(result(coget=[run(10.1)], aria2=[run(10.0)])) == ""
 
@@ -70,12 +70,12 @@ def test_results_come_back_with_one_course_and_beside_others(tmp_path: Path):
 
 def test_terminal_and_page_tell_the_same():
     made = result(coget=[run(10.1)], aria2=[run(10.4)], axel=[run(10.2, "fails")])
-    assert "coget  10.10" in show(made)
+    assert "coget 10.10" in " ".join(show(made).split())
     text = page([made])
     assert "| [hetero](#hetero) | 400/200/100/50 Mbit/s | 1.010 | <= 1.02 | 1.040 (aria2) |" in text
     assert "| coget | 10.10 | 1.010 [1.010-1.010] |" in text
-    assert "S1: kill at 5.00 s. Sources alone, over the schedule: s1 0.999.\n" in text
-    assert show(replace(made, alone={"s1": 0.9})).splitlines()[3].endswith("s1 0.900: the ideal is in doubt")
+    assert "S1: kill at 5.00 s. Rates of single sources, relative to the schedule: s1 0.999." in " ".join(text.split())
+    assert show(replace(made, alone={"s1": 0.9})).splitlines()[3].endswith("s1 0.900: the ideal is uncertain")
 
 
 def test_coordinates_of_pictures_are_short_and_labels_as_they_were():
