@@ -113,13 +113,15 @@ class Broker:
         """
         found: list[tuple[Estimate, float | None]] = []
         for begin in range(0, len(pairs), QUESTIONS):
-            asked = [{"source": source, "sink": sink} for source, sink in pairs[begin : begin + QUESTIONS]]
-            answer = await self._broker.ask("POST", "/forecasts", json={"forecasts": asked})
+            requests = [{"source": source, "sink": sink} for source, sink in pairs[begin : begin + QUESTIONS]]
+            answer = await self._broker.ask("POST", "/forecasts", json={"forecasts": requests})
             try:
-                said = document(answer)["forecasts"]
-                if len(said) != len(asked):
+                forecasts = document(answer)["forecasts"]
+                if len(forecasts) != len(requests):
                     raise ValueError("it is incomplete")
-                found += [(_estimate({**each, "rationale": each["reason"]}), _age(each["newest_age"])) for each in said]
+                found += [
+                    (_estimate({**each, "rationale": each["reason"]}), _age(each["newest_age"])) for each in forecasts
+                ]
             except NONSENSE as error:
                 raise self._broker.nonsense(error) from None
         return found
@@ -168,9 +170,9 @@ class Broker:
         return found[:most]
 
 
-def _dataset(said: Mapping[str, Any]) -> DatasetEntry:
-    sums = {str(name): str(value) for name, value in said["checksums"].items()}
-    return DatasetEntry(str(said["name"]), None if said["size"] is None else whole(said["size"]), sums)
+def _dataset(entry: Mapping[str, Any]) -> DatasetEntry:
+    sums = {str(name): str(value) for name, value in entry["checksums"].items()}
+    return DatasetEntry(str(entry["name"]), None if entry["size"] is None else whole(entry["size"]), sums)
 
 
 def _registration(name: str, file: ReplicaSet) -> dict[str, Any]:
@@ -183,15 +185,15 @@ def _registration(name: str, file: ReplicaSet) -> dict[str, Any]:
     }
 
 
-def _age(said: Any) -> float | None:
+def _age(value: Any) -> float | None:
     """Return an age in seconds; 0 if the broker's clock is ahead of another one."""
-    return None if said is None else number(max(said, 0))
+    return None if value is None else number(max(value, 0))
 
 
-def _estimate(said: Mapping[str, Any]) -> Estimate:
+def _estimate(forecast: Mapping[str, Any]) -> Estimate:
     """Return the forecast for a replica. :raises ValueError: for impossible values"""
-    setup = None if said["setup_seconds"] is None else number(said["setup_seconds"])
-    rate, reason = said["rate"], str(said["rationale"])
+    setup = None if forecast["setup_seconds"] is None else number(forecast["setup_seconds"])
+    rate, reason = forecast["rate"], str(forecast["rationale"])
     if rate is None:
         return Estimate(setup, reason=reason)
     low, middle, high = (number(rate[name]) for name in ("p10", "p50", "p90"))

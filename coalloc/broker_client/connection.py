@@ -90,14 +90,14 @@ class BrokerConnection:
             if not answer.is_success:
                 self._refuse(answer, await self._read(answer, LARGEST))
             async with aclosing(self._lines(answer)) as lines:
-                said: dict[str, str] = {}
+                fields: dict[str, str] = {}
                 async for line in lines:
                     name, _, value = line.partition(":")
                     if name in ("event", "id", "data"):
-                        said[name] = value.removeprefix(" ")  # a broker's data are always one line
-                    elif not line and "data" in said:
-                        yield self._event(said)
-                        said = {}
+                        fields[name] = value.removeprefix(" ")  # a broker's data are always one line
+                    elif not line and "data" in fields:
+                        yield self._event(fields)
+                        fields = {}
 
     @asynccontextmanager
     async def _open(
@@ -122,8 +122,8 @@ class BrokerConnection:
                 self.address = self._peer(answer)
                 yield answer
         except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, ImportError) as error:  # ImportError: no proxy support
-            said = str(error) or type(error).__name__
-            raise BrokerSilent(f"the broker {self.access.url} does not answer: {said}", self._remedy) from None
+            reason = str(error) or type(error).__name__
+            raise BrokerSilent(f"the broker {self.access.url} does not answer: {reason}", self._remedy) from None
 
     def _peer(self, answer: "httpx.Response") -> str | None:
         from urllib.request import getproxies, proxy_bypass
@@ -152,9 +152,9 @@ class BrokerConnection:
                 if len(rest) > LONGEST:
                     raise self.nonsense(ValueError("an event does not end"))
 
-    def _event(self, said: Mapping[str, str]) -> ServerEvent:
+    def _event(self, fields: Mapping[str, str]) -> ServerEvent:
         try:
-            return ServerEvent(said.get("event", "message"), said.get("id", ""), document(said["data"]))
+            return ServerEvent(fields.get("event", "message"), fields.get("id", ""), document(fields["data"]))
         except NONSENSE as error:
             raise self.nonsense(error) from None
 
@@ -181,6 +181,6 @@ class BrokerConnection:
 
     def nonsense(self, error: Exception) -> NothingToFetchFrom:
         """Return the exception for an answer that no broker would give."""
-        said = f"{type(error).__name__}: {error}"[:200]
+        reason = f"{type(error).__name__}: {error}"[:200]
         remedy = self._remedy.replace("try again", "check the broker's address")
-        return NothingToFetchFrom(f"{self.access.url} does not answer as a broker does ({said})", remedy)
+        return NothingToFetchFrom(f"{self.access.url} does not answer as a broker does ({reason})", remedy)

@@ -25,7 +25,7 @@ def _finite(text: str) -> float:
     return value
 
 
-def whole(said: Any) -> int:
+def whole(value: Any) -> int:
     """Return a non-negative integer that fits into a file size or a database column.
 
     >>> whole(3)
@@ -34,13 +34,13 @@ def whole(said: Any) -> int:
     Traceback (most recent call last):
     ValueError: True is not a whole number
     """
-    if type(said) is not int or not 0 <= said <= LARGEST:
-        raise ValueError(f"{said!r:.40} is not a whole number")
-    return said
+    if type(value) is not int or not 0 <= value <= LARGEST:
+        raise ValueError(f"{value!r:.40} is not a whole number")
+    return value
 
 
-def number(said: Any) -> float:
+def number(value: Any) -> float:
     """Return a finite number of at least 0. :raises ValueError: for anything else, including booleans"""
-    if type(said) not in (int, float) or not 0 <= said < math.inf:
-        raise ValueError(f"{said!r:.40} is not a number")
-    return float(said)
+    if type(value) not in (int, float) or not 0 <= value < math.inf:
+        raise ValueError(f"{value!r:.40} is not a number")
+    return float(value)

@@ -51,7 +51,7 @@ class PendingReport(NamedTuple):
     path: Path | None = None
 
     @property
-    def says_something(self) -> bool:
+    def has_content(self) -> bool:
         """Return whether it has any content."""
         return bool(self.observations or self.bad or self.decided)
 
@@ -86,14 +86,14 @@ async def tell(
     new = PendingReport(observations, [(dataset, url, _remark(reason)) for dataset, url, reason in bad], list(decided))
     try:
         folder = _folder()
-        if new.says_something:
+        if new.has_content:
             new = _keep(folder, broker, new) if folder else new
         waiting = [new] if new.path is None else []
         if folder:
             waiting += _waiting(folder, broker)
         with suppress(TimeoutError):
             async with asyncio.timeout(PATIENCE):
-                await _send(broker, [report for report in waiting if report.says_something])
+                await _send(broker, [report for report in waiting if report.has_content])
     except CoallocError as error:
         log.info("failed to report to the broker: %s", error.message)
     except Exception as error:  # the user's file is complete: an error here must not change that
@@ -143,12 +143,12 @@ def _waiting(folder: Path, broker: Broker) -> list[PendingReport]:
         if len(found) == AT_ONCE:
             break
         try:
-            said = json.loads(path.read_text())
+            content = json.loads(path.read_text())
             if time.time() - path.stat().st_mtime > OLDEST:
                 raise ValueError("it is too old")
-            if said["broker"] == broker.access.url:
-                bad = [(a, b, c) for a, b, c in said["bad"]]
-                found.append(PendingReport(list(said["observations"]), bad, list(said.get("decided", ())), path))
+            if content["broker"] == broker.access.url:
+                bad = [(a, b, c) for a, b, c in content["bad"]]
+                found.append(PendingReport(list(content["observations"]), bad, list(content.get("decided", ())), path))
         except FileNotFoundError:  # another coget process has sent it
             continue
         except (ValueError, KeyError, TypeError) as error:
@@ -166,8 +166,8 @@ def _keep(folder: Path, broker: Broker, report: PendingReport) -> PendingReport:
         temporary = path.with_suffix(".new")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         with os.fdopen(os.open(temporary, flags, 0o600), "w") as file:  # error texts and URLs can contain keys
-            said = {"observations": report.observations, "bad": report.bad, "decided": report.decided}
-            json.dump({"broker": broker.access.url, **said}, file)
+            content = {"observations": report.observations, "bad": report.bad, "decided": report.decided}
+            json.dump({"broker": broker.access.url, **content}, file)
             file.flush()
             os.fsync(file.fileno())
         temporary.rename(path)

@@ -127,7 +127,7 @@ def _submission(request: TaskRequest, sources: Sequence[CollectionPath], destina
     if twice := {target for target in targets if targets.count(target) > 1}:
         raise UsageError(f"several sources would become {min(twice)}", "submit them separately")
     flags = {"recursive": request.recursive, "delete_destination_extra": request.delete, "dry_run": request.dry_run}
-    options: dict[str, Any] = {name: True for name, said in flags.items() if said}
+    options: dict[str, Any] = {name: True for name, is_set in flags.items() if is_set}
     return {
         "submission_id": str(uuid4()),
         "source": sources[0].collection.id,
@@ -176,20 +176,20 @@ async def watch(number: str, show: Callable[[TaskView], None], broker: str | Non
     :raises TaskFailed: when it failed
     :raises NothingToFetchFrom: when the broker does not answer at first, or later for `PATIENCE`
     """
-    board, seen, pause, heard = BrokerTasks(some_access(broker)), "", FIRST, time.monotonic()
+    board, seen, pause, last_answer = BrokerTasks(some_access(broker)), "", FIRST, time.monotonic()
     last: TaskView | None = None
     number = await board.full(number)
     while True:
         try:
             async with aclosing(board.follow(number, seen)) as states:
                 async for state, task in states:
-                    heard, pause, seen, last = time.monotonic(), FIRST, state, task
+                    last_answer, pause, seen, last = time.monotonic(), FIRST, state, task
                     show(task)
                     if task.over:
                         return _judged(task)
-            heard = time.monotonic()
+            last_answer = time.monotonic()
         except BrokerSilent as error:
-            if last is None or time.monotonic() - heard > PATIENCE:
+            if last is None or time.monotonic() - last_answer > PATIENCE:
                 raise
             show(last._replace(waits=f"{error.message}; asking again", rate=0.0, eta_seconds=None))
         await asyncio.sleep(pause)

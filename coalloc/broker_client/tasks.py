@@ -70,8 +70,8 @@ class BrokerTasks:
                 if not left:
                     raise
         try:
-            said = document(answer)
-            return SubmittedTask(str(said["id"]), bool(said["new"]))
+            content = document(answer)
+            return SubmittedTask(str(content["id"]), bool(content["new"]))
         except NONSENSE as error:
             raise self._broker.nonsense(error) from None
 
@@ -149,25 +149,25 @@ def _path(number: str, what: str = "") -> str:
     return f"/tasks/{quote(number, safe='')}{what}"
 
 
-def _view(said: Mapping[str, Any]) -> TaskView:
+def _view(task: Mapping[str, Any]) -> TaskView:
     """Parse a task of a broker's answer. :raises ValueError: :raises KeyError: :raises TypeError: if malformed"""
-    if said["status"] not in get_args(TaskStatus):
-        raise ValueError(f"a status of {said['status']!r}"[:80])
+    if task["status"] not in get_args(TaskStatus):
+        raise ValueError(f"a status of {task['status']!r}"[:80])
     counts = ("files", "files_transferred", "files_skipped", "faults", "bytes", "bytes_transferred")
-    count, work = {name: whole(said[name]) for name in counts}, {name: whole(n) for name, n in said["work"].items()}
-    deletes = said["kind"] == "DELETE"
+    count, work = {name: whole(task[name]) for name in counts}, {name: whole(n) for name, n in task["work"].items()}
+    deletes = task["kind"] == "DELETE"
     moments = ("requested_at", "completed_at", "rate", "seconds_left")
-    asked, ended, rate, left = (_number(said[name]) for name in moments)
-    ends = [str(each["name"] or each["id"]) for each in (said["source"], said["destination"]) if each]
+    requested, ended, rate, left = (_number(task[name]) for name in moments)
+    ends = [str(each["name"] or each["id"]) for each in (task["source"], task["destination"]) if each]
     return TaskView(
-        id=str(said["id"]),
-        label=None if said["label"] is None else str(said["label"]),
+        id=str(task["id"]),
+        label=None if task["label"] is None else str(task["label"]),
         kind="delete" if deletes else "transfer",
-        status=said["status"],
+        status=task["status"],
         ends=tuple(ends),
-        requested=asked or 0.0,
-        begun=said["started_at"] is not None,
-        seconds=max(0.0, (ended or time.time()) - (asked or 0.0)),
+        requested=requested or 0.0,
+        begun=task["started_at"] is not None,
+        seconds=max(0.0, (ended or time.time()) - (requested or 0.0)),
         done_bytes=count["bytes_transferred"],
         size=max(count["bytes"], count["bytes_transferred"]),
         rate=rate or 0.0,
@@ -178,21 +178,21 @@ def _view(said: Mapping[str, Any]) -> TaskView:
         left_out=work["skipped"],
         failed=work["failed"],
         faults=count["faults"],
-        waits=str(said["paused"] or said["waits"]),
-        error=said["error"] and f"{said['error']['code']}: {said['error']['message']}",
-        document=said,
-        files_unverified=whole(said.get("files_unverified", 0)),
-        folders_not_cleared=whole(said.get("folders_not_cleared", 0)),  # older brokers do not send it
+        waits=str(task["paused"] or task["waits"]),
+        error=task["error"] and f"{task['error']['code']}: {task['error']['message']}",
+        document=task,
+        files_unverified=whole(task.get("files_unverified", 0)),
+        folders_not_cleared=whole(task.get("folders_not_cleared", 0)),  # older brokers do not send it
     )
 
 
-def _planned(said: Mapping[str, Any]) -> PlannedFile:
+def _planned(step: Mapping[str, Any]) -> PlannedFile:
     """Parse a step of a dry run. :raises ValueError: :raises KeyError: :raises TypeError: for malformed input"""
-    kind, source = str(said["kind"]), str(said["source"])
+    kind, source = str(step["kind"]), str(step["source"])
     if kind == "delete":
         return PlannedFile(kind, None, source, 0)
-    return PlannedFile(kind, source, str(said["destination"]), whole(said["size"]))
+    return PlannedFile(kind, source, str(step["destination"]), whole(step["size"]))
 
 
-def _number(said: Any) -> float | None:
-    return None if said is None else number(said)
+def _number(value: Any) -> float | None:
+    return None if value is None else number(value)
