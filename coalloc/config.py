@@ -96,9 +96,9 @@ def _host(url: str) -> str:
 
 
 def _token(host: str, usual: str | None) -> str | None:
-    told = (secret_variable("COGET_BROKER_TOKEN") or "").strip()
-    if told and usual and _host(usual) == host:
-        return told
+    token = (secret_variable("COGET_BROKER_TOKEN") or "").strip()
+    if token and usual and _host(usual) == host:
+        return token
     return _texts("tokens.toml", secret=True).get(host)
 
 

@@ -91,13 +91,13 @@ def register(name: str, urls: tuple[str, ...], broker: str | None, as_json: bool
     file, news = interrupts.run(api.register(name, urls, broker))
     sums = {checksum.algorithm: checksum.value for checksum in file.checksums}
     if as_json:
-        told = {
+        content = {
             "name": name,
             "size": file.size,
             "checksums": sums,
             "replicas": [redact(each.url) for each in file.replicas],
         }
-        say_json({**told, "new": news})
+        say_json({**content, "new": news})
         return
     shown = ", ".join(f"{algorithm} {value}" for algorithm, value in sums.items()) or "no checksum"
     size = human.size(file.size or 0)
@@ -110,15 +110,15 @@ def _register_directory(name: str, urls: tuple[str, ...], broker: str | None, as
 
     if len(urls) > 1:
         raise UsageError("only one directory can be registered at once", "register them one by one")
-    told = interrupts.run(api.register_directory(name, urls[0], broker))
+    result = interrupts.run(api.register_directory(name, urls[0], broker))
     if as_json:
-        refused = {each: error.message for each, error in told.refused.items()}
-        say_json({"name": name, **told._asdict(), "refused": refused})
+        refused = {each: error.message for each, error in result.refused.items()}
+        say_json({"name": name, **result._asdict(), "refused": refused})
     else:
-        say(f"{name}: {told.files} files, {human.size(told.bytes)}; {told.new} replicas are new")
-        for each, error in told.refused.items():
+        say(f"{name}: {result.files} files, {human.size(result.bytes)}; {result.new} replicas are new")
+        for each, error in result.refused.items():
             say(f"left out: {each}: {error.message}", err=True)
-    for error in told.refused.values():
+    for error in result.refused.values():
         raise click.exceptions.Exit(error.status)
 
 

@@ -25,13 +25,13 @@ class CommandLoop(asyncio.SelectorEventLoop):
                 found(what)
 
         def look_up() -> None:
-            told: tuple[Callable[[Any], None], Any]
+            outcome: tuple[Callable[[Any], None], Any]
             try:
-                told = answer.set_result, socket.getaddrinfo(*args, **kwargs)
+                outcome = answer.set_result, socket.getaddrinfo(*args, **kwargs)
             except Exception as error:
-                told = answer.set_exception, error
+                outcome = answer.set_exception, error
             with suppress(RuntimeError):  # the loop may be closed already
-                self.call_soon_threadsafe(tell, *told)
+                self.call_soon_threadsafe(tell, *outcome)
 
         Thread(target=look_up, name="coget-names", daemon=True).start()
         return await answer

@@ -83,32 +83,32 @@ def import_(context: click.Context, logs: tuple[Path, ...], globus: bool, broker
         found = api.remember(log)
         learned.append({"log": str(log), **_document(found)})
         if not silent:
-            _told(found)
-            _told_lines(found)
+            _print_summary(found)
+            _print_lines(found)
     if globus:
         tasks = api.globus_tasks()
         found = api.remember_globus(tasks)
         if not silent:
-            _told(found)
-        told = interrupts.run(api.report_globus(tasks, broker))
-        learned.append({"log": "globus", **_document(found), "told": told})
-        if not silent and told is not None:
-            say(f"{told} of them were new to the broker")
+            _print_summary(found)
+        reported = interrupts.run(api.report_globus(tasks, broker))
+        learned.append({"log": "globus", **_document(found), "told": reported})
+        if not silent and reported is not None:
+            say(f"{reported} of them were new to the broker")
     if silent:
         say_json({"logs": learned})
 
 
-def _told(found: "Remembered") -> None:
+def _print_summary(found: "Remembered") -> None:
     say(f"{found.kind}: {found.transfers} transfers, {found.usable} of them of use, {found.new} new")
 
 
-def _told_lines(found: "Remembered") -> None:
+def _print_lines(found: "Remembered") -> None:
     """Print the first `SHOWN` refused and changed lines, and how many there are."""
     for refused in found.refused[:SHOWN]:
         say(f"line {refused.line} is refused: {refused.why}", err=True)
     for line, field, was, now in found.changed[:SHOWN]:
-        kept = f"is kept as {now!r}" if now else "is not read"
-        say(f"line {line}: {field} {was!r} {kept}", err=True)
+        change = f"is kept as {now!r}" if now else "is not read"
+        say(f"line {line}: {field} {was!r} {change}", err=True)
     if found.refused or found.changed:
         say(f"{len(found.refused)} lines refused, {len({each.line for each in found.changed})} changed", err=True)
 

@@ -49,14 +49,14 @@ def run(work: Coroutine[Any, Any, T], remedy: str = "") -> T:
 @contextmanager
 def _signals_cancel(task: "asyncio.Future[Any]") -> Iterator[None]:
     # Plain signal handlers, because those of the event loop would wait while a long checksum keeps it busy.
-    loop, asked = task.get_loop(), False
+    loop, interrupted = task.get_loop(), False
 
     def stop(number: int, frame: FrameType | None) -> None:
-        nonlocal asked
-        if asked:
+        nonlocal interrupted
+        if interrupted:
             os.write(2, b"\n\x1b[?25h" if os.isatty(2) else b"\n")  # show the cursor again, which a live display hides
             os._exit(Interrupted.status)
-        asked = True
+        interrupted = True
         loop.call_soon_threadsafe(task.cancel)
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -70,8 +70,8 @@ class _Done(NamedTuple):
             {**hop.send._asdict(), "piece": hop.send.piece._asdict(), "began": hop.began, "ended": hop.ended}
             for hop in self.record.hops
         ]
-        said = {"method": self.method.name, "outcome": self.record.outcome, "rationale": self.method.rationale}
-        return {**said, "seconds": self.record.seconds, "hops": hops}
+        summary = {"method": self.method.name, "outcome": self.record.outcome, "rationale": self.method.rationale}
+        return {**summary, "seconds": self.record.seconds, "hops": hops}
 
     def show(self) -> None:
         """Print the result as text."""
@@ -79,8 +79,8 @@ class _Done(NamedTuple):
 
         done = self.record.outcome == "done"
         time = human.duration(self.record.seconds)
-        said = f"takes {time} in {human.counted(len(self.record.hops), 'hop')}" if done else self.record.outcome
-        say(f"{self.method.name} {said}: {self.method.rationale}")
+        outcome = f"takes {time} in {human.counted(len(self.record.hops), 'hop')}" if done else self.record.outcome
+        say(f"{self.method.name} {outcome}: {self.method.rationale}")
 
 
 def _carried_out(scenario: "Scenario", name: str) -> _Done:

@@ -80,7 +80,7 @@ def probe(
     from coalloc.probing.survey import survey
 
     limits = ProbeLimits(max(1, most), seconds, streams)
-    found = interrupts.run(survey(urls, sinks, limits, told=_tell, **given))
+    found = interrupts.run(survey(urls, sinks, limits, on_result=_print_progress, **given))
     if output:
         from coalloc.planner.documents.yaml_scenario import write
 
@@ -99,13 +99,13 @@ def _save(path: Path, text: str) -> None:
         raise SinkError(f"{path} cannot be written: {error.strerror}", "name another file with -o") from None
 
 
-def _tell(measured: "MeasuredLink") -> None:
+def _print_progress(measured: "MeasuredLink") -> None:
     """Print one line of progress."""
     from coalloc.util import human
 
     rate = measured.rate
-    said = f"failed: {human.one_line(measured.error or '')}" if rate is None else human.rate(rate)
-    say(f"{human.one_line(f'{measured.source} -> {measured.sink}')}: {said}", err=True)
+    outcome = f"failed: {human.one_line(measured.error or '')}" if rate is None else human.rate(rate)
+    say(f"{human.one_line(f'{measured.source} -> {measured.sink}')}: {outcome}", err=True)
 
 
 def _document(found: "Survey") -> dict[str, Any]:

@@ -99,14 +99,14 @@ def _print_planned(number: str, broker: str | None, as_json: bool) -> None:
     say(f"would copy {found['copy']} files, {size}, make {found['link']} links, delete {found['delete']}", err=True)
 
 
-def _moment(said: str | None) -> float | None:
+def _moment(text: str | None) -> float | None:
     """Parse a local time as seconds since the epoch."""
-    if said is None:
+    if text is None:
         return None
     try:
-        moment = datetime.fromisoformat(said).timestamp()
+        moment = datetime.fromisoformat(text).timestamp()
     except (ValueError, OverflowError, OSError):
-        raise UsageError(f"{said!r} is no time", "write it as 2030-01-31T12:00") from None
+        raise UsageError(f"{text!r} is no time", "write it as 2030-01-31T12:00") from None
     if moment <= time.time():
-        raise UsageError(f"the deadline {said} has passed", "name a later one")
+        raise UsageError(f"the deadline {text} has passed", "name a later one")
     return moment

@@ -65,8 +65,8 @@ def cancel(context: click.Context, numbers: tuple[str, ...], broker: str | None)
 
     for number in numbers:
         task = interrupts.run(api.cancel(number, broker or context.obj))
-        said = "was done before" if task.status == "SUCCEEDED" else task.error or "is over"
-        say(f"{task.id}: {said}")
+        outcome = "was done before" if task.status == "SUCCEEDED" else task.error or "is over"
+        say(f"{task.id}: {outcome}")
 
 
 def _print(found: "Sequence[TaskView]") -> None:

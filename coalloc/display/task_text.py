@@ -52,7 +52,7 @@ def waits(task: TaskView) -> str:
 
 def _beside(task: TaskView) -> str:
     """Return the counts of files that were skipped, failed and so on."""
-    said = [
+    counts = [
         (task.files_skipped, f"{task.files_skipped:,} existed already"),
         (task.left_out, f"{task.left_out:,} skipped because of errors"),
         (task.failed, f"{task.failed:,} failed"),
@@ -60,7 +60,7 @@ def _beside(task: TaskView) -> str:
         (task.folders_not_cleared, f"{human.counted(task.folders_not_cleared, 'folder')} with extra files left"),
         (task.faults, f"{human.counted(task.faults, 'fault')}"),
     ]
-    return "".join(f", {what}" for count, what in said if count)
+    return "".join(f", {what}" for count, what in counts if count)
 
 
 def _troubles(task: TaskView) -> list[tuple[object, str]]:

@@ -27,13 +27,13 @@ class TextLog(Generic[V]):
         self._line = line
         self._troubles = troubles
         self._last: V | None = None
-        self._told: set[object] = set()
+        self._reported: set[object] = set()
 
     def show(self, snapshot: V) -> None:
         """Write a line if anything notable has changed."""
         for known, text in self._troubles(snapshot):
-            if known not in self._told:
-                self._told.add(known)
+            if known not in self._reported:
+                self._reported.add(known)
                 self._write(text)
         if self._is_news(snapshot):
             self._last = snapshot

@@ -23,7 +23,7 @@ __all__ = ["ProbeLimits", "measure"]
 GRACE = 15.0
 """Seconds beyond its time limit after which a measurement that has not ended is given up."""
 
-Told = Callable[[MeasuredLink], None]
+ResultCallback = Callable[[MeasuredLink], None]
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ async def measure(
     peers: int | None = None,
     blast: bool = False,
     seed: int = 0,
-    told: Told | None = None,
+    on_result: ResultCallback | None = None,
     delegate: frozenset[str] = frozenset(),
     policy: AddressPolicy | None = None,
 ) -> list[MeasuredLink]:
@@ -52,7 +52,7 @@ async def measure(
     :param sinks: URLs of the receiving servers, which write into that directory or beside that file; default: `sources`
     :param peers: number of sinks per source, chosen at random; None for all
     :param blast: whether all measured peers of each server also send to it at once, and it to all of them
-    :param told: callback for each result as it arrives
+    :param on_result: callback for each result as it arrives
     :param delegate: hosts that may be given a limited proxy certificate if they insist on one
     :param policy: the addresses that servers may have; None for the user's own policy
     :return: one result for each pair, including failed ones; last the results to and from EVERYBODY
@@ -67,7 +67,7 @@ async def measure(
     chosen = pairs(senders, receivers, peers, Random(seed))
     if not chosen:
         raise UsageError("there is no pair to measure", "name at least two servers")
-    measuring = _Measuring(ends, options, limits, told or (lambda _: None))
+    measuring = _Measuring(ends, options, limits, on_result or (lambda _: None))
     try:
         await measuring.open()
         for together in rounds(chosen):
@@ -97,12 +97,14 @@ def _key(url: str, ends: dict[str, ProbedServer]) -> str:
 class _Measuring:
     """The measurements of one call, one after the other, and their results."""
 
-    def __init__(self, ends: dict[str, ProbedServer], options: EngineOptions, limits: ProbeLimits, told: Told) -> None:
+    def __init__(
+        self, ends: dict[str, ProbedServer], options: EngineOptions, limits: ProbeLimits, on_result: ResultCallback
+    ) -> None:
         self.results: list[MeasuredLink] = []
         self._ends = ends
         self._options = options
         self._limits = limits
-        self._told = told
+        self._on_result = on_result
         self._closed: dict[str, SourceError] = {}
         self._clock = time.time() - asyncio.get_running_loop().time()
 
@@ -173,7 +175,7 @@ class _Measuring:
             why = error.message if error else "nothing came"
             measured = MeasuredLink(source, sink, now - 1e-3, now, 0, streams, "failed", why)
         self.results.append(measured)
-        self._told(measured)
+        self._on_result(measured)
 
 
 class _Flow:

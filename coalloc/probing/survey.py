@@ -41,12 +41,12 @@ async def survey(
     peers: int | None = None,
     blast: bool = False,
     broker: str | None = None,
-    told: Callable[[MeasuredLink], None] | None = None,
+    on_result: Callable[[MeasuredLink], None] | None = None,
     delegate: Sequence[str] = (),
 ) -> Survey:
     """Measure the links between servers, as in `coalloc.probing.measure`.
 
-    Measurements are stored even when this is cancelled midway. `told` receives every result as it comes.
+    Measurements are stored even when this is cancelled midway. `on_result` receives every result as it comes.
 
     :param broker: the address of the broker to report to, if it is not the user's usual one
     :param delegate: hosts that may be given a limited proxy if they require one
@@ -57,8 +57,8 @@ async def survey(
 
     def note(result: MeasuredLink) -> None:
         measured.append(result)
-        if told:
-            told(result)
+        if on_result:
+            on_result(result)
 
     try:
         await measure(sources, sinks, limits, peers, blast, getrandbits(32), note, frozenset(delegate))

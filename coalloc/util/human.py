@@ -107,8 +107,8 @@ def about(label: str, url: str, text: str) -> str:
     >>> about("a.example", "ftp://a.example/x", "it is gone"), about("a", "ftp://a/x", "ftp://a/x: no such file")
     ('a.example: it is gone', 'a: no such file')
     """
-    said = one_line(text).replace(one_line(redact(url)), label)
-    return said if label in said else f"{label}: {said}"
+    message = one_line(text).replace(one_line(redact(url)), label)
+    return message if label in message else f"{label}: {message}"
 
 
 def _host(url: str) -> str:

@@ -114,8 +114,8 @@ def graph(axes: "Axes", network: Network, plan: TransferPlan, where: Mapping[str
         lines = _lines(network.hosts[name], limits)
         _host(axes, name, point, [line for line in lines if small or line[1]], name in part)
     if not small and len(part) < len(network.hosts):
-        said = f"{len(network.hosts) - len(part)} other hosts are not used"
-        axes.text(1.0, 0.0, said, transform=axes.transAxes, ha="right", color="grey")
+        note = f"{len(network.hosts) - len(part)} other hosts are not used"
+        axes.text(1.0, 0.0, note, transform=axes.transAxes, ha="right", color="grey")
 
 
 def _limits(key: LinkKey, limits: set[Limit]) -> bool:
@@ -140,9 +140,9 @@ def _rate(axes: "Axes", network: Network, key: LinkKey, where: Mapping[str, Poin
     cx, cy = (ax + bx) / 2 + BEND * (by - ay), (ay + by) / 2 - BEND * (bx - ax)
     x = (1 - t) ** 2 * ax + 2 * t * (1 - t) * cx + t * t * bx
     y = (1 - t) ** 2 * ay + 2 * t * (1 - t) * cy + t * t * by
-    said = f"{human.rate(rate)} of {human.rate(network.links[key].capacity)}"
+    label = f"{human.rate(rate)} of {human.rate(network.links[key].capacity)}"
     x, y = axes.transData.inverted().transform((x, y))
-    axes.text(x, y, said, color=colour, ha="center", va="center", fontsize=7, bbox=BOX, zorder=2)
+    axes.text(x, y, label, color=colour, ha="center", va="center", fontsize=7, bbox=BOX, zorder=2)
 
 
 def _host(axes: "Axes", name: str, point: Point, lines: Sequence[tuple[str, bool]], takes_part: bool) -> None:
@@ -152,24 +152,24 @@ def _host(axes: "Axes", name: str, point: Point, lines: Sequence[tuple[str, bool
         name, point, (0, 11), textcoords="offset points", ha="center", weight="bold", zorder=4, bbox=BOX,
         color="black" if takes_part else "grey",
     )  # fmt: skip
-    for line, (said, limited) in enumerate(lines):
+    for line, (text, limited) in enumerate(lines):
         axes.annotate(
-            said, point, (0, -17 - 9 * line), textcoords="offset points", ha="center", fontsize=7, zorder=4, bbox=BOX,
+            text, point, (0, -17 - 9 * line), textcoords="offset points", ha="center", fontsize=7, zorder=4, bbox=BOX,
             color=LIMITS if limited else "dimgrey",
         )  # fmt: skip
 
 
 def _lines(host: Host, limits: set[Limit]) -> list[tuple[str, bool]]:
     """Return the limits of a host as text, and whether each one limits the plan."""
-    said: list[tuple[str, bool]] = []
+    lines: list[tuple[str, bool]] = []
     for isp in host.isps:
         name = f"{isp.name} " if isp.name else ""
         if isp.up is not None:
-            said.append((f"{name}up {human.rate(isp.up)}", Limit("up", (host.name, isp.name)) in limits))
+            lines.append((f"{name}up {human.rate(isp.up)}", Limit("up", (host.name, isp.name)) in limits))
         if isp.down is not None:
-            said.append((f"{name}down {human.rate(isp.down)}", Limit("down", (host.name, isp.name)) in limits))
+            lines.append((f"{name}down {human.rate(isp.down)}", Limit("down", (host.name, isp.name)) in limits))
     if host.io is not None:
-        said.append((f"disks {human.rate(host.io)}", Limit("io", host.name) in limits))
+        lines.append((f"disks {human.rate(host.io)}", Limit("io", host.name) in limits))
     if host.storage is not None:
-        said.append((f"relay space {human.size(host.storage)}", False))
-    return said
+        lines.append((f"relay space {human.size(host.storage)}", False))
+    return lines

@@ -26,7 +26,7 @@ def left(servers):
 
 async def test_every_pair_is_measured_and_nothing_stays_at_the_servers(servers):
     told = []
-    found = await measure([server.url("") for server in servers], limits=SMALL, told=told.append)
+    found = await measure([server.url("") for server in servers], limits=SMALL, on_result=told.append)
     keys = [key(server) for server in servers]
     assert sorted((each.source, each.sink) for each in found) == sorted((a, b) for a in keys for b in keys if a != b)
     assert all(each.outcome == "ok" and each.rate > 0 and 0 < each.bytes <= SMALL.bytes for each in found)
