@@ -35,7 +35,7 @@ class Agreement:
         self._sized_by = "the Metalink"
         self._given = {c.algorithm: c.value for c in files.checksums}
         self._digests: dict[str, tuple[str, str]] = {}
-        self.said: dict[int, Stat] = {}
+        self.first_answers: dict[int, Stat] = {}
         """First answer of each replica."""
         self.answered: list[int] = []
         """Sources whose answers agree, in order of their answers."""
@@ -47,7 +47,7 @@ class Agreement:
 
     def stated_by(self, checksum: Checksum) -> set[int]:
         """Return the sources that state this checksum of the whole file."""
-        return {source for source, stat in self.said.items() if checksum in stat.checksums}
+        return {source for source, stat in self.first_answers.items() if checksum in stat.checksums}
 
     def check(self, source: int, stat: Stat) -> None:
         """Process a server's answer about its replica.
@@ -69,7 +69,7 @@ class Agreement:
 
     def _check_unchanged(self, source: int, stat: Stat) -> None:
         """Check that a server's answer is the same as its first one, for instance after a lost connection."""
-        before = self.said.setdefault(source, stat)
+        before = self.first_answers.setdefault(source, stat)
         if before.size != stat.size:
             now = f"it had {before.size} bytes and has {stat.size} now"
         elif None not in (before.validator, stat.validator) and before.validator != stat.validator:
@@ -84,10 +84,10 @@ class Agreement:
         )
 
     def _refuse_size(self, url: str, size: int) -> None:
-        says = f"{url} has {size} bytes, but {self._sized_by} says {self.size}"
+        message = f"{url} has {size} bytes, but {self._sized_by} says {self.size}"
         if self._size_is_given:
-            raise ReplicaChanged(says, "leave this URL out: it is of another file or version")
-        raise VerificationError(f"the replicas are not of one file: {says}", "leave the wrong URL out")
+            raise ReplicaChanged(message, "leave this URL out: it is of another file or version")
+        raise VerificationError(f"the replicas are not of one file: {message}", "leave the wrong URL out")
 
     def _check_digest(self, url: str, offered: Checksum) -> None:
         given = self._given.get(offered.algorithm)
@@ -105,8 +105,8 @@ class Agreement:
 
 
 def _contradict(before: Iterable[Checksum], now: Iterable[Checksum]) -> bool:
-    said = {checksum.algorithm: checksum.value for checksum in now}
-    return any(said.get(checksum.algorithm, checksum.value) != checksum.value for checksum in before)
+    stated = {checksum.algorithm: checksum.value for checksum in now}
+    return any(stated.get(checksum.algorithm, checksum.value) != checksum.value for checksum in before)
 
 
 def unusable(urls: Sequence[str], errors: Mapping[int, SourceError]) -> CoallocError:

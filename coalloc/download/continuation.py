@@ -26,7 +26,7 @@ class Continuation:
         self._earlier = earlier
         self._urls = [origin.url for origin in today]
         self._continued = False
-        self._heard: set[int] = set()
+        self._answered: set[int] = set()
         self.begun_anew = False
         """Whether a replica that has changed is used: nothing of the earlier run is trusted then."""
         self.confirmed: set[int] = set()
@@ -35,10 +35,10 @@ class Continuation:
         """Numbers of earlier replicas that are known to have changed."""
 
     @property
-    def unheard(self) -> list[int]:
+    def unanswered(self) -> list[int]:
         """The current sources that delivered bytes in the earlier run and have not answered yet."""
         known = {origin.url for origin in self._earlier.values()}
-        return [i for i, url in enumerate(self._urls) if url in known and i not in self._heard]
+        return [i for i, url in enumerate(self._urls) if url in known and i not in self._answered]
 
     def is_same(self, source: int, stat: Stat) -> bool:
         """Return whether a source has the identity that it had when it delivered bytes to the earlier run."""
@@ -54,7 +54,7 @@ class Continuation:
 
         :raises ReplicaChanged: if it cannot be of one file with the sources that answered before
         """
-        self._heard.add(source)
+        self._answered.add(source)
         url = redact(self._urls[source])
         if self.is_same(source, stat):
             if self.begun_anew:
@@ -83,7 +83,7 @@ def _same(origin: JournalOrigin, stat: Stat) -> bool:
 
 
 def _differ(origin: JournalOrigin, stat: Stat) -> bool:
-    said = {checksum.algorithm: checksum.value for checksum in stat.checksums}
+    stated = {checksum.algorithm: checksum.value for checksum in stat.checksums}
     return None not in (origin.validator, stat.validator) or any(
-        said.get(checksum.algorithm, checksum.value) != checksum.value for checksum in origin.checksums
+        stated.get(checksum.algorithm, checksum.value) != checksum.value for checksum in origin.checksums
     )

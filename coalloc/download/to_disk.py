@@ -83,10 +83,10 @@ class Download(Transfer):
         if await self._is_here(expectation(self._file.checksums), "given"):
             return
         await self._connect()
-        said = await self._servers_word()
-        if await self._is_here(said, "own word"):
+        stated = await self._server_checksum()
+        if await self._is_here(stated, "own word"):
             return
-        await self._refuse_to_replace(said)
+        await self._refuse_to_replace(stated)
         try:
             judge = await self._prepare()
             await self._fetch(partial(self._judged, judge))
@@ -128,16 +128,16 @@ class Download(Transfer):
         self._notice = f"{self._target} was here already"
         return True
 
-    async def _refuse_to_replace(self, said: Checksum | None) -> None:
+    async def _refuse_to_replace(self, stated: Checksum | None) -> None:
         """Refuse before a byte is fetched, if the target has other content and is not to be replaced.
 
         If that is not known, the file is fetched and compared.
 
-        :param said: a server's checksum of the file, which the target does not have
+        :param stated: a server's checksum of the file, which the target does not have
         """
         if self._settings.replace or not await in_thread(os.path.lexists, self._target):
             return
-        known = said or expectation(self._file.checksums)
+        known = stated or expectation(self._file.checksums)
         if known or not await self._resembles(self._agreement.size):
             raise TargetExists(
                 f"{self._target} exists, with other content",
@@ -158,13 +158,13 @@ class Download(Transfer):
             self._partial.revoke(0, self._partial.size)  # so that nothing of it is kept
             self._notice = f"{self._target} was here already"
 
-    async def _servers_word(self) -> Checksum | None:
+    async def _server_checksum(self) -> Checksum | None:
         """Return the answering server's checksum of the whole file, if the target exists and has its size."""
         size, known = self._agreement.size or 0, self._file.checksums or self._file.pieces
         if known or not self._settings.keep_checksums or not await self._resembles(size):
             return None
-        if said := expectation(self._agreement.digests):
-            return said
+        if stated := expectation(self._agreement.digests):
+            return stated
         answered = self._agreement.answered[0]
         value = await WitnessServers(self._sources, lambda source: source == answered).digest(
             answered, "adler32", 0, size
@@ -182,14 +182,14 @@ class Download(Transfer):
         assert size is not None
         expected = expectation(self._file.checksums) or expectation(self._agreement.digests)
         algorithm = expected.algorithm if expected else None
-        header = describe(size, self._urls, self._agreement.said, [expected] if expected else [])
+        header = describe(size, self._urls, self._agreement.first_answers, [expected] if expected else [])
         earlier = recall(self._partial.journal_path, header, self._partial.directory)
         if earlier.extents and not (expected or self._file.pieces):
             earlier = await self._continued(header, earlier)
-        kept = await in_thread(self._partial.begin, size, earlier.extents, algorithm)
-        journal = Journal.create(self._partial.journal_path, earlier.header, kept, own=self._partial.directory)
+        retained = await in_thread(self._partial.begin, size, earlier.extents, algorithm)
+        journal = Journal.create(self._partial.journal_path, earlier.header, retained, own=self._partial.directory)
         self._journal = journal
-        self._resumed = Intervals((extent.start, extent.end) for extent in kept)
+        self._resumed = Intervals((extent.start, extent.end) for extent in retained)
         if earlier.trouble and not self._resumed:
             self._notice = earlier.trouble
         self._urls = [origin.url for origin in earlier.header.origins]
@@ -242,13 +242,13 @@ class Download(Transfer):
         If one has changed, this waits for the others, which may be unchanged.
         """
         origins = {extent.source: earlier.header.origins[extent.source] for extent in earlier.extents}
-        continuation, said = Continuation(origins, header.origins), self._agreement.said
-        known = [source for source in said if source in continuation.unheard]
-        if known and not any(continuation.is_same(source, said[source]) for source in known):
-            await self._runner.await_answers(set(continuation.unheard) - said.keys())
-        for source in sorted(said, key=lambda source: not continuation.is_same(source, said[source])):
+        continuation, answers = Continuation(origins, header.origins), self._agreement.first_answers
+        known = [source for source in answers if source in continuation.unanswered]
+        if known and not any(continuation.is_same(source, answers[source]) for source in known):
+            await self._runner.await_answers(set(continuation.unanswered) - answers.keys())
+        for source in sorted(answers, key=lambda source: not continuation.is_same(source, answers[source])):
             with suppress(ReplicaChanged):  # raised again when it is connected
-                continuation.hear(source, said[source])
+                continuation.hear(source, answers[source])
         self._continuation = continuation
         if continuation.begun_anew:
             names = ", ".join(sorted({redact(origins[number].url) for number in continuation.changed}))

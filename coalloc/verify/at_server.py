@@ -18,7 +18,7 @@ __all__ = ["AtSink"]
 
 Ask = Callable[[str, int, int], Awaitable[str | None]]
 """`ask(algorithm, start, end)`: return the sink's checksum of its bytes [start, end)."""
-KEPT = "adler32"
+ALGORITHM = "adler32"
 WEAKEST: Sequence[Basis] = ("none", "own word", "agree")
 CHANGED = "its bytes changed on the way"
 
@@ -60,8 +60,8 @@ class AtSink:
             self.basis = "given"
             return {}
         self.basis = "none"
-        kept = [piece._replace(adler32=await _sum(piece, ask)) for piece in pieces]
-        bad = await blame(self._servers, kept, expected, found, self._size, self._suspected)
+        summed = [piece._replace(adler32=await _sum(piece, ask)) for piece in pieces]
+        bad = await blame(self._servers, summed, expected, found, self._size, self._suspected)
         self._suspected |= {source for source, why in bad.items() if why == SUSPECTED}
         return bad
 
@@ -75,16 +75,16 @@ class AtSink:
         return expected[0], None
 
     async def _compare(self, pieces: Sequence[Extent], ask: Ask) -> Mapping[int, str]:
-        kept = await asyncio.gather(*(_sum(piece, ask) for piece in pieces))
-        judged = [piece._replace(adler32=value) for piece, value in zip(pieces, kept, strict=True)]
+        sums = await asyncio.gather(*(_sum(piece, ask) for piece in pieces))
+        judged = [piece._replace(adler32=value) for piece, value in zip(pieces, sums, strict=True)]
         verdicts = await asyncio.gather(*(self._judge(piece) for piece in judged))
         bad = {piece.source: CHANGED for piece, verdict in zip(judged, verdicts, strict=True) if verdict is None}
         self.basis = "none" if bad else next((basis for basis in WEAKEST if basis in verdicts), "agree")
-        if None not in kept:
+        if None not in sums:
             whole = reduce(
                 lambda before, each: adler32_combine(before, each.adler32 or 0, each.end - each.start), judged, 1
             )
-            self.checksum = Checksum(KEPT, f"{whole:08x}")
+            self.checksum = Checksum(ALGORITHM, f"{whole:08x}")
         return bad
 
     async def _judge(self, piece: Extent) -> Basis | None:
@@ -93,10 +93,10 @@ class AtSink:
             return "none"
         found = f"{piece.adler32:08x}"
         for witness in self._servers.witnesses(piece.source):
-            said = await self._servers.digest(witness, KEPT, piece.start, piece.end)
-            if said == found:
+            answer = await self._servers.digest(witness, ALGORITHM, piece.start, piece.end)
+            if answer == found:
                 return "own word" if witness == piece.source else "agree"
-            if said is not None:
+            if answer is not None:
                 await self._check_agreed(piece, witness, found)
                 return None
         return "none"
@@ -108,7 +108,7 @@ class AtSink:
         """
         if witness == piece.source:
             return
-        if await self._servers.digest(piece.source, KEPT, piece.start, piece.end) == found:
+        if await self._servers.digest(piece.source, ALGORITHM, piece.start, piece.end) == found:
             one, other = self._servers.name(piece.source), self._servers.name(witness)
             raise VerificationError(
                 f"the replicas are different files: {one} and {other} differ in bytes {piece.start}-{piece.end}",
@@ -117,5 +117,5 @@ class AtSink:
 
 
 async def _sum(piece: Extent, ask: Ask) -> int | None:
-    value = await ask(KEPT, piece.start, piece.end)
+    value = await ask(ALGORITHM, piece.start, piece.end)
     return None if value is None else int(value, 16)

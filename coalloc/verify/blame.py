@@ -27,14 +27,14 @@ async def agreed_checksum(servers: WitnessServers, size: int) -> list[Checksum]:
     :raises VerificationError: when they contradict each other
     """
     for algorithm in ("sha256", "md5", "adler32"):
-        said = await _ask_all(servers, algorithm, size)
-        if len(set(said.values())) > 1:
-            words = ", ".join(f"{servers.name(i)} {value}" for i, value in said.items())
+        values = await _ask_all(servers, algorithm, size)
+        if len(set(values.values())) > 1:
+            words = ", ".join(f"{servers.name(i)} {value}" for i, value in values.items())
             raise VerificationError(
                 f"the replicas are different files, by {algorithm}: {words}", "leave out the wrong ones"
             )
-        if said:
-            return [Checksum(algorithm, value) for value in set(said.values())]
+        if values:
+            return [Checksum(algorithm, value) for value in set(values.values())]
     return []
 
 
@@ -94,11 +94,11 @@ async def _changed_on_the_way(servers: WitnessServers, pieces: Sequence[Extent],
         holder = servers.holder(piece.source)
         return holder if servers.includes(holder) or not good else good[0]
 
-    kept = [p for p in pieces if p.adler32 is not None]
-    values = await asyncio.gather(*(servers.digest(witness(p), "adler32", p.start, p.end) for p in kept))
+    summed = [p for p in pieces if p.adler32 is not None]
+    values = await asyncio.gather(*(servers.digest(witness(p), "adler32", p.start, p.end) for p in summed))
     return {
         p.source: "its bytes changed on the way"
-        for p, value in zip(kept, values, strict=True)
+        for p, value in zip(summed, values, strict=True)
         if value is not None and value != f"{p.adler32:08x}"
     }
 

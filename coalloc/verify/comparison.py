@@ -108,10 +108,10 @@ class Comparison:
 
     def _examine(self, neighbours: Sequence[Extent], *, soon: bool = False) -> None:
         create_task = asyncio.get_running_loop().create_task
-        asked = create_task(_confirm(self._servers, neighbours)) if len(neighbours) > 1 else None
+        query = create_task(_confirm(self._servers, neighbours)) if len(neighbours) > 1 else None
         for piece in neighbours:
             self._examined.add(piece.start, piece.end)
-            self._cases[piece] = create_task(_examine(self._servers, piece, soon, asked))
+            self._cases[piece] = create_task(_examine(self._servers, piece, soon, query))
 
     async def finish(self, dropped: Container[int] = ()) -> tuple[Basis, dict[int, str]]:
         """Wait for the verdicts on all present bytes. More may be added later.
@@ -127,7 +127,7 @@ class Comparison:
         self._cases = {piece: task for piece, task in self._cases.items() if piece.source not in dropped}
         await self._ask_others_instead()
         for case, verdict in zip(list(self._cases), await asyncio.gather(*self._cases.values()), strict=True):
-            if self._can_be_told_more(case, verdict):
+            if self._can_ask_another(case, verdict):
                 self._examine([case], soon=True)
         verdicts = await asyncio.gather(*self._cases.values())
         bad = {source: why for verdict in verdicts for source, why in verdict.bad.items() if source not in dropped}
@@ -173,7 +173,7 @@ class Comparison:
         """Seconds after which another replica is queried: the fastest would have answered by then."""
         return max(PATIENCE, SLOWER * min((self._servers.expected(i) for i in self._servers.members), default=0.0))
 
-    def _can_be_told_more(self, piece: Extent, verdict: WitnessVerdict) -> bool:
+    def _can_ask_another(self, piece: Extent, verdict: WitnessVerdict) -> bool:
         """Return whether another replica can answer now that could not when this piece was queried."""
         return verdict.witness in (None, self._servers.holder(piece.source)) and self._servers.witnesses(piece.source)[
             :1
@@ -229,13 +229,13 @@ async def _confirm(servers: WitnessServers, neighbours: Sequence[Extent]) -> int
 
 
 async def _examine(
-    servers: WitnessServers, piece: Extent, soon: bool, asked: asyncio.Task[int | None] | None
+    servers: WitnessServers, piece: Extent, soon: bool, query: asyncio.Task[int | None] | None
 ) -> WitnessVerdict:
     """Compare a piece with the answer of the first replica that has one.
 
-    :param asked: query for it and its neighbours together; if that confirms them, no other replica is asked
+    :param query: query for it and its neighbours together; if that confirms them, no other replica is asked
     """
-    if asked is not None and (witness := await asked) is not None:
+    if query is not None and (witness := await query) is not None:
         return WitnessVerdict(witness)
     return await _hold(servers, piece, servers.witnesses(piece.source, soon=soon))
 

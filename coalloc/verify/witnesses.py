@@ -38,7 +38,7 @@ class WitnessServers:
         self._able = able
         self._holders = holders
         self._busy = [asyncio.Lock() for _ in sources]
-        self._asked = [0] * len(sources)
+        self._requested_bytes = [0] * len(sources)
         self._seconds: dict[int, float] = {}
         """Seconds that the last answer of each took."""
         self._since: dict[int, float] = {}
@@ -72,7 +72,7 @@ class WitnessServers:
         """Return this witness's checksums of several ranges, queried at once."""
         if witness not in self.members:
             return [None] * len(ranges)
-        self._asked[witness] += sum(end - start for start, end in ranges)
+        self._requested_bytes[witness] += sum(end - start for start, end in ranges)
         self._waiting[witness] += 1
         try:
             async with self._busy[witness]:
@@ -88,8 +88,8 @@ class WitnessServers:
         try:
             values = await self._ask(witness, algorithm, ranges)
         finally:
-            asked_at = self._since.pop(witness)
-        self._seconds[witness] = time() - asked_at
+            requested_at = self._since.pop(witness)
+        self._seconds[witness] = time() - requested_at
         if None in values:
             self._silent.add(witness)
         return values
@@ -119,7 +119,7 @@ class WitnessServers:
         holders = {self.holder(sender) for sender in senders}
 
         def rank(i: int) -> tuple[bool, float, int]:
-            return i in holders, self.expected(i) * (1 + self._waiting[i]) if soon else self._asked[i], i
+            return i in holders, self.expected(i) * (1 + self._waiting[i]) if soon else self._requested_bytes[i], i
 
         return sorted(self.members, key=rank)
 
