@@ -18,7 +18,7 @@ __all__ = ["EVERYBODY", "MeasuredLink", "Pairs", "forecasts", "observations"]
 
 EVERYBODY = "*"
 """Placeholder for a server: all servers of a measurement, at once."""
-KEPT = 1000
+MOST_MEASUREMENTS = 1000
 """Measurements remembered of each pair; older ones are dropped."""
 RECENT = 30
 """Newest of these that forecasts use."""
@@ -79,7 +79,7 @@ class Pairs(RecordsFile):
 def _insert(database: "sqlite3.Connection", rows: list[MeasuredLink]) -> None:
     with transaction(database):
         database.executemany("INSERT INTO pairs VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
-        database.executemany(PRUNE, {(row.source, row.sink, KEPT - 1) for row in rows})
+        database.executemany(PRUNE, {(row.source, row.sink, MOST_MEASUREMENTS - 1) for row in rows})
 
 
 def observations(measured: Iterable[MeasuredLink]) -> list[Observation]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TransferHistory"]
 
-KEPT = 10_000
+MOST_TRANSFERS = 10_000
 """Transfers remembered of each source; older ones are dropped."""
 RECENT = 30
 """Newest of these that forecasts use: more would delay each transfer's start, and add little."""
@@ -100,7 +100,7 @@ def _insert(database: "sqlite3.Connection", rows: list[Row]) -> int:
         return 0
     with transaction(database):
         database.executemany(f"INSERT INTO transfers VALUES ({', '.join('?' * len(rows[0]))})", rows)
-        database.executemany(PRUNE, {(row[0], KEPT - 1) for row in rows})
+        database.executemany(PRUNE, {(row[0], MOST_TRANSFERS - 1) for row in rows})
     return len(rows)
 
 

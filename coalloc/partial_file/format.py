@@ -171,10 +171,10 @@ def encode_extent(start: int, end: int, source: int, adler32: int | None) -> byt
 
 
 def _decode_extent(body: bytes, header: Header) -> Extent:
-    start, end, source, adler32, kept = _EXTENT.unpack(body)
+    start, end, source, adler32, has_sum = _EXTENT.unpack(body)
     if not start < end <= header.size or source >= len(header.origins):
         raise ValueError(f"an extent [{start}, {end}) of source {source}")
-    return Extent(start, end, source, adler32 if kept else None)
+    return Extent(start, end, source, adler32 if has_sum else None)
 
 
 def encode_revoke(start: int, end: int) -> bytes:

@@ -23,10 +23,10 @@ class HeldHere:
 
         :raises SinkError: if no directory can be made there
         """
-        return await in_thread(_asked, self._destination / folder, names)
+        return await in_thread(_equal_names, self._destination / folder, names)
 
 
-def _asked(folder: Path, names: Sequence[str]) -> dict[str, str]:
+def _equal_names(folder: Path, names: Sequence[str]) -> dict[str, str]:
     # A missing directory will be made, and inherits the properties of its nearest existing parent.
     there = next(path for path in (folder, *folder.absolute().parents) if path.is_dir())
     try:

@@ -106,12 +106,12 @@ class PartialFile:
         self._keeps_crc32 = expected == "crc32"
         self._data = Data(self._folder.own, DATA, self._disk)
         had_room = self._data.room(size, keep=bool(extents))
-        kept = [extent for extent in extents if had_room and self._adopt(extent)]
+        retained = [extent for extent in extents if had_room and self._adopt(extent)]
         if expected is not None and expected not in _ROLLING:
             self._follower = DigestFollower(expected, self._data.read)
             self._follower.advance(self._held.reach(0))
         self._begun = True
-        return kept
+        return retained
 
     def _adopt(self, extent: Extent) -> bool:
         """Take over one extent, if it overlaps no other and its checksum matches."""

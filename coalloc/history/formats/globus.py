@@ -39,8 +39,8 @@ def read(tasks: Iterable[Document], events: Callable[[str], Iterable[Document]])
     :param tasks: transfers that succeeded
     :param events: function from a task's id to its events; called only for tasks that may yield a rate
     """
-    asked = ((str(task["task_id"]), task) for task in tasks if _readable(_telling, task))
-    read = ((number, _readable(_transfer, task, list(events(number)))) for number, task in asked)
+    candidates = ((str(task["task_id"]), task) for task in tasks if _readable(_telling, task))
+    read = ((number, _readable(_transfer, task, list(events(number)))) for number, task in candidates)
     found = sorted(((number, one) for number, one in read if one), key=lambda each: each[1].start)
     counted = others_under_way([observation for _, observation in found])
     return dict(zip([number for number, _ in found], counted, strict=True))
@@ -92,8 +92,8 @@ def _streams(details: str) -> int:
     (8, 1)
     """
     try:
-        said = json.loads(details)
-        return min(MOST_STREAMS, max(1, int(said["concurrency"]) * int(said["parallelism"])))
+        fields = json.loads(details)
+        return min(MOST_STREAMS, max(1, int(fields["concurrency"]) * int(fields["parallelism"])))
     except STRANGE:
         return 1
 

@@ -35,11 +35,11 @@ def _hpss(rows: Rows, header: Sequence[str]) -> TransferLog:
     log = gather("transfers of SLAC to and from HPSS", rows, lambda values: _hpss_row(named(header, values)))
     per_system = Counter(_system(observation) for observation in log.observations)
     both = zip(log.observations, log.lines, strict=True)
-    kept = [(observation, line) for observation, line in both if per_system[_system(observation)] >= FEWEST]
+    selected = [(observation, line) for observation, line in both if per_system[_system(observation)] >= FEWEST]
     return log._replace(
-        observations=others_under_way([observation for observation, _ in kept]),
-        lines=[line for _, line in kept],
-        left_out=log.left_out + len(log.lines) - len(kept),
+        observations=others_under_way([observation for observation, _ in selected]),
+        lines=[line for _, line in selected],
+        left_out=log.left_out + len(log.lines) - len(selected),
     )
 
 

@@ -72,7 +72,7 @@ def test_a_history_from_before_goes_on(pairs, path):
 
 
 def test_the_oldest_of_a_pair_are_dropped(pairs, path, monkeypatch):
-    monkeypatch.setattr(module, "KEPT", 3)
+    monkeypatch.setattr(module, "MOST_MEASUREMENTS", 3)
     pairs.add([GOOD._replace(sink=A)])
     for i in range(5):
         pairs.add([GOOD._replace(end=NOW - 90 + i)])

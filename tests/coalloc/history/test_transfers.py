@@ -115,7 +115,7 @@ def test_no_password_reaches_the_file(history, path):
 
 
 def test_the_oldest_of_a_source_are_dropped(history, path, monkeypatch):
-    monkeypatch.setattr(module, "KEPT", 3)
+    monkeypatch.setattr(module, "MOST_TRANSFERS", 3)
     history.add([GOOD._replace(url="ftp://b/x")])
     for i in range(5):
         history.add([GOOD._replace(end=NOW + i)])
