@@ -19,7 +19,7 @@ __all__ = [
     "one_line",
     "redact",
     "redacted_text",
-    "why_not_told",
+    "unsafe_reason",
     "without_login",
     "without_query",
 ]
@@ -118,15 +118,15 @@ def redacted_text(text: str) -> str:
     if "@" in text:
         text = _LOGIN.sub("//", text)
     if "?" in text:
-        text = _QUERY.sub(lambda found: _at_end(found[0], lambda said: f"?{HIDDEN}" if "=" in said else said), text)
+        text = _QUERY.sub(lambda found: _at_end(found[0], lambda query: f"?{HIDDEN}" if "=" in query else query), text)
     text = _HEADER.sub(rf"\1\2 {HIDDEN}", text)
     return _BEARER.sub(rf"\1 {HIDDEN}", _PAIR.sub(rf"\1={HIDDEN}", text))
 
 
 def _at_end(found: str, change: Callable[[str], str]) -> str:
     """Change a match in a text, except punctuation at its end, which belongs to the text."""
-    said = found.rstrip(":,;)]}")
-    return change(said) + found[len(said) :]
+    trimmed = found.rstrip(":,;)]}")
+    return change(trimmed) + found[len(trimmed) :]
 
 
 def _shown(url: str) -> str:
@@ -155,7 +155,7 @@ def _secrets(url: str) -> Iterator[str]:
     """Yield the secrets in a URL, as written and decoded."""
     rest, _, fragment = url.partition("#")
     query = rest.partition("?")[2]
-    found = [pair.partition("=")[2] or pair for said in (query, fragment) for pair in re.split("[&;]", said)[:MOST]]
+    found = [pair.partition("=")[2] or pair for part in (query, fragment) for pair in re.split("[&;]", part)[:MOST]]
     login, at, _ = rest.partition("://")[2].partition("?")[0].partition("/")[0].rpartition("@")
     if at:
         user, _, password = login.partition(":")
@@ -178,14 +178,14 @@ def _character(char: str) -> str:
     return f"(?:{'|'.join(dict.fromkeys(spellings))})"
 
 
-def why_not_told(url: str) -> str | None:
+def unsafe_reason(url: str) -> str | None:
     """Return why a URL must not be passed to another program: a user name or host that is not plain; None if it may.
 
-    >>> why_not_told("sshftp://ann@host.example:22/x"), why_not_told("ftp://[2001:db8::1]/x")
+    >>> unsafe_reason("sshftp://ann@host.example:22/x"), unsafe_reason("ftp://[2001:db8::1]/x")
     (None, None)
-    >>> why_not_told("sshftp://-oProxyCommand=id@host/x")
+    >>> unsafe_reason("sshftp://-oProxyCommand=id@host/x")
     "the user name '-oProxyCommand=id' is not made of letters, digits and ._@+- alone"
-    >>> why_not_told("sshftp://%2DoX@host/x"), why_not_told("sshftp://-oX/x")
+    >>> unsafe_reason("sshftp://%2DoX@host/x"), unsafe_reason("sshftp://-oX/x")
     ("the user name '-oX' is not made of letters, digits and ._@+- alone", \
 "the host '-ox' is not made of letters, digits and ._@+- alone")
     """
@@ -203,12 +203,12 @@ def why_not_told(url: str) -> str | None:
     user, _, password = login.partition(":")
     host = parts.hostname or ""
     bracketed = place.startswith("[")
-    for what, said, kind in (
+    for what, value, kind in (
         ("user name", unquote(user), PLAIN if at else None),
         ("host", host if bracketed else unquote(host), NUMERIC if bracketed else PLAIN),
     ):
-        if kind and not kind.fullmatch(said):
-            return f"the {what} {said!r} is not made of letters, digits and ._@+- alone"
+        if kind and not kind.fullmatch(value):
+            return f"the {what} {value!r} is not made of letters, digits and ._@+- alone"
     return "the password has a control character" if re.search(r"[\x00-\x20\x7f\"]", unquote(password)) else None
 
 
@@ -219,8 +219,8 @@ _INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe0
 """Characters without a shape, though Unicode calls them letters or marks."""
 
 
-def escaped(text: str, kept: str = "") -> str:
-    """Return `text` with all invisible characters escaped as in Python; characters in `kept` stay.
+def escaped(text: str, allowed: str = "") -> str:
+    """Return `text` with all invisible characters escaped as in Python; characters in `allowed` stay.
 
     Escaped are control characters, all blanks but the space, line ends, changes of the writing direction, characters
     without width, and code points that are no characters.
@@ -230,7 +230,7 @@ def escaped(text: str, kept: str = "") -> str:
     """
     if text.isprintable() and not _INVISIBLE.search(text):
         return text
-    return "".join(char if char in kept or _seen(char) else char.encode("unicode_escape").decode() for char in text)
+    return "".join(char if char in allowed or _seen(char) else char.encode("unicode_escape").decode() for char in text)
 
 
 def _seen(char: str) -> bool:
@@ -249,4 +249,4 @@ def one_line(text: str, longest: int = LONGEST) -> str:
 
 def lines(text: str) -> str:
     """Return `text` escaped, except for its line feeds and tabs. URLs in it stay unchanged."""
-    return escaped(text, kept="\n\t")
+    return escaped(text, allowed="\n\t")

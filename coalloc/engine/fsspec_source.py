@@ -30,7 +30,7 @@ from coalloc.errors import (
     UsageError,
 )
 from coalloc.model import Stat
-from coalloc.safe_text import hide, redact, why_not_told
+from coalloc.safe_text import hide, redact, unsafe_reason
 from coalloc.util.counts import count
 
 __all__ = ["BridgeSource"]
@@ -79,7 +79,7 @@ class BridgeSource(Source):
         self._shown = redact(url)
         if re.match("file://[^/]", url, re.I):
             raise UsageError(f"{self._shown} names a host, but a file is read from this machine", "write file:///PATH")
-        if not re.match("(file|local|memory)://", url, re.I) and (why := why_not_told(url)):
+        if not re.match("(file|local|memory)://", url, re.I) and (why := unsafe_reason(url)):
             raise UsageError(f"{self._shown} is not given to fsspec: {why}", "correct the URL")
         self._files: Any = None
         self._path = ""
@@ -98,8 +98,8 @@ class BridgeSource(Source):
         if info["size"] is None:
             raise Unsupported(f"{self._shown}: the size is not known", "use another replica")
         if (size := count(str(info["size"]))) is None:
-            said = hide(str(info["size"]), self.url)[:40]
-            raise Unsupported(f"{self._shown}: the size makes no sense: {said}", "use another replica")
+            text = hide(str(info["size"]), self.url)[:40]
+            raise Unsupported(f"{self._shown}: the size makes no sense: {text}", "use another replica")
         return Stat(size, _validator(info))
 
     def _connect(self) -> None:
@@ -166,11 +166,11 @@ class BridgeSource(Source):
             raise self._ours(error) from None
 
     def _ours(self, error: Exception) -> SourceError:
-        said = f"{self._shown}: {hide(str(error), self.url) or type(error).__name__}"
+        message = f"{self._shown}: {hide(str(error), self.url) or type(error).__name__}"
         for foreign, ours, remedy in MEANINGS:
             if isinstance(error, foreign):
-                return ours(said, remedy)
-        return ServerSays(said, "see what it says, or use another replica")
+                return ours(message, remedy)
+        return ServerSays(message, "see what it says, or use another replica")
 
     async def checksum(self, algorithm: str, start: int, end: int) -> str | None:
         return None
@@ -184,6 +184,6 @@ class BridgeSource(Source):
 
 def _validator(info: Mapping[str, Any]) -> str | None:
     """Return the properties that change with the file; not the access time, which fsspec's `ukey` may include."""
-    said = {name.lower().replace("_", ""): value for name, value in info.items()}
-    known = [f"{name}={said[name]}" for name in VERSION if said.get(name) is not None]
+    properties = {name.lower().replace("_", ""): value for name, value in info.items()}
+    known = [f"{name}={properties[name]}" for name in VERSION if properties.get(name) is not None]
     return " ".join(known) or None

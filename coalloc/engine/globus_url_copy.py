@@ -44,7 +44,7 @@ from coalloc.errors import (
     UsageError,
 )
 from coalloc.model import Stat
-from coalloc.safe_text import hide, redact, redacted_text, why_not_told
+from coalloc.safe_text import hide, redact, redacted_text, unsafe_reason
 from coalloc.util.counts import count
 from coalloc.util.dialer import checked
 
@@ -98,9 +98,9 @@ class URLCopySource(Source):
     def __init__(self, url: str, options: EngineOptions) -> None:
         super().__init__(url, options)
         self._shown = redact(url)
-        self._told = _as_told(url, self._shown)
+        self._tool_url = _url_for_tool(url, self._shown)
         self._place: asyncio.Semaphore | None = None
-        self._host = urlsplit(self._told).hostname or ""
+        self._host = urlsplit(self._tool_url).hostname or ""
         self._proxy: tuple[float, bytes] | None = None
 
     async def open(self) -> Stat:
@@ -108,7 +108,7 @@ class URLCopySource(Source):
 
         :raises NoFreeProcess: when this process already runs as many such programs as it may
         """
-        _refuse_unheard(self._told, self._shown)
+        _refuse_unsupported_name(self._tool_url, self._shown)
         await self._allowed()
         await self._take_place()
         seconds = 2 * self.options.connect_seconds  # the tool needs some twenty round trips
@@ -139,16 +139,16 @@ class URLCopySource(Source):
 
         :raises PermissionRefused: when its host may not be connected to
         """
-        policy, parts = self.options.dialer.policy, urlsplit(self._told)
+        policy, parts = self.options.dialer.policy, urlsplit(self._tool_url)
         if policy.anywhere:
-            return self._told
+            return self._tool_url
         host = parts.hostname or ""
         address = await checked(host, parts.port or PORTS.get(parts.scheme, 0), policy)
         if parts.scheme != "ftp" or ":" in address:
-            return self._told
+            return self._tool_url
         user, at, _ = parts.netloc.rpartition("@")
         port = f":{parts.port}" if parts.port else ""
-        return self._told.replace(parts.netloc, f"{user}{at}{address}{port}", 1)
+        return self._tool_url.replace(parts.netloc, f"{user}{at}{address}{port}", 1)
 
     async def _stat(self) -> Stat:
         with tempfile.TemporaryDirectory(prefix="coget-") as folder:
@@ -199,15 +199,15 @@ class URLCopySource(Source):
             raise Unsupported(
                 f"{self._shown} needs {TOOL}, which is not installed", "apt-get install globus-gass-copy-progs"
             )
-        told = await self._allowed()
+        url = await self._allowed()
         with tempfile.NamedTemporaryFile(prefix="coget-") as proxy:
-            grid = self._told.startswith("gsiftp:")
+            grid = self._tool_url.startswith("gsiftp:")
             if grid:
                 proxy.write(self._short_proxy())
                 proxy.flush()
             async with self._started(program, *options, proxy=proxy.name if grid else None) as tool:
                 assert tool.stdin is not None
-                tool.stdin.write(f'"{told}" {to}\n'.encode())
+                tool.stdin.write(f'"{url}" {to}\n'.encode())
                 tool.stdin.close()
                 yield tool
 
@@ -256,23 +256,23 @@ class URLCopySource(Source):
     def _ended_short(self, words: str, at: int, span: Span) -> SourceError:
         if at == span.start and words:
             return meaning(words, self._shown, self._hidden)
-        said = f"; {TOOL} says {self._hidden(words)}" if words else ""
+        detail = f"; {TOOL} says {self._hidden(words)}" if words else ""
         return ConnectionLost(
-            f"{self._shown}: the data ended at byte {at} of {span.start}-{span.end}{said}", "try again"
+            f"{self._shown}: the data ended at byte {at} of {span.start}-{span.end}{detail}", "try again"
         )
 
     async def _words(self, tool: asyncio.subprocess.Process) -> str:
         """Return the tool's output on one line when it has ended, without the secrets of the URL, which it repeats."""
         assert tool.stderr is not None
-        kept = bytearray()
+        output = bytearray()
         while part := await tool.stderr.read(CHUNK):
-            kept += part
-            del kept[MOST_WORDS // 2 : -MOST_WORDS // 2]  # its beginning and its end are the most useful
-        said = kept.decode(errors="replace")
-        return " ".join(said.replace(self._told, self._shown).removeprefix("\nerror: ").split())
+            output += part
+            del output[MOST_WORDS // 2 : -MOST_WORDS // 2]  # its beginning and its end are the most useful
+        text = output.decode(errors="replace")
+        return " ".join(text.replace(self._tool_url, self._shown).removeprefix("\nerror: ").split())
 
     def _hidden(self, words: str) -> str:
-        return hide(words, self.url, self._told)
+        return hide(words, self.url, self._tool_url)
 
 
 async def _end(tool: asyncio.subprocess.Process) -> None:
@@ -300,8 +300,8 @@ def _facts(dump: Path) -> dict[str, str]:
     if not dump.exists():
         return {}
     with dump.open(errors="replace") as file:
-        said = file.read(MOST_WORDS).rpartition('" ')[2]
-    pairs = (fact.rpartition(" ")[2].partition("=") for fact in said.split(";"))
+        facts = file.read(MOST_WORDS).rpartition('" ')[2]
+    pairs = (fact.rpartition(" ")[2].partition("=") for fact in facts.split(";"))
     return {name: value for name, _, value in pairs if count(value) is not None}
 
 
@@ -311,14 +311,14 @@ def meaning(words: str, shown: str, hidden: Callable[[str], str] = redacted_text
     :param shown: the URL as it is shown
     :param hidden: a function that hides the secrets of the URL in the output
     """
-    said = f"{shown}: {TOOL} says {hidden(words) or 'nothing'}"
+    message = f"{shown}: {TOOL} says {hidden(words) or 'nothing'}"
     for pattern, error, remedy in MEANINGS:
         if re.search(pattern, words, re.I):
-            return error(said, remedy)
-    return ServerSays(said, "see what it says, or use another replica")
+            return error(message, remedy)
+    return ServerSays(message, "see what it says, or use another replica")
 
 
-def _as_told(url: str, shown: str) -> str:
+def _url_for_tool(url: str, shown: str) -> str:
     """Return the URL as the tool takes it: all but plain ASCII percent-encoded.
 
     :raises UsageError: when the URL names no file at a host
@@ -327,20 +327,20 @@ def _as_told(url: str, shown: str) -> str:
     authority, slash, path = rest.partition("/")
     if not urlsplit(f"//{authority}").hostname or not path:
         raise UsageError(f"{shown} names no file at a server", f"write {scheme}://HOST/PATH")
-    if why := why_not_told(url):
+    if why := unsafe_reason(url):
         raise UsageError(f"{shown} is not given to {TOOL}: {why}", "correct the URL")
     return f"{scheme.lower()}://{authority}{slash}{quote(path, safe=SAFE)}"
 
 
-def _refuse_unheard(told: str, shown: str) -> None:
+def _refuse_unsupported_name(url: str, shown: str) -> None:
     """Refuse a name that the tool would not pass on as it is.
 
     :raises Unsupported: for control characters, and over ftp:// for all but ASCII
     """
-    name = unquote(told, errors="surrogateescape")
+    name = unquote(url, errors="surrogateescape")
     if re.search(r"[\x00-\x1f\x7f]", name):
         raise Unsupported(f"{shown}: {TOOL} takes no name with a control character", "use --engine gridftp")
-    if told.startswith("ftp:") and not name.isascii():
+    if url.startswith("ftp:") and not name.isascii():
         raise Unsupported(
             f"{shown}: {TOOL} loses all but ASCII from names over ftp://", "use gsiftp:// or --engine gridftp"
         )

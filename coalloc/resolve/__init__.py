@@ -75,7 +75,7 @@ def _checked(files: Sequence[FoundReplicas]) -> list[FoundReplicas]:
 
 async def _files(sources: Sequence[str], fetch_document: Fetch, policy: AddressPolicy) -> list[ReplicaSet]:
     documents = [source for source in sources if "://" not in source or _ends_as_metalink(source)]
-    if not documents and not (len(sources) == 1 and await _said_to_be_metalink(sources[0], policy)):
+    if not documents and not (len(sources) == 1 and await _server_declares_metalink(sources[0], policy)):
         return [replica_set(sources)]
     if len(sources) > 1:
         raise UsageError(
@@ -117,12 +117,12 @@ def _local(path: str, limit: int) -> bytes:
         raise UsageError(f"{redact(path)} is neither a URL nor a readable file: {reason}", remedy) from None
 
 
-async def _said_to_be_metalink(source: str, policy: AddressPolicy) -> bool:
+async def _server_declares_metalink(source: str, policy: AddressPolicy) -> bool:
     if not _is_http(source):
         return False
     from coalloc.resolve import http_documents  # and with it all of http
 
-    return await http_documents.says_metalink(source, policy)
+    return await http_documents.declares_metalink(source, policy)
 
 
 def _is_http(url: str) -> bool:

@@ -11,7 +11,7 @@ from coalloc.errors import SourceError, Stalled, Unreachable, Unsupported, Usage
 from coalloc.util.addresses import ANYWHERE, AddressPolicy
 from coalloc.util.dialer import DirectDialer
 
-__all__ = ["FetchedDocument", "get", "says_metalink"]
+__all__ = ["FetchedDocument", "declares_metalink", "get"]
 
 METALINKS = ("application/metalink4+xml", "application/metalink+xml")
 """Content types of Metalinks."""
@@ -31,7 +31,7 @@ class FetchedDocument(NamedTuple):
     secure: bool
 
 
-async def says_metalink(url: str, policy: AddressPolicy = ANYWHERE) -> bool:
+async def declares_metalink(url: str, policy: AddressPolicy = ANYWHERE) -> bool:
     """Return whether the server declares a URL a Metalink; False on errors, which an engine will explain.
 
     :param policy: the addresses that servers may have

@@ -114,12 +114,12 @@ async def walk(store: Storage, top: str) -> AsyncIterator[tuple[str, Entry]]:
                     )
                 for entry in entries:
                     if entry.kind == "file":
-                        yield folder + entry.name, _kept(entry)
+                        yield folder + entry.name, _trimmed(entry)
                     elif entry.kind == "dir" and entry.link_target is None:
                         folders.append(f"{folder}{entry.name}/")
 
 
-def _kept(entry: Entry) -> Entry:
+def _trimmed(entry: Entry) -> Entry:
     """Return a file's entry without the facts that are not needed here: they may be long."""
     return entry._replace(permissions=None, user=None, group=None, link_target=None, unique=None)
 

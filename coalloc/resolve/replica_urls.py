@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from coalloc.errors import UsageError
 from coalloc.model import Origin, Replica, ReplicaSet
 from coalloc.resolve.file_names import UNPRINTABLE, from_url
-from coalloc.safe_text import redact, why_not_told
+from coalloc.safe_text import redact, unsafe_reason
 
 __all__ = ["admitted", "check", "is_opaque", "replica_set"]
 
@@ -36,13 +36,13 @@ def admitted(file: ReplicaSet, origin: Origin) -> ReplicaSet:
     >>> [replica.url for replica in admitted(file, Origin("document")).replicas]
     ['http://a/x']
     """
-    kept, left_out = [], []
+    replicas, left_out = [], []
     for replica in file.replicas:
         if why := _why_not_admitted(replica.url):
             left_out.append((redact(replica.url), f"left out: {why}"))
         else:
-            kept.append(replica._replace(origin=origin))
-    return file._replace(replicas=tuple(kept), left_out=(*file.left_out, *left_out), origin=origin)
+            replicas.append(replica._replace(origin=origin))
+    return file._replace(replicas=tuple(replicas), left_out=(*file.left_out, *left_out), origin=origin)
 
 
 def _why_not_admitted(url: str) -> str | None:
@@ -51,7 +51,7 @@ def _why_not_admitted(url: str) -> str | None:
     scheme = url.partition(":")[0].lower()
     if scheme not in NETWORK:
         return f"{scheme}:// URLs are allowed on the command line only, not from a document or server"
-    return why_not_told(url) if urlsplit(url).hostname else "it names no host"
+    return unsafe_reason(url) if urlsplit(url).hostname else "it names no host"
 
 
 def is_opaque(url: str) -> bool:
