@@ -89,5 +89,5 @@ class _Sums:
         """Return both sums after so many seconds of silence."""
         if elapsed <= 0.0:
             return self.bytes, self.seconds
-        kept = exp(-elapsed / self.memory)
-        return self.bytes * kept, self.seconds * kept + self.memory * (1 - kept)
+        decay = exp(-elapsed / self.memory)
+        return self.bytes * decay, self.seconds * decay + self.memory * (1 - decay)

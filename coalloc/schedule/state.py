@@ -218,7 +218,7 @@ class State:
             seconds=self.finish_seconds(source, now),
             rate=self.rate(source, now),
             pause=self.wait_seconds(source, now) + self.ending_seconds(source),
-            on_its_way=self.on_its_way(source, now),
+            in_flight=self.in_flight(source, now),
             tail=self._tail(source),
         )
 
@@ -268,7 +268,7 @@ class State:
             seconds = min(seconds, self._round_trip(source) * log2(1 + backlog / trip))
         return self.wait_seconds(source, now) + seconds + self.ending_seconds(source)
 
-    def on_its_way(self, source: ScheduledSource, now: float) -> int:
+    def in_flight(self, source: ScheduledSource, now: float) -> int:
         """Return the bytes that the server has sent, or will have before it learns that another source takes over."""
         if self.wait_seconds(source, now):
             return 0

@@ -38,7 +38,7 @@ class Victim(NamedTuple):
     :param seconds: expected time until it has delivered them; infinite if it is silent
     :param rate: bytes per second while it delivers
     :param pause: seconds of that time in which it delivers nothing
-    :param on_its_way: bytes that arrive whatever is taken
+    :param in_flight: bytes that arrive whatever is taken
     :param tail: bytes at the end that can be taken without those before them, if fewer than all
     """
 
@@ -46,7 +46,7 @@ class Victim(NamedTuple):
     seconds: float
     rate: float
     pause: float = 0.0
-    on_its_way: int = 0
+    in_flight: int = 0
     tail: float = inf
 
 
@@ -98,7 +98,7 @@ def stolen(victim: Victim, thief: Thief, together: float, worth: float) -> int:
         return 0
     spare = victim.nbytes - int(victim.rate * max(0.0, together - victim.pause))
     takes = int(thief.rate * (together - thief.setup - thief.delay))
-    nbytes = max(0, min(victim.nbytes - victim.on_its_way, spare, takes))
+    nbytes = max(0, min(victim.nbytes - victim.in_flight, spare, takes))
     if victim.nbytes - nbytes < thief.least:
         return victim.nbytes if saves_all(victim, thief, worth) else 0
     nbytes = int(min(nbytes, victim.tail))

@@ -110,8 +110,8 @@ class RangeSharing:
         return any(each.parts for each in self._works.values())
 
     def _cut(self, work: SessionWork) -> None:
-        """Leave the end of a session's long part to the others; what is on its way still arrives."""
-        soon = work.victim(UNKNOWN_RATE, self._time()).on_its_way
+        """Leave the end of a session's long part to the others; the bytes in flight still arrive."""
+        soon = work.victim(UNKNOWN_RATE, self._time()).in_flight
         for part in work.parts.values():
             end, part.end = part.end, min(part.end, part.at + soon)
             soon -= part.left

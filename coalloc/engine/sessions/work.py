@@ -152,7 +152,7 @@ class SessionWork:
             seconds=pause + self.left / rate if rate else inf,
             rate=rate,
             pause=pause,
-            on_its_way=0 if pause else int(rate * SETUP_TRIPS * self._rtt),
+            in_flight=0 if pause else int(rate * SETUP_TRIPS * self._rtt),
             tail=last.left if last else 0,
         )
 

@@ -40,7 +40,7 @@ def test_a_steal_is_worth_it_and_leaves_no_scraps(victim, thief, others):
         assert victim.seconds - thief.seconds(nbytes) >= thief.worth
     if 0 < nbytes < victim.nbytes:
         assert nbytes >= thief.least
-        assert victim.nbytes - nbytes >= max(thief.least, victim.on_its_way)
+        assert victim.nbytes - nbytes >= max(thief.least, victim.in_flight)
         assert nbytes <= victim.tail
         assert nbytes <= thief.rate * together
         assert (victim.nbytes - nbytes) - victim.rate * max(0.0, together - victim.pause) >= -1
@@ -48,7 +48,7 @@ def test_a_steal_is_worth_it_and_leaves_no_scraps(victim, thief, others):
 
 @given(victims(), thieves)
 def test_both_end_together_where_nothing_hinders_it(victim, thief):
-    victim = victim._replace(on_its_way=0, tail=inf)
+    victim = victim._replace(in_flight=0, tail=inf)
     together = seconds_together(thief, [victim])
     nbytes = stolen(victim, thief, together, thief.worth)
     if 0 < nbytes < victim.nbytes:
@@ -65,7 +65,7 @@ def test_what_has_to_save_more_is_done_less(victim, thief, worth, more):
 
 @given(victims(), thieves)
 def test_from_one_that_is_silent_all_that_can_be_taken_is_taken(victim, thief):
-    victim = victim._replace(seconds=inf, rate=0.0, on_its_way=0, tail=inf)
+    victim = victim._replace(seconds=inf, rate=0.0, in_flight=0, tail=inf)
     assert stolen(victim, thief, seconds_together(thief, [victim]), thief.worth) == victim.nbytes
     assert saves_all(victim, thief, thief.worth)
 
