@@ -104,18 +104,18 @@ class _Refusing:
         """
         server = self._server
         digest = base64.b64encode(hashlib.sha256(key.asbytes()).digest()).decode().rstrip("=")
-        said = f"{server.name}: its host key, {key.get_name()} SHA256:{digest},"
+        host_key = f"{server.name}: its host key, {key.get_name()} SHA256:{digest},"
         accept = f"ssh {server.words}, or: ssh-keyscan {server.words} >> ~/.ssh/known_hosts"
         if key in self._revoked:
-            raise PermissionRefused(f"{said} is revoked in known_hosts", "use another replica, and tell its admin")
+            raise PermissionRefused(f"{host_key} is revoked in known_hosts", "use another replica, and tell its admin")
         if self._good:
             raise PermissionRefused(
-                f"{said} is not the known one: its admin has changed it, or another server answers in its place",
+                f"{host_key} is not the known one: its admin has changed it, or another server answers in its place",
                 f"ask its admin; if it was changed, forget the old one: ssh-keygen -R {shlex.quote(server.name)}, "
                 f"and accept the new one: {accept}",
             )
         raise PermissionRefused(
-            f"{said} is not known",
+            f"{host_key} is not known",
             f"compare this fingerprint with what its admin says, then accept the key: {accept}",
         )
 

@@ -94,9 +94,9 @@ def digests(headers: Headers) -> tuple[Checksum, ...]:
     for item in f"{headers.get('digest', '')},{headers.get('repr-digest', '')}".split(","):
         name, _, value = item.strip().partition("=")
         algorithm = normalise(ALIASES.get(name.strip().lower(), name))
-        said = algorithm and _hex(value.partition(";")[0].strip().strip(":"), ALGORITHMS[algorithm])
-        if algorithm and said:
-            found[algorithm] = Checksum(algorithm, said)
+        digest = algorithm and _hex(value.partition(";")[0].strip().strip(":"), ALGORITHMS[algorithm])
+        if algorithm and digest:
+            found[algorithm] = Checksum(algorithm, digest)
     return tuple(found.values())
 
 
@@ -120,16 +120,16 @@ def retry_after(headers: Headers) -> float | None:
     >>> retry_after({"retry-after": "Fri, 31 Dec 1999 23:59:59 GMT", "date": "Fri, 31 Dec 1999 23:59:29 GMT"})
     30.0
     """
-    said = headers.get("retry-after", "").strip()
-    if re.fullmatch("[0-9]{1,9}", said):
-        return float(said)
-    then, now = _date(said), _date(headers.get("date", "")) or datetime.now(UTC)
+    value = headers.get("retry-after", "").strip()
+    if re.fullmatch("[0-9]{1,9}", value):
+        return float(value)
+    then, now = _date(value), _date(headers.get("date", "")) or datetime.now(UTC)
     return None if then is None else max(0.0, (then - now).total_seconds())
 
 
-def _date(said: str) -> datetime | None:
+def _date(text: str) -> datetime | None:
     try:
-        date = parsedate_to_datetime(said)
+        date = parsedate_to_datetime(text)
     except (ValueError, OverflowError):
         return None
     return date if date.tzinfo else date.replace(tzinfo=UTC)
@@ -141,16 +141,16 @@ def refusal(status: int, reason: str, headers: Headers, shown: str, hidden: Call
     :param shown: the URL as it is shown
     :param hidden: a function that hides the secrets of URLs in the server's text
     """
-    said = f"{shown}: the server says {status} {hidden(reason)}".rstrip()
+    message = f"{shown}: the server says {status} {hidden(reason)}".rstrip()
     if status in (401, 403):
-        return PermissionRefused(said, "ask the owner for access, or log in: https://USER:PASSWORD@HOST/...")
+        return PermissionRefused(message, "ask the owner for access, or log in: https://USER:PASSWORD@HOST/...")
     if status == 407:
-        return PermissionRefused(said, "give user and password of the proxy in HTTP_PROXY or HTTPS_PROXY")
+        return PermissionRefused(message, "give user and password of the proxy in HTTP_PROXY or HTTPS_PROXY")
     if status in (404, 410):
-        return NoSuchFile(said, "check the path in the URL")
+        return NoSuchFile(message, "check the path in the URL")
     if status in (405, 501, 505):
-        return Unsupported(said, "use another replica")
+        return Unsupported(message, "use another replica")
     if status in BUSY or "retry-after" in headers:
         until = f" (Retry-After: {hidden(headers['retry-after'])})" if "retry-after" in headers else ""
-        return ServerBusy(f"{said}{until}", retry_after=retry_after(headers))
-    return ServerSays(said, "try again later, or use another replica")
+        return ServerBusy(f"{message}{until}", retry_after=retry_after(headers))
+    return ServerSays(message, "try again later, or use another replica")

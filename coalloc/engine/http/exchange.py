@@ -72,7 +72,7 @@ class HTTPExchange:
         self._led_by = deque[str](maxlen=MOST)
         """Targets of recent redirects: servers may repeat them in their text, too."""
 
-    def said(self, foreign: object) -> str:
+    def hidden(self, foreign: object) -> str:
         """Return the text of a server or a library without the secrets of the requested URLs."""
         return hide(str(foreign), self._url, *self._led_by)
 
@@ -93,7 +93,7 @@ class HTTPExchange:
 
     def refusal(self, answer: "httpx.Response") -> SourceError:
         """Return the error for a response."""
-        return refusal(answer.status_code, answer.reason_phrase, answer.headers, self.shown, self.said)
+        return refusal(answer.status_code, answer.reason_phrase, answer.headers, self.shown, self.hidden)
 
     @asynccontextmanager
     async def answer(self, method: str, headers: Mapping[str, str]) -> "AsyncIterator[httpx.Response]":
@@ -194,8 +194,8 @@ class HTTPExchange:
         return self._clients[place.server]
 
     async def _forget_all_but(self, *places: _RequestTarget) -> None:
-        kept = {place.server for place in places}
-        for server in self._clients.keys() - kept:
+        retained = {place.server for place in places}
+        for server in self._clients.keys() - retained:
             await self._clients.pop(server).aclose()
 
     @contextmanager
@@ -208,7 +208,7 @@ class HTTPExchange:
             yield
         except ssl.SSLCertVerificationError as error:
             raise PermissionRefused(
-                f"{self.shown}: the server's certificate is not trusted: {self.said(error.verify_message)}",
+                f"{self.shown}: the server's certificate is not trusted: {self.hidden(error.verify_message)}",
                 "name the file of the authority that signed it in SSL_CERT_FILE; if it has expired, tell its owner",
             ) from None
         except (ssl.SSLError, httpcore.LocalProtocolError) as error:
@@ -218,26 +218,26 @@ class HTTPExchange:
         except (httpcore.NetworkError, OSError) as error:
             raise self._lost(error) from None
         except httpcore.ProxyError as error:
-            what = f"{self.shown}: the proxy says {self.said(error)}"
+            what = f"{self.shown}: the proxy says {self.hidden(error)}"
             raise PermissionRefused(what, "check HTTP_PROXY and NO_PROXY") from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise Unsupported(
-                f"{self.shown}: it leads nowhere: {self.said(error)}", "check the URL, or use another replica"
+                f"{self.shown}: it leads nowhere: {self.hidden(error)}", "check the URL, or use another replica"
             ) from None
 
-    def _protocol_error(self, said: str) -> SourceError:
-        if "disconnected" in said or "closed connection" in said:
-            return self._lost(said)
-        return self._not_http(said)
+    def _protocol_error(self, reason: str) -> SourceError:
+        if "disconnected" in reason or "closed connection" in reason:
+            return self._lost(reason)
+        return self._not_http(reason)
 
-    def _not_http(self, said: object) -> NotThatProtocol:
-        what = f"{self.shown}: no HTTP there: {self.said(said)}"
+    def _not_http(self, reason: object) -> NotThatProtocol:
+        what = f"{self.shown}: no HTTP there: {self.hidden(reason)}"
         return NotThatProtocol(what, "check scheme and port of the URL")
 
-    def _lost(self, said: object) -> ConnectionLost:
+    def _lost(self, reason: object) -> ConnectionLost:
         """Return the error for a closed or reset connection; a server of another protocol may cause either."""
         return ConnectionLost(
-            f"{self.shown}: the connection was lost: {self.said(said)}",
+            f"{self.shown}: the connection was lost: {self.hidden(reason)}",
             "try again; if that happens always, check scheme and port of the URL",
         )
 

@@ -53,7 +53,7 @@ class Pipeline:
         self._turns: deque[tuple[RangeRequest, h11.Connection]] = deque()
         self._begun = bytearray()
         self._length: int | None = None
-        self._asked = 0
+        self._requested = 0
         self.answered = 0
         """Number of responses that have begun."""
         self._ahead: int | None = None
@@ -70,9 +70,9 @@ class Pipeline:
         headers = [*self._question.headers, *((name.encode(), value.encode()) for name, value in part.items())]
         request = h11.Request(method="GET", target=self._question.target, headers=headers)
         if self._turns and self._ahead is None:
-            self._ahead = self._asked
+            self._ahead = self._requested
         self._turns.append((turn, parser))
-        self._asked += 1
+        self._requested += 1
         return (parser.send(request) or b"") + (parser.send(h11.EndOfMessage()) or b"")
 
     @property

@@ -188,7 +188,9 @@ class HTTPSource(Source):
         if idle and self._agreed and self._agreed.ranged and not idle[0].get_extra_info("is_readable"):
             connection, request = idle
             headers = tuple((name, value) for name, value in request.headers.raw if name.lower() not in VARYING)
-            channel = HTTPChannel(Question(request.url.raw_path, headers, self._agreed, self._shown, self._server.said))
+            channel = HTTPChannel(
+                Question(request.url.raw_path, headers, self._agreed, self._shown, self._server.hidden)
+            )
             await channel.open(connection)
             self._channel = channel
         return self._channel
@@ -229,8 +231,8 @@ class HTTPSource(Source):
 
     @property
     def queues(self) -> bool:
-        kept = self._idle or (self._channel and self._channel.usable)
-        return bool(kept) and self._may_queue and (self._known.ahead is True or self._number > 0)
+        persistent = self._idle or (self._channel and self._channel.usable)
+        return bool(persistent) and self._may_queue and (self._known.ahead is True or self._number > 0)
 
     @property
     def will_queue(self) -> bool:
@@ -277,9 +279,9 @@ class HTTPSource(Source):
     def _check_place(self, answer: "httpx.Response", start: int, end: int) -> None:
         where = content_range(answer.headers)
         if where is None or where[:2] != (start, end):
-            said = self._server.said(answer.headers.get("content-range", "no Content-Range"))
+            sent = self._server.hidden(answer.headers.get("content-range", "no Content-Range"))
             raise Unsupported(
-                f"{self._shown}: asked for bytes {start}-{end - 1}, the server sent {said}",
+                f"{self._shown}: asked for bytes {start}-{end - 1}, the server sent {sent}",
                 "use another replica",
             )
         if self._agreed and where[2] not in (None, self._agreed.size):
@@ -288,14 +290,14 @@ class HTTPSource(Source):
     def _refuse_encoding(self, headers: Mapping[str, str]) -> None:
         encoding = headers.get("content-encoding", "identity")
         if encoding != "identity":
-            said = self._server.said(encoding)
-            raise Unsupported(f"{self._shown}: the server sends it encoded as {said}", "use another replica")
+            shown = self._server.hidden(encoding)
+            raise Unsupported(f"{self._shown}: the server sends it encoded as {shown}", "use another replica")
 
     async def checksum(self, algorithm: str, start: int, end: int) -> str | None:
         """Return the digest that `open` received, as HTTP has no query for it; of the whole file only."""
         if self._agreed is None or (start, end) != (0, self._agreed.size):
             return None
-        return next((said.value for said in self._agreed.checksums if said.algorithm == algorithm), None)
+        return next((checksum.value for checksum in self._agreed.checksums if checksum.algorithm == algorithm), None)
 
     async def recheck(self) -> Stat | None:
         stat, known = self._agreed, self._known

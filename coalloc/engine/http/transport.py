@@ -141,7 +141,7 @@ class _Opening:
         self._over = False
         self._received = 0
 
-    def asked(self) -> None:
+    def expect_headers(self) -> None:
         """Expect headers next, because a request goes out."""
         self._received = 0
 
@@ -159,8 +159,8 @@ class _Opening:
         if not self._over and data:
             self._over = True
             if data[: len(MAGIC)] != MAGIC[: len(data)]:
-                said = data.splitlines()[0][:100].decode(errors="replace")
-                raise httpcore.RemoteProtocolError(f"it says {said!r}")
+                line = data.splitlines()[0][:100].decode(errors="replace")
+                raise httpcore.RemoteProtocolError(f"it says {line!r}")
         return data
 
 
@@ -180,7 +180,7 @@ class _Plain(httpcore.AsyncNetworkStream):
         return self._opening.check(await self._loop.sock_recv(self._sock, self._opening.most))
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        self._opening.asked()
+        self._opening.expect_headers()
         try:
             await self._loop.sock_sendall(self._sock, buffer)
         except OSError as error:  # httpcore then checks whether the server has sent a reason
@@ -241,7 +241,7 @@ class _Secured(httpcore.AsyncNetworkStream):
         return self._opening.check(await self._reader.read(self._opening.most))
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        self._opening.asked()
+        self._opening.expect_headers()
         try:
             self._writer.write(buffer)
             await self._writer.drain()

@@ -81,12 +81,12 @@ class Slots(NamedTuple):
 
         :raises UsageError: when COGET_CONNECTIONS is not a number of connections or "off"
         """
-        said = os.environ.get(VARIABLE, str(MOST))
-        if said == "off":
+        value = os.environ.get(VARIABLE, str(MOST))
+        if value == "off":
             return None
-        if not (said.isascii() and said.isdecimal() and 0 < int(said) < 10_000):
-            raise UsageError(f"{VARIABLE} is {said!r}", "set it to a number of connections, 1 or more, or to 'off'")
-        return cls(SHARED if os.access(SHARED, os.W_OK) else Path(f"/tmp/coget-{os.geteuid()}"), int(said))
+        if not (value.isascii() and value.isdecimal() and 0 < int(value) < 10_000):
+            raise UsageError(f"{VARIABLE} is {value!r}", "set it to a number of connections, 1 or more, or to 'off'")
+        return cls(SHARED if os.access(SHARED, os.W_OK) else Path(f"/tmp/coget-{os.geteuid()}"), int(value))
 
     @property
     def usable(self) -> bool:
