@@ -21,7 +21,7 @@ from coalloc.engine.gridftp.session import Session
 from coalloc.engine.gridftp.source import FAR
 from coalloc.engine.gridftp.storage import Storage
 from coalloc.engine.gridftp.thirdparty import ThirdParty, open_third_party
-from coalloc.engine.gridftp.transfer import KeptRange
+from coalloc.engine.gridftp.transfer import StoredCallback
 from coalloc.engine.span import Deliver, Span
 from coalloc.errors import ConnectionLost, ReplicaChanged, SourceError, Stalled
 
@@ -50,7 +50,7 @@ class Channel(ABC):
         """Return whether pieces follow each other on one connection, so that many can be requested ahead."""
 
     @abstractmethod
-    async def copy(self, source: str, sink: str, start: int, end: int, received: KeptRange) -> None:
+    async def copy(self, source: str, sink: str, start: int, end: int, received: StoredCallback) -> None:
         """Copy bytes [start, end) to the same place in another file; an empty range copies an empty file.
 
         :param source: path at the source
@@ -85,7 +85,7 @@ class ServerPair(Channel):
     def queues(self) -> bool:
         return True
 
-    async def copy(self, source: str, sink: str, start: int, end: int, received: KeptRange) -> None:
+    async def copy(self, source: str, sink: str, start: int, end: int, received: StoredCallback) -> None:
         ranges = [(start, end)] if start < end else None
         await self._sessions.copy(source, sink, end, ranges, received)
 
@@ -120,7 +120,7 @@ class Inward(Channel):
     def queues(self) -> bool:
         return self._persistent is not None
 
-    async def copy(self, source: str, sink: str, start: int, end: int, received: KeptRange) -> None:
+    async def copy(self, source: str, sink: str, start: int, end: int, received: StoredCallback) -> None:
         missing = self._here.missing(sink, start, end)
         for at, until in self._here.held(sink, start, end):
             received(at, until)  # stored by an earlier run

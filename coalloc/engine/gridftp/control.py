@@ -19,7 +19,7 @@ from coalloc.util.dialer import Dialer, round_trip
 __all__ = ["ControlConnection", "PendingReply", "Protection"]
 
 PendingReply = asyncio.Future[Reply]
-Heard = Callable[[Reply], None]
+PreliminaryCallback = Callable[[Reply], None]
 Answered = Callable[[Reply | SourceError], None]
 """Receives the final reply to a command, or the error for which there will be none."""
 
@@ -43,17 +43,17 @@ class Protection(Protocol):
         ...
 
 
-class _Asked(NamedTuple):
+class _PendingCommand(NamedTuple):
     """A command whose reply is still to come, protected as the command was.
 
     The server may be silent for `patience` seconds once it has answered everything before it; None for no limit.
-    `heard` receives preliminary replies.
+    `on_preliminary` receives preliminary replies.
     """
 
     answered: Answered
     protection: Protection | None
     patience: float | None = None
-    heard: Heard | None = None
+    on_preliminary: PreliminaryCallback | None = None
 
 
 class ControlConnection(asyncio.Protocol):
@@ -72,7 +72,7 @@ class ControlConnection(asyncio.Protocol):
         self._replies = ReplyReader()
         self._loop = asyncio.get_running_loop()
         self._greeting: PendingReply = self._loop.create_future()
-        self._pending: deque[_Asked] = deque([_Asked(partial(_settle, self._greeting), None)])
+        self._pending: deque[_PendingCommand] = deque([_PendingCommand(partial(_settle, self._greeting), None)])
         self._transport: asyncio.Transport | None = None
         self._unsent = bytearray()
         self._lost: SourceError | None = None
@@ -142,10 +142,16 @@ class ControlConnection(asyncio.Protocol):
         self.send(command, partial(_settle, pending), patience)
         return pending
 
-    def send(self, command: str, answered: Answered, patience: float | None = None, heard: Heard | None = None) -> None:
+    def send(
+        self,
+        command: str,
+        answered: Answered,
+        patience: float | None = None,
+        on_preliminary: PreliminaryCallback | None = None,
+    ) -> None:
         """Send a command; call `answered` with its final reply as soon as it is read, or with the error.
 
-        :param heard: called with preliminary replies (1xx)
+        :param on_preliminary: called with preliminary replies (1xx)
         """
         line = format_command(command)
         if self._lost is not None:
@@ -153,7 +159,7 @@ class ControlConnection(asyncio.Protocol):
             return
         if not self._pending:
             self._stirred = self._time()
-        self._pending.append(_Asked(answered, self.protection, patience, heard))
+        self._pending.append(_PendingCommand(answered, self.protection, patience, on_preliminary))
         if patience is not None and self._look is None:
             self._look_after(patience)
         if not self._unsent:
@@ -264,8 +270,8 @@ class ControlConnection(asyncio.Protocol):
         self._pending.popleft().answered(reply)
 
     def _preliminary(self, reply: Reply) -> None:
-        if self._pending and (heard := self._pending[0].heard):
-            heard(reply)
+        if self._pending and (on_preliminary := self._pending[0].on_preliminary):
+            on_preliminary(reply)
             return
         self._preliminaries += 1
         if self._preliminaries > MOST_PRELIMINARIES:

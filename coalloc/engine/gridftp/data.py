@@ -28,36 +28,36 @@ class DataConnections:
         self._options = options
         self.command = "EPSV" if ":" in control.peer else "PASV"
         """The command that requests an address."""
-        self._asked: PendingReply | None = None
+        self._address_reply: PendingReply | None = None
         self._coming: asyncio.Task[socket.socket] | None = None
 
     def prepare(self) -> None:
         """Request the next data connection's address behind the commands under way, and connect when it arrives."""
         self.forget()
-        self._asked = self._control.submit(self.command)
-        self._coming = asyncio.create_task(self._follow(self._asked))
+        self._address_reply = self._control.submit(self.command)
+        self._coming = asyncio.create_task(self._follow(self._address_reply))
         self._coming.add_done_callback(_noted)
 
-    async def _follow(self, asked: PendingReply) -> socket.socket:
-        return await self.connect(await asyncio.shield(asked))
+    async def _follow(self, reply: PendingReply) -> socket.socket:
+        return await self.connect(await asyncio.shield(reply))
 
     def forget(self) -> None:
         """Discard the prepared connection; may be called twice."""
         if self._coming:
             self._coming.add_done_callback(_close)
             self._coming.cancel()
-        self._asked = self._coming = None
+        self._address_reply = self._coming = None
 
     async def take(self) -> socket.socket:
         """Return a connection for the next transfer. If this is cancelled, the prepared connection is kept."""
-        if self._asked and self._coming:
-            await self._control.reply(self._asked)
+        if self._address_reply and self._coming:
+            await self._control.reply(self._address_reply)
             try:
                 data = await asyncio.shield(self._coming)
             except Unreachable:  # a port opened long ago may be closed again
                 self.forget()
             else:
-                self._asked = self._coming = None
+                self._address_reply = self._coming = None
                 if _stands(data):
                     return data
                 data.close()
@@ -91,10 +91,10 @@ class DataConnections:
 
         :raises PermissionRefused: when it is a third host
         """
-        said, peer = ip_address(host), ip_address(self._control.peer)
-        if said == peer or said in await self.allowed_hosts():
+        named, peer = ip_address(host), ip_address(self._control.peer)
+        if named == peer or named in await self.allowed_hosts():
             return host
-        if said.is_unspecified or (said.is_private and not peer.is_private):
+        if named.is_unspecified or (named.is_private and not peer.is_private):
             return self._control.peer  # a server behind address translation that does not know its own address
         raise PermissionRefused(
             f"{self._address.shown}: the server says its data come from another host, {host}",
@@ -114,10 +114,12 @@ class DataConnections:
         recorded = dialer.policy.data_hosts_of(server(self._address.host, self._address.port))
         for name in self._options.data_hosts | recorded:
             try:
-                told = {str(info[4][0]) for info in await loop.getaddrinfo(name.strip("[]"), None)}
+                addresses = {str(info[4][0]) for info in await loop.getaddrinfo(name.strip("[]"), None)}
             except OSError:
                 continue  # a name that does not resolve allows nothing
-            reachable = (each for each in told if dialer.policy.anywhere or class_of(each) < AddressClass.LINK_LOCAL)
+            reachable = (
+                each for each in addresses if dialer.policy.anywhere or class_of(each) < AddressClass.LINK_LOCAL
+            )
             found |= {ip_address(each.partition("%")[0]) for each in reachable}
         return found
 

@@ -80,8 +80,8 @@ unique=None)]
         return omissions
 
     def _entry(self, line: bytes) -> Entry | None:
-        said, blank, path = line.decode("utf-8", "surrogateescape").partition("; ")
-        facts = _facts(said) if blank else {}
+        fact_text, blank, path = line.decode("utf-8", "surrogateescape").partition("; ")
+        facts = _facts(fact_text) if blank else {}
         kind = facts.get("type", "").lower()
         folder, slash, name = path.rpartition("/")
         here = name in ("", ".", "..")
@@ -99,7 +99,7 @@ unique=None)]
                 self._example = one_line(line.decode("utf-8", "backslashreplace"))
             return None
         self._seen += 1
-        return entry(said, name)
+        return entry(fact_text, name)
 
     def _styled(self, folder: str) -> bool:
         """Return whether this is the listed directory: some servers write whole paths, then all in one directory."""
@@ -137,11 +137,11 @@ def _facts(facts: str) -> dict[str, str]:
     return {name.lower(): value for name, _, value in pairs}
 
 
-def _seconds(said: str) -> int | None:
-    if not DIGITS.match(said):
+def _seconds(text: str) -> int | None:
+    if not DIGITS.match(text):
         return None
     try:
-        return timegm((int(said[:4]), *(int(said[at : at + 2]) for at in (4, 6, 8, 10, 12)), 0, 0, 0))
+        return timegm((int(text[:4]), *(int(text[at : at + 2]) for at in (4, 6, 8, 10, 12)), 0, 0, 0))
     except ValueError:
         return None
 

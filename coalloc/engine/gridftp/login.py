@@ -119,13 +119,13 @@ class GridFTPLogin:
     async def _answered(self, answers: Sequence[Reply]) -> None:
         """Process the replies to `_questions`."""
 
-    def _asked(self) -> None:
+    def _send_ahead(self) -> None:
         """Send further commands that may go out before the first reply is here."""
 
     async def _ask_all(self, commands: Sequence[str], security: Security | None) -> list[Reply]:
         """Return the replies to commands that are sent in one flight, or one by one."""
         pending = [self.control.submit(command) for command in commands] if self.pipelined else []
-        self._asked()
+        self._send_ahead()
         if security:
             await security.admitted(self.control)
         if self.pipelined:

@@ -56,26 +56,26 @@ class Progress:
     """
 
     def __init__(self) -> None:
-        self.kept = Intervals()
+        self.stored = Intervals()
         self._stripes: dict[int, int] = {}
         self.moved = False
         """Whether the last marker reported new bytes."""
 
     @property
-    def told(self) -> bool:
+    def reported(self) -> bool:
         """Return whether there was any marker."""
-        return bool(self._stripes or self.kept)
+        return bool(self._stripes or self.stored)
 
     @property
     def bytes(self) -> int:
         """The bytes received; exact after the last marker."""
-        return self.kept.total or sum(self._stripes.values())
+        return self.stored.total or sum(self._stripes.values())
 
     def hear(self, reply: Reply) -> list[tuple[int, int]]:
         """Process a preliminary reply; return the ranges that are newly on disk."""
         self.moved = False
-        if reply.code == PERFORMANCE and (told := performance(reply)):
-            stripe, count = told
+        if reply.code == PERFORMANCE and (marker := performance(reply)):
+            stripe, count = marker
             if stripe not in self._stripes and len(self._stripes) >= MOST_STRIPES:
                 raise _too_much(f"markers of more than {MOST_STRIPES} stripes")
             self.moved = count > self._stripes.get(stripe, 0)
@@ -84,9 +84,9 @@ class Progress:
             return []
         news = []
         for start, end in ranges(reply):
-            news += self.kept.gaps(start, end)
-            self.kept.add(start, end)
-        if len(self.kept) > MOST_GAPS:
+            news += self.stored.gaps(start, end)
+            self.stored.add(start, end)
+        if len(self.stored) > MOST_GAPS:
             raise _too_much(f"markers of more than {MOST_GAPS} ranges")
         self.moved = bool(news)
         return news

@@ -82,7 +82,7 @@ class BlockChannel:
             raise lost(session, await final_reply(reply), span, gap)
 
     @property
-    def kept(self) -> bool:
+    def reused(self) -> bool:
         """Return whether the server has sent a second range on the connection of the first."""
         return self._turns.ended > 1
 

@@ -226,8 +226,8 @@ def digest_in(reply: Reply, algorithm: str) -> str | None:
     >>> digest_in(Reply(213, ("03DA0195",)), "adler32"), digest_in(Reply(213, ("soon",)), "adler32")
     ('03da0195', None)
     """
-    said = reply.lines[0].strip().lower()
-    return said if len(said) == ALGORITHMS.get(algorithm.lower(), len(said)) and HEX.fullmatch(said) else None
+    digest = reply.lines[0].strip().lower()
+    return digest if len(digest) == ALGORITHMS.get(algorithm.lower(), len(digest)) and HEX.fullmatch(digest) else None
 
 
 class Block(NamedTuple):

@@ -41,33 +41,33 @@ def refusal(reply: Reply, thing: str) -> SourceError:
 
     :param thing: the object of the request: a URL, or host:port while logging in
     """
-    said = f"{thing}: the server says {reply.code} {reply.text}"
-    if (400 <= reply.code < 500 or reply.code == 530) and _says(FULL, reply):
-        return ServerBusy(said)
+    message = f"{thing}: the server says {reply.code} {reply.text}"
+    if (400 <= reply.code < 500 or reply.code == 530) and _matches(FULL, reply):
+        return ServerBusy(message)
     if reply.code in (530, 532):
-        return _login_refused(reply, said)
+        return _login_refused(reply, message)
     if reply.code == 421:
-        return ConnectionLost(said, "try again later")
+        return ConnectionLost(message, "try again later")
     for words, error, remedy in DISK:
-        if _says(words, reply):
-            return error(said, remedy)
-    if _says(FORBIDDEN, reply):
-        return PermissionRefused(said, "ask the owner for access, or log in: ftp://USER:PASSWORD@HOST/...")
-    missing = _says(MISSING, reply)
-    if missing or reply.code in (550, 553) or _says(OF_NO_USE, reply):
+        if _matches(words, reply):
+            return error(message, remedy)
+    if _matches(FORBIDDEN, reply):
+        return PermissionRefused(message, "ask the owner for access, or log in: ftp://USER:PASSWORD@HOST/...")
+    missing = _matches(MISSING, reply)
+    if missing or reply.code in (550, 553) or _matches(OF_NO_USE, reply):
         remedy = "check the path: after the host, it begins at the server's root"
-        return NoSuchFile(said, remedy, certain=missing)
+        return NoSuchFile(message, remedy, certain=missing)
     if reply.code in (501, 502, 504, 534, 536):
-        return Unsupported(said, "use --engine globus-url-copy, or another replica")
-    return ServerSays(said, "see what the server says, or use another replica")
+        return Unsupported(message, "use --engine globus-url-copy, or another replica")
+    return ServerSays(message, "see what the server says, or use another replica")
 
 
-def _says(pattern: str, reply: Reply) -> bool:
+def _matches(pattern: str, reply: Reply) -> bool:
     """Return whether a reply matches the pattern, which is compiled at the first refusal."""
     return re.search(pattern, reply.text, re.IGNORECASE) is not None
 
 
-def _login_refused(reply: Reply, said: str) -> PermissionRefused:
-    if _says("GSSAPI|secur", reply):
-        return PermissionRefused(said, "use gsiftp:// with a valid proxy certificate")
-    return PermissionRefused(said, "give user and password: ftp://USER:PASSWORD@HOST/...")
+def _login_refused(reply: Reply, message: str) -> PermissionRefused:
+    if _matches("GSSAPI|secur", reply):
+        return PermissionRefused(message, "use gsiftp:// with a valid proxy certificate")
+    return PermissionRefused(message, "give user and password: ftp://USER:PASSWORD@HOST/...")

@@ -13,7 +13,7 @@ from pathlib import Path
 from coalloc.engine.base import EngineOptions, Source
 from coalloc.engine.gridftp.source import GridFTPSource
 from coalloc.engine.gridftp.thirdparty import ThirdParty, open_third_party
-from coalloc.engine.gridftp.transfer import KeptRange
+from coalloc.engine.gridftp.transfer import StoredCallback
 from coalloc.engine.span import Deliver, Span
 from coalloc.model import Stat
 from coalloc.util.intervals import Intervals
@@ -84,7 +84,7 @@ class RemoteSource(Source):
             await self._usable_pair()
             await _Slices(self, span, deliver).run()
 
-    async def copy(self, start: int, end: int, received: KeptRange) -> None:
+    async def copy(self, start: int, end: int, received: StoredCallback) -> None:
         """Copy one slice by the open pair."""
         self.touched.add(start, end)
         pair = await self._usable_pair()
@@ -142,11 +142,11 @@ class _Slices:
     def _ask(self) -> None:
         while len(self._copies) < AHEAD and self._requested < self._span.end:
             start, self._requested = self._requested, min(self._requested + self._source.slice, self._span.end)
-            copy = asyncio.create_task(self._source.copy(start, self._requested, self._heard))
+            copy = asyncio.create_task(self._source.copy(start, self._requested, self._on_stored))
             copy.add_done_callback(lambda _: self._news.put_nowait(None))
             self._copies.append((self._requested - start, copy))
 
-    def _heard(self, start: int, end: int) -> None:
+    def _on_stored(self, start: int, end: int) -> None:
         self._news.put_nowait((start, end))
 
     def _settle(self) -> None:

@@ -38,7 +38,7 @@ class Session(GridFTPLogin):
         path = self.address.path
         return f"MLST {path}", f"SIZE {path}", f"MDTM {path}"
 
-    def _asked(self) -> None:
+    def _send_ahead(self) -> None:
         self.ask_ahead()
 
     async def _answered(self, answers: Sequence[Reply]) -> None:
@@ -62,12 +62,13 @@ class Session(GridFTPLogin):
             self._check_name(listed)
         if known.get("type", "").lower() in ("dir", "cdir", "pdir"):
             raise NoSuchFile(f"{self.address.shown} is a directory", "name a file in it")
-        said = known.get("size") or (size.lines[0].strip() if size.code == 213 else "")
-        if not said and not size.positive:
+        length_text = known.get("size") or (size.lines[0].strip() if size.code == 213 else "")
+        if not length_text and not size.positive:
             raise refusal(size, self.address.shown)
-        if (length := count(said)) is None:
+        if (length := count(length_text)) is None:
             raise Unsupported(
-                f"{self.address.shown}: the server gives a size that no file has: {said[:40]!r}", "use another replica"
+                f"{self.address.shown}: the server gives a size that no file has: {length_text[:40]!r}",
+                "use another replica",
             )
         validator = known.get("modify") or (modified.lines[0].strip() if modified.code == 213 else None)
         return Stat(length, validator, ranged=ranged, rtt=self.control.round_trip)
@@ -111,8 +112,8 @@ class Session(GridFTPLogin):
 
     async def checksum(self, algorithm: str, start: int, end: int) -> str | None:
         """Return the server's digest of bytes [start, end) in lower-case hex; None when it does not offer it."""
-        asked = self._checksum_of(self.address.path, algorithm, start, end)
-        if asked is None:
+        pending = self._checksum_of(self.address.path, algorithm, start, end)
+        if pending is None:
             return None
-        reply = await asked
+        reply = await pending
         return digest_in(reply, algorithm) if reply.code == 213 else None

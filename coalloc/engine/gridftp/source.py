@@ -69,7 +69,7 @@ class GridFTPSource(Source):
         self._session: Session | None = None
         self._aside: Session | None = None
         self._opening_aside = asyncio.Lock()
-        self._asked_aside = 0
+        self._aside_queries = 0
         self._fetching = 0
         self._streaming = asyncio.Lock()
         self._channel: BlockChannel | None = None
@@ -110,7 +110,7 @@ class GridFTPSource(Source):
             return
         self._fetching += 1
         try:
-            if not (self._keeps and await self._fetch_kept(span, deliver)):
+            if not (self._keeps and await self._fetch_persistent(span, deliver)):
                 async with self._streaming:
                     await self._fetch_stream(await self._usable_session(), span, deliver)
         finally:
@@ -143,7 +143,7 @@ class GridFTPSource(Source):
         """Return whether to keep a data connection."""
         return self._may_keep and (self._known.connects_back is True or self._number > 0)
 
-    async def _fetch_kept(self, span: Span, deliver: Deliver) -> bool:
+    async def _fetch_persistent(self, span: Span, deliver: Deliver) -> bool:
         """Fetch over the persistent connection; return False where there can be none.
 
         :raises Unsupported: where there can be none, and this session would only disturb others
@@ -162,7 +162,7 @@ class GridFTPSource(Source):
                     f"{self._address.shown}: the server cannot connect to us", "let it through the firewall"
                 ) from None
             return False
-        if channel.kept:
+        if channel.reused:
             self._known.connects_back = True
         return True
 
@@ -206,11 +206,11 @@ class GridFTPSource(Source):
             with suppress(ConnectionLost):  # the server closed it
                 return await session.checksum(algorithm, start, end)
         # On a separate session: a server does nothing else while it computes, and a fetch may begin meanwhile.
-        self._asked_aside += 1
+        self._aside_queries += 1
         try:
             return await (await self._usable_aside()).checksum(algorithm, start, end)
         finally:
-            self._asked_aside -= 1
+            self._aside_queries -= 1
 
     async def _usable_aside(self) -> Session:
         async with self._opening_aside:
@@ -239,7 +239,7 @@ class GridFTPSource(Source):
         if self._session:
             self._session.quit()
         self._drop()
-        if self._aside and not self._asked_aside:
+        if self._aside and not self._aside_queries:
             self._aside.quit()
         await asyncio.sleep(0)
 

@@ -177,8 +177,8 @@ class Storage(GridFTPLogin):
         """Return the server's digest of bytes [start, end) in lower-case hex; None when it does not offer it."""
         address = await self.locate(path)
         async with self._turn:
-            asked = self._checksum_of(address.path, algorithm, start, end)
-            reply = None if asked is None else await asked
+            pending = self._checksum_of(address.path, algorithm, start, end)
+            reply = None if pending is None else await pending
         if reply is None:
             return None
         if reply.code in UNKNOWN and len(reply.lines) == 1:  # although it announces it
@@ -200,11 +200,11 @@ class Storage(GridFTPLogin):
 
     async def _ask_both(self, *commands: tuple[str, str]) -> None:
         """Send two commands, of which the second completes the first."""
-        asked = [(command, await self.locate(path)) for command, path in commands]
+        located = [(command, await self.locate(path)) for command, path in commands]
         async with self._turn:
-            first, second = [self._submit(f"{command} {address.path}") for command, address in asked]
+            first, second = [self._submit(f"{command} {address.path}") for command, address in located]
             await second  # by then the first reply is here, too
-        for reply, (_, address) in zip((first, second), asked, strict=True):
+        for reply, (_, address) in zip((first, second), located, strict=True):
             _positive(reply.result(), address)
 
     def _submit(self, command: str, patience: float | None = None) -> PendingReply:

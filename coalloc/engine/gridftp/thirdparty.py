@@ -19,7 +19,7 @@ from coalloc.engine.gridftp.address import Address, parse_server
 from coalloc.engine.gridftp.login import GridFTPLogin, security_for
 from coalloc.engine.gridftp.protocol import Reply, port_command
 from coalloc.engine.gridftp.security import DataMode
-from coalloc.engine.gridftp.transfer import KeptRange, RangeTransfer
+from coalloc.engine.gridftp.transfer import RangeTransfer, StoredCallback
 from coalloc.errors import ConnectionLost, SourceError, Stalled, Unsupported
 from coalloc.util.counts import count
 
@@ -109,7 +109,7 @@ class ThirdParty:
         sink_path: str,
         size: int,
         ranges: Sequence[tuple[int, int]] | None = None,
-        received: KeptRange | None = None,
+        received: StoredCallback | None = None,
     ) -> None:
         """Copy a file of `size` bytes, or `ranges` [start, end) of it to the same place in a file that may exist.
 
@@ -142,7 +142,7 @@ class ThirdParty:
             raise
         for error in filter(None, errors):
             raise error
-        if not all(transfer.progress.told for transfer in transfers):
+        if not all(transfer.progress.reported for transfer in transfers):
             await self._check_size(sink, size, least=max((end for _, end in ranges), default=0) if ranges else size)
 
     def _begin(self, transfer: RangeTransfer) -> None:
@@ -177,10 +177,10 @@ class ThirdParty:
     async def _check_size(self, sink: Address, size: int, least: int) -> None:
         """Check the size of the file at the sink, where there were no markers."""
         reply = await self.sink.control.submit(f"SIZE {sink.path}", self.sink.options.connect_seconds)
-        said = reply.lines[0].strip()
-        if reply.code == 213 and (has := count(said)) is not None and least <= has <= size:
+        stated = reply.lines[0].strip()
+        if reply.code == 213 and (has := count(stated)) is not None and least <= has <= size:
             return
-        raise ConnectionLost(f"{sink.shown} has {said[:40]} of {size} bytes", "copy it again")
+        raise ConnectionLost(f"{sink.shown} has {stated[:40]} of {size} bytes", "copy it again")
 
     def fail(self, error: SourceError) -> None:
         """Close both sessions and fail all transfers under way; may be called twice."""

@@ -14,11 +14,11 @@ from coalloc.engine.gridftp.protocol import Reply
 from coalloc.engine.gridftp.refusals import refusal
 from coalloc.errors import ConnectionLost, ReplicaChanged, ServerSays, SourceError
 
-__all__ = ["KeptRange", "RangeTransfer"]
+__all__ = ["RangeTransfer", "StoredCallback"]
 
 OTHER_END_SECONDS = 5.0
 """Seconds to wait for the other server's answer, when the first reports only that its data connection has failed."""
-KeptRange = Callable[[int, int], None]
+StoredCallback = Callable[[int, int], None]
 """`received(start, end)`: these bytes of the file are on the sink's disk."""
 
 
@@ -67,7 +67,7 @@ class RangeTransfer:
         end: int,
         retrieve: tuple[str, Address],
         store: tuple[str, Address],
-        received: KeptRange | None,
+        received: StoredCallback | None,
     ) -> None:
         self._pair = pair
         self._start = start
@@ -75,7 +75,7 @@ class RangeTransfer:
         self._retrieve = retrieve
         self._store = store
         self._received = received
-        self._sent = self._asked = self._kept = False
+        self._sent = self._sink_requested = self._sink_done = False
         self._begun = False
         self._answers = 0
         self._vague: ServerSays | None = None
@@ -87,18 +87,18 @@ class RangeTransfer:
 
     def begin(self) -> None:
         """Send the source's command, behind those under way."""
-        self._pair.source.control.send(self._retrieve[0], self._retrieved, heard=self._opened)
+        self._pair.source.control.send(self._retrieve[0], self._retrieved, on_preliminary=self._opened)
         if self._pair.sink.protects_data:
             self._opened(None)  # both servers are silent until they have authenticated each other
 
     def _opened(self, _: Reply | None) -> None:
         """Send the sink's command, since the source has the file and sends it."""
-        if not self._asked and not self._pair.doubtful:
-            self._asked = True
+        if not self._sink_requested and not self._pair.doubtful:
+            self._sink_requested = True
             self._pair.moved()
-            self._pair.sink.control.send(self._store[0], self._stored, heard=self._heard)
+            self._pair.sink.control.send(self._store[0], self._stored, on_preliminary=self._on_marker)
 
-    def _heard(self, reply: Reply) -> None:
+    def _on_marker(self, reply: Reply) -> None:
         """Process a marker of the sink."""
         self._begun = True
         for start, end in self.progress.hear(reply):
@@ -120,7 +120,7 @@ class RangeTransfer:
         error = _trouble(answer, self._retrieve[1])
         if error and error is not answer:
             error.at_source = True
-        if error and not self._asked and self._pair.source.usable:
+        if error and not self._sink_requested and self._pair.source.usable:
             self.end(error)  # the sink has not been asked
         elif error:
             self._broken(error)
@@ -134,7 +134,7 @@ class RangeTransfer:
         if error := _trouble(answer, self._store[1]):
             self._broken(error)
         else:
-            self._kept = True
+            self._sink_done = True
             self._finish()
 
     def _broken(self, error: Exception) -> None:
@@ -163,13 +163,13 @@ class RangeTransfer:
         if self._pair.doubtful:
             return
         self._pair.moved()
-        if not (self._sent and self._kept):
+        if not (self._sent and self._sink_done):
             return
-        if self.progress.told and self.progress.bytes != self._length:
+        if self.progress.reported and self.progress.bytes != self._length:
             had = f"{self.progress.bytes} of {self._length} bytes"
             self.end(ReplicaChanged(f"{self._retrieve[1].shown}: the server has sent {had}", "look at it again"))
             return
-        for start, end in self.progress.kept.gaps(0, self._length):
+        for start, end in self.progress.stored.gaps(0, self._length):
             self._tell(start, end)
         self.end()
 

@@ -162,9 +162,9 @@ class ContextProtection:
         if line[:3] not in PROTECTED or line[3:4] not in (b" ", b"-"):
             if line[:4] == CLOSING:
                 return line + b"\r\n"
-            said = Reply(0, (line[:LONGEST_SHOWN].decode(errors="replace"),)).text
+            text = Reply(0, (line[:LONGEST_SHOWN].decode(errors="replace"),)).text
             raise ServerSays(
-                f"the server answered without protection: {said}", "report this: the connection may be attacked"
+                f"the server answered without protection: {text}", "report this: the connection may be attacked"
             )
         try:
             plain = self._context.unwrap(b64decode(line[4:].strip(), validate=True))

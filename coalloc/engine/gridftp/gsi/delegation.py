@@ -49,13 +49,13 @@ def sign_proxy(request: bytes, credential: Credential) -> bytes:
     from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
     try:
-        asked = x509.load_der_x509_csr(request)
-        if not asked.is_signature_valid:
+        csr = x509.load_der_x509_csr(request)
+        if not csr.is_signature_valid:
             raise InvalidSignature
     except (ValueError, InvalidSignature):
         raise ServerSays("the server's request for a proxy makes no sense", "use another replica") from None
     key = load_pem_private_key(credential.key.read_bytes(), None)
-    builder = _proxy_of(chain, LAST).public_key(asked.public_key())
+    builder = _proxy_of(chain, LAST).public_key(csr.public_key())
     return builder.sign(key, SHA256()).public_bytes(Encoding.DER)  # type: ignore[arg-type]  # TLS has used the key
 
 

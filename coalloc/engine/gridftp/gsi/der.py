@@ -142,7 +142,7 @@ def _signed(der: bytes) -> list[Element]:
 
 
 def _moment(element: Element) -> datetime:
-    said = element.content.decode("ascii")
+    text = element.content.decode("ascii")
     if element.tag == UTC_TIME:  # RFC 5280: two digits of the year, from 1950 to 2049
-        said = ("19" if said[:2] >= "50" else "20") + said
-    return datetime.strptime(said, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC)
+        text = ("19" if text[:2] >= "50" else "20") + text
+    return datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC)

@@ -33,12 +33,12 @@ def no_security(reply: Reply, where: str) -> SourceError:
 
 def not_authenticated(reply: Reply, where: str) -> SourceError:
     """Return the error for a server that broke off the exchange."""
-    said = f"{where} refused your certificate: {_words(reply)}"
-    if "expired" in said:
-        return PermissionRefused(said, NEW_PROXY)
-    if "trusted CA" in said:
-        return PermissionRefused(said, "ask the server's owner to trust your CA, or use a certificate of another CA")
-    return PermissionRefused(said, f"see what the server says, or {NEW_PROXY}")
+    message = f"{where} refused your certificate: {_words(reply)}"
+    if "expired" in message:
+        return PermissionRefused(message, NEW_PROXY)
+    if "trusted CA" in message:
+        return PermissionRefused(message, "ask the server's owner to trust your CA, or use a certificate of another CA")
+    return PermissionRefused(message, f"see what the server says, or {NEW_PROXY}")
 
 
 def not_admitted(reply: Reply, where: str) -> SourceError:
@@ -81,6 +81,6 @@ def no_handshake(error: ssl.SSLError, where: str) -> SourceError:
 
 def _words(reply: Reply) -> str:
     """Return the last part of a Globus error chain, which is the cause, without the module's name."""
-    told = " ".join(line for line in reply.lines if line not in ("End.", "End"))
-    *_, cause = MODULE.split(" ".join(told.split()))
+    text = " ".join(line for line in reply.lines if line not in ("End.", "End"))
+    *_, cause = MODULE.split(" ".join(text.split()))
     return f"the server says {reply.code} {Reply(reply.code, (cause,)).text}"

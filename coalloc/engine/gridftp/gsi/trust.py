@@ -80,17 +80,17 @@ def _judge_revocation(shown: X509Certificate, issuer: X509Certificate, folder: P
     if current:
         return
     if lists:
-        told = f"the revocation list of {_name(issuer)} has expired, or is not valid yet"
+        reason = f"the revocation list of {_name(issuer)} has expired, or is not valid yet"
     else:
-        told = f"there is no revocation list of {_name(issuer)} in {folder} that can be read"
-    yield Doubt(f"{where}: {told}, so {_name(shown)} may be revoked without our knowing", FETCH)
+        reason = f"there is no revocation list of {_name(issuer)} in {folder} that can be read"
+    yield Doubt(f"{where}: {reason}, so {_name(shown)} may be revoked without our knowing", FETCH)
 
 
 def _judge_policy(shown: X509Certificate, issuer: X509Certificate, folder: Path, where: str) -> Iterator[Doubt]:
     policy = _policy(issuer, folder)
     if policy is None:
-        told = f"there is no signing policy of {_name(issuer)} in {folder}, so it may sign any name"
-        yield Doubt(f"{where}: {told}", INSTALL)
+        reason = f"there is no signing policy of {_name(issuer)} in {folder}, so it may sign any name"
+        yield Doubt(f"{where}: {reason}", INSTALL)
     elif ambiguous(shown.subject) or not may_sign(policy, globus_name(issuer.subject), globus_name(shown.subject)):
         raise PermissionRefused(
             f"{where}: by its signing policy in {folder} {_name(issuer)} may not sign {_name(shown)}", REMEDY

@@ -35,7 +35,7 @@ def test_stripes_are_counted_together():
     for stripe, count in [(0, 5), (1, 7), (0, 10)]:
         said = (f"Stripe Index: {stripe}", f"Stripe Bytes Transferred: {count}")
         assert progress.hear(Reply(112, ("Perf Marker", "Timestamp: 1.5", *said, "End."))) == []
-    assert (progress.bytes, progress.told) == (17, True)
+    assert (progress.bytes, progress.reported) == (17, True)
 
 
 @given(st.text(), st.sampled_from([111, 112, 150]))
@@ -122,7 +122,7 @@ def test_lines_without_names_without_end_are_too_much(monkeypatch):
 def test_numbers_that_are_none_tell_nothing(code, line):
     progress = Progress()
     assert progress.hear(Reply(code, ("Perf Marker", *[line] * 10))) == []
-    assert not progress.told
+    assert not progress.reported
 
 
 def test_markers_without_end_are_too_much(monkeypatch):
