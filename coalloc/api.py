@@ -218,14 +218,14 @@ async def _remember(
     transfers = past_transfers(report, began, request.streams)
     past.add(transfers)
     if broker:
-        from coalloc.broker_client.outbox import decisions, tell
+        from coalloc.broker_client.outbox import decisions, send_results
 
         bad = [] if error else _bad(request, found, report)
         thing, candidates = found.dataset or found.file.name, report.sources[: len(found.file.replicas)]
         why = error.message if error else None
         decided = decisions(broker, thing, report._replace(sources=candidates), why, began)
         with suppress(asyncio.CancelledError):  # the user's work is done
-            await tell(broker, transfers, bad, decided=decided)
+            await send_results(broker, transfers, bad, decided=decided)
 
 
 async def collect(

@@ -18,7 +18,7 @@ from broker.models.history import FASTEST, Observed
 from broker.models.tasks import Work
 from broker.services.collections.trees import Naming, called, named
 from broker.worker.recorder import Recorder
-from coalloc.broker_client.decision import decision, worth_telling
+from coalloc.broker_client.decision import decision, worth_reporting
 from coalloc.errors import CoallocError
 from coalloc.model import Results, Snapshot, SourceReport, TransferReport
 from coalloc.util.intervals import Intervals
@@ -75,7 +75,7 @@ class TransferDecision(NamedTuple):
 
     def came(self, report: TransferReport, error: str | None = None) -> None:
         """Record the outcome of the transfer."""
-        if not worth_telling(report):
+        if not worth_reporting(report):
             return
         owner, site = self.whose
         key = f"task.{self.work.task_id}.{self.work.id}.{self.work.leases}"

@@ -12,7 +12,7 @@ from coalloc.history.values import source_key
 from coalloc.model import PartialCopy, SourceReport, TransferReport
 from coalloc.safe_text import one_line, without_query
 
-__all__ = ["LARGE", "LONGEST", "LONGEST_NAME", "MOST", "MOST_SOURCES", "Document", "decision", "worth_telling"]
+__all__ = ["LARGE", "LONGEST", "LONGEST_NAME", "MOST", "MOST_SOURCES", "Document", "decision", "worth_reporting"]
 
 Document = dict[str, Any]
 
@@ -30,7 +30,7 @@ MOMENT = 0.1
 WORST = ("failed", "stalled", "shortened", "whole")
 
 
-def worth_telling(report: TransferReport) -> bool:
+def worth_reporting(report: TransferReport) -> bool:
     """Return whether the transfer is worth a report: it moved bytes, and it is large, or there was a choice."""
     moved = report.size - report.resumed_bytes
     return moved >= LARGE or (moved >= CHOSEN and len(report.sources) > 1)

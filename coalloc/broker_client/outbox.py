@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 from coalloc.broker_client import Broker, BrokerRefuses
-from coalloc.broker_client.decision import Document, decision, worth_telling
+from coalloc.broker_client.decision import Document, decision, worth_reporting
 from coalloc.errors import CoallocError
 from coalloc.history.database import default_path
 from coalloc.history.links import EVERYBODY, MeasuredLink
@@ -24,7 +24,7 @@ from coalloc.history.values import PastTransfer, source_key
 from coalloc.model import TransferReport
 from coalloc.safe_text import one_line
 
-__all__ = ["decisions", "tell"]
+__all__ = ["decisions", "send_results"]
 
 log = logging.getLogger(__name__)
 
@@ -64,12 +64,12 @@ def decisions(broker: Broker, thing: str, report: TransferReport, error: str | N
     :param error: the reason of the failure, if it failed
     """
     servers = all("://" in source.url and not source_key(source.url).endswith("//") for source in report.sources)
-    if not (report.sources and servers and worth_telling(report)):
+    if not (report.sources and servers and worth_reporting(report)):
         return []
     return [decision(report, error, began, uuid4().hex, "download", thing, broker.access.site or "")]
 
 
-async def tell(
+async def send_results(
     broker: Broker,
     transfers: Sequence[PastTransfer],
     bad: Sequence[Bad] = (),
@@ -81,7 +81,7 @@ async def tell(
 
     If no history is kept, nothing is kept for later either.
     """
-    observations = [_observation(broker, each) for each in transfers if _tells(each)]
+    observations = [_observation(broker, each) for each in transfers if _is_of_use(each)]
     observations += [_pair(each) for each in measured if EVERYBODY not in (each.source, each.sink)]
     new = PendingReport(observations, [(dataset, url, _remark(reason)) for dataset, url, reason in bad], list(decided))
     try:
@@ -177,7 +177,7 @@ def _keep(folder: Path, broker: Broker, report: PendingReport) -> PendingReport:
     return report._replace(path=path)
 
 
-def _tells(transfer: PastTransfer) -> bool:
+def _is_of_use(transfer: PastTransfer) -> bool:
     """Return whether a broker can use it: something was tried, and the source is a server."""
     return (
         transfer.outcome != "unused" and transfer.end > transfer.start and not source_key(transfer.url).endswith("//")

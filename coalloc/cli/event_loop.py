@@ -20,9 +20,9 @@ class CommandLoop(asyncio.SelectorEventLoop):
     async def getaddrinfo(self, *args: Any, **kwargs: Any) -> list[Any]:
         answer: asyncio.Future[list[Any]] = self.create_future()
 
-        def tell(found: Callable[[Any], None], what: Any) -> None:
+        def settle(method: Callable[[Any], None], value: Any) -> None:
             if not answer.done():
-                found(what)
+                method(value)
 
         def look_up() -> None:
             outcome: tuple[Callable[[Any], None], Any]
@@ -31,7 +31,7 @@ class CommandLoop(asyncio.SelectorEventLoop):
             except Exception as error:
                 outcome = answer.set_exception, error
             with suppress(RuntimeError):  # the loop may be closed already
-                self.call_soon_threadsafe(tell, *outcome)
+                self.call_soon_threadsafe(settle, *outcome)
 
         Thread(target=look_up, name="coget-names", daemon=True).start()
         return await answer

@@ -13,7 +13,7 @@ from random import getrandbits
 from uuid import uuid4
 
 from coalloc.broker_client import Broker, FoundReplicas
-from coalloc.broker_client.outbox import tell
+from coalloc.broker_client.outbox import send_results
 from coalloc.collect.decision import collected
 from coalloc.collect.expected_network import guessed, inward, is_known, labelled
 from coalloc.collect.methods import make
@@ -220,7 +220,7 @@ async def _remember(report: CollectionReport, began: float, broker: str | None, 
     if known := access(broker):
         hops = collected(report, error, began, uuid4().hex, known.site or "")
         with suppress(asyncio.CancelledError):  # an interrupt must not hide the finished collection
-            await tell(Broker(known), transfers, measured=measured, decided=[hops] if hops else [])
+            await send_results(Broker(known), transfers, measured=measured, decided=[hops] if hops else [])
 
 
 def _measured(report: CollectionReport, began: float) -> list[MeasuredLink]:

@@ -49,7 +49,7 @@ class Continuation:
         origins = self._origins(source).values()
         return not self.is_same(source, stat) and any(_differ(origin, stat) for origin in origins)
 
-    def hear(self, source: int, stat: Stat) -> None:
+    def add_answer(self, source: int, stat: Stat) -> None:
         """Process a source's answer about its replica.
 
         :raises ReplicaChanged: if it cannot be of one file with the sources that answered before

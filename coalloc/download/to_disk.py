@@ -223,7 +223,7 @@ class Download(Transfer):
             self._distrust(source)
             raise
         if self._continuation:
-            self._continuation.hear(source, stat)
+            self._continuation.add_answer(source, stat)
         if self._journal:
             self._journal.identify(source, stat)
 
@@ -248,7 +248,7 @@ class Download(Transfer):
             await self._runner.await_answers(set(continuation.unanswered) - answers.keys())
         for source in sorted(answers, key=lambda source: not continuation.is_same(source, answers[source])):
             with suppress(ReplicaChanged):  # raised again when it is connected
-                continuation.hear(source, answers[source])
+                continuation.add_answer(source, answers[source])
         self._continuation = continuation
         if continuation.begun_anew:
             names = ", ".join(sorted({redact(origins[number].url) for number in continuation.changed}))

@@ -10,7 +10,7 @@ from random import getrandbits
 from typing import NamedTuple
 
 from coalloc.broker_client import Broker
-from coalloc.broker_client.outbox import tell
+from coalloc.broker_client.outbox import send_results
 from coalloc.config import access, some_access
 from coalloc.history.links import EVERYBODY, MeasuredLink, Pairs, forecasts, observations
 from coalloc.history.values import source_key
@@ -66,7 +66,7 @@ async def survey(
         past.add(measured)
     if known:
         with suppress(asyncio.CancelledError):  # an interrupt must not hide the measurements
-            await tell(Broker(known), (), measured=measured)
+            await send_results(Broker(known), (), measured=measured)
     now = time.time()
     urls = _named([*sources, *sinks])
     seen = past.observations(now) or observations(measured)

@@ -61,7 +61,7 @@ class CollectRunner:
         self._reported_at: dict[int, float] = {}
         self._refused: set[tuple[str, str]] = set()
         self._events: deque[Event] = deque()
-        self._telling = False
+        self._notifying = False
         self._waker: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self._over: asyncio.Future[None] = self._loop.create_future()
@@ -117,9 +117,9 @@ class CollectRunner:
     def _notify(self, event: Event) -> None:
         """Send an event to the method, and execute its actions; events that occur meanwhile are queued."""
         self._events.append(event)
-        if self._telling:
+        if self._notifying:
             return
-        self._telling = True
+        self._notifying = True
         try:
             while self._events and not self._over.done():
                 event = self._events.popleft()
@@ -129,7 +129,7 @@ class CollectRunner:
         except Exception as error:
             self.failed(error)
         finally:
-            self._telling = False
+            self._notifying = False
 
     def _is_stale(self, event: HopMoved | Arrived | HopFailed) -> bool:
         """Return whether the event's hop was cancelled, or lost with a host, before the event could be sent."""
@@ -160,9 +160,9 @@ class CollectRunner:
                 self._delivered(send)
             self._notify(Arrived(now, number))
         else:
-            self._tell_failed(number, send, hop.error)
+            self._hop_failed(number, send, hop.error)
 
-    def _tell_failed(self, number: int, send: Send, error: Exception) -> None:
+    def _hop_failed(self, number: int, send: Send, error: Exception) -> None:
         full = isinstance(error, NoSpace)
         if send.sink == self._destination:
             if full:

@@ -89,7 +89,7 @@ class _Simulation:
         self._method = method
         self._happenings = happenings
         self._next = next(happenings, None)
-        self._report_every, self._tells_at, self._wakes_at, self._limit = report_every, report_every, inf, limit
+        self._report_every, self._reports_at, self._wakes_at, self._limit = report_every, report_every, inf, limit
         self._streams = [stream.name for stream in underlay.streams if stream.rate is None]
         self._carrier = carrier
         self._shelves = Shelves(underlay.storage)
@@ -119,7 +119,7 @@ class _Simulation:
         if not self._queues and self._wakes_at == inf:
             raise IllegalActionError(f"{self._method.name} waits, but no piece is in flight")
         happens_at = self._next.at if self._next else inf
-        moment = min(self._now + self._carrier.soonest, happens_at, self._wakes_at, self._tells_at, self._limit)
+        moment = min(self._now + self._carrier.soonest, happens_at, self._wakes_at, self._reports_at, self._limit)
         through = self._carrier.advance(moment - self._now)
         self._now = moment
         for pair in through:
@@ -130,8 +130,8 @@ class _Simulation:
         if self._wakes_at <= moment:
             self._wakes_at = inf
             self._events.append(CollectTick(moment))
-        if self._tells_at <= moment:
-            self._tells_at += self._report_every
+        if self._reports_at <= moment:
+            self._reports_at += self._report_every
             for pair, queue in self._queues.items():
                 self._events.append(HopMoved(moment, queue[0].hop, int(self._carrier.moved(pair))))
         if moment >= self._limit:

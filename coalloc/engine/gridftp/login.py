@@ -65,7 +65,7 @@ class GridFTPLogin:
         self.pipelined = pipelined
         self._security: Security | None = None
         self._features: dict[str, str] = {}
-        self._hears_all: PendingReply | None = None
+        self._odd_reply: PendingReply | None = None
 
     @classmethod
     async def open(
@@ -154,8 +154,8 @@ class GridFTPLogin:
         """
         address = self.address.at(path)
         if not path.isascii():
-            self._hears_all = self._hears_all or self.control.submit(f"MLST {ODD}", self.options.connect_seconds)
-            reply = await asyncio.shield(self._hears_all)
+            self._odd_reply = self._odd_reply or self.control.submit(f"MLST {ODD}", self.options.connect_seconds)
+            reply = await asyncio.shield(self._odd_reply)
             if reply.code == 250 and not reply.lines[1].endswith(ODD):
                 raise Unsupported(f"{address.shown}: the server drops all but ASCII from names", "try gsiftp://")
         return address

@@ -103,11 +103,11 @@ class RangeTransfer:
         self._begun = True
         for start, end in self.progress.hear(reply):
             if start < self._length:
-                self._tell(start, min(end, self._length))
+                self._report(start, min(end, self._length))
         if self.progress.moved:
             self._pair.moved()
 
-    def _tell(self, start: int, end: int) -> None:
+    def _report(self, start: int, end: int) -> None:
         if self._received is None:
             return
         try:
@@ -170,7 +170,7 @@ class RangeTransfer:
             self.end(ReplicaChanged(f"{self._retrieve[1].shown}: the server has sent {had}", "look at it again"))
             return
         for start, end in self.progress.stored.gaps(0, self._length):
-            self._tell(start, end)
+            self._report(start, end)
         self.end()
 
     def end(self, error: Exception | None = None) -> None:

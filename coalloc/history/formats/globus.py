@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 SHORTEST = 5.0
 """Shortest task in seconds; Globus reports whole seconds, which is too coarse for shorter ones."""
-TELLING = 8 << 20
+LEAST_MEAN_SIZE = 8 << 20
 """Smallest mean file size in bytes; below it, the overhead per file dominates the duration."""
 MOST_FAULTS = 3
 """Most faults of a task; each one causes a pause before the retry."""
@@ -39,7 +39,7 @@ def read(tasks: Iterable[Document], events: Callable[[str], Iterable[Document]])
     :param tasks: transfers that succeeded
     :param events: function from a task's id to its events; called only for tasks that may yield a rate
     """
-    candidates = ((str(task["task_id"]), task) for task in tasks if _readable(_telling, task))
+    candidates = ((str(task["task_id"]), task) for task in tasks if _readable(_yields_rate, task))
     read = ((number, _readable(_transfer, task, list(events(number)))) for number, task in candidates)
     found = sorted(((number, one) for number, one in read if one), key=lambda each: each[1].start)
     counted = others_under_way([observation for _, observation in found])
@@ -53,14 +53,14 @@ def _readable(reader: Callable[..., T], *documents: object) -> T | None:
         return None
 
 
-def _telling(task: Document) -> bool:
+def _yields_rate(task: Document) -> bool:
     """Return whether the task yields a rate, provided its start is known."""
     return (
         task["task_id"] is not None
         and not task["history_deleted"]
         and int(task["files_skipped"]) == 0
         and int(task["faults"]) <= MOST_FAULTS
-        and int(task["bytes_transferred"]) >= TELLING * max(1, int(task["files_transferred"]))
+        and int(task["bytes_transferred"]) >= LEAST_MEAN_SIZE * max(1, int(task["files_transferred"]))
         and _time(task["completion_time"]) - _time(task["request_time"]) >= SHORTEST
     )
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from coalloc.broker_client.decision import MOST, decision, worth_telling
+from coalloc.broker_client.decision import MOST, decision, worth_reporting
 from coalloc.model import Estimate, PartialCopy, SourceReport, TransferReport
 
 MB = 1_000_000
@@ -29,7 +29,7 @@ def copies(count: int, *endings: str) -> tuple[PartialCopy, ...]:
     [(9 << 20, 0, 1, True), (9 << 20, 2 << 20, 1, False), (2 << 20, 0, 2, True), (100_000, 0, 3, False)],
 )
 def test_small_files_are_nobodys_decision(size, resumed, sources, worth):
-    assert worth_telling(report(*[SourceReport("ftp://a/x")] * sources, size=size, resumed=resumed)) is worth
+    assert worth_reporting(report(*[SourceReport("ftp://a/x")] * sources, size=size, resumed=resumed)) is worth
 
 
 def test_what_was_expected_planned_and_done_is_told():
