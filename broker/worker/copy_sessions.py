@@ -11,7 +11,7 @@ from coalloc.api import Storage, ThirdParty, storage, third_party
 
 __all__ = ["CopyEnds", "Route", "Routes"]
 
-KEPT_SECONDS = 30.0
+IDLE_SECONDS = 30.0
 
 
 class CopyEnds(NamedTuple):
@@ -57,7 +57,7 @@ class Routes:
             yield route
         finally:
             if route.usable:
-                timer = asyncio.get_running_loop().call_later(KEPT_SECONDS, self._drop, ends, route)
+                timer = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._drop, ends, route)
                 self._idle[ends].append((route, timer))
             else:
                 route.close()

@@ -150,16 +150,18 @@ class Executor:
                 "this broker does not encrypt data between servers", "submit the task without encrypt_data"
             )
         limits = await self._limits(task)
-        whose = (task.owner, await self._site(sink.collection))
+        owner_and_site = (task.owner, await self._site(sink.collection))
         if isinstance(source.tree, CatalogueTree) and isinstance(sink.tree, GridFTPTree):
             where = self._where(source.tree, sink.collection, task)
-            return DatasetCopying(where, sink.tree, task.options, limits, whose, self._lenient).copy
+            return DatasetCopying(where, sink.tree, task.options, limits, owner_and_site, self._lenient).copy
         if isinstance(source.tree, GridFTPTree) and isinstance(sink.tree, GridFTPTree):
-            return Copying(self._routes, source.tree, sink.tree, task.options, limits, whose, self._lenient).copy
+            return Copying(
+                self._routes, source.tree, sink.tree, task.options, limits, owner_and_site, self._lenient
+            ).copy
         if isinstance(sink.tree, LocalTree) and isinstance(source.tree, GridFTPTree | CatalogueTree):
             sources = self._sources(source.tree, sink.collection, task)
             namings = [each.naming for each in (source.tree, sink.tree) if not isinstance(each, CatalogueTree)]
-            return Downloading(sources, sink.tree, task.options, limits, whose, namings, self._lenient).copy
+            return Downloading(sources, sink.tree, task.options, limits, owner_and_site, namings, self._lenient).copy
         raise Unsupported(
             f"copies from {source.collection.name} to {sink.collection.name} are not supported",
             "copy from a GridFTP server or the catalogue, to a GridFTP server or a folder of workers",
@@ -201,7 +203,7 @@ class Executor:
             return found
         async with self._database.read() as connection:
             whole = {each.id: each for each in await CollectionStore(connection).all(numbers)}
-        kept: list[forecasts.RankedReplica] = []
+        reachable: list[forecasts.RankedReplica] = []
         refused: CoallocError | None = None
         for replica in found.dataset.replicas:
             try:
@@ -213,10 +215,10 @@ class Executor:
                 if refused is None or isinstance(refused, PermissionRefused):  # prefer an error that may be temporary
                     refused = error
             else:
-                kept.append(replica)
-        if refused and not kept:
+                reachable.append(replica)
+        if refused and not reachable:
             raise refused
-        return found._replace(dataset=replace(found.dataset, replicas=kept))
+        return found._replace(dataset=replace(found.dataset, replicas=reachable))
 
     async def _site(self, collection: Collection) -> str:
         return (await self._places.endpoint(collection.endpoint)).site if collection.endpoint else collection.site

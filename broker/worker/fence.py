@@ -39,8 +39,8 @@ class Fence:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._worker = ""
-        self._heard = 0.0
-        self._asked: dict[tuple[int, int], asyncio.Future[bool]] = {}
+        self._last_contact = 0.0
+        self._pending: dict[tuple[int, int], asyncio.Future[bool]] = {}
         self._turn = asyncio.Lock()
 
     def begin(self, worker: str, sent: float) -> None:
@@ -49,26 +49,26 @@ class Fence:
         :param sent: time when the name was sent to the database, by the monotonic clock
         """
         self._worker = worker
-        self.heard(sent)
+        self.contacted(sent)
 
-    def heard(self, sent: float) -> None:
+    def contacted(self, sent: float) -> None:
         """Note that the database has accepted a message of this worker.
 
         :param sent: time when that message was sent, by the monotonic clock
         """
-        self._heard = sent
+        self._last_contact = sent
 
     @property
     def silent(self) -> bool:
         """Return whether other workers may soon take this worker for dead."""
-        return time.monotonic() - self._heard > SILENT
+        return time.monotonic() - self._last_contact > SILENT
 
     async def fresh(self, work: Work) -> None:
         """Wait until work may begin: not at all, unless this worker was stopped or cut off in the meantime.
 
         :raises LeaseLost: when the lease is no longer this worker's
         """
-        if time.monotonic() - self._heard > FRESH:
+        if time.monotonic() - self._last_contact > FRESH:
             await self.hold(work)
 
     async def hold(self, work: Work) -> None:
@@ -85,7 +85,7 @@ class Fence:
 
     async def _is_held(self, work: Work) -> bool:
         """Return whether the database holds a lease as this worker's."""
-        answer = self._asked.setdefault(work.lease, asyncio.get_running_loop().create_future())
+        answer = self._pending.setdefault(work.lease, asyncio.get_running_loop().create_future())
         while not answer.done():
             async with self._turn:
                 if answer.done():
@@ -99,12 +99,12 @@ class Fence:
 
     async def _ask(self) -> None:
         """Answer all waiting checks with one query."""
-        asked, self._asked = self._asked, {}
+        pending, self._pending = self._pending, {}
         try:
             async with self._database.read() as connection:
-                held = await WorkStore(connection).held(self._worker, list(asked))
+                held = await WorkStore(connection).held(self._worker, list(pending))
         except BaseException:
-            self._asked = {**self._asked, **asked}
+            self._pending = {**self._pending, **pending}
             raise
-        for lease, answer in asked.items():
+        for lease, answer in pending.items():
             answer.set_result(lease in held)

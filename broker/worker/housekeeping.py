@@ -27,7 +27,7 @@ __all__ = ["SILENCE", "Cleaner", "Housekeeping", "Sweeper"]
 
 SILENCE = 15.0
 """Seconds of silence after which a worker counts as dead."""
-TOLD = 60.0
+PROGRESS_SECONDS = 60.0
 """Seconds between progress events in the log of a task."""
 AT_ONCE = 8
 BATCH = 1000
@@ -53,7 +53,7 @@ class Housekeeping:
             late = await TaskStore(connection).expired(await read_clock(connection))
         for task in late:
             await self._expire(task)
-        await self._tell(mine)
+        await self._note_progress(mine)
 
     @retried
     async def _bury(self, worker: str) -> None:
@@ -73,10 +73,10 @@ class Housekeeping:
                 await tasks.note([(task, Event(now, "EXPIRED", True, "expired", "its deadline has passed"))])
 
     @retried
-    async def _tell(self, mine: Collection[str]) -> None:
+    async def _note_progress(self, mine: Collection[str]) -> None:
         async with self._database.write() as connection:
             now = await read_clock(connection)
-            await TaskStore(connection).progress(mine, now, now - TOLD)
+            await TaskStore(connection).progress(mine, now, now - PROGRESS_SECONDS)
 
 
 class Cleaner(Protocol):

@@ -47,7 +47,7 @@ class Leases:
     def begin(self, worker: str, sent: float) -> None:
         """Begin under a new name; leases under an earlier name now belong to others.
 
-        :param sent: time when the name was sent to the database, as for `Fence.heard`
+        :param sent: time when the name was sent to the database, as for `Fence.contacted`
         """
         self._worker, self._held, self._owed = worker, set(), []
         self._recorder.fence.begin(worker, sent)

@@ -84,5 +84,5 @@ class OwnerRights:
             return None  # the collection is gone, which is reported elsewhere
         if (reach := self.reach(number)).may(path, writes):
             return None
-        wanted = f"{'write to' if writes else 'read'} {path or 'any path'} of {reach.collection.name}"
-        return f"{self._task.owner} may not {wanted} any more"
+        action = f"{'write to' if writes else 'read'} {path or 'any path'} of {reach.collection.name}"
+        return f"{self._task.owner} may not {action} any more"

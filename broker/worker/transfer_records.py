@@ -27,7 +27,7 @@ __all__ = ["ArrivingBytes", "Move", "TransferDecision", "of_batch", "of_sources"
 
 TEXTS = ("url", "error", "rationale", "reason")
 """Fields of a decision that may contain the location of a file."""
-TELLING = 8 << 20
+NETWORK_BOUND = 8 << 20
 """Mean bytes of a file from which on the network, and not the number of files, decides the duration."""
 log = structlog.get_logger("broker.worker")
 
@@ -36,7 +36,7 @@ class TransferDecision(NamedTuple):
     """The decision of a transfer that is about to begin.
 
     :param kind: download or copy
-    :param whose: the task's owner, and the destination's site
+    :param owner_and_site: the task's owner, and the destination's site
     :param namings: namings of the task's collections; errors and sources are recorded under the names that users know
     """
 
@@ -44,7 +44,7 @@ class TransferDecision(NamedTuple):
     work: Work
     kind: str
     thing: str
-    whose: tuple[str, str]
+    owner_and_site: tuple[str, str]
     namings: Sequence[Naming]
     began: float
     results: Results[TransferReport]
@@ -57,14 +57,14 @@ class TransferDecision(NamedTuple):
         work: Work,
         kind: str,
         thing: str,
-        whose: tuple[str, str],
+        owner_and_site: tuple[str, str],
         namings: Sequence[Naming],
     ) -> Iterator["TransferDecision"]:
         """Yield the decision, whose `results` the transfer fills. A transfer that fails in the block is recorded.
 
         After success, call `came`.
         """
-        deciding = cls(recorder, work, kind, thing, whose, namings, time.time(), Results())
+        deciding = cls(recorder, work, kind, thing, owner_and_site, namings, time.time(), Results())
         try:
             with called(*namings):
                 yield deciding
@@ -77,7 +77,7 @@ class TransferDecision(NamedTuple):
         """Record the outcome of the transfer."""
         if not worth_reporting(report):
             return
-        owner, site = self.whose
+        owner, site = self.owner_and_site
         key = f"task.{self.work.task_id}.{self.work.id}.{self.work.leases}"
         document = decision(report, error, self.began, key, self.kind, self.thing, site)
         for part in (document, *document["sources"]):
@@ -108,7 +108,7 @@ def of_batch(source: str, sink: str, began: float, moves: Sequence[Move], stream
     """
     size, ended = sum(move.work.size for move in moves), time.time()
     busy = Intervals((round(move.began * 1e6), round(move.ended * 1e6)) for move in moves).total / 1e6
-    if not moves or size < TELLING * len(moves) or ended <= began or not 0 < busy <= ended - began:
+    if not moves or size < NETWORK_BOUND * len(moves) or ended <= began or not 0 < busy <= ended - began:
         return []
     first = min((move.work for move in moves), key=lambda work: work.id)
     return [

@@ -82,9 +82,9 @@ class Tuner:
         before = PairTraffic(last.rate, last.failures, True) if last else None
         seen = seen._replace(busy=used >= concurrency)
         tried = last.step if last else 0
-        wanted, reason = decide(concurrency, before, tried, now - last.at if last else 0.0, seen)
-        if wanted != concurrency or (last is None and seen.busy):
-            await lanes.tune(LaneTuning(pair, now, wanted, wanted - concurrency, seen.rate, seen.failures, reason))
+        target, reason = decide(concurrency, before, tried, now - last.at if last else 0.0, seen)
+        if target != concurrency or (last is None and seen.busy):
+            await lanes.tune(LaneTuning(pair, now, target, target - concurrency, seen.rate, seen.failures, reason))
 
     def _seen(self, pair: CollectionPair, seconds: float) -> tuple[float, float]:
         attempts = self._files[pair] + self._failures[pair]

@@ -176,7 +176,7 @@ class Worker:
         async with self._database.write() as connection:
             alive = await WorkerStore(connection).beat(name)
         if alive:
-            self._recorder.fence.heard(sent)
+            self._recorder.fence.contacted(sent)
         else:
             log.warning("this worker counted as dead; it starts again", worker=name)
             await self._begin_anew()
@@ -348,13 +348,13 @@ async def _denied(connection: AsyncConnection, task: str, reason: str, now: floa
 def _paused(each: LaneCandidate, rules: dict[str, list[tuple[str | None, frozenset[str], str]]]) -> bool:
     """Return whether an admin has paused the task's operations at one of its collections."""
     delete = each.kind == "DELETE"
-    wanted = {
+    required = {
         each.pair.source: "task_delete" if delete else "task_transfer_read",
         each.pair.destination: "task_transfer_write",
     }
     return any(
         operation in operations and subject in (None, each.owner)
-        for end, operation in wanted.items()
+        for end, operation in required.items()
         for subject, operations, _ in rules.get(end, ())
     )
 

@@ -31,7 +31,7 @@ AT_ONCE = 32
 """Files under way on one pair of sessions, unless the user says otherwise."""
 LARGE = 64 << 20
 """Bytes from which on the source is checked before a copy, and partial data are kept for another attempt."""
-TOLD = 1 << 20
+REPORTED = 1 << 20
 """Bytes from which on progress is reported while a file is copied."""
 ALGORITHMS = ("sha256", "sha1", "md5", "adler32")
 """Checksum algorithms, in order of preference; the first that both servers support is used."""
@@ -40,7 +40,7 @@ ALGORITHMS = ("sha256", "sha1", "md5", "adler32")
 class Copying:
     """Copies between two collections at GridFTP servers.
 
-    :param whose: the task's owner, and the destination's site
+    :param owner_and_site: the task's owner, and the destination's site
     :param lenient: whether files that cannot be verified are copied anyway
     """
 
@@ -51,7 +51,7 @@ class Copying:
         sink: GridFTPTree,
         options: Options,
         limits: RateLimits,
-        whose: tuple[str, str],
+        owner_and_site: tuple[str, str],
         lenient: bool = False,
     ) -> None:
         self._demand = VerificationDemand(options, (source.naming.name, sink.naming.name), lenient)
@@ -61,7 +61,7 @@ class Copying:
         self._options = options
         self._ends = CopyEnds(source.server, sink.server, options.perf_p or 1)
         self._limits = limits
-        self._owner, self._site = whose
+        self._owner, self._site = owner_and_site
         self._at_once = options.perf_pp or AT_ONCE
 
     async def copy(self, batch: Sequence[Work], recorder: Recorder) -> None:
@@ -197,7 +197,7 @@ class Copying:
             if size >= LARGE:
                 recorder.progress(work, received)
 
-        on_bytes = arrived if size >= TOLD else None
+        on_bytes = arrived if size >= REPORTED else None
         ranges = received.gaps(0, size) if had else None
         ends = (self._source.url(work.source), self._sink.url(work.destination)) if self._limits else ()
         admission = self._limits.of(*ends)

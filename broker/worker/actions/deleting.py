@@ -59,7 +59,7 @@ class Clearing:
         self._options = options
         self._recursive = recursive
         self._extra = extra
-        self._kept = options.filter_rules
+        self._filter_rules = options.filter_rules
         self._seen: dict[str, _Seen] = {}
 
     async def delete(self, work: Work) -> WorkResult:
@@ -168,15 +168,15 @@ class Clearing:
                 chosen = [
                     entry
                     for entry in entries
-                    if fits(entry.name) and included(entry.name, _kind(entry) == "dir", self._kept)
+                    if fits(entry.name) and included(entry.name, _kind(entry) == "dir", self._filter_rules)
                 ]
-                kept = await self._touched(work, chosen)
-                if kept and not events:
-                    events.append(untouched(f"{folder}/", Reason("source", len(kept), min(kept)), time.time()))
+                touched = await self._touched(work, chosen)
+                if touched and not events:
+                    events.append(untouched(f"{folder}/", Reason("source", len(touched), min(touched)), time.time()))
                 children = [
                     PlannedWork("delete", f"{folder}/{entry.name}", details=_deeper(work, entry), phase=work.phase)
                     for entry in chosen
-                    if entry.name not in kept
+                    if entry.name not in touched
                 ]
                 found += len(children)
                 async with self._database.write() as connection:
@@ -209,7 +209,7 @@ class Clearing:
         except NoSuchFile:
             pass  # an earlier attempt removed it
         except NotEmpty:
-            if not self._kept:  # if there are filter rules, the folder holds entries that these exclude
+            if not self._filter_rules:  # if there are filter rules, the folder holds entries that these exclude
                 if not self._extra:
                     raise
                 return _left(work, Reason("left"))

@@ -49,7 +49,7 @@ Sources = Callable[[str], Awaitable[LocatedReplicas]]
 class Downloading:
     """Fetches from one collection into a folder.
 
-    :param whose: the task's owner, and the destination's site
+    :param owner_and_site: the task's owner, and the destination's site
     :param namings: namings of the task's collections
     :param lenient: whether files that cannot be verified are copied anyway
     """
@@ -60,7 +60,7 @@ class Downloading:
         sink: LocalTree,
         options: Options,
         limits: RateLimits,
-        whose: tuple[str, str],
+        owner_and_site: tuple[str, str],
         namings: Sequence[Naming],
         lenient: bool = False,
     ) -> None:
@@ -71,7 +71,7 @@ class Downloading:
         self._namings = namings
         self._options = options
         self._limits = limits
-        self._whose = whose
+        self._owner_and_site = owner_and_site
 
     async def copy(self, batch: Sequence[Work], recorder: Recorder) -> None:
         """Fetch a batch of files and report each."""
@@ -85,7 +85,7 @@ class Downloading:
         arriving, beside = ArrivingBytes(work.task_id, recorder), folder(temporary(work.destination, work))
         sources, allowed, proxy, recorded, leads = await self._sources(work.source)
         checked = self._demand.of(work) or work.details.compare
-        wanted = Request(
+        request = Request(
             (),
             file=ReplicaSet(work.source.rpartition("/")[2], tuple(map(Replica, sources))),
             output=self._sink.at(work.destination),
@@ -104,10 +104,12 @@ class Downloading:
                 await self._sink.touch(f"{_parent(work.destination)}/{beside}/data", work.details.modified)
             await recorder.fence.hold(work)
 
-        with TransferDecision.of(recorder, work, "download", work.source, self._whose, self._namings) as deciding:
+        with TransferDecision.of(
+            recorder, work, "download", work.source, self._owner_and_site, self._namings
+        ) as deciding:
             try:
                 limits = self._limits.by_url(sources)
-                (report,) = await download(wanted, arriving.watch, sources, limits, confirm, deciding.results)
+                (report,) = await download(request, arriving.watch, sources, limits, confirm, deciding.results)
             except (LeaseLost, Unverifiable):
                 await _emptied(self._sink, work, [beside])
                 raise

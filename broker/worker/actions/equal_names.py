@@ -24,15 +24,15 @@ class Twins:
         self._source = source
         self._sink = sink
         self._seen: set[int] = set()
-        self._asked = False
+        self._queried = False
         self._twins: dict[str, str] = {}
 
     async def of(self, some: Sequence[Entry]) -> dict[str, str]:
         """Return the next entries whose names are taken for an earlier entry's, with the name of that entry."""
         before = len(self._seen)
         self._seen.update(hash(folded(entry.name)) for entry in some)  # numbers: a folder may have millions of names
-        if len(self._seen) < before + len(some) and not self._asked and self._sink:
-            self._asked = True
+        if len(self._seen) < before + len(some) and not self._queried and self._sink:
+            self._queried = True
             self._twins = await self._find(*self._sink)
         return {entry.name: self._twins[entry.name] for entry in some if entry.name in self._twins}
 
@@ -44,9 +44,9 @@ class Twins:
                 if entry.name not in names:
                     names.append(entry.name)
         groups = [names for names in alike.values() if len(names) > 1]
-        asked = [name for names in groups for name in names][:MOST]
-        held = await tree.held(folder, asked)
-        if all(held[name] == name for name in asked):
+        queried = [name for names in groups for name in names][:MOST]
+        held = await tree.held(folder, queried)
+        if all(held[name] == name for name in queried):
             return {}
         left = {name: names[0] for names in groups for name in names[1:] if name not in held}
         return left | {name: holder for name, holder in held.items() if holder != name}

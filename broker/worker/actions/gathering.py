@@ -29,7 +29,7 @@ Where = Callable[[str], Awaitable[ToRead]]
 class DatasetCopying:
     """Copies from replicas to one collection.
 
-    :param whose: the task's owner, and the destination's site
+    :param owner_and_site: the task's owner, and the destination's site
     :param lenient: whether files that cannot be verified are copied anyway
     """
 
@@ -39,7 +39,7 @@ class DatasetCopying:
         sink: GridFTPTree,
         options: Options,
         limits: RateLimits,
-        whose: tuple[str, str],
+        owner_and_site: tuple[str, str],
         lenient: bool = False,
     ) -> None:
         self._demand = VerificationDemand(options, ("the replicas", sink.naming.name), lenient)
@@ -47,7 +47,7 @@ class DatasetCopying:
         self._sink = sink
         self._options = options
         self._limits = limits
-        self._owner, self._site = whose
+        self._owner, self._site = owner_and_site
 
     async def copy(self, batch: Sequence[Work], recorder: Recorder) -> None:
         """Copy a batch of datasets and report each."""
@@ -77,8 +77,8 @@ class DatasetCopying:
             await self._sink.writable(work.destination)
             await recorder.fence.hold(work)
 
-        whose, namings = (self._owner, self._site), (self._sink.naming,)
-        with TransferDecision.of(recorder, work, "copy", found.name, whose, namings) as deciding:
+        owner_and_site, namings = (self._owner, self._site), (self._sink.naming,)
+        with TransferDecision.of(recorder, work, "copy", found.name, owner_and_site, namings) as deciding:
             report = await copy(
                 urls,
                 sink,

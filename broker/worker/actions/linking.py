@@ -44,7 +44,7 @@ class Linking:
             if reason := self._standing.no_link(work, target):
                 state: WorkState = "skipped" if self._options.skip_source_errors else "failed"
                 return WorkResult(work, state, error_code=DENIED, error=reason)
-        if await self._wanted(work, target, found, await self._there(work)):
+        if await self._is_needed(work, target, found, await self._there(work)):
             await self._make(work, target)
         return WorkResult(work, "succeeded")
 
@@ -71,7 +71,7 @@ class Linking:
             raise IsDirectory(f"{work.destination} is a folder", "name another destination, or delete it first")
         return there
 
-    async def _wanted(self, work: Work, target: str, found: Entry, there: Entry | None) -> bool:
+    async def _is_needed(self, work: Work, target: str, found: Entry, there: Entry | None) -> bool:
         """Return whether the link has to be made: by the rules for files, but never in place of an equal link."""
         if there is None or there.link_target is None:
             return outdated(found, there, self._options) is not False

@@ -79,10 +79,10 @@ class Pruning:
         reasons += await self._doubts(work, lineage)
         children = []
         if not reasons:
-            kept = await self._kept(work, spare, lineage, [source for source, _ in items])
+            to_keep = await self._to_keep(work, spare, lineage, [source for source, _ in items])
             within = lineage[0] if lineage else None
-            children = [deletion(work, entry, within) for entry in spare if entry.name not in kept]
-            reasons += [Reason("source", len(kept), min(kept))] if kept else []
+            children = [deletion(work, entry, within) for entry in spare if entry.name not in to_keep]
+            reasons += [Reason("source", len(to_keep), min(to_keep))] if to_keep else []
         if not reasons:
             return WorkResult(work, "succeeded", children=tuple(children))
         events = (untouched(work.destination, reasons[0], time.time()),)
@@ -154,17 +154,17 @@ class Pruning:
         others = sorted(paths - {work.destination})
         return [Reason("shared", example=others[0])] if others else []
 
-    async def _kept(
+    async def _to_keep(
         self, work: Work, spare: Sequence[Entry], lineage: Sequence[str | None], items: Sequence[str]
     ) -> set[str]:
         """Return the names of entries that the task reads or writes by another path, or that contain such entries."""
-        kept = await self._overlap.sources(work.destination, spare, items)
-        kept |= await with_replicas(self._database, self._source, self._destination, work.destination, spare)
+        found = await self._overlap.sources(work.destination, spare, items)
+        found |= await with_replicas(self._database, self._source, self._destination, work.destination, spare)
         tokens = {entry.unique for entry in spare if entry.unique}
         async with self._database.read() as connection:
             known = await Touched(connection).of(work.task_id, tokens, "source", "above", "destination")
         known |= set(filter(None, lineage))  # a folder that contains itself
-        return kept | {entry.name for entry in spare if entry.unique in known}
+        return found | {entry.name for entry in spare if entry.unique in known}
 
 
 async def entries(source: Tree, path: str, omitted: MutableSequence[Omission]) -> AsyncIterator[Sequence[Entry]]:

@@ -43,12 +43,12 @@ def choose(
 
     for each in sorted(candidates, key=order):
         full = _full(each, by_collection, caps)
-        asked = each.options.perf_cc
+        requested_lanes = each.options.perf_cc
         if full:
             waits[each.task] = full
-        elif asked is not None and by_task[each.task] >= asked:
+        elif requested_lanes is not None and by_task[each.task] >= requested_lanes:
             content.add(each.task)  # it has all the lanes that its owner asked for
-        elif asked is None and by_pair[each.pair] >= tuned[each.pair]:
+        elif requested_lanes is None and by_pair[each.pair] >= tuned[each.pair]:
             if not by_task[each.task]:
                 waits[each.task] = (
                     f"{tuned[each.pair]} transfers between these collections are running, and more would not be faster"
