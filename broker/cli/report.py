@@ -43,7 +43,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 @click.command()
 @click.argument("name")
-@click.argument("asked", nargs=-1, type=_pair, metavar="[PARAMETER=VALUE]...")
+@click.argument("parameters", nargs=-1, type=_pair, metavar="[PARAMETER=VALUE]...")
 @database_option
 @config_option
 @click.option("--since", type=_moment, metavar="DAY", help="Start date.  [default: depends on the report]")
@@ -69,7 +69,7 @@ def _pair(text: str) -> tuple[str, str]:
 )
 def report(
     name: str,
-    asked: Sequence[tuple[str, str]],
+    parameters: Sequence[tuple[str, str]],
     database: str,
     config: Path | None,
     since: float | None,
@@ -98,7 +98,7 @@ def report(
     settings = configured(Settings(database), config) if config else Settings(database)
     period = _period(since, until, days)
     named, _, part = name.partition("/")
-    reports = with_services(settings, lambda broker: made(broker.archive, named, dict(asked), period, time.time()))
+    reports = with_services(settings, lambda broker: made(broker.archive, named, dict(parameters), period, time.time()))
     content = _written(reports, kind, part, period)
     if output is None:
         _print(content, kind)

@@ -36,14 +36,14 @@ class AuditQuery(Wire):
     after: Number = None
 
 
-async def make(archive: Archive, scope: Scope, wanted: AuditQuery) -> Report:
+async def make(archive: Archive, scope: Scope, query: AuditQuery) -> Report:
     """Make the report, with the newest changes first; only admins may see it."""
     async with archive.database.read() as connection:
-        found = await AccessStore(connection).changes(PAGE + 1, **wanted.model_dump())
-    entries = found[-PAGE:] if wanted.after is not None else found[:PAGE]
+        found = await AccessStore(connection).changes(PAGE + 1, **query.model_dump())
+    entries = found[-PAGE:] if query.after is not None else found[:PAGE]
     table = Table("changes", "Changes", COLUMNS, [_row(each) for each in entries])
     lead = "All changes at this broker, the newest first."
-    links = _links(wanted, entries, more=len(found) > PAGE)
+    links = _links(query, entries, more=len(found) > PAGE)
     return Report("audit", "Audit log", lead, time.time(), tables=[table], links=links)
 
 
@@ -51,18 +51,18 @@ def _row(entry: AuditEntry) -> tuple[int, float, str, str, str]:
     return entry.id, entry.at, entry.subject, entry.action, entry.thing
 
 
-def _links(wanted: AuditQuery, entries: list[AuditEntry], more: bool) -> list[ReportLink]:
+def _links(query: AuditQuery, entries: list[AuditEntry], more: bool) -> list[ReportLink]:
     """Return links to the neighbouring pages that exist; newer changes may arrive at any time."""
     if not entries:
-        return [ReportLink("The newest", _address(wanted))] if wanted.before is not None else []
+        return [ReportLink("The newest", _address(query))] if query.before is not None else []
     links = []
-    if wanted.before is not None or (wanted.after is not None and more):
-        links.append(ReportLink("Newer", _address(wanted, after=entries[0].id)))
-    if wanted.after is not None or more:
-        links.append(ReportLink("Older", _address(wanted, before=entries[-1].id)))
+    if query.before is not None or (query.after is not None and more):
+        links.append(ReportLink("Newer", _address(query, after=entries[0].id)))
+    if query.after is not None or more:
+        links.append(ReportLink("Older", _address(query, before=entries[-1].id)))
     return links
 
 
-def _address(wanted: AuditQuery, **place: int) -> str:
-    parameters = wanted.model_dump(include={"subject", "action"}, exclude_none=True) | place
+def _address(query: AuditQuery, **place: int) -> str:
+    parameters = query.model_dump(include={"subject", "action"}, exclude_none=True) | place
     return f"audit?{urlencode(parameters)}" if parameters else "audit"

@@ -24,7 +24,7 @@ from broker.reports.archive import Archive, Scope
 from broker.reports.document import Report
 from broker.reports.words import written
 
-__all__ = ["ALL", "REPORTS", "Period", "ReportKind", "asked", "made"]
+__all__ = ["ALL", "REPORTS", "Period", "ReportKind", "made", "query_of"]
 
 ALL = "all"
 DAY = 86_400.0
@@ -35,7 +35,7 @@ class ReportKind(NamedTuple):
 
     :param name: name in addresses
     :param title: title in menus
-    :param wanted: model of its query parameters
+    :param query: model of its query parameters
     :param admin: whether only admins may see it
     :param listed: whether menus list it; other reports are reached by links from these
     :param live: function that makes its frequently changing facts and tables, which replace those of the same names
@@ -44,7 +44,7 @@ class ReportKind(NamedTuple):
     name: str
     title: str
     make: Callable[[Archive, Scope, Any], Awaitable[Report]]
-    wanted: type[BaseModel]
+    query: type[BaseModel]
     admin: bool = False
     listed: bool = True
     live: Callable[[Archive, Scope], Awaitable[Report]] | None = None
@@ -85,7 +85,7 @@ class Period(NamedTuple):
         return " ".join(f"{word} {written(moment, 'moment')}" for word, moment in moments if moment is not None)
 
 
-def asked(kind: ReportKind, parameters: Mapping[str, str], period: Period, now: float) -> BaseModel:
+def query_of(kind: ReportKind, parameters: Mapping[str, str], period: Period, now: float) -> BaseModel:
     """Return the parameters of a report: those given, and the period, which some reports take as days up to now.
 
     :raises pydantic.ValidationError: when the report does not accept them
@@ -93,8 +93,8 @@ def asked(kind: ReportKind, parameters: Mapping[str, str], period: Period, now: 
     known: dict[str, float | str] = {name: at for name, at in period._asdict().items() if at is not None}
     if period.since is not None:
         known["days"] = max(1, round((now - period.since) / DAY))
-    fields = kind.wanted.model_fields
-    return kind.wanted.model_validate({**{name: known[name] for name in known.keys() & fields.keys()}, **parameters})
+    fields = kind.query.model_fields
+    return kind.query.model_validate({**{name: known[name] for name in known.keys() & fields.keys()}, **parameters})
 
 
 async def made(
@@ -114,8 +114,8 @@ async def made(
         raise Invalid(f"{', '.join(endless)} has no end date: it shows the present", "leave out --until")
     if period.since is not None and name in _without(kinds, "since", "days"):
         raise Invalid(f"the report {name} has no period", "leave out --since and --days")
-    return [await kind.make(archive, Scope(None), asked(kind, parameters, period, now)) for kind in kinds]
+    return [await kind.make(archive, Scope(None), query_of(kind, parameters, period, now)) for kind in kinds]
 
 
 def _without(kinds: Iterable[ReportKind], *fields: str) -> list[str]:
-    return [kind.name for kind in kinds if not kind.wanted.model_fields.keys() & set(fields)]
+    return [kind.name for kind in kinds if not kind.query.model_fields.keys() & set(fields)]

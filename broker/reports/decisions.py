@@ -64,17 +64,17 @@ class DecisionsQuery(Wire):
     before: Annotated[int | None, Field(ge=0, lt=2**63, json_schema_extra={"hidden": True})] = None
 
 
-async def make(archive: Archive, scope: Scope, wanted: DecisionsQuery) -> Report:
+async def make(archive: Archive, scope: Scope, query: DecisionsQuery) -> Report:
     """Make the report, with the newest decisions first; only admins see those of other users."""
-    whose = wanted.subject if scope.subject is None else scope.subject
-    asked = wanted.model_dump(exclude={"subject"})
+    subject = query.subject if scope.subject is None else scope.subject
+    conditions = query.model_dump(exclude={"subject"})
     tuned: list[Sequence[Value]] = []
     async with archive.database.read() as connection:
-        page = await stored.DecisionStore(connection).page(stored.DecisionFilter(subject=whose, **asked), PAGE)
-        if scope.subject is None and wanted.before is None:
-            tuned = await _tuned(connection, wanted)
-    tables = [Table("decisions", "Decisions", COLUMNS, [row(each) for each in page.decisions], _note(page, wanted))]
-    if scope.subject is None and wanted.before is None:
+        page = await stored.DecisionStore(connection).page(stored.DecisionFilter(subject=subject, **conditions), PAGE)
+        if scope.subject is None and query.before is None:
+            tuned = await _tuned(connection, query)
+    tables = [Table("decisions", "Decisions", COLUMNS, [row(each) for each in page.decisions], _note(page, query))]
+    if scope.subject is None and query.before is None:
         note = "" if tuned else "No change of lanes matches."
         tables.append(Table("lanes", "Lanes between collections", TUNINGS, tuned, note))
     return Report(
@@ -83,15 +83,15 @@ async def make(archive: Archive, scope: Scope, wanted: DecisionsQuery) -> Report
         "Sources of transfers and the reasons for them; each decision links to its transfer, range by range.",
         time.time(),
         tables=tables,
-        links=[ReportLink("Older ones", _older(page.next, wanted))] if page.next else [],
+        links=[ReportLink("Older ones", _older(page.next, query))] if page.next else [],
     )
 
 
-def _older(before: int | None, wanted: DecisionsQuery) -> str:
-    return f"decisions?{urlencode({**wanted.model_dump(exclude_none=True), 'before': before})}"
+def _older(before: int | None, query: DecisionsQuery) -> str:
+    return f"decisions?{urlencode({**query.model_dump(exclude_none=True), 'before': before})}"
 
 
-def _note(page: stored.DecisionPage, wanted: DecisionsQuery) -> str:
+def _note(page: stored.DecisionPage, query: DecisionsQuery) -> str:
     if page.next is not None and len(page.decisions) < PAGE:
         return f"The newest {stored.LOOKED:,} decisions were searched; follow the link to search older ones."
     if page.next is not None:
@@ -119,9 +119,9 @@ def row(each: Listed) -> tuple[Value, ...]:
     )
 
 
-async def _tuned(connection: AsyncConnection, wanted: DecisionsQuery) -> list[Sequence[Value]]:
+async def _tuned(connection: AsyncConnection, query: DecisionsQuery) -> list[Sequence[Value]]:
     """Return the changes to numbers of lanes, with the names of their collections."""
-    found = await LaneStore(connection).tunings(wanted.text, wanted.since, wanted.until, PAGE)
+    found = await LaneStore(connection).tunings(query.text, query.since, query.until, PAGE)
     ends = {end for each in found for end in each.pair}
     names = {str(each.id): each.name for each in await CollectionStore(connection).all(ends)} if ends else {}
     return [

@@ -22,7 +22,7 @@ __all__ = ["DRAWING", "drawn", "png", "svg", "vectors"]
 
 DRAWING = JobKind("drawing", "request a shorter period, or tables")
 SVG = "http://www.w3.org/2000/svg"
-KEPT = 64
+CACHED = 64
 """Drawings in the cache, of at most half a MB each, and usually a tenth of that."""
 VARIABLE = re.compile(r"var\(--(\w+)\)")
 REFERENCE = re.compile(r"url\(#(\w+)\)")
@@ -78,7 +78,7 @@ def _vega(spec: str) -> str:
     return drawing
 
 
-@lru_cache(KEPT)
+@lru_cache(CACHED)
 def _drawing(spec: str, title: str, alternative: str, standalone: bool) -> str:
     root = fromstring(_vega(spec))
     mark = hashlib.sha256(spec.encode()).hexdigest()[:10]

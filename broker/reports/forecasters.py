@@ -106,20 +106,20 @@ class Cut(NamedTuple):
     sizes: Mapping[tuple[int, str], Tally]
 
 
-async def make(archive: Archive, scope: Scope, wanted: ForecastersQuery) -> Report:
+async def make(archive: Archive, scope: Scope, query: ForecastersQuery) -> Report:
     """Make the report; for users, from their own transfers."""
     now = time.time()
-    chosen = ScoreSelection(scope.subject, None, wanted.size_class, *wanted.period(now))
+    chosen = ScoreSelection(scope.subject, None, query.size_class, *query.period(now))
     known = await (_all if scope.subject is None else _own)(archive, chosen)
     return await asyncio.to_thread(_report, known, now)
 
 
 async def _all(archive: Archive, chosen: ScoreSelection) -> ForecasterData:
-    async def asked(question: Callable[[Accuracy, ScoreSelection], Awaitable[T]]) -> T:
+    async def read(question: Callable[[Accuracy, ScoreSelection], Awaitable[T]]) -> T:
         async with archive.database.read() as connection:
             return await question(Accuracy(connection), chosen)
 
-    sums, records = await asyncio.gather(asked(Accuracy.sums), asked(Accuracy.records))
+    sums, records = await asyncio.gather(read(Accuracy.sums), read(Accuracy.records))
     async with archive.database.read() as connection:
         pairs = await Accuracy(connection).pairs({record.pair_id for record in records})
     return ForecasterData(

@@ -57,7 +57,7 @@ class GridQuery(Wire):
     direction: Direction | None = None
 
 
-async def make(archive: Archive, scope: Scope, wanted: GridQuery) -> Report:
+async def make(archive: Archive, scope: Scope, query: GridQuery) -> Report:
     """Make the report: the busiest pairs, then those used last, with the forecast of their newest transfer."""
     now = time.time()
     async with archive.database.read() as connection:
@@ -65,7 +65,7 @@ async def make(archive: Archive, scope: Scope, wanted: GridQuery) -> Report:
         newest = await sums.newest_day()
         since = (newest or 0) - DAYS + 1
         cells = [] if newest is None else await sums.cells(since)
-        direction, size_class = _chosen(cells, wanted)
+        direction, size_class = _chosen(cells, query)
         shown = [each for each in cells if (each.pair.direction, each.size_class) == (direction, size_class)]
         shown = sorted(shown, key=lambda each: (-each.bytes, each.pair))[:CELLS]
         if newest is not None and len(shown) < CELLS:
@@ -81,16 +81,16 @@ async def make(archive: Archive, scope: Scope, wanted: GridQuery) -> Report:
     return Report("grid", "Sources and sinks", LEAD, now, facts, [_drawn(table)], [table, _classes(cells)])
 
 
-def _chosen(cells: Sequence[LinkTotals], wanted: GridQuery) -> tuple[Direction, int]:
+def _chosen(cells: Sequence[LinkTotals], query: GridQuery) -> tuple[Direction, int]:
     """Return the wanted direction and class of sizes; by default, those with most bytes."""
     sums: dict[tuple[Direction, int], int] = {}
     for each in cells:
         key = (each.pair.direction, each.size_class)
-        if wanted.direction in (None, key[0]) and wanted.size_class in (None, key[1]):
+        if query.direction in (None, key[0]) and query.size_class in (None, key[1]):
             sums[key] = sums.get(key, 0) + each.bytes
-    usual: tuple[Direction, int] = (wanted.direction or "read", len(SIZES) // 2)
+    usual: tuple[Direction, int] = (query.direction or "read", len(SIZES) // 2)
     direction, size_class = max(sums, key=lambda key: sums[key], default=usual)
-    return direction, size_class if wanted.size_class is None else wanted.size_class
+    return direction, size_class if query.size_class is None else query.size_class
 
 
 def _table(cells: Sequence[LinkTotals], forecasts: Mapping[int, NewestForecast], now: float) -> Table:

@@ -36,7 +36,7 @@ class OverviewQuery(Wire):
     """No parameters."""
 
 
-async def make(archive: Archive, scope: Scope, wanted: OverviewQuery) -> Report:
+async def make(archive: Archive, scope: Scope, query: OverviewQuery) -> Report:
     """Make the whole report."""
     now = time.time()
     since = now - WEEK * DAY

@@ -95,18 +95,18 @@ class PairData(NamedTuple):
     probes: Sequence[DetailedTransfer]
 
 
-async def make(archive: Archive, scope: Scope, wanted: PairQuery) -> Report:
+async def make(archive: Archive, scope: Scope, query: PairQuery) -> Report:
     """Make the report about the forecasts of a pair.
 
     :raises Invalid: when it names an endpoint that does not exist
     """
     places = archive.places
     pair = Pair(
-        (await places.sources({wanted.source}, scope.caller))[wanted.source],
-        (await places.sinks({wanted.sink}, scope.caller))[wanted.sink],
-        wanted.direction,
+        (await places.sources({query.source}, scope.caller))[query.source],
+        (await places.sinks({query.sink}, scope.caller))[query.sink],
+        query.direction,
     )
-    size = None if wanted.size_class is None else middle(wanted.size_class)
+    size = None if query.size_class is None else middle(query.size_class)
     (expected,) = await archive.forecasting.ask(
         [
             ForecastRequest.model_construct(
@@ -114,7 +114,7 @@ async def make(archive: Archive, scope: Scope, wanted: PairQuery) -> Report:
             )
         ]
     )
-    seen = await _seen(archive, scope, wanted, pair)
+    seen = await _seen(archive, scope, query, pair)
     return await asyncio.to_thread(_report, pair, scope, seen, expected)
 
 
@@ -131,15 +131,15 @@ def _report(pair: Pair, scope: Scope, seen: PairData, expected: Expected) -> Rep
     )
 
 
-async def _seen(archive: Archive, scope: Scope, wanted: PairQuery, pair: Pair) -> PairData:
+async def _seen(archive: Archive, scope: Scope, query: PairQuery, pair: Pair) -> PairData:
     async with archive.database.read() as connection:
         stand = (await ObservationStore(connection).stands([pair])).get(pair)
         if stand is None:
             return PairData((), 0, 0, (), ())
         stored, subject = Accuracy(connection), scope.subject
-        chosen = ScoreSelection(subject, stand.id, wanted.size_class, wanted.since or 0.0, wanted.until)
+        chosen = ScoreSelection(subject, stand.id, query.size_class, query.since or 0.0, query.until)
         return PairData(
-            await stored.newest(chosen, wanted.newest),
+            await stored.newest(chosen, query.newest),
             await stored.count(chosen),
             await stored.went_well(stand.id, subject),
             await stored.troubles(stand.id, subject, None, ("failed", "corrupt"), TROUBLES),

@@ -58,14 +58,14 @@ class RegretQuery(Wire):
     strategy: Remark | None = None
 
 
-async def make(archive: Archive, scope: Scope, wanted: RegretQuery) -> Report:
+async def make(archive: Archive, scope: Scope, query: RegretQuery) -> Report:
     """Make the report from the sums of decisions, which are updated as decisions arrive, and the worst decisions."""
     now = time.time()
-    weeks = _weeks(wanted, now)
+    weeks = _weeks(query, now)
     async with archive.database.read() as connection:
         stored = DecisionStore(connection)
-        sums = [each for each in await stored.summed(scope.subject, weeks.start, weeks.stop) if _meant(each, wanted)]
-        of = Of(scope.subject, strategy=wanted.strategy, sink=wanted.sink)
+        sums = [each for each in await stored.summed(scope.subject, weeks.start, weeks.stop) if _meant(each, query)]
+        of = Of(scope.subject, strategy=query.strategy, sink=query.sink)
         begin, end = float(weeks.start * WEEK), float(weeks.stop * WEEK)
         worst = await stored.worst(of._replace(since=begin, until=end), WORST)
     whole = [each for each in sums if not each.source]
@@ -89,14 +89,14 @@ async def make(archive: Archive, scope: Scope, wanted: RegretQuery) -> Report:
     )
 
 
-def _weeks(wanted: RegretQuery, now: float) -> range:
+def _weeks(query: RegretQuery, now: float) -> range:
     """Return the numbers of all weeks of which the period has a part."""
-    stop = math.ceil((now if wanted.until is None else wanted.until) / WEEK)
-    return range(stop - wanted.weeks if wanted.since is None else int(wanted.since // WEEK), stop)
+    stop = math.ceil((now if query.until is None else query.until) / WEEK)
+    return range(stop - query.weeks if query.since is None else int(query.since // WEEK), stop)
 
 
-def _meant(each: Summed, wanted: RegretQuery) -> bool:
-    return wanted.sink in (None, each.sink) and wanted.strategy in (None, each.strategy)
+def _meant(each: Summed, query: RegretQuery) -> bool:
+    return query.sink in (None, each.sink) and query.strategy in (None, each.strategy)
 
 
 def _added(sums: Iterable[Summed]) -> dict[str, float]:

@@ -59,18 +59,18 @@ class Evidence(NamedTuple):
     endpoints: Mapping[str, Endpoint]
 
 
-async def make(archive: Archive, scope: Scope, wanted: ReplicasQuery) -> Report:
+async def make(archive: Archive, scope: Scope, query: ReplicasQuery) -> Report:
     """Make the report: replicas as in the catalogue, with evidence from the transfers that the caller may see."""
     now = time.time()
-    since = now - wanted.days * DAY
+    since = now - query.days * DAY
     known = {each.endpoint.source: each.endpoint for each in (await archive.places.map()).by_id.values()}
     async with archive.database.read() as connection:
         stored = Suspects(connection, scope.subject)
-        counts, found = await stored.counts(), await stored.replicas(wanted.state, MOST)
+        counts, found = await stored.counts(), await stored.replicas(query.state, MOST)
         found = await visible_replicas(connection, await archive.places.map(), found, scope.caller)
         troubles = {each.source: each for each in await stored.troubles(since)}
         evidence = Evidence(troubles, await stored.transfers(since), known)
-    days = "day" if wanted.days == 1 else f"{wanted.days} days"
+    days = "day" if query.days == 1 else f"{query.days} days"
     lead = f"Replicas that clients do not get, with the reasons, and failed transfers by endpoint in the last {days}."
     facts = [Fact("Bad replicas", counts.get("BAD", 0), "count")]
     facts.append(Fact("Other unavailable replicas", sum(counts.values()) - counts.get("BAD", 0), "count"))

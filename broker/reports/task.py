@@ -64,13 +64,13 @@ class TaskData(NamedTuple):
     transfers: list[Listed]
 
 
-async def make(archive: Archive, scope: Scope, wanted: TaskQuery) -> Report:
+async def make(archive: Archive, scope: Scope, query: TaskQuery) -> Report:
     """Make the report.
 
     :raises NoTask: when there is no such task, or the caller may not see it
     """
     now = time.time()
-    found = await _found(archive, scope, wanted.id, now)
+    found = await _found(archive, scope, query.id, now)
     record, transfers = found.record, found.transfers
     note = "" if transfers else "No transfer of this task was large or had several sources."
     return Report(

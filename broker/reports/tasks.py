@@ -73,25 +73,25 @@ class TasksQuery(Wire):
     before: Annotated[UUID | None, Field(json_schema_extra={"hidden": True})] = None
 
 
-async def make(archive: Archive, scope: Scope, wanted: TasksQuery) -> Report:
+async def make(archive: Archive, scope: Scope, query: TasksQuery) -> Report:
     """Make the report.
 
     :raises NoTask: when the task `before` does not exist, or the caller may not see it
     """
     now = time.time()
     async with archive.database.read() as connection:
-        last = await owned(connection, scope, wanted.before) if wanted.before else None
-        asked = stored.TaskFilter(
-            owner=wanted.owner if scope.subject is None else scope.subject,
-            statuses=wanted.status and [wanted.status],
-            labels=[(wanted.label, True)] if wanted.label else [],
-            requested=(wanted.since, wanted.until),
+        last = await owned(connection, scope, query.before) if query.before else None
+        task_filter = stored.TaskFilter(
+            owner=query.owner if scope.subject is None else scope.subject,
+            statuses=query.status and [query.status],
+            labels=[(query.label, True)] if query.label else [],
+            requested=(query.since, query.until),
             before=last and (last.requested_at, last.id),
         )
-        page = await stored.TaskStore(connection).page(asked, NEWEST, PAGE, 0)
+        page = await stored.TaskStore(connection).page(task_filter, NEWEST, PAGE, 0)
         records = await recorded(connection, page.tasks, now)
     note = "" if records else "No task matches."
-    older = [ReportLink("Older ones", _older(wanted, records[-1].id))] if len(records) == PAGE else []
+    older = [ReportLink("Older ones", _older(query, records[-1].id))] if len(records) == PAGE else []
     lead = "Submitted tasks, the newest first; each links to its report."
     table = Table("tasks", "Tasks", COLUMNS, [_row(each, now) for each in records], note)
     return Report("tasks", "Tasks", lead, now, tables=[table], links=older)
@@ -120,8 +120,8 @@ async def _collections(connection: AsyncConnection, tasks: Sequence[Task]) -> di
     return {str(each.id): each for each in await CollectionStore(connection).all(ends)} if ends else {}
 
 
-def _older(wanted: TasksQuery, last: str) -> str:
-    return f"tasks?{urlencode({**wanted.model_dump(exclude_none=True), 'before': last})}"
+def _older(query: TasksQuery, last: str) -> str:
+    return f"tasks?{urlencode({**query.model_dump(exclude_none=True), 'before': last})}"
 
 
 def _row(each: TaskRecord, now: float) -> tuple[Value, ...]:
@@ -153,9 +153,9 @@ class Underway(NamedTuple):
 
 async def underway(archive: Archive, scope: Scope) -> Underway:
     """Return the tasks under way, the newest first, with their rates, as far as these were measured a moment ago."""
-    wanted = stored.TaskFilter(owner=scope.subject, statuses=["ACTIVE"])
+    task_filter = stored.TaskFilter(owner=scope.subject, statuses=["ACTIVE"])
     async with archive.database.read() as connection:
-        page = await stored.TaskStore(connection).page(wanted, NEWEST, UNDERWAY_SHOWN, 0)
+        page = await stored.TaskStore(connection).page(task_filter, NEWEST, UNDERWAY_SHOWN, 0)
         collections = await _collections(connection, page.tasks)
     rates, now = archive.pace.rates(page.tasks), time.time()
     rows = [

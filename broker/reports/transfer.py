@@ -72,27 +72,27 @@ class TransferQuery(Wire):
     id: Annotated[int, Field(ge=0, lt=2**63, json_schema_extra={"hidden": True})]
 
 
-async def make(archive: Archive, scope: Scope, wanted: TransferQuery) -> Report:
+async def make(archive: Archive, scope: Scope, query: TransferQuery) -> Report:
     """Make the report.
 
     :raises NotFound: when there is no such transfer, or the caller may not see it
     """
     async with archive.database.read() as connection:
-        kept = await DecisionStore(connection).one(wanted.id, scope.subject)
-    if kept is None:
-        raise NotFound(f"there is no transfer {wanted.id}", "see the list of decisions")
-    about = kept.listed
+        decision = await DecisionStore(connection).one(query.id, scope.subject)
+    if decision is None:
+        raise NotFound(f"there is no transfer {query.id}", "see the list of decisions")
+    about = decision.listed
     collects = about.kind == "collect"
-    names = [each.url for each in kept.sources] if collects else _names(kept.sources)
+    names = [each.url for each in decision.sources] if collects else _names(decision.sources)
     return Report(
         "transfer",
         f"{'Collection' if collects else 'Transfer'} of {about.thing}",
         "The ranges of each source over time, the rates, and the shares beside the best ones in hindsight. Seconds "
         "count from the beginning.",
         time.time(),
-        _facts(kept),
-        [_gantt(kept, names), _rates(kept, names), _shares(kept, names)],
-        [_candidates(kept, names), _incidents(kept, names)],
+        _facts(decision),
+        [_gantt(decision, names), _rates(decision, names), _shares(decision, names)],
+        [_candidates(decision, names), _incidents(decision, names)],
     )
 
 
@@ -105,10 +105,10 @@ def _names(sources: Sequence[SourcePart]) -> list[str]:
     return names
 
 
-def _facts(kept: StoredDecision) -> list[Fact]:
-    about = kept.listed
+def _facts(decision: StoredDecision) -> list[Fact]:
+    about = decision.listed
     best, planned = about.best_seconds, about.planned_seconds
-    happened = [each.ending for each in incidents(kept.ranges)]
+    happened = [each.ending for each in incidents(decision.ranges)]
     unknown = f"without {about.unknown} candidates of unknown rate" if about.unknown else ""
     why = "" if best is not None else "not known: it failed, collected many files, or no source showed its rate"
     return [
@@ -117,7 +117,7 @@ def _facts(kept: StoredDecision) -> list[Fact]:
         Fact("Strategy", about.strategy, "text"),
         Fact("Began", about.at, "moment", f"reported by {about.subject}"),
         Fact("Destination", about.sink or "not stated", "text"),
-        Fact("Size", about.bytes, "bytes", _resumed(kept)),
+        Fact("Size", about.bytes, "bytes", _resumed(decision)),
         Fact("Took", about.seconds, "seconds", "with login and verification"),
         Fact("Until the last byte", about.fetch_seconds, "seconds"),
         Fact("Best in hindsight", best, "seconds", unknown or why),
@@ -132,15 +132,15 @@ def _facts(kept: StoredDecision) -> list[Fact]:
 ENDINGS = (("Ranges taken over by others", "shortened"), ("Ranges that stalled", "stalled"), ("Faults", "failed"))
 
 
-def _resumed(kept: StoredDecision) -> str:
-    return "" if kept.moved == kept.listed.bytes else f"{kept.moved:,} bytes were new"
+def _resumed(decision: StoredDecision) -> str:
+    return "" if decision.moved == decision.listed.bytes else f"{decision.moved:,} bytes were new"
 
 
 def _less(a: float | None, b: float | None) -> float | None:
     return None if a is None or b is None else a - b
 
 
-def _gantt(kept: StoredDecision, names: Sequence[str]) -> Figure:
+def _gantt(decision: StoredDecision, names: Sequence[str]) -> Figure:
     rows = [
         (
             names[each.source],
@@ -148,22 +148,22 @@ def _gantt(kept: StoredDecision, names: Sequence[str]) -> Figure:
             each.ending or "under way",
             each.count,
         )
-        for each in kept.ranges
+        for each in decision.ranges
     ]
     note = ""
-    if kept.range_count > len(rows):
-        note = f"{kept.range_count:,} ranges, shown as {len(rows):,} by merging neighbours."
+    if decision.range_count > len(rows):
+        note = f"{decision.range_count:,} ranges, shown as {len(rows):,} by merging neighbours."
     table = Table("ranges", "Ranges", RANGES, rows, note)
-    title = "Hops over time" if kept.listed.kind == "collect" else "Ranges of each source"
+    title = "Hops over time" if decision.listed.kind == "collect" else "Ranges of each source"
     return gantt("gantt", title, table, "source", "asked", "over", "ending")
 
 
-def _rates(kept: StoredDecision, names: Sequence[str]) -> Figure:
-    seconds = kept.listed.fetch_seconds
-    found = rates(kept.ranges, len(names), seconds, STEPS)
+def _rates(decision: StoredDecision, names: Sequence[str]) -> Figure:
+    seconds = decision.listed.fetch_seconds
+    found = rates(decision.ranges, len(names), seconds, STEPS)
     step = seconds / STEPS
     rows: list[Sequence[Value]] = [
-        (kept.listed.at + (i + 0.5) * step, names[source], rate)
+        (decision.listed.at + (i + 0.5) * step, names[source], rate)
         for source, over_time in enumerate(found)
         if any(over_time)
         for i, rate in enumerate(over_time)
@@ -171,40 +171,40 @@ def _rates(kept: StoredDecision, names: Sequence[str]) -> Figure:
     return lines("rates", "Rate of each source", Table("rates", "Rates", RATES, rows), "at", "rate", "source")
 
 
-def _shares(kept: StoredDecision, names: Sequence[str]) -> Figure:
+def _shares(decision: StoredDecision, names: Sequence[str]) -> Figure:
     rows: list[Sequence[Value]] = []
-    for i, each in enumerate(kept.sources):
+    for i, each in enumerate(decision.sources):
         if each.planned_bytes is not None:
             rows.append((names[i], "planned", each.planned_bytes))
         rows.append((names[i], "brought", each.bytes))
-        if kept.shares:
-            rows.append((names[i], "best", kept.shares[i]))
+        if decision.shares:
+            rows.append((names[i], "best", decision.shares[i]))
     table = Table("shares", "Shares", SHARES, rows)
     title = "Shares: planned, delivered, best in hindsight"
     return bars("shares", title, table, "source", "bytes", "share", stacked=False)
 
 
-def _candidates(kept: StoredDecision, names: Sequence[str]) -> Table:
+def _candidates(decision: StoredDecision, names: Sequence[str]) -> Table:
     rows = [
         (
             names[i],
-            pair_page(Pair(each.source, kept.listed.sink)),
+            pair_page(Pair(each.source, decision.listed.sink)),
             each.url,
             *((each.rate.p10, each.rate.p50, each.rate.p90) if each.rate else (None, None, None)),
             each.bytes / each.flow_seconds if each.bytes and each.flow_seconds else None,
             *(each.setup_expected, each.setup_seconds, each.start_seconds, each.flow_seconds),
-            *(each.planned_bytes, each.bytes, kept.shares[i] if kept.shares else None),
+            *(each.planned_bytes, each.bytes, decision.shares[i] if decision.shares else None),
             *(each.seconds, each.outcome, each.error, each.reason),
         )
-        for i, each in enumerate(kept.sources)
+        for i, each in enumerate(decision.sources)
     ]
     return Table("candidates", "Candidates: forecasts and results", CANDIDATES, rows)
 
 
-def _incidents(kept: StoredDecision, names: Sequence[str]) -> Table:
+def _incidents(decision: StoredDecision, names: Sequence[str]) -> Table:
     rows = [
         (each.at, names[each.source], each.ending, each.missing, ", ".join(names[i] for i in each.by))
-        for each in incidents(kept.ranges)
+        for each in incidents(decision.ranges)
     ]
     note = "" if rows else "Every range came complete from its first source."
     return Table("incidents", "Steals, stalls and faults", INCIDENTS, rows, note)

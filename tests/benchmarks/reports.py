@@ -161,7 +161,7 @@ def _decision(number: int, at: float) -> dict[str, Any]:
 
 def address(kind: ReportKind) -> str | None:
     """Return the address of a report; None if its subject is unknown."""
-    needed = {name for name, field in kind.wanted.model_fields.items() if field.is_required()}
+    needed = {name for name, field in kind.query.model_fields.items() if field.is_required()}
     asked = ASKED.get(kind.name, {})
     return f"{kind.name}?{urlencode(asked)}".rstrip("?") if needed <= asked.keys() else None
 

@@ -4,7 +4,7 @@ from fastapi.responses import JSONResponse, Response
 
 from broker.dependencies.sessions import browsing
 from broker.factory import Factory
-from broker.handlers.reports.routes import KEPT, Tidy, csv, part_of, whole
+from broker.handlers.reports.routes import PRIVATE, Tidy, csv, part_of, whole
 from broker.handlers.routers import page_router
 from broker.models.access import Caller
 from broker.reports import data
@@ -19,18 +19,18 @@ router = page_router("/reports", Tidy)
 
 async def _svg(figure: Figure, caller: Caller, services: Factory) -> Response:
     """Return a figure as SVG; a browser that opens its address shows it without running or fetching anything in it."""
-    alone = {**KEPT, "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox"}
+    alone = {**PRIVATE, "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox"}
     drawing = await services.drawing.run(DRAWING, caller.subject, svg, figure, True)
     return Response(drawing, media_type="image/svg+xml", headers=alone)
 
 
 async def _png(figure: Figure, caller: Caller, services: Factory) -> Response:
     picture = await services.drawing.run(DRAWING, caller.subject, png, figure)
-    return Response(picture, media_type="image/png", headers=KEPT)
+    return Response(picture, media_type="image/png", headers=PRIVATE)
 
 
 async def _json(part: Figure | Table, caller: Caller, services: Factory) -> Response:
-    return JSONResponse(data.part(part), headers=KEPT)
+    return JSONResponse(data.part(part), headers=PRIVATE)
 
 
 for kind in REPORTS.values():

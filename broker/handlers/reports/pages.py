@@ -36,15 +36,15 @@ async def first(caller: Browsing) -> Response:
 
 
 def _page(kind: ReportKind) -> Callable[..., Any]:
-    async def show(request: Request, caller: Any, form: Form, services: Services, wanted: Any) -> Response:
-        report = await made(kind, services, caller, wanted)
+    async def show(request: Request, caller: Any, form: Form, services: Services, parameters: Any) -> Response:
+        report = await made(kind, services, caller, parameters)
         query = f"?{request.url.query}" if request.url.query else ""
         return shown(
             "report",
             name=kind.name,
             report=report,
             drawn=await services.drawing.run(DRAWING, caller.subject, drawn, report.figures),
-            fields=_fields_of(wanted),
+            fields=_fields_of(parameters),
             query=query,
             menu=_menu(caller),
             caller=caller,
@@ -72,10 +72,10 @@ class _FormField(NamedTuple):
     kind: Literal["text", "number", "date"] = "text"
 
 
-def _fields_of(wanted: BaseModel) -> list[_FormField]:
+def _fields_of(parameters: BaseModel) -> list[_FormField]:
     """Return the fields of this query with its values, except those that its schema marks as `hidden`."""
-    schema = type(wanted).model_json_schema()
-    values = wanted.model_dump(mode="json")
+    schema = type(parameters).model_json_schema()
+    values = parameters.model_dump(mode="json")
     shown = {name: each for name, each in schema["properties"].items() if not each.get("hidden")}
     return [_field(name, each, values[name], schema.get("$defs", {})) for name, each in shown.items()]
 

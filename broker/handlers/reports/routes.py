@@ -19,9 +19,9 @@ from broker.reports.catalogue import ReportKind
 from broker.reports.data import csv_of, document
 from broker.reports.document import Report, Table
 
-__all__ = ["KEPT", "Tidy", "asking", "csv", "made", "part_of", "whole"]
+__all__ = ["PRIVATE", "Tidy", "asking", "csv", "made", "part_of", "whole"]
 
-KEPT = {
+PRIVATE = {
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -46,31 +46,31 @@ class Tidy(Guarded):
 
 
 def asking(kind: ReportKind, handler: Callable[..., Any], caller: object) -> Callable[..., Any]:
-    """Annotate the handler's parameters `caller` and `wanted` with the types for this report, and return it.
+    """Annotate the handler's parameters `caller` and `parameters` with the types for this report, and return it.
 
     Each report has its own query type, which no annotation in the source can state.
     """
-    handler.__annotations__ |= {"caller": caller, "wanted": Annotated[kind.wanted, Query()]}
+    handler.__annotations__ |= {"caller": caller, "parameters": Annotated[kind.query, Query()]}
     return handler
 
 
-async def made(kind: ReportKind, services: Factory, caller: Caller, wanted: BaseModel) -> Report:
+async def made(kind: ReportKind, services: Factory, caller: Caller, parameters: BaseModel) -> Report:
     """Return the report, with the data that this caller may see.
 
     :raises Invalid: when a parameter contains NUL, which PostgreSQL does not accept in text
     :raises TooManyRequests: when the caller's reports have taken too long
     """
-    if strange := [name for name, value in wanted if isinstance(value, str) and "\0" in value]:
+    if strange := [name for name, value in parameters if isinstance(value, str) and "\0" in value]:
         raise Invalid(f"{strange[0]} has an invalid character", "leave it out")
     async with services.large.turn(caller.subject, "reports", caller.may("admin")):
-        return await kind.make(services.archive, Scope.of(caller), wanted)
+        return await kind.make(services.archive, Scope.of(caller), parameters)
 
 
 def whole(kind: ReportKind, caller: object) -> Callable[..., Any]:
     """Return a handler that sends the whole report as JSON, for this type of caller."""
 
-    async def give(caller: Any, services: Services, wanted: Any) -> Response:
-        return JSONResponse(document(await made(kind, services, caller, wanted)), headers=KEPT)
+    async def give(caller: Any, services: Services, parameters: Any) -> Response:
+        return JSONResponse(document(await made(kind, services, caller, parameters)), headers=PRIVATE)
 
     return asking(kind, give, caller)
 
@@ -87,8 +87,8 @@ def part_of(
     :param give: function that turns the part into a response
     """
 
-    async def handle(part: str, caller: Any, services: Services, wanted: Any) -> Response:
-        report = await made(kind, services, caller, wanted)
+    async def handle(part: str, caller: Any, services: Services, parameters: Any) -> Response:
+        report = await made(kind, services, caller, parameters)
         if (found := find(report, part)) is None:
             raise NotFound(f"the report {report.title} has no {part[:100]}", f"see /reports/{report.name}.json")
         return await give(found, caller, services)
@@ -98,4 +98,4 @@ def part_of(
 
 async def csv(table: Table, caller: Caller, services: Factory) -> Response:
     """Return a table as a CSV file."""
-    return Response(await asyncio.to_thread(csv_of, table), media_type="text/csv", headers=KEPT)
+    return Response(await asyncio.to_thread(csv_of, table), media_type="text/csv", headers=PRIVATE)

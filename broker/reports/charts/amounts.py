@@ -15,7 +15,7 @@ STEP = 26
 """Height of a bar with a name."""
 MOST = 30
 """The most named bars that remain readable."""
-TOLD = 5
+DESCRIBED = 5
 """Bars that the text alternative mentions; the table has all."""
 BAR = {"type": "bar", "stroke": "var(--paper)", "strokeWidth": 0.5}
 DAY = 86_400.0
@@ -110,12 +110,12 @@ def _named(name: str, title: str, table: Table, y: str, sums: Sums, kinds: Categ
     }
     if kinds and not stacked:  # lines separate the groups
         names["axis"] = {"grid": True, "tickBand": "extent", "ticks": False}
-    alternative = f"{title}: " + ", ".join(f"{each} {written(totals[each], unit)}" for each in list(totals)[:TOLD])
+    alternative = f"{title}: " + ", ".join(f"{each} {written(totals[each], unit)}" for each in list(totals)[:DESCRIBED])
     return drawn(
         name,
         title,
         table,
-        f"{alternative} and {len(found) - TOLD} more." if len(found) > TOLD else f"{alternative}.",
+        f"{alternative} and {len(found) - DESCRIBED} more." if len(found) > DESCRIBED else f"{alternative}.",
         f"{MOST} of {len(found)} bars are drawn; the table has all." if len(found) > MOST else "",
         left=called.values(),
         right=right,

@@ -45,31 +45,31 @@ def grid(name: str, title: str, table: Table, source: str, sink: str, value: str
         return undrawn(name, title, table, "no pair has data yet")
     sources = list(dict.fromkeys(cell.source for cell in cells))
     sinks = _like(sources, dict.fromkeys(cell.sink for cell in cells))
-    kept = [cell for cell in cells if cell.source in sources[:MOST] and cell.sink in sinks[:MOST]]
+    shown = [cell for cell in cells if cell.source in sources[:MOST] and cell.sink in sinks[:MOST]]
     column_ = column(table, value)
-    typical = sorted(cell.value for cell in kept)[len(kept) // 2]
+    typical = sorted(cell.value for cell in shown)[len(shown) // 2]
     divisor, sign = scale(column_.unit, typical)
-    bounds = steps([cell.value / divisor for cell in kept])
+    bounds = steps([cell.value / divisor for cell in shown])
     names = short(dict.fromkeys([*sources[:MOST], *sinks[:MOST]]))
     rows, columns = ([names[each] for each in found[:MOST]] for found in (sources, sinks))
     wide = max(WIDE[0], min(WIDE[1], int((WIDTH - (LETTER + SPARE) * max(map(len, rows))) / len(columns))))
     tall = min(TALL, max(TALL // 2, wide))
-    layers: list[dict[str, Any]] = [_coloured(bounds, ", ".join(filter(None, (column_.title, sign))), kept)]
+    layers: list[dict[str, Any]] = [_coloured(bounds, ", ".join(filter(None, (column_.title, sign))), shown)]
     if wide >= READABLE:
         ink = {"field": "ink", "type": "nominal", "scale": None}
         layers.append({"mark": {"type": "text", "fontSize": 12}, "encoding": {"text": {"field": "text"}, "color": ink}})
-    few = len(kept) < len(cells)
+    few = len(shown) < len(cells)
     note = f"{len(rows)} of {len(sources)} sources and {len(columns)} of {len(sinks)} sinks are drawn." if few else ""
     return drawn(
         name,
         title,
         table,
-        _description(title, kept, column_.unit),
+        _description(title, shown, column_.unit),
         note,
         left=rows,
         width={"step": wide},
         height={"step": tall},
-        data={"values": [_value(cell, names, bounds, divisor) for cell in kept]},
+        data={"values": [_value(cell, names, bounds, divisor) for cell in shown]},
         encoding=_axes(column(table, source).title, column(table, sink).title, rows, columns, wide),
         layer=layers,
     )
@@ -82,8 +82,8 @@ def steps(values: Sequence[float]) -> list[float]:
     [2.0, 3.0, 4.0, 5.0, 6.0]
     """
     order = sorted(values)
-    wanted = (order[number * len(order) // len(STEPS)] for number in range(1, len(STEPS)))
-    bounds = sorted({float(f"{each:.2g}") for each in wanted})
+    quantiles = (order[number * len(order) // len(STEPS)] for number in range(1, len(STEPS)))
+    bounds = sorted({float(f"{each:.2g}") for each in quantiles})
     return [each for each in bounds if each > order[0]]
 
 

@@ -196,9 +196,9 @@ def picked(table: Table, numbers: Sequence[str], others: Sequence[str] = ()) -> 
     places = {each.name: place for place, each in enumerate(table.columns)}
     rows = []
     for row in table.rows:
-        wanted = [row[places[name]] for name in numbers]
-        found = [float(value) for value in wanted if isinstance(value, int | float) and math.isfinite(value)]
-        if len(found) == len(wanted):
+        values = [row[places[name]] for name in numbers]
+        found = [float(value) for value in values if isinstance(value, int | float) and math.isfinite(value)]
+        if len(found) == len(values):
             rows.append((found, [row[places[name]] for name in others]))
     return rows
 
@@ -208,20 +208,20 @@ def thinned(rows: Sequence[Row], most: int = MOST) -> Sequence[Row]:
     return rows[:: -(-len(rows) // most)] if len(rows) > most else rows
 
 
-def spread(wanted: Sequence[float], height: float, least: float = LINE) -> list[float]:
+def spread(targets: Sequence[float], height: float, least: float = LINE) -> list[float]:
     """Return positions of labels, each as near as possible to the wanted one, and none closer to another than the
     least.
 
-    :param wanted: positions from the top, in any order
+    :param targets: positions from the top, in any order
     :param height: the lowest position; all labels lie between 0 and this
     :param least: the least distance, reduced if there is too little room
     """
-    order = sorted(range(len(wanted)), key=lambda index: wanted[index])
-    least = min(least, height / max(len(wanted) - 1, 1))
-    places = [0.0] * len(wanted)
+    order = sorted(range(len(targets)), key=lambda index: targets[index])
+    least = min(least, height / max(len(targets) - 1, 1))
+    places = [0.0] * len(targets)
     before = -math.inf
     for index in order:
-        places[index] = before = max(wanted[index], before + least, 0.0)
+        places[index] = before = max(targets[index], before + least, 0.0)
     after = math.inf
     for index in reversed(order):
         places[index] = after = min(places[index], after - least, height)

@@ -58,15 +58,15 @@ def series(
     :param high: column of the upper end of the band (p90)
     :param colour: column whose values are told apart by colour and shape, such as the forecaster in charge
     """
-    wanted = [each for each in (low, middle, high) if each]
-    rows = sorted(picked(table, (x, y, *wanted), (colour,) if colour else ()), key=lambda row: row[0][0])
+    band_columns = [each for each in (low, middle, high) if each]
+    rows = sorted(picked(table, (x, y, *band_columns), (colour,) if colour else ()), key=lambda row: row[0][0])
     if len(rows) < FEWEST:
         return undrawn(name, title, table, f"fewer than {FEWEST} points show no trend")
     seen = thinned(rows)
     unit = column(table, y).unit
     axis = Axis.of(column(table, y).title, unit, [value for numbers, _ in rows for value in numbers[1:]])
     kinds = Categories.of(others[0] for _, others in rows) if colour else None
-    values = [_point(numbers, others, axis, wanted, (low, middle, high), kinds) for numbers, others in seen]
+    values = [_point(numbers, others, axis, band_columns, (low, middle, high), kinds) for numbers, others in seen]
     layers = _band(values, axis)
     points = kinds.channel("kind", shapes=True) if kinds else {"color": {"value": CATEGORIES[0]}}
     layers.append({"mark": "point", "encoding": {"y": axis.channel("y"), **points}})
@@ -110,12 +110,12 @@ def _point(
     numbers: Sequence[float],
     others: Sequence[Value],
     axis: Axis,
-    wanted: Sequence[str],
+    band_columns: Sequence[str],
     names: tuple[str, str, str],
     kinds: Categories | None,
 ) -> dict[str, Any]:
     values: dict[str, Any] = {"x": numbers[0] * 1000, "y": axis.placed(numbers[1])}
-    found = dict(zip(wanted, numbers[2:], strict=True))
+    found = dict(zip(band_columns, numbers[2:], strict=True))
     values |= {
         key: axis.placed(found[each]) for key, each in zip(("low", "middle", "high"), names, strict=True) if each
     }
@@ -155,9 +155,9 @@ def _jumps(values: Sequence[Mapping[str, Any]]) -> bool:
 
 def _named(last: Mapping[str, Any], axis: Axis, names: Mapping[str, str], width: int) -> list[dict[str, Any]]:
     """Return labels at the ends of the band's edges and of its line."""
-    wanted = [HEIGHT * (1 - axis.share(last[key] * axis.divisor)) for key in names]
+    heights = [HEIGHT * (1 - axis.share(last[key] * axis.divisor)) for key in names]
     return [
-        _label(width + GAP, place, text) for place, text in zip(spread(wanted, HEIGHT), names.values(), strict=True)
+        _label(width + GAP, place, text) for place, text in zip(spread(heights, HEIGHT), names.values(), strict=True)
     ]
 
 
@@ -177,13 +177,13 @@ def lines(name: str, title: str, table: Table, x: str, y: str, of: str) -> Figur
     """
     rows = sorted(picked(table, (x, y), (of,)), key=lambda row: row[0][0])
     found = dict.fromkeys(others[0] for _, others in picked(table, (x, y), (of,)))
-    kept = list(found)[:SERIES]
-    rows = [row for row in rows if row[1][0] in kept]
+    shown = list(found)[:SERIES]
+    rows = [row for row in rows if row[1][0] in shown]
     if len({numbers[0] for numbers, _ in rows}) < 2:
         return undrawn(name, title, table, "a line needs values at two times or more")
     unit = column(table, y).unit
     axis = Axis.of(column(table, y).title, unit, [numbers[1] for numbers, _ in rows])
-    kinds = Categories.of(kept)
+    kinds = Categories.of(shown)
     called = short(kinds.names)
     values = [
         {"x": numbers[0] * 1000, "y": axis.placed(numbers[1]), "kind": called[kinds.name(others[0])]}

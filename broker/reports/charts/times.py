@@ -53,18 +53,18 @@ def gantt(name: str, title: str, table: Table, row: str, begin: str, end: str, o
         return undrawn(name, title, table, "there is nothing to show yet")
     found = list(dict.fromkeys(each.row for each in laned))
     names = short(found[:MOST])
-    kept = [each for each in laned if each.row in names]
-    kinds = Categories.of(each.kind for each in kept) if of else None
+    shown = [each for each in laned if each.row in names]
+    kinds = Categories.of(each.kind for each in shown) if of else None
     unit = column(table, begin).unit
     axis = Axis.of(
         "since the beginning",
         unit,
-        [moment for each in kept for moment in (each.begin, each.end)],
+        [moment for each in shown for moment in (each.begin, each.end)],
         log=False,
         zero=unit == "seconds",
     )
     times = 1000.0 if unit == "moment" else 1 / axis.divisor
-    busiest = max(each.lane for each in kept) + 1
+    busiest = max(each.lane for each in shown) + 1
     values = [
         {
             "row": names[each.row],
@@ -74,14 +74,14 @@ def gantt(name: str, title: str, table: Table, row: str, begin: str, end: str, o
             "told": HABITS.get(str(each.kind)) != 0,
             **({"kind": short(kinds.names)[kinds.name(each.kind)]} if kinds else {}),
         }
-        for each in kept
+        for each in shown
     ]
     note = f"{MOST} of {len(found)} are drawn; the table has all." if len(found) > MOST else ""
     return drawn(
         name,
         title,
         table,
-        _description(title, kept, unit, bool(of)),
+        _description(title, shown, unit, bool(of)),
         note,
         left=names.values(),
         width=WIDTH - LETTER * max(map(len, names.values())),

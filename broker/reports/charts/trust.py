@@ -13,9 +13,9 @@ __all__ = ["Interval", "calibration", "wilson"]
 FEWEST = 20
 """Forecasts of one level below which chance alone may shift the observed share by 20 points."""
 SIDE = 320
-ASIDE = 0.018
+OFFSET = 0.018
 """Horizontal distance between points of the same level, so that all are visible."""
-TOLD = 8
+DESCRIBED = 8
 """Points that the text alternative mentions; the table has all."""
 Z = 1.959964
 """Standard deviations that contain 95 % of the normal distribution on both sides of its mean."""
@@ -87,8 +87,8 @@ def _point(numbers: Sequence[float], others: Sequence[Value], kinds: Categories 
     if kinds is None:
         return point
     kind = kinds.name(others[0])
-    aside = ASIDE * (kinds.names.index(kind) - (len(kinds.names) - 1) / 2)
-    return {**point, "nominal": nominal + aside, "kind": short(kinds.names)[kind]}
+    offset = OFFSET * (kinds.names.index(kind) - (len(kinds.names) - 1) / 2)
+    return {**point, "nominal": nominal + offset, "kind": short(kinds.names)[kind]}
 
 
 def _axes(title: str) -> dict[str, Any]:
@@ -112,7 +112,7 @@ def _diagonal() -> dict[str, Any]:
 
 def _promises(shares: Set[float], kinds: int) -> dict[str, Any]:
     """Return short lines that show the promised share to all points of a level, also those beside the diagonal."""
-    reach = ASIDE * (kinds + 1) / 2
+    reach = OFFSET * (kinds + 1) / 2
     values = [{"nominal": each - reach, "end": each + reach, "observed": each} for each in sorted(shares)]
     mark = {"type": "rule", "strokeWidth": 1.2, "clip": True}
     return {"data": {"values": values}, "mark": mark, "encoding": {**_axes(""), "x2": {"field": "end"}}}
@@ -127,7 +127,7 @@ def _text(x: float, y: float, text: str, right: int) -> dict[str, Any]:
 def _description(title: str, rows: Sequence[tuple[list[float], list[Value]]]) -> str:
     each = [
         f"{' '.join(map(str, others))} {written(nominal, 'share')} promised, {written(hits / trials, 'share')} observed"
-        for (nominal, hits, trials), others in rows[:TOLD]
+        for (nominal, hits, trials), others in rows[:DESCRIBED]
     ]
-    more = f"; and {len(rows) - TOLD} more" if len(rows) > TOLD else ""
+    more = f"; and {len(rows) - DESCRIBED} more" if len(rows) > DESCRIBED else ""
     return f"{title}: {'; '.join(part.strip() for part in each)}{more}."

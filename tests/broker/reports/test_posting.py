@@ -20,7 +20,7 @@ from broker.config.posting import Mail, Posting
 from broker.config.settings import Settings, configured
 from broker.errors import Invalid
 from broker.jobs.posting import Poster, week_before
-from broker.reports.catalogue import REPORTS, Period, ReportKind, asked
+from broker.reports.catalogue import REPORTS, Period, ReportKind, query_of
 from tests.broker.conftest import running
 from tests.support.gsi import Authority
 from tests.support.waiting import PATIENCE
@@ -167,7 +167,7 @@ async def test_a_broker_posts_by_itself(database, tmp_path: Path):
 
 @pytest.mark.parametrize("kind", [kind for kind in REPORTS.values() if kind.listed], ids=lambda kind: kind.name)
 def test_every_report_can_be_asked_for_a_week(kind: ReportKind):
-    asked(kind, {}, Period(MONDAY - WEEK), MONDAY)
+    query_of(kind, {}, Period(MONDAY - WEEK), MONDAY)
 
 
 @given(st.floats(1.6e9, 4e9))
