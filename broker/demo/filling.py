@@ -56,8 +56,8 @@ async def count(factory: Factory) -> None:
 async def _report(factory: Factory, made: World, seed: int, end: float) -> None:
     """Report the transfers by day and by user, so that those of a link are numbered in the order of their ends."""
 
-    def whose(each: DemoTransfer) -> tuple[int, str]:
+    def day_and_subject(each: DemoTransfer) -> tuple[int, str]:
         return int((each.observed.started - end) // DAY), each.subject
 
-    for (_, subject), some in groupby(sorted(transfers(made, seed, end), key=whose), whose):
+    for (_, subject), some in groupby(sorted(transfers(made, seed, end), key=day_and_subject), day_and_subject):
         await factory.transfers.take(subject, [each.observed for each in some])

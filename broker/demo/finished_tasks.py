@@ -55,11 +55,11 @@ async def enrol(database: Database) -> None:
 async def carry_out(database: Database, errand: Errand, key: UUID, end: float) -> DemoResult:
     """Create a task with the progress that it has made by the end of the history."""
     async with database.write() as connection:
-        asked = end - errand.age
-        number = await _submit(connection, errand, key, asked)
+        requested_at = end - errand.age
+        number = await _submit(connection, errand, key, requested_at)
         if not errand.seconds:
             return DemoResult()
-        began = asked + 2.0
+        began = requested_at + 2.0
         lane = await _begin(connection, number, began)
         copied = await _do(connection, errand, number, began, end)
         await LaneStore(connection).close([lane])

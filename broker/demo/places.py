@@ -67,7 +67,7 @@ async def _catalogue(connection: AsyncConnection, made: World, end: float) -> No
     catalogue, first = CatalogueStore(connection), end - FIRST
     await catalogue.add([each.name for each in made.datasets], first)
     known = await catalogue.known(each.name for each in made.datasets)
-    await catalogue.say_sizes({known[each.name].id: each.size for each in made.datasets if each.size is not None})
+    await catalogue.set_sizes({known[each.name].id: each.size for each in made.datasets if each.size is not None})
     await catalogue.add_checksums(
         (each.name, *checksum) for each in made.datasets for checksum in each.checksums.items()
     )

@@ -39,13 +39,13 @@ class _Job:
 
     start: int
     end: int
-    asked: float
+    requested: float
     shortened: bool = False
 
 
 def _done(server: DemoServer, job: _Job) -> float:
     """Return when a server has delivered all of a job, unless it stops."""
-    return job.asked + server.setup + (job.end - job.start) / server.rate
+    return job.requested + server.setup + (job.end - job.start) / server.rate
 
 
 class _Sharing:
@@ -75,7 +75,7 @@ class _Sharing:
         """Return when a server is done with its job, or is given up."""
         server, job = self._servers[i], self._jobs[i]
         done = _done(server, job)
-        return done if done <= server.stops else max(job.asked, server.stops) + (0.0 if server.fails else PATIENCE)
+        return done if done <= server.stops else max(job.requested, server.stops) + (0.0 if server.fails else PATIENCE)
 
     def _came(self, i: int, job: _Job, now: float) -> int:
         """Return how many bytes of a job have arrived."""
@@ -83,7 +83,7 @@ class _Sharing:
         until = min(now, server.stops)
         if _done(server, job) <= until:
             return size
-        return min(size, max(0, int((until - job.asked - server.setup) * server.rate)))
+        return min(size, max(0, int((until - job.requested - server.setup) * server.rate)))
 
     def _note(self, i: int, job: _Job, now: float) -> None:
         server, came = self._servers[i], self._came(i, job, now)
@@ -91,7 +91,7 @@ class _Sharing:
         if came < job.end - job.start:
             ending = "failed" if server.fails else "stalled"
             self._left.append((job.start + came, job.end))
-        first = job.asked + server.setup if came else None
+        first = job.requested + server.setup if came else None
         last = first + came / server.rate if first is not None else None
         self.ranges.append(
             Range(
@@ -99,7 +99,7 @@ class _Sharing:
                 start=job.start,
                 end=job.start + came,
                 bytes=came,
-                asked=job.asked,
+                asked=job.requested,
                 first=first,
                 last=last,
                 over=now,
@@ -125,7 +125,7 @@ class _Sharing:
         """Return the expected seconds until a job is done; a stop of the server is not known in advance."""
         server, job = self._servers[i], self._jobs[i]
         left = job.end - job.start - self._came(i, job, now)
-        return left / server.rate + max(0.0, job.asked + server.setup - now) if left else 0.0
+        return left / server.rate + max(0.0, job.requested + server.setup - now) if left else 0.0
 
 
 def shared(servers: Sequence[DemoServer]) -> list[Range]:

@@ -36,7 +36,7 @@ log = structlog.get_logger("broker.jobs")
 
 def due(
     links: Iterable[EndpointLink],
-    wanted: Iterable[tuple[str, str]],
+    requested: Iterable[tuple[str, str]],
     used: Mapping[EndpointLink, float],
     now: float,
     random: Random,
@@ -47,8 +47,8 @@ def due(
     the longest time, if that is at least `STALE`.
     """
     named = {(link.source, link.sink): link for link in links}
-    if asked := next((named[each] for each in wanted if each in named), None):
-        return asked
+    if first := next((named[each] for each in requested if each in named), None):
+        return first
     blind = [link for link in links if link not in used]
     if blind:
         return random.choice(blind)
@@ -125,7 +125,7 @@ class Prober:
             ):
                 return None
             used = await probes.used(able, now - STALE)
-            link = due(able, await probes.wanted(), used, now, self._random)
+            link = due(able, await probes.requested(), used, now, self._random)
             if link:
                 await probes.claim(link, now)
             return link

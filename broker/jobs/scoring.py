@@ -63,7 +63,7 @@ class Scoring:
         """Score one pair; return whether there was one to score."""
         now = time.monotonic()
         self._done = {pair: at for pair, at in self._done.items() if at > now - REST}
-        for each in [each for each, kept in self._panels.items() if kept.at < now - FORGOTTEN]:
+        for each in [each for each, cached in self._panels.items() if cached.at < now - FORGOTTEN]:
             del self._panels[each]
         async with self._database.read() as connection:
             behind = await ScoreStore(connection).behind()
@@ -101,13 +101,13 @@ class Scoring:
 
     def _panel(self, pair: Behind, extent: NewTransfers) -> Panel:
         """Return the panel of last time if no transfer came too late for it; a new panel otherwise."""
-        kept = self._panels.pop(pair.pair_id, None)
+        cached = self._panels.pop(pair.pair_id, None)
         if (
-            kept
-            and kept.scored_id == pair.scored_id
-            and (extent.earliest is None or extent.earliest > kept.panel.until)
+            cached
+            and cached.scored_id == pair.scored_id
+            and (extent.earliest is None or extent.earliest > cached.panel.until)
         ):
-            return kept.panel
+            return cached.panel
         return Panel(self._compiled)
 
     @retried
@@ -160,8 +160,8 @@ def _work(
     seen = [each.observation for each in known]
     rank = extent.transfers - len(seen)
     fresh = {i for i, each in enumerate(known) if each.id > pair.scored_id}
-    wanted = list(affected(seen, rank, fresh, extent.earliest or 0.0, MOST))
-    for forecasts in panel.hindsight(seen, rank, wanted):
+    numbers = list(affected(seen, rank, fresh, extent.earliest or 0.0, MOST))
+    for forecasts in panel.hindsight(seen, rank, numbers):
         yield forecasts and (known[forecasts.number].id, score(pair.pair_id, known[forecasts.number], forecasts))
 
 

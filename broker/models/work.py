@@ -9,7 +9,7 @@ import orjson
 
 from broker.models.tasks import Details, Event, Item, Work, WorkKind, WorkState
 
-__all__ = ["LINKED", "PlannedWork", "WorkResult", "kept", "restored"]
+__all__ = ["LINKED", "PlannedWork", "WorkResult", "restored", "storable"]
 
 LINKED = 1
 """The phase in which symbolic links are made: after all copies, since servers require that a link's target exists."""
@@ -40,7 +40,7 @@ class PlannedWork(NamedTuple):
     @property
     def key(self) -> str:
         """The identity of the work: the same for the same work."""
-        what = orjson.dumps((self.kind, kept(self.source), kept(self.destination)))
+        what = orjson.dumps((self.kind, storable(self.source), storable(self.destination)))
         return hashlib.blake2b(what, digest_size=16).hexdigest()
 
 
@@ -62,12 +62,12 @@ class WorkResult(NamedTuple):
     events: tuple[Event, ...] = ()
 
 
-def kept(path: str) -> str:
+def storable(path: str) -> str:
     """Return the text under which a path is stored.
 
     A name that is not valid UTF-8 has surrogates for its bytes; these, NUL and the sign itself are escaped by the sign.
 
-    >>> ascii(kept("caf\\udce9")), kept("x")
+    >>> ascii(storable("caf\\udce9")), storable("x")
     ("'caf\\\\uf8ffdce9'", 'x')
     """
     return ODD.sub(lambda found: f"{SIGN}{ord(found[0]):04x}", path)
@@ -76,7 +76,7 @@ def kept(path: str) -> str:
 def restored(text: str) -> str:
     """Return the path that is stored as this text.
 
-    >>> restored(kept("caf\\udce9\\uf8ff")) == "caf\\udce9\\uf8ff"
+    >>> restored(storable("caf\\udce9\\uf8ff")) == "caf\\udce9\\uf8ff"
     True
     """
     return ESCAPED.sub(lambda found: chr(int(found[1], 16)), text) if SIGN in text else text

@@ -69,7 +69,7 @@ class Drift(NamedTuple):
     p: float
 
 
-async def make(archive: Archive, scope: Scope, wanted: DriftQuery) -> Report:
+async def make(archive: Archive, scope: Scope, query: DriftQuery) -> Report:
     """Make the report: drift for the caller's data, and blind spots for admins, who can act on them."""
     now = time.time()
     begin = int(now // DAY) // WEEK * WEEK * DAY
@@ -156,11 +156,11 @@ async def _blind(archive: Archive, now: float) -> tuple[int, int, Table]:
     able = possible_links(placed.endpoint for placed in (await archive.places.map()).by_id.values())
     async with archive.database.read() as connection:
         probes = ProbeStore(connection)
-        used, asked = await probes.used(able, now - STALE), await probes.wanted()
+        used, requested = await probes.used(able, now - STALE), await probes.requested()
     never = sum(link not in used for link in able)
     old = [link for link in able if used.get(link, 0.0) < now - STALE]
     old.sort(key=lambda link: (used.get(link, 0.0), link.source, link.sink))
-    rows = [_row(link, used.get(link), asked, now) for link in old[:SHOWN]]
+    rows = [_row(link, used.get(link), requested, now) for link in old[:SHOWN]]
     probing = archive.settings.probing
     action = Action("Measure", "probes", ("source", "sink")) if probing else None
     note = _note(len(able), len(old), probing)
@@ -168,10 +168,10 @@ async def _blind(archive: Archive, now: float) -> tuple[int, int, Table]:
 
 
 def _row(
-    link: EndpointLink, used: float | None, asked: Mapping[tuple[str, str], float], now: float
+    link: EndpointLink, used: float | None, requested: Mapping[tuple[str, str], float], now: float
 ) -> tuple[Value, ...]:
     age = None if used is None else now - used
-    return link.source, link.sink, used, age, asked.get((link.source, link.sink))
+    return link.source, link.sink, used, age, requested.get((link.source, link.sink))
 
 
 def _note(able: int, old: int, probing: Probing | None) -> str:

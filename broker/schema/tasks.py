@@ -26,7 +26,7 @@ UNFINISHED = text("state IN ('pending', 'leased')")
 """The condition for unfinished work. SQLite uses a partial index only for queries with the same words."""
 ACTIVE = text("status = 'ACTIVE'")
 FAILED = text("status = 'FAILED'")
-UNTOLD = text("untold IS NOT NULL")
+UNNOTIFIED = text("untold IS NOT NULL")
 UNSWEPT = text("unswept IS NOT NULL")
 RETRYING = text("state = 'pending' AND attempt > 0")
 
@@ -92,7 +92,7 @@ tasks = Table(
         postgresql_where=ACTIVE,
     ),
     Index("ix_tasks_failed", "completed_at", sqlite_where=FAILED, postgresql_where=FAILED),
-    Index("ix_tasks_untold", "untold", sqlite_where=UNTOLD, postgresql_where=UNTOLD),
+    Index("ix_tasks_untold", "untold", sqlite_where=UNNOTIFIED, postgresql_where=UNNOTIFIED),
     Index("ix_tasks_unswept", "unswept", sqlite_where=UNSWEPT, postgresql_where=UNSWEPT),
     Index("ix_tasks_deadline", "deadline", sqlite_where=ACTIVE, postgresql_where=ACTIVE),
 )

@@ -39,9 +39,9 @@ class AccessStore:
 
     async def bearer(self, hashed: str, now: float) -> Bearer | None:
         """Return the owner and limits of a token that callers send with requests, or None if it is not valid now."""
-        asked = select(tokens, clients.c.made_by).outerjoin(clients, clients.c.id == tokens.c.client_id)
-        asked = asked.where(tokens.c.hash == hashed, tokens.c.kind.in_(("token", "access")), good(now))
-        row = (await self._connection.execute(asked)).one_or_none()
+        query = select(tokens, clients.c.made_by).outerjoin(clients, clients.c.id == tokens.c.client_id)
+        query = query.where(tokens.c.hash == hashed, tokens.c.kind.in_(("token", "access")), good(now))
+        row = (await self._connection.execute(query)).one_or_none()
         if row is None:
             return None
         known = Bearer(
@@ -64,8 +64,8 @@ class AccessStore:
 
     async def known(self, hashed: str) -> bool:
         """Return whether such a token exists or existed."""
-        asked = select(tokens.c.id).where(tokens.c.hash == hashed)
-        return (await self._connection.execute(asked)).first() is not None
+        query = select(tokens.c.id).where(tokens.c.hash == hashed)
+        return (await self._connection.execute(query)).first() is not None
 
     async def _origin(self, number: int) -> int:
         """Return the number of the login or issued token that this token descends from, or else its own.
@@ -91,8 +91,8 @@ class AccessStore:
 
         Logins and tokens of clients may expire while tasks go on; long after that, they are deleted.
         """
-        asked = select(tokens.c.kind, tokens.c.revoked_at, tokens.c.expires_at).where(tokens.c.id == number)
-        row = (await self._connection.execute(asked)).one_or_none()
+        query = select(tokens.c.kind, tokens.c.revoked_at, tokens.c.expires_at).where(tokens.c.id == number)
+        row = (await self._connection.execute(query)).one_or_none()
         if row is None:
             return False
         expired = row.kind == "token" and row.expires_at is not None and row.expires_at <= now
@@ -133,11 +133,11 @@ class AccessStore:
         :param before: number; only earlier changes are returned
         :param after: number; the oldest changes after it are returned, so that paging towards newer ones misses none
         """
-        wanted = {audit.c.subject: subject, audit.c.action: action}
-        asked = select(audit).where(*(column == value for column, value in wanted.items() if value is not None))
+        conditions = {audit.c.subject: subject, audit.c.action: action}
+        query = select(audit).where(*(column == value for column, value in conditions.items() if value is not None))
         if after is not None:
-            rows = await self._connection.execute(asked.where(audit.c.id > after).order_by(audit.c.id).limit(limit))
+            rows = await self._connection.execute(query.where(audit.c.id > after).order_by(audit.c.id).limit(limit))
             return [AuditEntry.model_construct(**row._mapping) for row in rows][::-1]
-        newest = asked.order_by(audit.c.id.desc()).limit(limit)
+        newest = query.order_by(audit.c.id.desc()).limit(limit)
         rows = await self._connection.execute(newest if before is None else newest.where(audit.c.id < before))
         return [AuditEntry.model_construct(**row._mapping) for row in rows]

@@ -78,11 +78,11 @@ class Accuracy:
 
     async def went_well(self, pair_id: int, subject: str | None) -> int:
         """Return the number of successful transfers over a link, from the sums of traffic."""
-        asked = select(func.coalesce(func.sum(traffic.c.transfers - traffic.c.failures), 0))
-        asked = asked.where(traffic.c.pair_id == pair_id)
+        query = select(func.coalesce(func.sum(traffic.c.transfers - traffic.c.failures), 0))
+        query = query.where(traffic.c.pair_id == pair_id)
         if subject is not None:
-            asked = asked.where(traffic.c.subject == subject)
-        return int((await self._connection.execute(asked)).scalar_one())
+            query = query.where(traffic.c.subject == subject)
+        return int((await self._connection.execute(query)).scalar_one())
 
     async def troubles(
         self, pair_id: int, subject: str | None, reporter: str | None, outcomes: Collection[str], limit: int
@@ -97,8 +97,8 @@ class Accuracy:
         newest = select(*(of[name] for name in names)).where(of.pair_id == pair_id).order_by(of.ended.desc())
         looked = newest.limit(LOOKED).subquery("looked")
         page = select(looked).where(looked.c.outcome.in_(outcomes)).order_by(looked.c.ended.desc()).limit(limit)
-        for wanted in (subject, reporter):
-            page = page if wanted is None else page.where(looked.c.subject == wanted)
+        for required in (subject, reporter):
+            page = page if required is None else page.where(looked.c.subject == required)
         return [
             DetailedTransfer(
                 row.started,
@@ -125,9 +125,9 @@ class Accuracy:
     async def records(self, chosen: ScoreSelection) -> list[ForecasterRecord]:
         """Return the record of each forecaster on each link, for the weeks that begin in the chosen period."""
         of = accuracy.c
-        wanted = [of.pair_id > 0, of.forecaster != IN_CHARGE, *_weeks(chosen)]
+        conditions = [of.pair_id > 0, of.forecaster != IN_CHARGE, *_weeks(chosen)]
         count, errors = func.sum(of.transfers).label("transfers"), func.sum(of.absolute_log_errors).label("errors")
-        weeks = select(of.week, of.pair_id, of.forecaster, count, errors).where(*wanted)
+        weeks = select(of.week, of.pair_id, of.forecaster, count, errors).where(*conditions)
         each = weeks.group_by(of.week, of.pair_id, of.forecaster).cte("each")
         own = each.alias("own")
         same = and_(own.c.week == each.c.week, own.c.pair_id == each.c.pair_id, own.c.forecaster == REPLAYED)

@@ -80,25 +80,25 @@ class CatalogueStore:
 
     async def endpoints(self, names: Iterable[str]) -> set[str]:
         """Return those of these endpoints that exist; none of them can be removed before the transaction ends."""
-        asked = select(endpoints.c.name).where(endpoints.c.name.in_(set(names))).order_by(endpoints.c.id)
+        query = select(endpoints.c.name).where(endpoints.c.name.in_(set(names))).order_by(endpoints.c.id)
         if self._connection.dialect.name != "sqlite":
-            asked = asked.with_for_update(read=True, key_share=True)
-        return {name for (name,) in await self._connection.execute(asked)}
+            query = query.with_for_update(read=True, key_share=True)
+        return {name for (name,) in await self._connection.execute(query)}
 
     async def known(self, dids: Iterable[str], lock: bool = False) -> dict[str, StoredDataset]:
         """Return those of these datasets that exist.
 
         :param lock: whether to lock them against changes until the transaction ends
         """
-        asked = list(dict.fromkeys(dids))
-        given = self._given(asked)
+        names = list(dict.fromkeys(dids))
+        given = self._given(names)
         columns = (given.c.number, datasets.c.id, datasets.c.size, datasets.c.created_at)
-        wanted = select(*columns).join(datasets, _same(given))
+        query = select(*columns).join(datasets, _same(given))
         if lock and self._connection.dialect.name != "sqlite":
-            wanted = wanted.order_by(datasets.c.id).with_for_update(of=datasets)
-        rows = (await self._connection.execute(wanted)).all()
-        digests = await self._digests(asked)
-        return {asked[i]: StoredDataset(number, size, digests.get(i, {}), created) for i, number, size, created in rows}
+            query = query.order_by(datasets.c.id).with_for_update(of=datasets)
+        rows = (await self._connection.execute(query)).all()
+        digests = await self._digests(names)
+        return {names[i]: StoredDataset(number, size, digests.get(i, {}), created) for i, number, size, created in rows}
 
     async def located(self, dids: Sequence[str]) -> dict[str, LocatedDataset]:
         """Return those of these datasets that exist, with their available and suspicious replicas."""
@@ -154,12 +154,12 @@ class CatalogueStore:
         statement = insert(self._connection, datasets).from_select(["scope", "name", "created_at"], fresh)
         await self._connection.execute(statement.on_conflict_do_nothing(index_elements=["scope", "name"]))
 
-    async def say_sizes(self, sizes: Mapping[int, int]) -> None:
+    async def set_sizes(self, sizes: Mapping[int, int]) -> None:
         """Set sizes that were unknown, by the datasets' numbers."""
         if sizes:
-            unsaid = and_(datasets.c.id == bindparam("number"), datasets.c.size.is_(None))
-            statement = update(datasets).where(unsaid).values(size=bindparam("said"))
-            await self._connection.execute(statement, [{"number": i, "said": size} for i, size in sizes.items()])
+            size_unknown = and_(datasets.c.id == bindparam("number"), datasets.c.size.is_(None))
+            statement = update(datasets).where(size_unknown).values(size=bindparam("new_size"))
+            await self._connection.execute(statement, [{"number": i, "new_size": size} for i, size in sizes.items()])
 
     async def add_checksums(self, digests: Iterable[tuple[str, str, str]]) -> None:
         """Add checksums (dataset, algorithm, value) that are not stored yet."""

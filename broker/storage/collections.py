@@ -66,8 +66,8 @@ class CollectionStore:
 
     async def owns(self, subject: str) -> bool:
         """Return whether this subject owns any collection."""
-        asked = select(collections.c.id).where(collections.c.owner == subject).limit(1)
-        return (await self._connection.execute(asked)).first() is not None
+        query = select(collections.c.id).where(collections.c.owner == subject).limit(1)
+        return (await self._connection.execute(query)).first() is not None
 
     async def at(self, endpoint: str) -> list[Collection]:
         """Return all collections at an endpoint, by name."""

@@ -104,16 +104,16 @@ class DecisionStore:
         mine = decisions.c.subject == subject if subject is not None else literal(True)
         joined = select(*SHOWN, decisions.c.moved, traces.c.sources, traces.c.ranges).join(traces)
         row = (await self._connection.execute(joined.where(decisions.c.id == number, mine))).one_or_none()
-        return None if row is None else _kept(row._mapping)
+        return None if row is None else _stored_decision(row._mapping)
 
-    async def page(self, wanted: DecisionFilter, limit: int) -> DecisionPage:
+    async def page(self, decision_filter: DecisionFilter, limit: int) -> DecisionPage:
         """Return a page of decisions, the newest first; it is short if `LOOKED` decisions were searched."""
-        of, order = await self._of(wanted), (decisions.c.at.desc(), decisions.c.id.desc())
+        of, order = await self._of(decision_filter), (decisions.c.at.desc(), decisions.c.id.desc())
         looked = select(*SHOWN, decisions.c.sources).where(*of).order_by(*order).limit(LOOKED).subquery()
         columns = [looked.c[name] for name in Listed._fields]
         page = (
             select(*columns)
-            .where(literal(True), *_fits(looked, wanted))
+            .where(literal(True), *_fits(looked, decision_filter))
             .order_by(looked.c.at.desc(), looked.c.id.desc())
         )
         found = [Listed(*row) for row in await self._connection.execute(page.limit(limit))]
@@ -122,31 +122,31 @@ class DecisionStore:
         last = select(decisions.c.id).where(*of).order_by(*order).offset(LOOKED - 1).limit(1)
         return DecisionPage(found, (await self._connection.execute(last)).scalar())
 
-    async def _of(self, wanted: DecisionFilter) -> list[ColumnElement[bool]]:
+    async def _of(self, decision_filter: DecisionFilter) -> list[ColumnElement[bool]]:
         """Return the conditions that indexes serve."""
         columns = decisions.c
         where: list[ColumnElement[bool]] = []
-        if wanted.subject is not None:
-            where.append(columns.subject == wanted.subject)
-        if wanted.task is not None:
-            where.append(columns.task_id == wanted.task)
-        where += [columns.at >= wanted.since] if wanted.since is not None else []
-        where += [columns.at < wanted.until] if wanted.until is not None else []
-        if wanted.before is not None:
-            last = select(columns.at).where(columns.id == wanted.before)
+        if decision_filter.subject is not None:
+            where.append(columns.subject == decision_filter.subject)
+        if decision_filter.task is not None:
+            where.append(columns.task_id == decision_filter.task)
+        where += [columns.at >= decision_filter.since] if decision_filter.since is not None else []
+        where += [columns.at < decision_filter.until] if decision_filter.until is not None else []
+        if decision_filter.before is not None:
+            last = select(columns.at).where(columns.id == decision_filter.before)
             at = (await self._connection.execute(last)).scalar()
-            where.append(tuple_(columns.at, columns.id) < tuple_(literal(at or 0.0), literal(wanted.before)))
+            where.append(tuple_(columns.at, columns.id) < tuple_(literal(at or 0.0), literal(decision_filter.before)))
         return where
 
-    async def worst(self, wanted: DecisionFilter, limit: int) -> list[Listed]:
+    async def worst(self, decision_filter: DecisionFilter, limit: int) -> list[Listed]:
         """Return the decisions that lost most time against the best ones in hindsight, among the newest 50,000."""
-        of = await self._of(wanted)
+        of = await self._of(decision_filter)
         order = decisions.c.at.desc(), decisions.c.id.desc()
         looked = select(*SHOWN).where(*of).order_by(*order).limit(LOOKED).subquery()
         regret = looked.c.fetch_seconds - looked.c.best_seconds
         page = (
             select(looked)
-            .where(regret > 0, *_fits(looked, wanted))
+            .where(regret > 0, *_fits(looked, decision_filter))
             .order_by(regret.desc(), looked.c.id.desc())
             .limit(limit)
         )
@@ -163,13 +163,13 @@ class DecisionStore:
         return [Summed(*row) for row in rows]
 
 
-def _fits(looked: Subquery, wanted: DecisionFilter) -> list[ColumnElement[bool]]:
+def _fits(looked: Subquery, decision_filter: DecisionFilter) -> list[ColumnElement[bool]]:
     """Return the conditions that no index serves."""
-    same = {name: getattr(wanted, name) for name in ("outcome", "strategy", "sink")}
+    same = {name: getattr(decision_filter, name) for name in ("outcome", "strategy", "sink")}
     fits = [looked.c[name] == value for name, value in same.items() if value is not None]
-    if wanted.text:
+    if decision_filter.text:
         about = ("thing", "sink", "strategy", "rationale", "error", "sources")
-        fits.append(or_(*(contains(looked.c[name], wanted.text) for name in about)))
+        fits.append(or_(*(contains(looked.c[name], decision_filter.text) for name in about)))
     return fits
 
 
@@ -200,7 +200,7 @@ def _trace(decided: Decided, regret: Regret) -> dict[str, str]:
     return {"sources": orjson.dumps(sources).decode(), "ranges": orjson.dumps(ranges).decode()}
 
 
-def _kept(row: Mapping[Any, Any]) -> StoredDecision:
+def _stored_decision(row: Mapping[Any, Any]) -> StoredDecision:
     trace, names = orjson.loads(row["ranges"]), list(Range.model_fields)
     return StoredDecision(
         Listed(*(row[name] for name in Listed._fields)),

@@ -57,7 +57,7 @@ class DoubtStore:
         word = and_(
             judgements.c.dataset_id == replicas.c.dataset_id, judgements.c.endpoint_id == replicas.c.endpoint_id
         )
-        asked = (
+        query = (
             select(
                 replicas.c.dataset_id,
                 replicas.c.endpoint_id,
@@ -71,7 +71,7 @@ class DoubtStore:
             .where(replicas.c.dataset_id.in_(dataset_ids))
             .order_by(replicas.c.dataset_id, replicas.c.endpoint_id)
         )
-        rows = (await self._connection.execute(asked)).all()
+        rows = (await self._connection.execute(query)).all()
         reports = await self._connection.execute(
             select(doubts, asides.c.at.label("aside_at"))
             .outerjoin(asides, asides.c.subject == doubts.c.subject)
@@ -136,8 +136,8 @@ class DoubtStore:
 
     async def doubted_by(self, subject: str) -> list[int]:
         """Return the datasets with replicas that this subject has reported."""
-        asked = select(doubts.c.dataset_id).where(doubts.c.subject == subject).distinct().order_by(doubts.c.dataset_id)
-        return list((await self._connection.execute(asked)).scalars())
+        query = select(doubts.c.dataset_id).where(doubts.c.subject == subject).distinct().order_by(doubts.c.dataset_id)
+        return list((await self._connection.execute(query)).scalars())
 
     # Subjects whose reports are set aside
 

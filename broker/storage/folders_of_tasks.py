@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 from sqlalchemy import Text, literal, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from broker.models.work import kept, restored
+from broker.models.work import restored, storable
 from broker.schema.tasks import touched
 from broker.storage.dialects import ALWAYS, insert, tabled
 
@@ -38,7 +38,9 @@ class Touched:
         if not found:
             return
         columns = dict.fromkeys(Touch._fields, Text())
-        given = tabled(self._connection, sorted({touch._replace(path=kept(touch.path)) for touch in found}), columns)
+        given = tabled(
+            self._connection, sorted({touch._replace(path=storable(touch.path)) for touch in found}), columns
+        )
         rows = select(literal(task), *given.c).where(ALWAYS)
         added = insert(self._connection, touched).from_select(["task_id", *columns], rows)
         await self._connection.execute(added.on_conflict_do_nothing())
@@ -48,14 +50,14 @@ class Touched:
         if not tokens:
             return set()
         given = tabled(self._connection, [(token,) for token in sorted(set(tokens))], {"token": Text()})
-        asked = select(touched.c.token).where(
+        query = select(touched.c.token).where(
             touched.c.task_id == task, touched.c.role.in_(roles), touched.c.token.in_(select(given.c.token))
         )
-        return set((await self._connection.execute(asked)).scalars())
+        return set((await self._connection.execute(query)).scalars())
 
     async def paths(self, task: str, token: str, role: Role) -> set[str]:
         """Return the paths by which a task reaches a folder or file in a role."""
-        asked = select(touched.c.path).where(
+        query = select(touched.c.path).where(
             touched.c.task_id == task, touched.c.role == role, touched.c.token == token
         )
-        return set(map(restored, (await self._connection.execute(asked)).scalars()))
+        return set(map(restored, (await self._connection.execute(query)).scalars()))

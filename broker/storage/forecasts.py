@@ -109,7 +109,7 @@ class Misses:
 
     async def worst(self, since: float, fewest: int, limit: int) -> list[Missed]:
         """Return the links with the worst forecasts since a moment, among those with at least `fewest` transfers."""
-        asked = (
+        query = (
             select(scores.c.pair_id, func.count().label("transfers"), func.avg(ERROR).label("error"))
             .where(scores.c.ended >= since, self._mine)
             .group_by(scores.c.pair_id)
@@ -118,8 +118,8 @@ class Misses:
             .limit(limit)
             .subquery("worst")
         )
-        named = select(pairs.c.source, pairs.c.sink, pairs.c.direction, asked.c.transfers, asked.c.error)
-        named = named.join(asked, asked.c.pair_id == pairs.c.id).order_by(asked.c.error.desc(), pairs.c.id)
+        named = select(pairs.c.source, pairs.c.sink, pairs.c.direction, query.c.transfers, query.c.error)
+        named = named.join(query, query.c.pair_id == pairs.c.id).order_by(query.c.error.desc(), pairs.c.id)
         return [Missed(Pair(*row[:3]), row[3], row[4]) for row in await self._connection.execute(named)]
 
     async def daily(self, since: float, until: float) -> list[Daily]:
@@ -131,8 +131,8 @@ class Misses:
             .subquery("each")
         )
         of = (each.c.pair_id, each.c.day)
-        asked = select(*of, func.count(), func.avg(each.c.error)).group_by(*of).order_by(*of)
-        return [Daily(*row) for row in await self._connection.execute(asked)]
+        query = select(*of, func.count(), func.avg(each.c.error)).group_by(*of).order_by(*of)
+        return [Daily(*row) for row in await self._connection.execute(query)]
 
     async def newest(self, numbers: Collection[int], size_class: int) -> dict[int, NewestForecast]:
         """Return the latest forecasts of this size class for those of these links that have one."""
@@ -146,6 +146,6 @@ class Misses:
         )
         found = select(given.c.id.label("pair_id"), last.label("id")).subquery("found")
         of = scores.c
-        asked = select(of.pair_id, of.ended, of.p10, of.p50, of.p90).join(found, found.c.id == of.observation_id)
-        rows = await self._connection.execute(asked)
+        query = select(of.pair_id, of.ended, of.p10, of.p50, of.p90).join(found, found.c.id == of.observation_id)
+        rows = await self._connection.execute(query)
         return {row.pair_id: NewestForecast(row.pair_id, row.ended, Rates(*row[2:])) for row in rows}

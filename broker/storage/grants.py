@@ -70,8 +70,8 @@ class GrantStore:
 
     async def login(self, kind: Kind, hashed: str, now: float) -> UserLogin | None:
         """Return the login or issued token with this hash if it is valid, and lock it until the transaction ends."""
-        asked = select(tokens).where(tokens.c.hash == hashed, tokens.c.kind == kind, good(now)).with_for_update()
-        row = (await self._connection.execute(asked)).one_or_none()
+        query = select(tokens).where(tokens.c.hash == hashed, tokens.c.kind == kind, good(now)).with_for_update()
+        row = (await self._connection.execute(query)).one_or_none()
         if row is None:
             return None
         return UserLogin(row.id, _caller(row), row.login_at or now, row.expires_at if kind == "token" else row.limit_at)
@@ -80,8 +80,8 @@ class GrantStore:
         """Return a user's logins that came from no token and were not revoked, except those with the given role."""
         theirs = and_(tokens.c.kind == "login", tokens.c.subject == subject, tokens.c.parent_id.is_(None))
         other = true() if but is None else tokens.c.role != but
-        asked = select(tokens.c.id).where(theirs, tokens.c.revoked_at.is_(None), other)
-        return list((await self._connection.execute(asked)).scalars())
+        query = select(tokens.c.id).where(theirs, tokens.c.revoked_at.is_(None), other)
+        return list((await self._connection.execute(query)).scalars())
 
     async def bound(self, hashed: str, client: str) -> tuple[Grant, Code] | None:
         """Return the code that this client was given, whether it is still valid or not."""
@@ -99,16 +99,16 @@ class GrantStore:
 
         It cannot be revoked before the transaction ends.
         """
-        asked = select(tokens).where(tokens.c.hash == hashed, tokens.c.kind.in_(GIVEN), UNLOCKED).with_for_update()
-        row = (await self._connection.execute(asked)).one_or_none()
+        query = select(tokens).where(tokens.c.hash == hashed, tokens.c.kind.in_(GIVEN), UNLOCKED).with_for_update()
+        row = (await self._connection.execute(query)).one_or_none()
         return row and (_grant(row), row.revoked_at is not None)
 
     async def of(self, subject: str, client: str | None, now: float) -> list[Grant]:
         """Return the valid tokens that clients, or one client, hold for a subject, the oldest first."""
         chosen = [tokens.c.subject == subject, tokens.c.kind.in_(GIVEN), good(now)]
         chosen += [tokens.c.client_id == client] if client else []
-        asked = select(tokens).where(*chosen).order_by(tokens.c.id)
-        return [_grant(row) for row in await self._connection.execute(asked)]
+        query = select(tokens).where(*chosen).order_by(tokens.c.id)
+        return [_grant(row) for row in await self._connection.execute(query)]
 
     async def spend(self, number: int, now: float) -> bool:
         """Revoke this token, but not its descendants; return whether it was valid."""
@@ -123,8 +123,8 @@ class GrantStore:
 
     async def session(self, hashed: str, now: float) -> Caller | None:
         """Return the caller of a browser session, if it is valid."""
-        asked = select(tokens).where(tokens.c.hash == hashed, tokens.c.kind == "session", good(now))
-        row = (await self._connection.execute(asked)).one_or_none()
+        query = select(tokens).where(tokens.c.hash == hashed, tokens.c.kind == "session", good(now))
+        row = (await self._connection.execute(query)).one_or_none()
         return None if row is None else _caller(row)
 
     async def end_session(self, hashed: str, now: float) -> None:
@@ -140,8 +140,8 @@ class GrantStore:
         """Return the first refresh token in the chain of refresh tokens that led to this one."""
         while True:
             above = select(tokens.c.parent_id).where(tokens.c.id == number)
-            asked = select(tokens.c.id).where(tokens.c.id.in_(above), tokens.c.kind == "refresh")
-            earlier = (await self._connection.execute(asked)).scalar()
+            query = select(tokens.c.id).where(tokens.c.id.in_(above), tokens.c.kind == "refresh")
+            earlier = (await self._connection.execute(query)).scalar()
             if earlier is None:
                 return number
             number = int(earlier)

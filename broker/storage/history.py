@@ -29,7 +29,7 @@ from predictors.context import size_class
 from predictors.experience import SMALLEST
 from predictors.observation import Observation
 
-__all__ = ["FIELDS", "USED", "WELL", "ObservationStore", "Stand", "StoredObservation", "kept"]
+__all__ = ["FIELDS", "USED", "WELL", "ObservationStore", "Stand", "StoredObservation", "stored_observation"]
 
 FIELDS: Columns = {
     "ended": Double(),
@@ -55,7 +55,7 @@ SELECT virtualtransaction FROM pg_locks JOIN pg_database ON pg_database.oid = pg
 WHERE datname = current_database() AND relation = 'observations'::regclass AND mode = 'RowExclusiveLock' AND granted
 """
 """Transactions that write observations: each locks the table before its first row gets a number, until it commits."""
-ASIDE = select(asides.c.subject)
+IGNORED_SUBJECTS = select(asides.c.subject)
 
 
 class Stand(NamedTuple):
@@ -89,7 +89,7 @@ class ObservationStore:
         new = await self._new(subject, observed)
         if not new:
             return 0
-        numbers = await self._pairs({_pair(each) for each in new})
+        numbers = await self._locked_links({_pair(each) for each in new})
         columns: Columns = {**FIELDS, "set_aside": Text(), "size_class": Integer()}
         given = tabled(self._connection, [_row(each, numbers[_pair(each)].id) for each in new], columns)
         expected = (
@@ -133,7 +133,7 @@ class ObservationStore:
         added = await self._connection.execute(statement.on_conflict_do_nothing().returning(observation_keys.c.key))
         return [once[key] for (key,) in added]
 
-    async def _pairs(self, named: set[Pair]) -> dict[Pair, Stand]:
+    async def _locked_links(self, named: set[Pair]) -> dict[Pair, Stand]:
         """Return these links, created if necessary, and locked until the transaction ends."""
         await self.make_pairs(named)
         return await self.stands(named, lock=True)
@@ -149,17 +149,17 @@ class ObservationStore:
 
         :param lock: whether to lock their rows until the transaction ends
         """
-        wanted = list(named)
-        rows = [(i, pair.source, pair.sink, pair.direction) for i, pair in enumerate(wanted)]
+        links = list(named)
+        rows = [(i, pair.source, pair.sink, pair.direction) for i, pair in enumerate(links)]
         columns: Columns = {"number": Integer(), "source": String(), "sink": String(), "direction": String()}
         given = tabled(self._connection, rows, columns)
-        asked = select(given.c.number, pairs.c.id, pairs.c.observations, pairs.c.newest_id).join(
+        query = select(given.c.number, pairs.c.id, pairs.c.observations, pairs.c.newest_id).join(
             pairs, and_(*(pairs.c[name] == given.c[name] for name in ("source", "sink", "direction")))
         )
         if lock and not self._sqlite:
-            asked = asked.order_by(pairs.c.id).with_for_update(of=pairs)
-        found = await self._connection.execute(asked)
-        return {wanted[number]: Stand(*rest) for number, *rest in found}
+            query = query.order_by(pairs.c.id).with_for_update(of=pairs)
+        found = await self._connection.execute(query)
+        return {links[number]: Stand(*rest) for number, *rest in found}
 
     async def _count(self, new: Sequence[Observed], numbers: Mapping[Pair, Stand]) -> None:
         counts = Counter(_pair(each) for each in new)
@@ -182,34 +182,42 @@ class ObservationStore:
 
     async def voices(self, pair: int, limit: int) -> list[str]:
         """Return the latest reporters on a link, without those set aside, in the order of their first reports."""
-        heard = (
+        reporters = (
             select(voices.c.subject, voices.c.first_id)
-            .where(voices.c.pair_id == pair, voices.c.subject.not_in(ASIDE))
+            .where(voices.c.pair_id == pair, voices.c.subject.not_in(IGNORED_SUBJECTS))
             .order_by(voices.c.newest_id.desc())
             .limit(limit)
-            .subquery("heard")
+            .subquery("reporters")
         )
-        return list((await self._connection.execute(select(heard.c.subject).order_by(heard.c.first_id))).scalars())
+        return list(
+            (await self._connection.execute(select(reporters.c.subject).order_by(reporters.c.first_id))).scalars()
+        )
 
     async def newest(self, pair: int, subject: str, limit: int) -> list[StoredObservation]:
         """Return one subject's newest successful observations of a link by their ends, the oldest of them first."""
         of = observations.c
         page = self._selected().where(of.pair_id == pair, of.subject == subject).order_by(of.ended.desc())
-        return [kept(row) for row in await self._connection.execute(page.limit(limit))][::-1]
+        return [stored_observation(row) for row in await self._connection.execute(page.limit(limit))][::-1]
 
-    async def asides(self) -> frozenset[str]:
+    async def ignored_subjects(self) -> frozenset[str]:
         """Return the subjects whose reports are set aside."""
-        return frozenset((await self._connection.execute(ASIDE)).scalars())
+        return frozenset((await self._connection.execute(IGNORED_SUBJECTS)).scalars())
 
     async def since(self, pair: int, newest_id: int, limit: int) -> list[StoredObservation]:
         """Return successful observations of a link that follow the given one, in the order in which they arrived."""
         page = self._counted().where(observations.c.pair_id == pair, observations.c.id > newest_id)
-        return [kept(row) for row in await self._connection.execute(page.order_by(observations.c.id).limit(limit))]
+        return [
+            stored_observation(row)
+            for row in await self._connection.execute(page.order_by(observations.c.id).limit(limit))
+        ]
 
     async def following(self, newest_id: int, until: int, limit: int) -> list[StoredObservation]:
         """Return all links' successful observations after one and up to another, in the order of their numbers."""
         page = self._counted().where(observations.c.id > newest_id, observations.c.id <= until)
-        return [kept(row) for row in await self._connection.execute(page.order_by(observations.c.id).limit(limit))]
+        return [
+            stored_observation(row)
+            for row in await self._connection.execute(page.order_by(observations.c.id).limit(limit))
+        ]
 
     async def sample(self, newest_id: int, until: int, limit: int) -> list[StoredObservation]:
         """Return a sample of all links' successful observations after one and up to another, ordered by their numbers.
@@ -220,7 +228,9 @@ class ObservationStore:
         place = func.row_number().over(partition_by=observations.c.subject, order_by=observations.c.id.desc())
         between = (observations.c.id > newest_id, observations.c.id <= until)
         page = self._counted().where(*between).order_by(place, observations.c.id).limit(limit)
-        return sorted((kept(row) for row in await self._connection.execute(page)), key=lambda each: each.id)
+        return sorted(
+            (stored_observation(row) for row in await self._connection.execute(page)), key=lambda each: each.id
+        )
 
     async def near(self, pair: Pair, at: float, within: float) -> Observation | None:
         """Return the successful observation of a link that ended nearest to a moment, within so many seconds of it."""
@@ -229,7 +239,7 @@ class ObservationStore:
         before = found.where(observations.c.ended.between(at - within, at)).order_by(observations.c.ended.desc())
         after = found.where(observations.c.ended.between(at, at + within)).order_by(observations.c.ended)
         rows = [(await self._connection.execute(page.limit(1))).one_or_none() for page in (before, after)]
-        some = [kept(row).observation for row in rows if row is not None]
+        some = [stored_observation(row).observation for row in rows if row is not None]
         return min(some, key=lambda each: abs(each.end - at), default=None)
 
     async def last_id(self) -> int:
@@ -245,7 +255,7 @@ class ObservationStore:
     @classmethod
     def _counted(cls) -> Any:
         """Return the query for successful observations by subjects whose reports are not set aside."""
-        return cls._selected().where(observations.c.subject.not_in(ASIDE))
+        return cls._selected().where(observations.c.subject.not_in(IGNORED_SUBJECTS))
 
     @staticmethod
     def _selected() -> Any:
@@ -253,20 +263,22 @@ class ObservationStore:
         chosen = [pairs.c.source, pairs.c.sink, pairs.c.direction, *(observations.c[name] for name in names)]
         return select(*chosen).join(pairs).where(observations.c.outcome.in_(WELL), USED)
 
-    async def listed(self, wanted: Mapping[str, Any], before: int | None, limit: int) -> list[TransferRecord]:
+    async def listed(self, conditions: Mapping[str, Any], before: int | None, limit: int) -> list[TransferRecord]:
         """Return observations, the newest report first, from before the given one.
 
-        :param wanted: required source, sink, direction, outcome or subject; `set_aside`, whether they are set aside;
+        :param conditions: required source, sink, direction, outcome or subject; `set_aside`, if they are set aside;
             `since` and `until`, the period in which they ended
         """
         page = select(pairs.c.source, pairs.c.sink, pairs.c.direction, observations).join(pairs)
         for name in ("source", "sink", "direction"):
-            page = page if wanted.get(name) is None else page.where(pairs.c[name] == wanted[name])
+            page = page if conditions.get(name) is None else page.where(pairs.c[name] == conditions[name])
         for name in ("outcome", "subject"):
-            page = page if wanted.get(name) is None else page.where(observations.c[name] == wanted[name])
-        page = page if wanted.get("set_aside") is None else page.where(USED if not wanted["set_aside"] else ~USED)
-        page = page if wanted.get("since") is None else page.where(observations.c.ended >= wanted["since"])
-        page = page if wanted.get("until") is None else page.where(observations.c.ended < wanted["until"])
+            page = page if conditions.get(name) is None else page.where(observations.c[name] == conditions[name])
+        page = (
+            page if conditions.get("set_aside") is None else page.where(USED if not conditions["set_aside"] else ~USED)
+        )
+        page = page if conditions.get("since") is None else page.where(observations.c.ended >= conditions["since"])
+        page = page if conditions.get("until") is None else page.where(observations.c.ended < conditions["until"])
         page = page if before is None else page.where(observations.c.id < before)
         rows = await self._connection.execute(page.order_by(observations.c.id.desc()).limit(limit))
         known = TransferRecord.model_fields
@@ -313,7 +325,7 @@ def _is_impossible(each: Observed) -> bool:
     return each.outcome in WELL and each.bytes >= SMALLEST and each.bytes > INTERFACE * took
 
 
-def kept(row: Any) -> StoredObservation:
+def stored_observation(row: Any) -> StoredObservation:
     """Return the observation of a row that has its columns and those of its link."""
     return StoredObservation(
         row.id,

@@ -143,11 +143,14 @@ class LaneStore:
 
     async def tuned(self, pairs: Iterable[CollectionPair]) -> dict[CollectionPair, LaneTuning]:
         """Return the newest tuning of each of these pairs that has one."""
-        wanted = list(pairs)
-        if not wanted:
+        collection_pairs = list(pairs)
+        if not collection_pairs:
             return {}
         which = or_(
-            *(and_(tunings.c.source == pair.source, tunings.c.destination == pair.destination) for pair in wanted)
+            *(
+                and_(tunings.c.source == pair.source, tunings.c.destination == pair.destination)
+                for pair in collection_pairs
+            )
         )
         newest = select(func.max(tunings.c.id)).where(which).group_by(tunings.c.source, tunings.c.destination)
         rows = await self._connection.execute(select(tunings).where(tunings.c.id.in_(newest)))

@@ -45,14 +45,14 @@ class MonitoringQueries:
         """Return the daily totals since a day, links in the order in which they became known."""
         sums = [func.sum(traffic.c[name]) for name in ("transfers", "failures", "bytes")]
         of = (traffic.c.day, pairs.c.id, pairs.c.source, pairs.c.sink)
-        asked = select(*of, *sums).join(pairs).where(traffic.c.day >= since).group_by(*of).order_by(*of[:2])
-        rows = await self._connection.execute(asked)
+        query = select(*of, *sums).join(pairs).where(traffic.c.day >= since).group_by(*of).order_by(*of[:2])
+        rows = await self._connection.execute(query)
         return [DayTotals(day, source, sink, *map(int, counts)) for day, _, source, sink, *counts in rows]
 
     async def tasks(self) -> dict[str, int]:
         """Return how many tasks are under way (`active`), have not begun (`queued`), or are paused."""
-        asked = select(STATE, func.count()).where(tasks.c.status == "ACTIVE").group_by(STATE)
-        return {row[0]: row[1] for row in await self._connection.execute(asked)}
+        query = select(STATE, func.count()).where(tasks.c.status == "ACTIVE").group_by(STATE)
+        return {row[0]: row[1] for row in await self._connection.execute(query)}
 
     async def workers(self, seconds: float) -> int:
         """Return how many workers were seen in the last seconds."""

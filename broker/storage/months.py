@@ -65,8 +65,8 @@ class Months:
     async def drop_before(self, connection: AsyncConnection, moment: float) -> int:
         """Drop partitions that end before a moment; return how many. Call `forget` once this is committed."""
         await connection.execute(text(ALONE))
-        asked = text("SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'observations'::regclass")
-        names = [name for (name,) in await connection.execute(asked)]
+        query = text("SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'observations'::regclass")
+        names = [name for (name,) in await connection.execute(query)]
         old = [name for name in names if name < _name(*month_of(moment))]
         for name in old:
             await connection.execute(text(f"DROP TABLE {name}"))

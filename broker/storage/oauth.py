@@ -24,14 +24,14 @@ class ClientStore:
 
     async def get(self, number: str) -> tuple[Client, str | None] | None:
         """Return a client that was not revoked, and the hash of its secret."""
-        asked = select(clients).where(clients.c.id == number, clients.c.revoked_at.is_(None))
-        row = (await self._connection.execute(asked)).one_or_none()
+        query = select(clients).where(clients.c.id == number, clients.c.revoked_at.is_(None))
+        row = (await self._connection.execute(query)).one_or_none()
         return row and (_client(row), row.hash)
 
     async def made(self) -> list[Client]:
         """Return the clients that an admin made, by name."""
-        asked = select(clients).where(clients.c.made_by.is_not(None), clients.c.revoked_at.is_(None))
-        rows = await self._connection.execute(asked.order_by(clients.c.name, clients.c.created_at))
+        query = select(clients).where(clients.c.made_by.is_not(None), clients.c.revoked_at.is_(None))
+        rows = await self._connection.execute(query.order_by(clients.c.name, clients.c.created_at))
         return [_client(row) for row in rows]
 
     async def used(self, number: str, now: float) -> bool:

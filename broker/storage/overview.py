@@ -47,26 +47,26 @@ class Problems:
         """Return transfers since a moment that failed or were corrupt."""
         of = observations.c
         mine = literal(True) if self._subject is None else of.subject == self._subject
-        asked = (
+        query = (
             select(of.ended, pairs.c.source, pairs.c.sink, pairs.c.direction, of.outcome, of.error)
             .join(pairs)
             .where(BADLY, of.ended >= since, mine)
             .order_by(of.ended.desc())
             .limit(limit)
         )
-        return [FailedTransfer(row[0], Pair(*row[1:4]), *row[4:]) for row in await self._connection.execute(asked)]
+        return [FailedTransfer(row[0], Pair(*row[1:4]), *row[4:]) for row in await self._connection.execute(query)]
 
     async def tasks(self, since: float, limit: int) -> list[Stopped]:
         """Return tasks that failed since a moment, without canceled ones."""
         of = tasks.c
         mine = literal(True) if self._subject is None else of.owner == self._subject
-        asked = (
+        query = (
             select(of.completed_at, of.id, of.label, of.error)
             .where(FAILED, of.canceled.is_(None), of.completed_at >= since, mine)
             .order_by(of.completed_at.desc())
             .limit(limit)
         )
-        return [Stopped(*row) for row in await self._connection.execute(asked)]
+        return [Stopped(*row) for row in await self._connection.execute(query)]
 
 
 async def beside(connection: AsyncConnection, subject: str | None, since: float) -> list[tuple[float, float]]:
@@ -79,10 +79,10 @@ async def beside(connection: AsyncConnection, subject: str | None, since: float)
     """
     of = decisions.c
     mine: Any = literal(True) if subject is None else of.subject == subject
-    asked = (
+    query = (
         select(of.single_seconds, of.fetch_seconds)
         .where(of.at >= since, of.outcome == "ok", of.single_seconds.is_not(None), mine)
         .order_by(of.at.desc())
         .limit(MOST_DURATIONS)
     )
-    return [(single, seconds) for single, seconds in await connection.execute(asked)]
+    return [(single, seconds) for single, seconds in await connection.execute(query)]

@@ -75,13 +75,13 @@ class ProbeStore:
             found[name] = max(ended, found.get(name, 0.0))
         return found
 
-    async def want(self, source: str, sink: str, subject: str, now: float) -> bool:
+    async def request(self, source: str, sink: str, subject: str, now: float) -> bool:
         """Store a user's request to measure a link; return whether it is new."""
         values = {"source": source, "sink": sink, "subject": subject, "asked_at": now}
         added = insert(self._connection, probes_wanted).values(values).on_conflict_do_nothing()
         return (await self._connection.execute(added.returning(probes_wanted.c.source))).scalar() is not None
 
-    async def wanted(self) -> dict[tuple[str, str], float]:
+    async def requested(self) -> dict[tuple[str, str], float]:
         """Return the requested links by their endpoints, with the times of the requests, the earliest first."""
         of = probes_wanted.c
         listed = select(of.source, of.sink, of.asked_at).order_by(of.asked_at, of.source, of.sink)

@@ -95,5 +95,5 @@ async def lies_below(connection: AsyncConnection, endpoint: int, path: str) -> b
     """
     place = func.ltrim(func.coalesce(replicas.c.path, datasets.c.name), "/")
     below = or_(literal(not path), place == path, func.substr(place, 1, len(path) + 1) == f"{path}/")
-    asked = select(replicas.c.dataset_id).join(datasets).where(replicas.c.endpoint_id == endpoint, below).limit(1)
-    return (await connection.execute(asked)).first() is not None
+    query = select(replicas.c.dataset_id).join(datasets).where(replicas.c.endpoint_id == endpoint, below).limit(1)
+    return (await connection.execute(query)).first() is not None

@@ -13,7 +13,7 @@ from broker.schema.base import ID
 from broker.schema.history import forecasts, observations, pairs
 from broker.schema.reports import accuracy, scores
 from broker.storage.dialects import ALWAYS, Columns, insert, tabled
-from broker.storage.history import FIELDS, USED, WELL, kept
+from broker.storage.history import FIELDS, USED, WELL, stored_observation
 from predictors.observation import Observation, Rates
 from predictors.tally import Tally
 
@@ -139,7 +139,7 @@ class ScoreStore:
         )
         found: list[Learned] = []
         for row in await self._connection.execute(page):
-            found.append(Learned(row.id, row.subject, kept(row).observation, _client_forecast(row)))
+            found.append(Learned(row.id, row.subject, stored_observation(row).observation, _client_forecast(row)))
             if len(found) % TURN == 0:
                 await asyncio.sleep(0)
         return found

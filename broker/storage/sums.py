@@ -59,14 +59,14 @@ class SumStore:
 
     async def days(self, since: int) -> list[Day]:
         """Return the days since a day, in order; days without transfers are left out."""
-        asked = select(traffic.c.day, *MOVED).where(self._mine(since)).group_by(traffic.c.day).order_by(traffic.c.day)
-        return [Day(day, *map(int, sums)) for day, *sums in await self._connection.execute(asked)]
+        query = select(traffic.c.day, *MOVED).where(self._mine(since)).group_by(traffic.c.day).order_by(traffic.c.day)
+        return [Day(day, *map(int, sums)) for day, *sums in await self._connection.execute(query)]
 
     async def worst(self, since: int, fewest: int, limit: int) -> list[LinkCounts]:
         """Return the links with the greatest share of failures since a day, among those with enough transfers."""
         transfers, failures, _ = MOVED
         share = failures / transfers
-        asked = (
+        query = (
             select(traffic.c.pair_id, transfers.label("transfers"), failures.label("failures"), share.label("share"))
             .where(self._mine(since))
             .group_by(traffic.c.pair_id)
@@ -75,8 +75,8 @@ class SumStore:
             .limit(limit)
             .subquery("worst")
         )
-        called = select(pairs.c.source, pairs.c.sink, pairs.c.direction, asked.c.transfers, asked.c.failures)
-        called = called.join(asked, asked.c.pair_id == pairs.c.id).order_by(asked.c.share.desc(), pairs.c.id)
+        called = select(pairs.c.source, pairs.c.sink, pairs.c.direction, query.c.transfers, query.c.failures)
+        called = called.join(query, query.c.pair_id == pairs.c.id).order_by(query.c.share.desc(), pairs.c.id)
         rows = await self._connection.execute(called)
         return [LinkCounts(Pair(*row[:3]), int(row.transfers), int(row.failures)) for row in rows]
 
@@ -90,8 +90,8 @@ class SumStore:
     async def cells(self, since: int) -> list[LinkTotals]:
         """Return the totals of all links and size classes since a day."""
         of = (traffic.c.pair_id, traffic.c.size_class)
-        asked = select(*of, *MOVED, func.max(traffic.c.newest_end)).where(self._mine(since)).group_by(*of)
-        rows = (await self._connection.execute(asked)).all()
+        query = select(*of, *MOVED, func.max(traffic.c.newest_end)).where(self._mine(since)).group_by(*of)
+        rows = (await self._connection.execute(query)).all()
         known = await named(self._connection, {row.pair_id for row in rows})
         return [
             LinkTotals(pair_id, known[pair_id], size_class, int(transfers), int(failures), int(nbytes), newest_end)
@@ -103,22 +103,22 @@ class SumStore:
         own: Any = literal(True) if self._subject is None else traffic.c.subject == self._subject
         of_class = (traffic.c.pair_id == pairs.c.id, traffic.c.size_class == size_class, own)
         used = select(traffic.c.day).where(*of_class)
-        asked = (
+        query = (
             select(pairs.c.id, pairs.c.source, pairs.c.sink, pairs.c.direction)
             .where(pairs.c.direction == direction, used.exists(), ~used.where(traffic.c.day >= since).exists())
             .order_by(pairs.c.newest_end.desc(), pairs.c.id)
             .limit(limit)
         )
-        rows = await self._connection.execute(asked)
+        rows = await self._connection.execute(query)
         return [LinkTotals(number, Pair(*names), size_class, 0, 0, 0, 0.0) for number, *names in rows]
 
     def _mine(self, since: int) -> ColumnElement[bool]:
-        whose: Any = literal(True) if self._subject is None else traffic.c.subject == self._subject
-        return and_(traffic.c.day >= since, whose)
+        by_subject: Any = literal(True) if self._subject is None else traffic.c.subject == self._subject
+        return and_(traffic.c.day >= since, by_subject)
 
 
 async def named(connection: AsyncConnection, numbers: Collection[int]) -> dict[int, Pair]:
     """Return the links with these numbers."""
     given = tabled(connection, [(number,) for number in numbers], {"id": ID})
-    asked = select(pairs.c.id, pairs.c.source, pairs.c.sink, pairs.c.direction).join(given, given.c.id == pairs.c.id)
-    return {number: Pair(*names) for number, *names in await connection.execute(asked)}
+    query = select(pairs.c.id, pairs.c.source, pairs.c.sink, pairs.c.direction).join(given, given.c.id == pairs.c.id)
+    return {number: Pair(*names) for number, *names in await connection.execute(query)}

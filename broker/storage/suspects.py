@@ -49,8 +49,8 @@ class Suspects:
 
     async def counts(self) -> Mapping[str, int]:
         """Return the number of replicas in each state except AVAILABLE."""
-        asked = select(replicas.c.state, func.count()).where(WANTING).group_by(replicas.c.state)
-        return {row[0]: row[1] for row in await self._connection.execute(asked)}
+        query = select(replicas.c.state, func.count()).where(WANTING).group_by(replicas.c.state)
+        return {row[0]: row[1] for row in await self._connection.execute(query)}
 
     async def replicas(self, state: str | None, limit: int) -> list[Suspect]:
         """Return replicas in this state, or in any except AVAILABLE, the last changed first."""
@@ -90,19 +90,19 @@ class Suspects:
             .group_by(pairs.c.source)
             .subquery("grouped")
         )
-        asked = select(grouped, of.error).join(observations, of.id == grouped.c.last).order_by(grouped.c.source)
-        rows = await self._connection.execute(asked)
+        query = select(grouped, of.error).join(observations, of.id == grouped.c.last).order_by(grouped.c.source)
+        rows = await self._connection.execute(query)
         return [AddressFailures(row.source, row.badly, row.corrupt, row.last_at, row.error) for row in rows]
 
     async def transfers(self, since: float) -> Mapping[str, int]:
         """Return the number of transfers from each address since the day of a moment."""
-        asked = (
+        query = (
             select(pairs.c.source, func.sum(cast(traffic.c.transfers, Double)))
             .join(pairs)
             .where(traffic.c.day >= int(since // DAY), self._mine(traffic.c.subject))
             .group_by(pairs.c.source)
         )
-        return {source: int(number) for source, number in await self._connection.execute(asked)}
+        return {source: int(number) for source, number in await self._connection.execute(query)}
 
     def _mine(self, subject: ColumnElement[str]) -> ColumnElement[bool]:
         return literal(True) if self._subject is None else subject == self._subject

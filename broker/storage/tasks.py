@@ -121,13 +121,13 @@ class TaskStore:
         return [_task(row) for row in rows]
 
     async def page(
-        self, wanted: TaskFilter, order: Sequence[tuple[str, bool]], limit: int, offset: int
+        self, task_filter: TaskFilter, order: Sequence[tuple[str, bool]], limit: int, offset: int
     ) -> CountedTasks:
         """Return a page of the tasks that fit.
 
         :param order: names in `ORDERED`, each with whether the order is descending
         """
-        where = and_(*_conditions(wanted))
+        where = and_(*_conditions(task_filter))
         by = [ORDERED[name].desc() if down else ORDERED[name].asc() for name, down in order]
         page = select(*SHOWN).where(where).order_by(*by, tasks.c.id).limit(limit).offset(offset)
         found = [_task(row) for row in await self._connection.execute(page)]
@@ -265,28 +265,35 @@ def _task(row: Any) -> Task:
     return Task(**{**fields, "options": Options.model_validate_json(fields["options"])})
 
 
-def _conditions(wanted: TaskFilter) -> list[Any]:
+def _conditions(task_filter: TaskFilter) -> list[Any]:
     columns = tasks.c
     chosen: list[Any] = [literal(True)]
-    for column, values in ((columns.kind, wanted.kinds), (columns.status, wanted.statuses), (columns.id, wanted.ids)):
+    for column, values in (
+        (columns.kind, task_filter.kinds),
+        (columns.status, task_filter.statuses),
+        (columns.id, task_filter.ids),
+    ):
         if values is not None:
             chosen.append(column.in_(list(values)))
-    if wanted.owner is not None:
-        chosen.append(columns.owner == wanted.owner)
-    if wanted.collection is not None:
-        sides = (wanted.side,) if wanted.side else ("source", "destination")
-        chosen.append(or_(*(columns[side] == wanted.collection for side in sides)))
-    if wanted.faults:
-        chosen.append(columns.faults >= wanted.faults)
-    if wanted.before is not None:
-        at, number = wanted.before
+    if task_filter.owner is not None:
+        chosen.append(columns.owner == task_filter.owner)
+    if task_filter.collection is not None:
+        sides = (task_filter.side,) if task_filter.side else ("source", "destination")
+        chosen.append(or_(*(columns[side] == task_filter.collection for side in sides)))
+    if task_filter.faults:
+        chosen.append(columns.faults >= task_filter.faults)
+    if task_filter.before is not None:
+        at, number = task_filter.before
         chosen.append(or_(columns.requested_at < at, and_(columns.requested_at == at, columns.id > number)))
-    if wanted.paused is not None:
-        chosen.append(columns.paused.is_not(None) if wanted.paused else columns.paused.is_(None))
-    for column, (since, until) in ((columns.requested_at, wanted.requested), (columns.completed_at, wanted.completed)):
+    if task_filter.paused is not None:
+        chosen.append(columns.paused.is_not(None) if task_filter.paused else columns.paused.is_(None))
+    for column, (since, until) in (
+        (columns.requested_at, task_filter.requested),
+        (columns.completed_at, task_filter.completed),
+    ):
         chosen += [column >= since] if since is not None else []
         chosen += [column < until] if until is not None else []
-    likes = [(_labelled(pattern), fits) for pattern, fits in wanted.labels]
+    likes = [(_labelled(pattern), fits) for pattern, fits in task_filter.labels]
     chosen += [~like for like, fits in likes if not fits]
     if to_fit := [like for like, fits in likes if fits]:
         chosen.append(or_(*to_fit))

@@ -73,8 +73,8 @@ class TrafficStore:
             .limit(1)
             .scalar_subquery()
         )
-        asked = select(given.c.pair_id, given.c.rolled_id, func.coalesce(last, given.c.until))
-        return [_Behind(*row) for row in await self._connection.execute(asked)]
+        query = select(given.c.pair_id, given.c.rolled_id, func.coalesce(last, given.c.until))
+        return [_Behind(*row) for row in await self._connection.execute(query)]
 
     async def _add(self, given: Any) -> None:
         fresh = self._sums(given)

@@ -27,7 +27,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.tasks import Details, Work, WorkKind
-from broker.models.work import PlannedWork, WorkResult, kept, restored
+from broker.models.work import PlannedWork, WorkResult, restored, storable
 from broker.schema.tasks import UNFINISHED, tasks, work, workers
 from broker.storage.dialects import Columns, among, gathered, tabled
 from coalloc.safe_text import one_line
@@ -239,9 +239,9 @@ class WorkStore:
             for lease, each in first.items()
         ]
         given = tabled(self._connection, rows, DONE)
-        kept = {name: given.c[name] for name in DONE if name in work.c and name not in HELD}
+        columns = {name: given.c[name] for name in DONE if name in work.c and name not in HELD}
         over = {"not_before": now + given.c.pause, "worker": None, "finished_at": now}
-        done = update(work).where(self._held(worker, given)).values(**kept, **over)
+        done = update(work).where(self._held(worker, given)).values(**columns, **over)
         if (await self._connection.execute(done)).rowcount == len(first):
             return set(first)
         now_over = select(work.c.id, work.c.leases).where(work.c.id == given.c.id, work.c.finished_at == now)
@@ -313,10 +313,10 @@ class WorkStore:
 
     async def items(self, task: str) -> list[tuple[str, str]]:
         """Return the source and destination of each item of a task, as submitted."""
-        asked = select(work.c.kind, work.c.source, work.c.destination, work.c.details).where(
+        query = select(work.c.kind, work.c.source, work.c.destination, work.c.details).where(
             work.c.task_id == task, work.c.kind.in_(("look", "link"))
         )
-        rows = await gathered(self._connection, asked, WRITTEN)
+        rows = await gathered(self._connection, query, WRITTEN)
         return [
             (source, destination)
             for kind, source, destination, details in rows
@@ -334,9 +334,16 @@ class WorkStore:
 
 def _row(each: PlannedWork) -> tuple[Any, ...]:
     known = each.details
-    details = known._replace(link=known.link and kept(known.link), twin=known.twin and kept(known.twin))
+    details = known._replace(link=known.link and storable(known.link), twin=known.twin and storable(known.twin))
     size = min(each.size, LARGEST)
-    return each.kind, each.phase, kept(each.source), kept(each.destination), size, orjson.dumps(tuple(details)).decode()
+    return (
+        each.kind,
+        each.phase,
+        storable(each.source),
+        storable(each.destination),
+        size,
+        orjson.dumps(tuple(details)).decode(),
+    )
 
 
 def _work(row: Sequence[Any]) -> Work:

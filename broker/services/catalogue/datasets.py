@@ -68,15 +68,15 @@ class Catalogue:
                     except BrokerError as error:
                         refused[i] = error
             await _store(stored, new_datasets, known)
-            kept = [entry for i, entry in enumerate(entries) if i not in refused]
-            stated = [each for entry in kept for each in entry.replicas]
+            accepted = [entry for i, entry in enumerate(entries) if i not in refused]
+            stated = [each for entry in accepted for each in entry.replicas]
             registrar = await _registrar(connection, by, role)
             changed = await stored.put_replicas(stated, now, registrar)
             if stated:
                 doubts = DoubtStore(connection)
                 await doubts.answer(stated)
                 await doubts.judge(by, [each for each in stated if each.state != "AVAILABLE"], now)
-            mentioned = [each for entry in kept for each in entry.mentioned]
+            mentioned = [each for entry in accepted for each in entry.mentioned]
             changed += await stored.put_replicas(mentioned, now, registrar, True)
             if new_datasets:
                 await AccessStore(connection).note(now, by, note, _counted(new_datasets))
@@ -84,8 +84,8 @@ class Catalogue:
 
     async def put(self, by: str, dataset: Dataset) -> Dataset:
         """Create a dataset, or add to it. :raises Conflict: when it is stored with another size or checksum"""
-        kept = await self.keep(by, [CatalogueEntry(dataset)], "put dataset")
-        for error in kept.refused.values():
+        result = await self.keep(by, [CatalogueEntry(dataset)], "put dataset")
+        for error in result.refused.values():
             raise error
         return (await self.dataset(dataset.name))[0]
 
@@ -231,7 +231,7 @@ async def _store(stored: Stored, datasets: Mapping[str, Dataset], known: Mapping
         for name, dataset in datasets.items()
         if known[name].size is None and dataset.size is not None
     }
-    await stored.say_sizes(sizes)
+    await stored.set_sizes(sizes)
     digests = [
         (name, algorithm, value)
         for name, dataset in datasets.items()

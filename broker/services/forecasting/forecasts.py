@@ -60,16 +60,21 @@ MAKING = 4
 class Book:
     """The forecaster of one link, if the link has a history, and the newest observation that it has seen."""
 
-    def __init__(self, stand: Stand | None, forecaster: Voices | None, kept: Sequence[StoredObservation] = ()) -> None:
+    def __init__(
+        self, stand: Stand | None, forecaster: Voices | None, observations: Sequence[StoredObservation] = ()
+    ) -> None:
         self.forecaster = forecaster
-        self.asked = time.monotonic()
+        self.last_requested = time.monotonic()
         self.seen = 0
-        self.saw(stand, kept)
+        self.saw(stand, observations)
         self.by_class: dict[tuple[int, str], tuple[float, Forecast]] = {}
 
-    def saw(self, stand: Stand | None, kept: Sequence[StoredObservation]) -> None:
-        """Set the number up to which all is seen; some of `kept` may be newer than `stand`, which was read before."""
-        self.seen = max([self.seen, stand.newest_id if stand else 0, *(each.id for each in kept)])
+    def saw(self, stand: Stand | None, observations: Sequence[StoredObservation]) -> None:
+        """Set the number up to which all is seen.
+
+        Some of `observations` may be newer than `stand`, which was read before.
+        """
+        self.seen = max([self.seen, stand.newest_id if stand else 0, *(each.id for each in observations)])
 
 
 class Forecasting:
@@ -89,7 +94,7 @@ class Forecasting:
         self._capacities: Mapping[str, float] = {}
         self._horizon = Horizon()
         self._seen_everywhere = 0
-        self._asides: frozenset[str] = frozenset()
+        self._ignored_subjects: frozenset[str] = frozenset()
         self._given: dict[tuple[Pair, int, str, int], GivenForecast] = {}
         self._remembered: set[int] = set()
         self._news = asyncio.Event()
@@ -105,20 +110,22 @@ class Forecasting:
         book = self._books.get(pair)
         return pair in self._making or (book is not None and bool(book.forecaster))
 
-    async def ask(self, asked: Sequence[ForecastRequest], caller: Caller = NOBODY) -> list[Expected]:
+    async def ask(self, requests: Sequence[ForecastRequest], caller: Caller = NOBODY) -> list[Expected]:
         """Return a forecast for each question, in this order.
 
         :param caller: caller; their own transfers count more for them, and collections that they may not see are
             treated as unknown
         :raises Invalid: when a question names an unknown endpoint
         """
-        sources = await self._places.sources({each.source for each in asked}, caller)
-        sinks = await self._places.sinks({each.sink for each in asked}, caller)
-        asked = [each.model_copy(update={"source": sources[each.source], "sink": sinks[each.sink]}) for each in asked]
+        sources = await self._places.sources({each.source for each in requests}, caller)
+        sinks = await self._places.sinks({each.sink for each in requests}, caller)
+        requests = [
+            each.model_copy(update={"source": sources[each.source], "sink": sinks[each.sink]}) for each in requests
+        ]
         now = time.time()
-        await self._open({_pair(each) for each in asked})
+        await self._open({_pair(each) for each in requests})
         answers = []
-        for i, each in enumerate(asked):
+        for i, each in enumerate(requests):
             answers.append(self._answer(each, now, caller.subject))
             if i % TURN == TURN - 1:
                 await asyncio.sleep(0)
@@ -131,19 +138,19 @@ class Forecasting:
 
         :param subject: subject of the caller
         """
-        now, wanted = time.time(), set(classes)
+        now, size_classes = time.time(), set(classes)
         pairs = set(pairs)
         await self._open(pairs)
-        return {(pair, size): self._of_class(pair, size, now, subject) for pair in pairs for size in wanted}
+        return {(pair, size): self._of_class(pair, size, now, subject) for pair in pairs for size in size_classes}
 
-    def _answer(self, asked: ForecastRequest, now: float, subject: str) -> Expected:
-        pair = _pair(asked)
-        forecast = self._forecast(pair, asked.size, asked.file_class, now, subject)
+    def _answer(self, request: ForecastRequest, now: float, subject: str) -> Expected:
+        pair = _pair(request)
+        forecast = self._forecast(pair, request.size, request.file_class, now, subject)
         return Expected.model_construct(
-            **asked.model_dump(exclude={"file_class"}),
+            **request.model_dump(exclude={"file_class"}),
             rate=quantiles(forecast),
             setup_seconds=forecast.setup_seconds,
-            seconds=None if asked.size is None else forecast.seconds(asked.size),
+            seconds=None if request.size is None else forecast.seconds(request.size),
             forecaster=forecast.forecaster,
             observations=forecast.observations,
             newest_age=forecast.newest_age,
@@ -202,7 +209,7 @@ class Forecasting:
         """Open a book for each of these links; books that take long to make come later."""
         self._capacities = capacities((await self._places.map()).by_id.values())
         for pair in pairs & self._books.keys():
-            self._books[pair].asked = time.monotonic()
+            self._books[pair].last_requested = time.monotonic()
             self._books.move_to_end(pair)
         unknown = pairs - self._books.keys() - self._making.keys()
         if unknown:
@@ -223,7 +230,7 @@ class Forecasting:
         sizes = {pair: book.forecaster.size if book.forecaster else 0 for pair, book in self._books.items()}
         memory, long_ago = sum(sizes.values()), time.monotonic() - FORGOTTEN
         for pair, book in list(self._books.items())[:-1]:
-            if len(self._books) <= PAIRS and memory <= MEMORY and book.asked > long_ago:
+            if len(self._books) <= PAIRS and memory <= MEMORY and book.last_requested > long_ago:
                 break
             memory -= sizes[pair]
             del self._books[pair]
@@ -235,10 +242,12 @@ class Forecasting:
                     history = ObservationStore(connection)
                     subjects = await history.voices(stand.id, MOST)
                     each = max(min(LEAST, NEWEST), NEWEST // max(1, len(subjects)))
-                    kept = [one for subject in subjects for one in await history.newest(stand.id, subject, each)]
-                forecaster = await asyncio.to_thread(self._made, subjects, kept)
-            self._books[pair] = Book(stand, forecaster, kept)
-            for one in kept:
+                    observations = [
+                        one for subject in subjects for one in await history.newest(stand.id, subject, each)
+                    ]
+                forecaster = await asyncio.to_thread(self._made, subjects, observations)
+            self._books[pair] = Book(stand, forecaster, observations)
+            for one in observations:
                 self._ceilings.learn(one, counted=False)  # `_learn_everywhere` counts it if it is new
             self._trim()
         except BrokerError as error:  # the next question tries again
@@ -246,9 +255,9 @@ class Forecasting:
         finally:
             del self._making[pair]
 
-    def _made(self, subjects: Iterable[str], kept: Iterable[StoredObservation]) -> Voices:
+    def _made(self, subjects: Iterable[str], observations: Iterable[StoredObservation]) -> Voices:
         forecaster = Voices(subjects, self.compiled)
-        for each in kept:
+        for each in observations:
             forecaster.learn(each)
         return forecaster
 
@@ -270,7 +279,7 @@ class Forecasting:
         """Take in the observations that are new since the last look, once."""
         try:
             async with self._looking:  # two at once would learn the same observations twice
-                await self._heed_asides()
+                await self._check_ignored_subjects()
                 await self._follow()
                 await self._learn_everywhere()
                 await self._store()
@@ -280,15 +289,15 @@ class Forecasting:
         except Exception:  # watching must not end: forecasts would grow old unnoticed
             log.exception("failed to read new transfers; trying again")
 
-    async def _heed_asides(self) -> None:
+    async def _check_ignored_subjects(self) -> None:
         """Start from nothing if an admin has set the reports of a subject aside, or taken them back."""
         async with self._database.read() as connection:
-            asides = await ObservationStore(connection).asides()
-        if asides == self._asides:
+            ignored_subjects = await ObservationStore(connection).ignored_subjects()
+        if ignored_subjects == self._ignored_subjects:
             return
         if self._making:  # their history may have been read before the change
             await asyncio.wait(list(self._making.values()))
-        self._asides = asides
+        self._ignored_subjects = ignored_subjects
         self._books.clear()
         self._everywhere, self._ceilings, self._seen_everywhere = Hierarchy(), Ceilings(), 0
 
@@ -366,8 +375,8 @@ class Forecasting:
             raise
 
 
-def _pair(asked: ForecastRequest) -> Pair:
-    return Pair(asked.source, asked.sink, asked.direction)
+def _pair(request: ForecastRequest) -> Pair:
+    return Pair(request.source, request.sink, request.direction)
 
 
 def middle(size: int) -> int:

@@ -52,7 +52,7 @@ class Probes:
     async def _keep(self, subject: str, source: str, sink: str) -> None:
         now = time.time()
         async with self._database.write() as connection:
-            if await Stored(connection).want(source, sink, subject, now):
+            if await Stored(connection).request(source, sink, subject, now):
                 await AccessStore(connection).note(now, subject, "want probe", f"{source} to {sink}")
 
 
