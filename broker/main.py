@@ -105,13 +105,13 @@ def _beside(factory: Factory) -> Iterator[Coroutine[Any, Any, None]]:
     yield factory.forecasting.watch()
     yield factory.watching.look()
     yield keep_giving_back()
-    yield factory.places.tell_opened()
+    yield factory.places.log_opened()
     for follower in followers_of(factory):
         yield follower.run()
     if factory.settings.keep_days is not None:
         yield factory.transfers.keep_forgetting(factory.settings.keep_days)
     if factory.notices:
-        yield factory.notices.keep_telling()
+        yield factory.notices.keep_sending()
     if prober := prober_of(factory):
         yield prober.run()
     if poster := poster_of(factory):

@@ -12,11 +12,11 @@ __all__ = [
     "DatasetPlan",
     "FileRoute",
     "FlowsPlanned",
-    "FlowsWanted",
+    "FlowsRequest",
     "LimitPrice",
     "LinkFlow",
     "OriginShare",
-    "PlanWanted",
+    "PlanRequest",
     "Proof",
     "ReplicaShare",
 ]
@@ -27,7 +27,7 @@ MOST_FILES = 2_000
 MOST_SHARED = 100
 
 
-class PlanWanted(Wire):
+class PlanRequest(Wire):
     """A dataset to fetch to a sink, by default the caller's own site, by one of coget's strategies."""
 
     name: Did
@@ -61,7 +61,7 @@ class DatasetPlan(Wire):
     shares: list[ReplicaShare]
 
 
-class FlowsWanted(Wire):
+class FlowsRequest(Wire):
     """A network, and the files to move through it, in the form of docs/reference/network.md, as JSON.
 
     A host that has the name or the `url` of an endpoint is that endpoint.

@@ -111,9 +111,9 @@ class Bulk:
         report: IO[bytes],
     ) -> None:
         entries = [(number, entry) for number, entry in chunk if isinstance(entry, CatalogueEntry)]
-        kept = await self._catalogue.keep(by[0], [entry for _, entry in entries], "import", by[1])
+        result = await self._catalogue.keep(by[0], [entry for _, entry in entries], "import", by[1])
         refused = [(number, error) for number, error in chunk if isinstance(error, BrokerError)]
-        refused += [(entries[i][0], error) for i, error in kept.refused.items()]
+        refused += [(entries[i][0], error) for i, error in result.refused.items()]
         for number, error in sorted(refused, key=lambda each: each[0]):
             message = error.message.encode(errors="replace").decode()  # the line may have lone surrogates
             fault = {"code": error.code, "message": message, "remedy": error.remedy}
@@ -121,7 +121,7 @@ class Bulk:
         counts["read"] += len(chunk)
         counts["kept"] += len(chunk) - len(refused)
         counts["refused"] += len(refused)
-        counts["changed"] += kept.changed
+        counts["changed"] += result.changed
 
     async def write(self, prefix: str, caller: Caller) -> AsyncIterator[bytes]:
         """Yield datasets with this prefix as `ndjson`, with the replicas that the caller may see; then the count."""

@@ -18,8 +18,7 @@ from broker.services.network.places import Places
 from broker.storage.access import AccessStore
 from broker.storage.catalogue import CatalogueStore as Stored
 from broker.storage.database import Database, retried
-from broker.storage.doubts import DoubtStore as Kept
-from broker.storage.doubts import ReplicaStanding
+from broker.storage.doubts import DoubtStore, ReplicaStanding
 
 __all__ = ["Doubts", "changed_states"]
 
@@ -78,15 +77,15 @@ class Doubts:
         now = time.time()
         caller = Caller.model_construct(subject=by, role=role, site="")
         async with self._database.write() as connection:
-            stored, kept = Stored(connection), Kept(connection)
+            stored, doubts = Stored(connection), DoubtStore(connection)
             known = await stored.known([bad.dataset], lock=True)  # else two reports could both take the last replica
             there = await visible_replicas(
                 connection, await self._places.map(), await stored.replicas(bad.dataset), caller
             )
             replica = await self._meant(there, bad)
-            if numbers := await kept.numbers(replica):
-                await kept.add(numbers, by, now, bad.reason)
-            await self._settle(kept, [known[bad.dataset].id], now)
+            if numbers := await doubts.numbers(replica):
+                await doubts.add(numbers, by, now, bad.reason)
+            await self._settle(doubts, [known[bad.dataset].id], now)
             found = [each for each in await stored.replicas(bad.dataset) if each.endpoint == replica.endpoint]
             thing = f"{replica.dataset} at {replica.endpoint}: {bad.reason}"
             await AccessStore(connection).note(now, by, "mark bad", thing)
@@ -103,29 +102,29 @@ class Doubts:
         raise NotFound(f"there is no replica of {bad.dataset} at {where}", f"see GET /broker/v1/datasets/{bad.dataset}")
 
     @staticmethod
-    async def _settle(kept: Kept, datasets: Sequence[int], now: float) -> None:
+    async def _settle(doubts: DoubtStore, datasets: Sequence[int], now: float) -> None:
         """Set the states of replicas that follow from the stored reports."""
         together: dict[int, list[ReplicaStanding]] = {}
-        for each in await kept.standings(datasets):
+        for each in await doubts.standings(datasets):
             together.setdefault(each.dataset_id, []).append(each)
         for standings in together.values():
             changed = changed_states(standings)
             for each in standings:
                 if state := changed.get(each.key):
                     reason = "{}: {}".format(*each.doubters[-1])[:500] if each.doubters else ""
-                    await kept.put_state(each.key, state, reason, now)
+                    await doubts.put_state(each.key, state, reason, now)
 
     async def asides(self) -> list[Aside]:
         """Return the subjects whose reports are set aside."""
         async with self._database.read() as connection:
-            return await Kept(connection).asides()
+            return await DoubtStore(connection).asides()
 
     @retried
     async def set_aside(self, by: str, subject: str) -> None:
         """Set aside all past and future reports of a subject: states of replicas and forecasts do not use them."""
         now = time.time()
         async with self._database.write() as connection:
-            if await Kept(connection).set_aside(subject, now, by):
+            if await DoubtStore(connection).set_aside(subject, now, by):
                 await AccessStore(connection).note(now, by, "set reports aside", subject)
         await self._settle_all(subject)
         self._forecasting.news()
@@ -133,22 +132,22 @@ class Doubts:
     async def _settle_all(self, subject: str) -> None:
         """Settle all datasets of which a subject has reported replicas, in parts, as there may be very many."""
         async with self._database.read() as connection:
-            datasets = await Kept(connection).doubted_by(subject)
+            datasets = await DoubtStore(connection).doubted_by(subject)
         for begin in range(0, len(datasets), PART):
             await self._settle_some(datasets[begin : begin + PART])
 
     @retried
     async def _settle_some(self, datasets: Sequence[int]) -> None:
         async with self._database.write() as connection:
-            await self._settle(Kept(connection), datasets, time.time())
+            await self._settle(DoubtStore(connection), datasets, time.time())
 
     @retried
     async def take_back(self, by: str, subject: str) -> None:
         """Let a subject's reports count again. :raises NotFound: when they are not set aside"""
         now = time.time()
         async with self._database.write() as connection:
-            kept = Kept(connection)
-            if not await kept.take_back(subject):
+            doubts = DoubtStore(connection)
+            if not await doubts.take_back(subject):
                 raise NotFound(f"no reports of {subject} are set aside", "see GET /broker/v1/asides")
             await AccessStore(connection).note(now, by, "take reports back", subject)
         await self._settle_all(subject)

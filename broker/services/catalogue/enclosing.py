@@ -33,7 +33,7 @@ __all__ = ["Enclosing", "Enclosure", "Readable", "confirmed", "is_address", "num
 
 Addresses = Mapping[str, Several[str]]
 """Numeric addresses of hosts, by host name."""
-Told = TypeVar("Told", CatalogueReplica, Suspect)
+AnyReplica = TypeVar("AnyReplica", CatalogueReplica, Suspect)
 THIS_MACHINE = "127.0.0.1"
 WEB = ("http", "https")
 
@@ -186,8 +186,8 @@ class Readable:
 
 
 async def visible_replicas(
-    connection: AsyncConnection, places: Map, replicas: list[Told], caller: Caller | None
-) -> list[Told]:
+    connection: AsyncConnection, places: Map, replicas: list[AnyReplica], caller: Caller | None
+) -> list[AnyReplica]:
     """Return the replicas that a caller may see; curators see all."""
     if caller is None or caller.may("curator") or not replicas:
         return replicas

@@ -75,13 +75,13 @@ def _without_dots(path: str) -> str:
     >>> _without_dots("/a//../b"), _without_dots("/../a")
     ('/a/b', '/a')
     """
-    kept: list[str] = []
+    parts: list[str] = []
     for part in path.split("/")[1:]:
         if part == "..":
-            kept = kept[:-1]
+            parts = parts[:-1]
         elif part != ".":
-            kept.append(part)
-    return "/" + "/".join(kept)
+            parts.append(part)
+    return "/" + "/".join(parts)
 
 
 def folded(name: str) -> str:

@@ -55,21 +55,21 @@ class Ceilings:
     def __init__(self) -> None:
         self._carried: OrderedDict[tuple[str, str], dict[str, FastestTransfers]] = OrderedDict()
 
-    def learn(self, kept: StoredObservation, counted: bool = True) -> None:
+    def learn(self, stored: StoredObservation, counted: bool = True) -> None:
         """Take in a transfer that succeeded.
 
         :param counted: whether it adds to the number of transfers; False if it may be taken in again
         """
-        each = kept.observation
+        each = stored.observation
         if each.bytes < SMALLEST:
             return
         rate = each.bytes / (each.end - each.start)
         for key in (("source", each.source), ("sink", each.sink)):
             if key[1]:
                 voices = self._carried[key] = self._carried.pop(key, {})
-                known = voices.get(kept.subject, FastestTransfers((), 0))
-                top = tuple(nlargest(TOP, {*known.top, (rate, kept.id)}))
-                voices[kept.subject] = FastestTransfers(top, known.transfers + counted)
+                known = voices.get(stored.subject, FastestTransfers((), 0))
+                top = tuple(nlargest(TOP, {*known.top, (rate, stored.id)}))
+                voices[stored.subject] = FastestTransfers(top, known.transfers + counted)
                 if len(voices) > VOICES:
                     del voices[min(voices, key=lambda voice: voices[voice].rate)]
         while len(self._carried) > HOSTS:

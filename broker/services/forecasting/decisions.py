@@ -64,10 +64,10 @@ class Decisions:
     async def one(self, caller: Caller, number: int) -> StoredDecision:
         """Return a decision. :raises NotFound: when there is none that the caller may see"""
         async with self._database.read() as connection:
-            kept = await Stored(connection).one(number, None if caller.may("admin") else caller.subject)
-        if kept is None:
+            decision = await Stored(connection).one(number, None if caller.may("admin") else caller.subject)
+        if decision is None:
             raise NotFound(f"there is no transfer {number}", "see the list of decisions")
-        return kept
+        return decision
 
 
 async def _judged(decided: Decided, history: ObservationStore) -> Regret:

@@ -135,20 +135,22 @@ class Transfers:
             await self._months.make(connection, lacking)
         self._months.made(lacking)
 
-    async def pages(self, wanted: Mapping[str, Any], caller: Caller = NOBODY) -> AsyncIterator[list[TransferRecord]]:
+    async def pages(
+        self, conditions: Mapping[str, Any], caller: Caller = NOBODY
+    ) -> AsyncIterator[list[TransferRecord]]:
         """Return all wanted transfers, in parts, the newest report first. Errors are raised before the first part."""
-        first = await self.listed(wanted, None, PAGE, caller)
+        first = await self.listed(conditions, None, PAGE, caller)
 
         async def all_of_them() -> AsyncIterator[list[TransferRecord]]:
             page = first
             while page:
                 yield page
-                page = await self.listed(wanted, page[-1].id, PAGE, caller)
+                page = await self.listed(conditions, page[-1].id, PAGE, caller)
 
         return all_of_them()
 
     async def listed(
-        self, wanted: Mapping[str, Any], before: int | None, limit: int, caller: Caller = NOBODY
+        self, conditions: Mapping[str, Any], before: int | None, limit: int, caller: Caller = NOBODY
     ) -> list[TransferRecord]:
         """Return the wanted transfers, the newest report first.
 
@@ -158,16 +160,22 @@ class Transfers:
         :param limit: most transfers to return
         :raises Forbidden: when a caller asks for those of another subject: the answer would tell whose they are
         """
-        if caller.scope is not None and wanted.get("subject") not in (None, caller.scope):
+        if caller.scope is not None and conditions.get("subject") not in (None, caller.scope):
             raise Forbidden(
                 f"{caller.subject} may not see other users' transfers", f"request those of {caller.subject}"
             )
-        if wanted.get("source") is not None:
-            wanted = {**wanted, "source": (await self._places.sources({wanted["source"]}, caller))[wanted["source"]]}
-        if wanted.get("sink") is not None:
-            wanted = {**wanted, "sink": (await self._places.sinks({wanted["sink"]}, caller))[wanted["sink"]]}
+        if conditions.get("source") is not None:
+            conditions = {
+                **conditions,
+                "source": (await self._places.sources({conditions["source"]}, caller))[conditions["source"]],
+            }
+        if conditions.get("sink") is not None:
+            conditions = {
+                **conditions,
+                "sink": (await self._places.sinks({conditions["sink"]}, caller))[conditions["sink"]],
+            }
         async with self._database.read() as connection:
-            found = await ObservationStore(connection).listed(wanted, before, limit)
+            found = await ObservationStore(connection).listed(conditions, before, limit)
         return [each.shown_to(caller.scope) for each in found]
 
 

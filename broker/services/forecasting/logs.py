@@ -84,12 +84,12 @@ class Logs:
 
 def _compare(rows: Sequence[Row], filed: Sequence[Observed], changed: Notes) -> None:
     """Note the values that are stored in another form than their lines have."""
-    for row, kept in zip(rows, filed, strict=True):
-        if kept is row.observed and row.observation.streams and row.written is None:
+    for row, stored in zip(rows, filed, strict=True):
+        if stored is row.observed and row.observation.streams and row.written is None:
             continue  # the usual case: nothing was changed
         for name, meant in row.values().items():
-            if getattr(kept, name) != meant:
-                changed.add(row.line, name, meant, getattr(kept, name))
+            if getattr(stored, name) != meant:
+                changed.add(row.line, name, meant, getattr(stored, name))
 
 
 async def _receive(body: AsyncIterator[bytes], file: IO[bytes]) -> None:

@@ -42,14 +42,14 @@ class Voices:
         """The approximate memory of the forecasters, in bytes."""
         return sum(BARE + EACH * min(count, GROWING) for count in self._counts.values())
 
-    def learn(self, kept: StoredObservation) -> None:
+    def learn(self, stored: StoredObservation) -> None:
         """Take in a transfer; ignore it if its subject has no voice, and there are `MOST` already."""
-        if kept.subject not in self._of:
+        if stored.subject not in self._of:
             if len(self._of) >= MOST:
                 return
-            self._of[kept.subject], self._counts[kept.subject] = Hedge(self._compiled), 0
-        self._of[kept.subject].learn(kept.observation)
-        self._counts[kept.subject] += 1
+            self._of[stored.subject], self._counts[stored.subject] = Hedge(self._compiled), 0
+        self._of[stored.subject].learn(stored.observation)
+        self._counts[stored.subject] += 1
 
     def own(self, subject: str) -> str:
         """Return the subject if its own transfers alone count for its forecasts; empty if not, or if it is alone."""
@@ -71,10 +71,10 @@ def middle_of(forecasts: Sequence[Forecast]) -> Forecast | None:
     :param forecasts: forecasts in the order of the first reports of their subjects
     """
     known = [forecast for forecast in forecasts if forecast.rates]
-    heard = known if len(known) % 2 else known[:-1]
-    if not heard:
+    counted = known if len(known) % 2 else known[:-1]
+    if not counted:
         return None
-    middle = sorted(heard, key=lambda forecast: forecast.rates.p50 if forecast.rates else 0.0)[len(heard) // 2]
+    middle = sorted(counted, key=lambda forecast: forecast.rates.p50 if forecast.rates else 0.0)[len(counted) // 2]
     return (
         middle if len(known) == 1 else middle._replace(reason=f"{middle.reason}; the median of {len(known)} reporters")
     )

@@ -28,7 +28,7 @@ REMEMBERED = 2.0
 
 
 GLOBUS = "globus://"
-TOLD = 50
+LOGGED = 50
 """Most endpoints that each get a line in the log."""
 log = structlog.get_logger("broker")
 
@@ -191,22 +191,22 @@ class Places:
             await AccessStore(connection).note(time.time(), by, "remove endpoint", name)
         self.look_again()
 
-    async def tell_opened(self) -> None:
+    async def log_opened(self) -> None:
         """Log the endpoints from before an upgrade: they may have a private address that no admin has confirmed."""
         try:
             known = [each.endpoint for each in (await self.map()).by_name.values() if each.opened == "upgrade"]
         except BrokerError as error:
             log.warning("cannot list the endpoints that need confirmation after the upgrade", error=error.message)
             return
-        for endpoint in known[:TOLD]:
+        for endpoint in known[:LOGGED]:
             log.warning(
                 "an endpoint from before an upgrade may have a private or loopback address",
                 endpoint=endpoint.name,
                 address=endpoint.source,
                 remedy="confirm it by putting it again as an admin, or remove it",
             )
-        if len(known) > TOLD:
-            log.warning("there are more such endpoints", count=len(known) - TOLD)
+        if len(known) > LOGGED:
+            log.warning("there are more such endpoints", count=len(known) - LOGGED)
 
     async def allowed(self) -> Allowed:
         """Return the limits of sessions on behalf of users."""

@@ -11,7 +11,7 @@ from broker.limits import JobKind, SeparateProcess
 from broker.models.access import Caller
 from broker.models.catalogue import Endpoint
 from broker.models.forecasts import Expected, ForecastRequest
-from broker.models.plans import FlowsWanted
+from broker.models.plans import FlowsRequest
 from broker.services.auth.permissions import NOBODY
 from broker.services.forecasting.forecasts import Forecasting
 from broker.services.network.places import Places
@@ -43,7 +43,7 @@ class Flows:
         self._forecasting = forecasting
         self._apart = apart
 
-    async def make(self, wanted: FlowsWanted, caller: Caller = NOBODY) -> bytes:
+    async def make(self, request: FlowsRequest, caller: Caller = NOBODY) -> bytes:
         """Plan which host sends what to which host; return `FlowsPlanned` as JSON.
 
         :param caller: caller; collections that they may not see are treated as unknown
@@ -52,8 +52,8 @@ class Flows:
         :raises TooManyRequests: when the caller plans too much
         :raises Unavailable: when a library that planning needs is not installed
         """
-        ends = await self._apart.run(PLANNING, caller.subject, ends_of, wanted)
-        return await self._apart.run(PLANNING, caller.subject, planned, wanted, await self._known(ends, caller))
+        ends = await self._apart.run(PLANNING, caller.subject, ends_of, request)
+        return await self._apart.run(PLANNING, caller.subject, planned, request, await self._known(ends, caller))
 
     async def _known(self, host_names: HostNames, caller: Caller) -> Network:
         """Return what the broker knows about hosts that are servers.
@@ -67,9 +67,11 @@ class Flows:
                 "give their links, and leave out url, or plan in parts",
             )
         hosts = [Host(name, _access(place.endpoint)) for name, place in places.items()]
-        pairs = [pair for pair in permutations(places, 2) if pair not in host_names.linked]
-        expected = await self._forecasting.ask([_asked(places[a].address, places[b].address) for a, b in pairs])
-        links = [_link(LinkKey(*pair), each) for pair, each in zip(pairs, expected, strict=True)]
+        host_pairs = [pair for pair in permutations(places, 2) if pair not in host_names.linked]
+        expected = await self._forecasting.ask(
+            [_forecast_request(places[a].address, places[b].address) for a, b in host_pairs]
+        )
+        links = [_link(LinkKey(*pair), each) for pair, each in zip(host_pairs, expected, strict=True)]
         return Network.of(tuple(hosts), tuple(filter(None, links)))
 
     async def _located(self, host_names: HostNames, caller: Caller) -> dict[str, HostServer]:
@@ -84,7 +86,7 @@ class Flows:
         return {name: HostServer(addresses[url], endpoints.get(addresses[url])) for name, url in named.items()}
 
 
-def _asked(source: str, sink: str) -> ForecastRequest:
+def _forecast_request(source: str, sink: str) -> ForecastRequest:
     try:
         return ForecastRequest(source=source, sink=sink)
     except ValidationError:

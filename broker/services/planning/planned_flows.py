@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from broker.errors import Invalid, TooLarge, Unavailable
-from broker.models.plans import FlowsPlanned, FlowsWanted
+from broker.models.plans import FlowsPlanned, FlowsRequest
 from coalloc.errors import UsageError
 from coalloc.planner import plan
 from coalloc.planner.documents.plan import answer
@@ -24,25 +24,25 @@ class HostNames(NamedTuple):
     linked: frozenset[tuple[str, str]]
 
 
-def ends_of(wanted: FlowsWanted) -> HostNames:
+def ends_of(request: FlowsRequest) -> HostNames:
     """Return the hosts and links of a request, for which the broker looks up what it knows.
 
     :raises Invalid: when the network or the demand makes no sense
     :raises TooLarge: when it names more than the broker plans
     """
-    content = _read(wanted)
+    content = _read(request)
     linked = frozenset((key.source, key.sink) for key in content.network.links)
     return HostNames(frozenset(content.network.hosts), dict(content.urls), linked)
 
 
-def planned(wanted: FlowsWanted, known: Network) -> bytes:
+def planned(request: FlowsRequest, known: Network) -> bytes:
     """Return the plan as JSON.
 
     :param known: what the broker knows, to complete the network of the request
     :raises Invalid: when there is no route
     :raises Unavailable: when a library that planning needs is not installed
     """
-    content = _read(wanted)
+    content = _read(request)
     network = joined(content.network, known)
     try:
         made = answer(network, plan(network, content.demand))
@@ -54,9 +54,9 @@ def planned(wanted: FlowsWanted, known: Network) -> bytes:
     return FlowsPlanned.model_validate({**made, "network": described}).model_dump_json().encode()
 
 
-def _read(wanted: FlowsWanted) -> Scenario:
+def _read(request: FlowsRequest) -> Scenario:
     try:
-        content = scenario({name: value for name, value in wanted.model_dump().items() if value not in (None, {})})
+        content = scenario({name: value for name, value in request.model_dump().items() if value not in (None, {})})
     except UsageError as error:
         raise Invalid(error.message, error.remedy) from None
     ends = sum(len(host.isps) for host in content.network.hosts.values())

@@ -3,7 +3,7 @@
 from broker.errors import Conflict, NotFound
 from broker.models.access import Caller
 from broker.models.forecasts import Resolved
-from broker.models.plans import DatasetPlan, PlanWanted, ReplicaShare
+from broker.models.plans import DatasetPlan, PlanRequest, ReplicaShare
 from broker.services.auth.permissions import NOBODY
 from broker.services.catalogue.replicas import Replicas
 from coalloc.api import planned
@@ -18,16 +18,16 @@ class Plans:
     def __init__(self, replicas: Replicas) -> None:
         self._replicas = replicas
 
-    async def make(self, wanted: PlanWanted, sink: str, caller: Caller = NOBODY) -> DatasetPlan:
+    async def make(self, request: PlanRequest, sink: str, caller: Caller = NOBODY) -> DatasetPlan:
         """Plan what each source should deliver.
 
         :raises NotFound: when there is no such dataset, or no available replica of it
         :raises Conflict: while its size is not known
         """
-        resolved = await self._replicas.one(wanted.name, sink, caller)
+        resolved = await self._replicas.one(request.name, sink, caller)
         size = _usable(resolved)
         file = ReplicaSet(resolved.name, tuple(Replica(each.url) for each in resolved.replicas), size)
-        made = planned(file, [candidate.estimate for candidate in resolved.replicas], wanted.strategy)
+        made = planned(file, [candidate.estimate for candidate in resolved.replicas], request.strategy)
         return DatasetPlan.model_construct(
             name=resolved.name,
             size=size,

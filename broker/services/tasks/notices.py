@@ -50,26 +50,26 @@ class Notices:
         self._database = database
         self._hook = hook
 
-    async def keep_telling(self) -> None:
+    async def keep_sending(self) -> None:
         """Send notices of finished tasks, again and again, until cancelled."""
         async with httpx.AsyncClient(timeout=SECONDS) as client:
             while True:
                 try:
-                    await self._tell_all(client)
+                    await self._send_due(client)
                 except Unavailable as error:
                     log.warning("the database cannot be used now", error=error.message)
                 except Exception:  # otherwise no notice would ever be sent again
                     log.exception("failed to notify the webhook of finished tasks; trying again")
                 await asyncio.sleep(TICK)
 
-    async def _tell_all(self, client: httpx.AsyncClient) -> None:
+    async def _send_due(self, client: httpx.AsyncClient) -> None:
         while True:
             async with self._database.read() as connection:  # writes nothing if no notice is due
                 due = await Stored(connection).due(await read_clock(connection), AT_ONCE)
             if not due:
                 return
             now, tasks, collections = await self._take(due)
-            await asyncio.gather(*(self._tell(client, task, collections, now) for task in tasks))
+            await asyncio.gather(*(self._send(client, task, collections, now) for task in tasks))
 
     @retried
     async def _take(self, due: list[str]) -> tuple[float, list[Task], dict[str, Collection]]:
@@ -79,11 +79,11 @@ class Notices:
             numbers = {number for task in tasks for number in (task.source, task.destination) if number}
             return now, tasks, {str(each.id): each for each in await CollectionStore(connection).all(numbers)}
 
-    async def _tell(
+    async def _send(
         self, client: httpx.AsyncClient, task: Task, collections: Mapping[str, Collection], now: float
     ) -> None:
         age = now - (task.completed_at or 0.0)
-        if not _wanted(task) or age > LONGEST:
+        if not _is_requested(task) or age > LONGEST:
             return await self._put(task.id, None)
         body = _notice(task, collections)
         try:
@@ -108,7 +108,7 @@ def _why(error: Exception) -> str:
     return str(error.response.status_code) if isinstance(error, httpx.HTTPStatusError) else type(error).__name__
 
 
-def _wanted(task: Task) -> bool:
+def _is_requested(task: Task) -> bool:
     """Return whether the options of a task ask for a notice of its end."""
     return task.options.notify_on_succeeded if task.status == "SUCCEEDED" else task.options.notify_on_failed
 

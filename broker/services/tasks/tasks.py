@@ -61,13 +61,13 @@ class Tasks:
             raise NoTask(f"there is no task {number}", "see the list of your tasks")
         return task
 
-    async def page(self, wanted: TaskFilter, order: Order, limit: int, offset: int) -> CountedTasks:
+    async def page(self, task_filter: TaskFilter, order: Order, limit: int, offset: int) -> CountedTasks:
         """Return the wanted tasks, without a check of permissions.
 
-        :param wanted: filter; its `owner` has to be the caller, unless the caller is an admin
+        :param task_filter: filter; its `owner` has to be the caller, unless the caller is an admin
         """
         async with self._database.read() as connection:
-            return await Stored(connection).page(wanted, order, limit, offset)
+            return await Stored(connection).page(task_filter, order, limit, offset)
 
     @retried
     async def change(self, caller: Caller, number: str, label: str | None, deadline: float | None) -> Task:

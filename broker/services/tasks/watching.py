@@ -64,9 +64,9 @@ class Watched:
         record = TaskRecord.of(task, self._collections, now, rate)
         if record != self.record:
             self.record = record
-            self.tell()
+            self.wake()
 
-    def tell(self) -> None:
+    def wake(self) -> None:
         """Wake all watchers."""
         self._next.set()
         self._next = asyncio.Event()
@@ -105,16 +105,16 @@ class Watching:
     ) -> AsyncGenerator[TaskRecord | None, None]:
         watched = self._watched.setdefault(number, fresh)
         watched.watchers += 1
-        until, heard = time.monotonic() + LONGEST, time.monotonic()
+        until, last_sent = time.monotonic() + LONGEST, time.monotonic()
         try:
             with self._counted(subject):
                 while not self._closed.is_set() and time.monotonic() < until:
                     record = watched.record
                     if version(record) != seen:
-                        seen, heard = version(record), time.monotonic()
+                        seen, last_sent = version(record), time.monotonic()
                         yield record
-                    elif time.monotonic() - heard >= HEARTBEAT:
-                        heard = time.monotonic()
+                    elif time.monotonic() - last_sent >= HEARTBEAT:
+                        last_sent = time.monotonic()
                         yield None
                     if record.completed_at is not None:
                         return
@@ -180,7 +180,7 @@ class Watching:
         """End all streams, because the broker shuts down."""
         self._closed.set()
         for watched in self._watched.values():
-            watched.tell()
+            watched.wake()
 
 
 class Pace:

@@ -125,11 +125,11 @@ def test_endpoints_from_before_the_upgrade_stay_open(empty_database):
         factory = Factory.of(Settings(empty_database), compiled=False)
         assert await allowed(factory) == list(INNER)
         with structlog.testing.capture_logs() as logs:
-            await factory.places.tell_opened()
+            await factory.places.log_opened()
         assert [(log["endpoint"], log["address"]) for log in logs] == [("old", "ftp://dtn.example")]
         await factory.places.put_endpoint("root", endpoint("old"), "admin")
         with structlog.testing.capture_logs() as logs:
-            await factory.places.tell_opened()
+            await factory.places.log_opened()
         assert not logs
         await factory.database.close()
 
