@@ -161,8 +161,8 @@ class Settings(NamedTuple):
     def namers(self) -> tuple[tuple[str, str | None], ...]:
         """The URLs that identify users, each with its issuer; None if the issuer is not known."""
         signing = tuple((each.url, each.url) for each in self.issuers)
-        asked = self.introspection
-        return (*signing, (asked.url, asked.issuer or None)) if asked else signing
+        introspection = self.introspection
+        return (*signing, (introspection.url, introspection.issuer or None)) if introspection else signing
 
     @property
     def usernames(self) -> Usernames:

@@ -129,12 +129,12 @@ class Guarded(APIRoute):
                     request.app.state.wrong_tokens.failed(address, error.credential)
                 raise
             exact = Exactly(request.scope, request.receive)
-            if request.method == "PUT" and (wanted := request.headers.getlist("If-Match")):
+            if request.method == "PUT" and (if_match := request.headers.getlist("If-Match")):
                 broker = services(request)
                 # No other request with If-Match may come between the check and the change.
                 async with request.app.state.changing, broker.database.alone("changes"):
                     broker.places.look_again()
-                    await matched(request, wanted)
+                    await matched(request, if_match)
                     return await handle(exact)
             if streams or not is_large(request):
                 answer = await handle(exact)

@@ -39,9 +39,9 @@ def found_at(scheme: str, host: str, server: tuple[str, int | None] | None) -> s
     own = (f"[{name}]" if ":" in name else name, port or USUAL.get(scheme, 80))
     match = HOST.fullmatch(host)
     if match is not None:
-        wanted = (match["name"].lower(), int(match["port"] or USUAL.get(scheme, 80)))
-        if wanted == own or (_loopback(own[0]) and _loopback(wanted[0]) and 0 < wanted[1] < 2**16):
-            own = wanted
+        requested = (match["name"].lower(), int(match["port"] or USUAL.get(scheme, 80)))
+        if requested == own or (_loopback(own[0]) and _loopback(requested[0]) and 0 < requested[1] < 2**16):
+            own = requested
     return f"{scheme}://{own[0]}" + ("" if own[1] == USUAL.get(scheme) else f":{own[1]}")
 
 

@@ -24,15 +24,15 @@ def _tag(body: bytes) -> str:
     return f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
 
 
-async def matched(request: Request, wanted: Sequence[str]) -> None:
+async def matched(request: Request, if_match: Sequence[str]) -> None:
     """Check that the resource, as the caller sees it, has one of the wanted tags.
 
-    :param wanted: values of all If-Match headers; an empty list matches nothing, and neither does a weak tag
+    :param if_match: values of all If-Match headers; an empty list matches nothing, and neither does a weak tag
 
     :raises Outdated: when it has none of these tags, or does not exist
     """
     known = await _now(request)
-    given = {each.strip() for header in wanted for each in header.split(",")}
+    given = {each.strip() for header in if_match for each in header.split(",")}
     if known is None or not (given == {"*"} or known in given):
         raise Outdated(
             "the resource has changed: its ETag is not the one in If-Match", "get it again, and send the new ETag"

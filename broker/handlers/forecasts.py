@@ -31,8 +31,8 @@ async def forecast(
 ) -> Expected:
     """Forecast a transfer that begins now."""
     here = caller.site if sink is None else sink
-    asked = ForecastRequest(source=source, sink=here, size=size, direction=direction, file_class=file_class)
-    return (await services.forecasting.ask([asked], caller))[0]
+    request = ForecastRequest(source=source, sink=here, size=size, direction=direction, file_class=file_class)
+    return (await services.forecasting.ask([request], caller))[0]
 
 
 @router.post("/forecasts")

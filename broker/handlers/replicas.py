@@ -141,13 +141,13 @@ async def resolve_few(
 
 
 @router.post("/replicas/resolve", response_class=Response, responses=FOUND)
-async def resolve(wanted: ResolveRequest, request: Request, caller: Reader, services: Services) -> Response:
+async def resolve(query: ResolveRequest, request: Request, caller: Reader, services: Services) -> Response:
     """Find the replicas of up to 10,000 datasets, the best replica of each first, with its forecast and the reason.
 
     The response is NDJSON, one dataset per line, then `{"end": true, "count": n}`; without that line it is incomplete.
     With `Accept: application/metalink4+xml` it is a Metalink 4 document of those that have replicas.
     """
-    return await _found(wanted.names, wanted.sink, request, caller, services)
+    return await _found(query.names, query.sink, request, caller, services)
 
 
 async def _found(

@@ -84,12 +84,12 @@ async def tasks(
     limit: Limit = 100,
 ) -> TaskPage:
     """List the caller's tasks, the newest first; admins can name another owner."""
-    whose = owner or caller.subject
-    if whose != caller.subject and not caller.may("admin"):
+    listed_owner = owner or caller.subject
+    if listed_owner != caller.subject and not caller.may("admin"):
         raise Forbidden(f"{caller.subject} may not see other users' tasks", "leave out owner")
     last = await services.tasks.one(caller, str(before)) if before else None
-    wanted = TaskFilter(
-        owner=None if whose == "*" else whose,
+    task_filter = TaskFilter(
+        owner=None if listed_owner == "*" else listed_owner,
         kinds=kind and [kind],
         statuses=status,
         labels=[(f"~{label}", True)] if label else [],
@@ -97,7 +97,7 @@ async def tasks(
         collection=None if collection is None else str(collection),
         before=last and (last.requested_at, last.id),
     )
-    page = (await services.tasks.page(wanted, NEWEST, limit, 0)).tasks
+    page = (await services.tasks.page(task_filter, NEWEST, limit, 0)).tasks
     after = page[-1].id if len(page) == limit else None
     return TaskPage.model_construct(tasks=await _shown(services, page), next=after)
 

@@ -57,7 +57,7 @@ async def report_log(request: Request, caller: Transferrer, services: Services) 
     return await services.logs.take(caller.subject, request.stream(), caller.role)
 
 
-def wanted(
+def conditions(
     source: Annotated[SourceName | None, Query()] = None,
     sink: Annotated[Whereto | None, Query()] = None,
     direction: Annotated[Direction | None, Query()] = None,
@@ -71,17 +71,20 @@ def wanted(
     return dict(locals())
 
 
-Filter = Annotated[dict[str, Any], Depends(wanted)]
+Filter = Annotated[dict[str, Any], Depends(conditions)]
 
 
 @router.get("/transfers/export", response_class=Response, responses=TABLE)
 async def export(
-    caller: Reader, services: Services, wanted: Filter, format: Annotated[Literal["csv", "parquet"], Query()] = "csv"
+    caller: Reader,
+    services: Services,
+    conditions: Filter,
+    format: Annotated[Literal["csv", "parquet"], Query()] = "csv",
 ) -> Response:
     """Export all reported transfers that fit, the newest first, as a table; Parquet requires pyarrow in the broker."""
     if not caller.may("admin"):
         services.large.admit(caller.subject, "exports")
-    pages = _in_turns(await services.transfers.pages(wanted, caller), caller, services)
+    pages = _in_turns(await services.transfers.pages(conditions, caller), caller, services)
     if format == "csv":
         return StreamingResponse(csv_of(pages), media_type=CSV)
     return StreamingResponse(await parquet_of(pages, services.working, caller.subject), media_type=PARQUET)
@@ -101,8 +104,8 @@ async def _in_turns(
 
 @router.get("/transfers")
 async def transfers(
-    caller: Reader, services: Services, wanted: Filter, before: Before = None, limit: Limit = 100
+    caller: Reader, services: Services, conditions: Filter, before: Before = None, limit: Limit = 100
 ) -> TransferPage:
     """List the reported transfers that fit, the newest first."""
-    page = await services.transfers.listed(wanted, before, limit, caller)
+    page = await services.transfers.listed(conditions, before, limit, caller)
     return TransferPage.model_construct(transfers=page, next=page[-1].id if len(page) == limit else None)

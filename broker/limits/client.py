@@ -28,7 +28,7 @@ Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
 PROGRAM = "import sys; from broker.limits.child import main; main(*map(int, sys.argv[1:]))"
-KEPT = ("HOME", "LANG", "LC_", "LD_", "PATH", "PYTHON", "TMPDIR", "TZ")
+INHERITED = ("HOME", "LANG", "LC_", "LD_", "PATH", "PYTHON", "TMPDIR", "TZ")
 """Prefixes of the environment variables that a process gets."""
 IDLE = 20.0
 """Seconds after which a process without work is ended."""
@@ -162,8 +162,8 @@ def _environment() -> dict[str, str]:
     It uses one thread for algebra, few heaps, and these heaps also for Arrow, whose own allocator would reserve a
     gigabyte of the limit.
     """
-    kept = {name: value for name, value in os.environ.items() if name.startswith(KEPT)}
-    return {**kept, "MALLOC_ARENA_MAX": "2", "OPENBLAS_NUM_THREADS": "1", "ARROW_DEFAULT_MEMORY_POOL": "system"}
+    inherited = {name: value for name, value in os.environ.items() if name.startswith(INHERITED)}
+    return {**inherited, "MALLOC_ARENA_MAX": "2", "OPENBLAS_NUM_THREADS": "1", "ARROW_DEFAULT_MEMORY_POOL": "system"}
 
 
 async def _answer(process: asyncio.subprocess.Process, frame: bytes) -> tuple[bool, object, int, float]:

@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
 __all__ = [
-    "KEPT",
+    "STORABLE",
     "Count",
     "Exact",
     "Fault",
@@ -20,7 +20,7 @@ __all__ = [
     "one_or_list",
 ]
 
-KEPT = r"^[^\x00]*$"
+STORABLE = r"^[^\x00]*$"
 """Pattern of text that databases can store: no NUL."""
 Size = Annotated[int, Field(ge=0, lt=2**63)]
 """Bytes."""
@@ -47,28 +47,28 @@ def _truth(value: Any) -> Any:
 EXACT = {"int": _count, "float": _count, "bool": _truth}
 
 
-def _exact(schema: Any, whose: type) -> Any:
+def _exact(schema: Any, owner: type) -> Any:
     """Return the schema with strict numbers and booleans, but leave nested `Exact` models, which are strict already.
 
-    :param whose: model to which the schema belongs
+    :param owner: model to which the schema belongs
     """
     if isinstance(schema, list | tuple):
-        return type(schema)(_exact(each, whose) for each in schema)
-    if not isinstance(schema, dict) or _others(schema, whose):
+        return type(schema)(_exact(each, owner) for each in schema)
+    if not isinstance(schema, dict) or _others(schema, owner):
         return schema
     kind = schema.get("type")
     if isinstance(kind, str) and kind in EXACT:
         return core_schema.no_info_before_validator_function(EXACT[kind], cast(CoreSchema, schema))
-    return {key: each if key in LEFT else _exact(each, whose) for key, each in schema.items()}
+    return {key: each if key in LEFT else _exact(each, owner) for key, each in schema.items()}
 
 
 LEFT = frozenset({"metadata", "config", "default", "cls", "serialization", "ref", "function"})
 """Keys of a schema whose values are not schemas."""
 
 
-def _others(schema: dict[str, Any], whose: type) -> bool:
+def _others(schema: dict[str, Any], owner: type) -> bool:
     model = schema.get("cls")
-    return schema.get("type") == "model" and model is not whose and isinstance(model, type) and issubclass(model, Exact)
+    return schema.get("type") == "model" and model is not owner and isinstance(model, type) and issubclass(model, Exact)
 
 
 class Exact(BaseModel):

@@ -6,7 +6,7 @@ from urllib.parse import quote
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from broker.models.base import Count, Latitude, Longitude, Moment, Size, Wire
-from broker.models.names import Did, Named, Remark, ReplicaPath, Told
+from broker.models.names import ClientMessage, Did, Named, Remark, ReplicaPath
 
 __all__ = [
     "BadReplica",
@@ -120,7 +120,7 @@ class BadReplica(Wire):
     dataset: Did
     endpoint: Named | None = None
     url: Annotated[str, StringConstraints(max_length=3000)] | None = None
-    reason: Annotated[Told, StringConstraints(min_length=1)]
+    reason: Annotated[ClientMessage, StringConstraints(min_length=1)]
 
     @model_validator(mode="after")
     def _where(self) -> Self:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, NamedTuple, Self
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from broker.models.base import Count, Moment, Seconds, Size, Wire
-from broker.models.names import Key, SinkName, SourceName, Thing, Told
+from broker.models.names import ClientMessage, Key, SinkName, SourceName, Thing
 from coalloc.model import Ending, Outcome
 from coalloc.safe_text import redacted_text
 
@@ -37,7 +37,7 @@ class SourcePart(Wire):
     url: Annotated[Thing, AfterValidator(redacted_text)]
     rate: Expectation | None = None
     setup_expected: Seconds | None = None
-    reason: Told = ""
+    reason: ClientMessage = ""
     planned_bytes: Size | None = None
     bytes: Size
     seconds: Seconds
@@ -46,7 +46,7 @@ class SourcePart(Wire):
     flow_seconds: Seconds
     streams: Annotated[int, Field(ge=1, lt=2**31)] = 1
     outcome: Outcome
-    error: Told | None = None
+    error: ClientMessage | None = None
 
 
 class Range(Wire):
@@ -86,9 +86,9 @@ class Decided(Wire):
     bytes: Size
     moved: Size
     strategy: Strategy
-    rationale: Told = ""
+    rationale: ClientMessage = ""
     outcome: Literal["ok", "failed"]
-    error: Told | None = None
+    error: ClientMessage | None = None
     seconds: Seconds
     fetch_seconds: Seconds
     sources: Annotated[list[SourcePart], Field(min_length=1, max_length=MOST_SOURCES)]

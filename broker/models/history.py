@@ -5,7 +5,7 @@ from typing import Annotated, Literal, NamedTuple, Self
 from pydantic import Field, model_validator
 
 from broker.models.base import Count, Moment, Seconds, Size, Wire
-from broker.models.names import FileClass, Key, SourceName, Told, Whereto
+from broker.models.names import ClientMessage, FileClass, Key, SourceName, Whereto
 
 __all__ = [
     "FASTEST",
@@ -56,7 +56,7 @@ class Observed(Wire):
     concurrency: Count = 0
     file_class: FileClass = ""
     outcome: Literal["ok", "slow", "failed", "corrupt"] = "ok"
-    error: Told | None = None
+    error: ClientMessage | None = None
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:

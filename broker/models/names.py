@@ -14,6 +14,7 @@ from coalloc.safe_text import redacted_text
 __all__ = [
     "Beginning",
     "Called",
+    "ClientMessage",
     "Did",
     "FileClass",
     "Key",
@@ -24,7 +25,6 @@ __all__ = [
     "SinkName",
     "SourceName",
     "Thing",
-    "Told",
     "Whereto",
     "Who",
     "split",
@@ -66,7 +66,7 @@ def _trimmed(text: str) -> str:
 
 Remark = Annotated[str, StringConstraints(max_length=500), AfterValidator(_one_line)]
 """A remark of a user or a program about a thing."""
-Told = Annotated[Remark, AfterValidator(lambda text: redacted_text(text)[:500])]
+ClientMessage = Annotated[Remark, AfterValidator(lambda text: redacted_text(text)[:500])]
 """A program's message about an error or a source. It is redacted: older programs repeat URLs with their keys."""
 Called = Annotated[str, StringConstraints(max_length=500), AfterValidator(_one_line), AfterValidator(_trimmed)]
 """A user's name for a thing that they create."""

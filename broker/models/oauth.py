@@ -168,7 +168,7 @@ class Consent(NamedTuple):
     """A scope that a user lets a client use, through tokens that are still valid.
 
     :param refreshed: whether the client has a refresh token, and so need not ask again
-    :param asked: whether the user was asked, in a login; otherwise the client acts for itself
+    :param interactive: whether the user consented in a login; otherwise the client acts for itself
     """
 
     client: str
@@ -176,7 +176,7 @@ class Consent(NamedTuple):
     created_at: float
     used_at: float
     refreshed: bool
-    asked: bool
+    interactive: bool
 
 
 class Answer(NamedTuple):

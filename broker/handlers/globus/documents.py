@@ -14,7 +14,7 @@ from coalloc.model import Entry
 __all__ = ["access", "bookmark", "endpoint", "file", "listing", "pause_rule", "result", "server", "some"]
 
 TYPES = {"file": "file", "dir": "dir", "link": "invalid_symlink", "other": "unknown"}
-UNSAID = (
+WITHOUT_VALUE = (
     "authentication_assurance_timeout",
     "authentication_policy_id",
     "authentication_timeout_mins",
@@ -88,7 +88,7 @@ def endpoint(
     """
     return {
         "DATA_TYPE": "endpoint",
-        **dict.fromkeys(UNSAID),
+        **dict.fromkeys(WITHOUT_VALUE),
         **dict.fromkeys(UNTRUE, False),
         "id": str(collection.id),
         "display_name": collection.name,

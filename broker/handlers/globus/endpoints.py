@@ -15,7 +15,7 @@ from broker.handlers.globus import documents
 from broker.handlers.globus.errors import GlobusError
 from broker.handlers.globus.filters import chosen
 from broker.handlers.globus.named import pause_rules
-from broker.handlers.globus.routers import Answer, CollectionId, Fields, Offset, Said, globus_router
+from broker.handlers.globus.routers import Answer, CollectionId, Fields, Offset, QueryText, globus_router
 from broker.handlers.globus.submissions import ClientDocument
 from broker.models.access import Caller
 from broker.models.names import Remark
@@ -52,10 +52,10 @@ class Description(ClientDocument):
 async def search(
     caller: Reader,
     services: Services,
-    filter_fulltext: Said = "",
+    filter_fulltext: QueryText = "",
     filter_scope: Scope = "all",
     filter_owner_id: UUID | None = None,
-    filter_entity_type: Said = "",
+    filter_entity_type: QueryText = "",
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     offset: Offset = 0,
     fields: Fields = "",
@@ -88,7 +88,7 @@ async def _scope(scope: Scope, caller: Caller, services: Factory) -> Callable[[V
     fits: dict[str, Callable[[VisibleCollection], bool]] = {
         "all": lambda _: True,
         "my-endpoints": lambda seen: seen.collection.owner == caller.subject,
-        "administered-by-me": lambda seen: seen.kept_by(caller),
+        "administered-by-me": lambda seen: seen.managed_by(caller),
         "my-gcp-endpoints": lambda _: False,
         "shared-by-me": lambda seen: seen.collection.owner == caller.subject and bool(seen.rules),
         "shared-with-me": lambda seen: seen.collection.owner != caller.subject,
@@ -97,9 +97,9 @@ async def _scope(scope: Scope, caller: Caller, services: Factory) -> Callable[[V
 
 
 async def _used(caller: Caller, services: Factory, active: bool) -> set[str | None]:
-    wanted = TaskFilter(owner=caller.subject)
+    task_filter = TaskFilter(owner=caller.subject)
     page = await services.tasks.page(
-        wanted._replace(statuses=["ACTIVE"]) if active else wanted, [("request_time", True)], RECENT, 0
+        task_filter._replace(statuses=["ACTIVE"]) if active else task_filter, [("request_time", True)], RECENT, 0
     )
     return {number for task in page.tasks for number in (task.source, task.destination)}
 
@@ -112,7 +112,7 @@ def _text(seen: VisibleCollection) -> str:
 def _document(
     seen: VisibleCollection, people: People, caller: Caller, servers: tuple[dict[str, Any], ...] = ()
 ) -> Answer:
-    return documents.endpoint(seen.collection, people, seen.kept_by(caller), seen.public, servers)
+    return documents.endpoint(seen.collection, people, seen.managed_by(caller), seen.public, servers)
 
 
 async def _owners(services: Factory, seen: Iterable[VisibleCollection]) -> People:

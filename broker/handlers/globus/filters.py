@@ -104,8 +104,10 @@ def fitting(filters: Iterable[str], known: Collection[str]) -> Callable[[Mapping
     >>> fits({"name": "a.txt", "type": "file"}), fits({"name": "b", "type": "file"}), fits({"name": "b", "type": "dir"})
     (True, False, True)
     """
-    wanted = [[_test(field, values) for field, values in clauses(each, known).items()] for each in filters if each]
-    return lambda document: not wanted or any(all(test(document) for test in tests) for tests in wanted)
+    alternatives = [
+        [_test(field, values) for field, values in clauses(each, known).items()] for each in filters if each
+    ]
+    return lambda document: not alternatives or any(all(test(document) for test in tests) for tests in alternatives)
 
 
 def _test(field: str, values: Sequence[str]) -> Callable[[Mapping[str, Any]], bool]:
@@ -120,9 +122,9 @@ def _test(field: str, values: Sequence[str]) -> Callable[[Mapping[str, Any]], bo
     def fits(document: Mapping[str, Any]) -> bool:
         """Return whether a value fits one of the patterns, and none of the negated ones."""
         matches = [_fits(pattern, document[field]) is not wrong for pattern, wrong in tests]
-        wanted = [fits for fits, (_, wrong) in zip(matches, tests, strict=True) if not wrong]
+        positive = [fits for fits, (_, wrong) in zip(matches, tests, strict=True) if not wrong]
         return all(fits for fits, (_, wrong) in zip(matches, tests, strict=True) if wrong) and (
-            not wanted or any(wanted)
+            not positive or any(positive)
         )
 
     return fits
@@ -157,5 +159,5 @@ def chosen(document: dict[str, Any], fields: str) -> dict[str, Any]:
     >>> chosen({"DATA_TYPE": "task", "task_id": "x", "status": "ACTIVE"}, "task_id")
     {'DATA_TYPE': 'task', 'task_id': 'x'}
     """
-    wanted = {"DATA_TYPE", *fields.split(",")}
-    return {name: value for name, value in document.items() if name in wanted} if fields else document
+    names = {"DATA_TYPE", *fields.split(",")}
+    return {name: value for name, value in document.items() if name in names} if fields else document

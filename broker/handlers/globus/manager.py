@@ -12,7 +12,7 @@ from broker.errors import Invalid, NoTask, NotFound
 from broker.factory import Factory
 from broker.handlers.globus import documents, tasks
 from broker.handlers.globus.filters import between
-from broker.handlers.globus.routers import Answer, Fields, Limit, Marker, Offset, Said, TaskId, globus_router
+from broker.handlers.globus.routers import Answer, Fields, Limit, Marker, Offset, QueryText, TaskId, globus_router
 from broker.handlers.globus.submissions import ClientDocument, Message
 from broker.models.tasks import Status
 from broker.storage.tasks import TaskFilter
@@ -49,20 +49,20 @@ async def subject(services: Factory, number: UUID) -> str:
 async def task_list(
     caller: Admin,
     services: Services,
-    filter_status: Said = "",
-    filter_task_id: Said = "",
+    filter_status: QueryText = "",
+    filter_task_id: QueryText = "",
     filter_owner_id: UUID | None = None,
     filter_endpoint: UUID | None = None,
     filter_endpoint_use: Literal["source", "destination"] | None = None,
     filter_is_paused: bool | None = None,
-    filter_completion_time: Said = "",
+    filter_completion_time: QueryText = "",
     filter_min_faults: Annotated[int, Query(ge=0, lt=2**31)] = 0,
-    last_key: Said = "",
+    last_key: QueryText = "",
     limit: Annotated[int, Query(ge=1, le=1000)] = PAGE,
     fields: Fields = "",
 ) -> Answer:
     """List the tasks of all users, the newest first."""
-    wanted = TaskFilter(
+    task_filter = TaskFilter(
         owner=await subject(services, filter_owner_id) if filter_owner_id else None,
         statuses=cast("list[Status]", filter_status.split(",")) if filter_status else None,
         ids=filter_task_id.split(",") if filter_task_id else None,
@@ -75,7 +75,7 @@ async def task_list(
     )
     if not f"{filter_status}{filter_task_id}".isprintable():
         raise Invalid("the filter has an unprintable character", "leave it out")
-    page = (await services.tasks.page(wanted, [("request_time", True)], limit + 1, 0)).tasks
+    page = (await services.tasks.page(task_filter, [("request_time", True)], limit + 1, 0)).tasks
     more = len(page) > limit
     last = page[limit - 1] if more else None
     return {

@@ -15,7 +15,7 @@ from broker.factory import Factory
 from broker.handlers.globus import documents
 from broker.handlers.globus.errors import refusals
 from broker.handlers.globus.filters import fitting, ordered
-from broker.handlers.globus.routers import Answer, CollectionId, Offset, Order, Said, globus_router, quick
+from broker.handlers.globus.routers import Answer, CollectionId, Offset, Order, QueryText, globus_router, quick
 from broker.handlers.globus.submissions import ClientDocument, Text
 from broker.models.access import Caller
 from broker.services.auth.permissions import Reach
@@ -49,7 +49,7 @@ async def ls(
     endpoint_id: CollectionId,
     caller: Reader,
     services: Services,
-    path: Said = "/",
+    path: QueryText = "/",
     show_hidden: bool = True,
     limit: Annotated[int, Query(ge=0, le=MOST)] = MOST,
     offset: Offset = 0,

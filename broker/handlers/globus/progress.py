@@ -32,7 +32,7 @@ COUNTS = (
     "bytes_checksummed",
     "faults",
 )
-SAID = (
+OPTIONS = (
     "sync_level",
     "verify_checksum",
     "encrypt_data",
@@ -42,7 +42,7 @@ SAID = (
     "delete_destination_extra",
     "recursive_symlinks",
 )
-UNSAID = (
+WITHOUT_VALUE = (
     "destination_base_path",
     "destination_host_endpoint",
     "destination_host_endpoint_display_name",
@@ -71,7 +71,7 @@ def task(known: Task, people: People, collections: Mapping[str, Collection], now
     options = known.options
     return {
         "DATA_TYPE": "task",
-        **dict.fromkeys(UNSAID),
+        **dict.fromkeys(WITHOUT_VALUE),
         "task_id": known.id,
         "type": known.kind,
         "status": known.status,
@@ -94,7 +94,7 @@ def task(known: Task, people: People, collections: Mapping[str, Collection], now
         "canceled_by_admin": "BOTH" if known.canceled_by_admin else None,
         "canceled_by_admin_message": known.cancel_message,
         "history_deleted": False,
-        **{name: getattr(options, name) for name in SAID},
+        **{name: getattr(options, name) for name in OPTIONS},
         "filter_rules": [
             {"DATA_TYPE": "filter_rule", "method": rule.method, "name": rule.name, "type": rule.type}
             for rule in options.filter_rules

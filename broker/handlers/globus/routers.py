@@ -9,7 +9,7 @@ from fastapi import APIRouter, Path, Query, Response
 from broker.dependencies.access import Guarded
 from broker.handlers.globus.errors import PREFIX, ErrorDocument
 from broker.handlers.routers import errors_of
-from broker.models.base import KEPT
+from broker.models.base import STORABLE
 
 __all__ = [
     "Answer",
@@ -19,14 +19,14 @@ __all__ = [
     "Marker",
     "Offset",
     "Order",
-    "Said",
+    "QueryText",
     "TaskId",
     "globus_router",
     "quick",
 ]
 
 ERRORS = errors_of(ErrorDocument, 400, 401, 403, 404, 405, 409, 413, 429, 502, 503)
-Said = Annotated[str, Query(max_length=5000, pattern=KEPT)]
+QueryText = Annotated[str, Query(max_length=5000, pattern=STORABLE)]
 Fields = Annotated[str, Query(max_length=2000, description="document types, separated by commas")]
 Order = Annotated[str, Query(max_length=500, description="FIELD, or FIELD DESC, separated by commas")]
 Limit = Annotated[int, Query(ge=0, le=1000)]

@@ -9,7 +9,7 @@ from broker.errors import Forbidden, Invalid
 from broker.handlers.globus.errors import NoItems
 from broker.handlers.globus.filters import moment
 from broker.models.access import Caller
-from broker.models.base import KEPT, Exact
+from broker.models.base import STORABLE, Exact
 from broker.models.tasks import FilterRule, Item, NewTask, Options
 from broker.services.collection_paths import normal
 from broker.services.tasks.submissions import DAY, due
@@ -18,7 +18,7 @@ __all__ = ["DeleteDocument", "Message", "TransferDocument", "label", "later"]
 
 LONGEST_LABEL = 128
 Text = Annotated[str, Field(max_length=5000)]
-Message = Annotated[str, Field(max_length=1000, pattern=KEPT)]
+Message = Annotated[str, Field(max_length=1000, pattern=STORABLE)]
 """A message of an admin to users."""
 Priority = Annotated[int, Field(ge=-100, le=100)]
 

@@ -12,7 +12,17 @@ from broker.factory import Factory
 from broker.handlers.globus import documents, progress
 from broker.handlers.globus.filters import between, chosen, clauses, ordered
 from broker.handlers.globus.named import pause_rules
-from broker.handlers.globus.routers import Answer, Fields, Limit, Marker, Offset, Order, Said, TaskId, globus_router
+from broker.handlers.globus.routers import (
+    Answer,
+    Fields,
+    Limit,
+    Marker,
+    Offset,
+    Order,
+    QueryText,
+    TaskId,
+    globus_router,
+)
 from broker.handlers.globus.submissions import ClientDocument, label, later
 from broker.models.access import Caller
 from broker.models.tasks import Status, Task, TaskKind
@@ -32,7 +42,7 @@ class TaskChange(ClientDocument):
     deadline: Annotated[str, Query(max_length=100)] | None = None
 
 
-def wanted(text: str, owner: str) -> TaskFilter:
+def task_filter(text: str, owner: str) -> TaskFilter:
     """Return the filter of tasks that the text describes. :raises Invalid: when it is not a filter"""
     filters = clauses(text, FILTERS)
     labels = [(value.removeprefix("!"), not value.startswith("!")) for value in filters.get("label", ())]
@@ -63,12 +73,12 @@ async def task_list(
     limit: Limit = 10,
     offset: Offset = 0,
     orderby: Order = "request_time DESC",
-    filter: Said = "",
+    filter: QueryText = "",
     fields: Fields = "",
 ) -> Answer:
     """List the caller's tasks, the newest first unless another order is given."""
     order = ordered(orderby, ORDERED) or [("request_time", True)]
-    page = await services.tasks.page(wanted(filter, caller.subject), order, limit, offset)
+    page = await services.tasks.page(task_filter(filter, caller.subject), order, limit, offset)
     found = await shown(services, page.tasks, fields)
     return documents.some("task_list", found, limit=limit, offset=offset, total=page.total)
 
@@ -106,7 +116,7 @@ async def event_list(
     services: Services,
     limit: Limit = 10,
     offset: Offset = 0,
-    filter: Said = "",
+    filter: QueryText = "",
     filter_is_error: bool | None = None,
 ) -> Answer:
     """List the events of a task, the newest first."""

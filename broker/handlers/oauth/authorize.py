@@ -17,8 +17,8 @@ from broker.dependencies.context import Home, Services
 from broker.dependencies.sessions import cookie, keep
 from broker.errors import Forbidden, NoRole, NotFound, OAuthRefused, Unauthenticated
 from broker.factory import Factory
-from broker.handlers.oauth.asked import SHOWN_AT, AuthorizationRequest, origin
-from broker.handlers.oauth.forms import address, form, pairs
+from broker.handlers.oauth.forms import address, form, parameters_of
+from broker.handlers.oauth.requests import SHOWN_AT, AuthorizationRequest, origin
 from broker.handlers.routers import page_router
 from broker.models.oauth import PAGES, UserLogin
 from broker.pages import page
@@ -37,38 +37,38 @@ CODE = re.compile(r"[A-Za-z0-9_-]{1,200}")
 @router.get(PATH)
 async def ask(request: Request, caller: Open, services: Services, home: Home) -> Response:
     """Show the form that asks users to log in, and whether the program may act for them."""
-    asked = await _authorization_request(request, services, home)
+    authorization = await _authorization_request(request, services, home)
     try:
-        asked.code()
+        authorization.code()
     except OAuthRefused as refusal:
-        return _refused(asked, home, refusal)
+        return _refused(authorization, home, refusal)
     login = await _login(request, services, home)
-    return _form(request, services, home, asked, login)
+    return _form(request, services, home, authorization, login)
 
 
 @router.post(PATH)
 async def decide(request: Request, caller: Open, services: Services, home: Home) -> Response:
     """Process the user's decision."""
-    asked, fields = await _authorization_request(request, services, home), await form(request)
-    kept = request.cookies.get(cookie("form", home), "")
-    if not kept or not hmac.compare_digest(kept.encode(), fields.get("form", "").encode()):
+    authorization, fields = await _authorization_request(request, services, home), await form(request)
+    expected = request.cookies.get(cookie("form", home), "")
+    if not expected or not hmac.compare_digest(expected.encode(), fields.get("form", "").encode()):
         raise Forbidden("the form has expired or belongs to another page", "go back to the program, and start again")
     try:
-        code = asked.code()
+        code = authorization.code()
     except OAuthRefused as refusal:
-        return _refused(asked, home, refusal)
+        return _refused(authorization, home, refusal)
     secret = request.cookies.get(cookie("login", home), "")
     if fields.get("decision") == "leave":
         await services.logins.end(secret)
-        return _form(request, services, home, asked, None)
+        return _form(request, services, home, authorization, None)
     if fields.get("decision") != "allow":
-        return _refused(asked, home, OAuthRefused("access_denied", "you declined the login"))
+        return _refused(authorization, home, OAuthRefused("access_denied", "you declined the login"))
     try:
         if token := fields.get("token"):
             secret = await services.logins.by_token(token.strip(), address(request))
-        answer = _sent(asked.back(home, code=await services.grants.code(secret, code)))
+        answer = _sent(authorization.back(home, code=await services.grants.code(secret, code)))
     except Unauthenticated as error:
-        return _form(request, services, home, asked, None, error.message)
+        return _form(request, services, home, authorization, None, error.message)
     return keep(answer, "login", home, secret, LASTS)
 
 
@@ -83,7 +83,7 @@ async def away(request: Request, caller: Open, services: Services, home: Home) -
 @router.get(BACK)
 async def back(request: Request, caller: Open, services: Services, home: Home) -> Response:
     """Log in the user whom the identity provider named, and return to the original request."""
-    parameters = pairs(request.url.query)
+    parameters = parameters_of(request.url.query)
     if "code" not in parameters:
         raise Unauthenticated("the identity provider refused the login", "go back to the program, and start again")
     sealed = request.cookies.get(cookie("away", home), "")
@@ -100,7 +100,7 @@ async def back(request: Request, caller: Open, services: Services, home: Home) -
 @router.get(SHOWN_AT)
 async def shown(request: Request, caller: Open) -> Response:
     """Show the code for users to copy."""
-    parameters = pairs(request.url.query)
+    parameters = parameters_of(request.url.query)
     code = parameters.get("code", "")
     if CODE.fullmatch(code):
         return page("code", code=code, fault="")
@@ -108,7 +108,7 @@ async def shown(request: Request, caller: Open) -> Response:
 
 
 async def _authorization_request(request: Request, services: Factory, home: str) -> AuthorizationRequest:
-    parameters = pairs(request.url.query)
+    parameters = parameters_of(request.url.query)
     client = await services.clients.known(parameters.get("client_id", ""))
     return AuthorizationRequest.of(client, parameters, home, {home, str(request.base_url).rstrip("/")})
 
@@ -128,7 +128,7 @@ def _form(
     request: Request,
     services: Factory,
     home: str,
-    asked: AuthorizationRequest,
+    authorization: AuthorizationRequest,
     login: UserLogin | None,
     fault: str = "",
 ) -> Response:
@@ -137,31 +137,31 @@ def _form(
     answer = page(
         "login",
         403 if fault else 200,
-        "" if asked.client.id == PAGES else origin(asked.redirect_uri) or "",
+        "" if authorization.client.id == PAGES else origin(authorization.redirect_uri) or "",
         fault=fault,
         domain=services.settings.domain,
-        client=asked.client.name,
-        unknown=asked.client.made_by is None,
-        target=_target(asked),
+        client=authorization.client.name,
+        unknown=authorization.client.made_by is None,
+        target=_target(authorization),
         action=f"{PATH}?{request.url.query}",
         form=secret,
         username=login and services.identities.usernames.of(login.caller.subject),
         provider=configured and f"{AWAY}?{request.url.query}",
         provider_name=configured and urlsplit(configured.issuer).hostname,
-        scopes=asked.code().scopes,
+        scopes=authorization.code().scopes,
     )
     return keep(answer, "form", home, secret, LASTS)
 
 
-def _target(asked: AuthorizationRequest) -> str:
-    if asked.client.id == PAGES:
+def _target(authorization: AuthorizationRequest) -> str:
+    if authorization.client.id == PAGES:
         return "this broker's own pages"
-    here = origin(asked.redirect_uri)
+    here = origin(authorization.redirect_uri)
     return f"a program on your machine ({here})" if here else "this page, as a code to copy"
 
 
-def _refused(asked: AuthorizationRequest, home: str, refusal: OAuthRefused) -> Response:
-    return _sent(asked.back(home, error=refusal.code, error_description=refusal.message))
+def _refused(authorization: AuthorizationRequest, home: str, refusal: OAuthRefused) -> Response:
+    return _sent(authorization.back(home, error=refusal.code, error_description=refusal.message))
 
 
 def _sent(url: str) -> Response:

@@ -13,7 +13,7 @@ from broker.factory import Factory
 from broker.handlers.oauth.documents import client_document, consent_document, identity_document
 from broker.handlers.oauth.forms import address, authenticated, body
 from broker.handlers.routers import page_router
-from broker.models.base import KEPT
+from broker.models.base import STORABLE
 from broker.models.names import Called
 from broker.models.oauth import VIEW_CONSENTS, Client
 from broker.models.strict_json import document
@@ -41,10 +41,10 @@ class ClientRegistration(BaseModel):
 async def register(request: Request, caller: Open, services: Services) -> dict[str, Any]:
     """Register a client for logins; its secret is shown only now. The globus CLI makes one for each home directory."""
     try:
-        wanted = ClientRegistration.model_validate(document(await body(request)))
+        registration = ClientRegistration.model_validate(document(await body(request)))
     except ValueError:
         raise Invalid("a client needs a name of at most 100 characters", 'send {"client": {"name": "..."}}') from None
-    client, secret = await services.clients.register(wanted.client.name, address(request))
+    client, secret = await services.clients.register(registration.client.name, address(request))
     credential = {"client": client.id, "secret": secret, "id": client.id, "name": "made with the client"}
     return {"client": client_document(client), "included": {"client_credential": credential}}
 
@@ -68,7 +68,7 @@ async def identities(
     caller: Identified,
     services: Services,
     ids: Annotated[str, Query(max_length=20_000)] = "",
-    usernames: Annotated[str, Query(max_length=100_000, pattern=KEPT)] = "",
+    usernames: Annotated[str, Query(max_length=100_000, pattern=STORABLE)] = "",
 ) -> dict[str, Any]:
     """Return the known identities with these UUIDs or user names, which are separated by commas."""
     if bool(ids) == bool(usernames):

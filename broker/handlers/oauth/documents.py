@@ -68,7 +68,7 @@ def consent_document(given: Consent, who: UUID) -> dict[str, Any]:
         "updated": created,
         "last_used": used,
         "allows_refresh": given.refreshed,
-        "auto_approved": not given.asked,
+        "auto_approved": not given.interactive,
         "atomically_revocable": False,
     }
 

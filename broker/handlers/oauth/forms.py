@@ -11,14 +11,14 @@ from broker.errors import OAuthRefused, TooLarge
 from broker.factory import Factory
 from broker.models.oauth import Client
 
-__all__ = ["address", "authenticated", "body", "form", "pairs"]
+__all__ = ["address", "authenticated", "body", "form", "parameters_of"]
 
 LONGEST = 16_384
 MOST = 50
 FORM = "application/x-www-form-urlencoded"
 
 
-def pairs(text: str) -> dict[str, str]:
+def parameters_of(text: str) -> dict[str, str]:
     """Return names and values, each name once; names without a value are treated as absent (RFC 6749, 3.1).
 
     :raises Refused: when the text cannot be read
@@ -42,7 +42,7 @@ async def form(request: Request) -> dict[str, str]:
     if request.headers.get("Content-Type", "").partition(";")[0].strip().lower() != FORM:
         raise OAuthRefused("invalid_request", f"the request must be {FORM}")
     try:
-        return pairs((await body(request)).decode("ascii"))
+        return parameters_of((await body(request)).decode("ascii"))
     except UnicodeDecodeError:
         raise OAuthRefused("invalid_request", "the request cannot be read") from None
 

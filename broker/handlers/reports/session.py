@@ -17,8 +17,8 @@ from broker.dependencies.access import Open
 from broker.dependencies.context import Home, Services
 from broker.dependencies.sessions import LOGIN, Browsing, Form, cookie, keep
 from broker.errors import Unauthenticated
-from broker.handlers.oauth.asked import PAGES_AT
-from broker.handlers.oauth.forms import pairs
+from broker.handlers.oauth.forms import parameters_of
+from broker.handlers.oauth.requests import PAGES_AT
 from broker.handlers.reports.forms import START, meant, place
 from broker.handlers.routers import page_router
 from broker.models.oauth import PAGES
@@ -37,25 +37,25 @@ async def begin(request: Request, caller: Open, home: Home, to: str = START) -> 
     """Begin a login; the page to return to is part of the state."""
     secret = request.cookies.get(cookie(AWAY, home)) or secrets.token_urlsafe(32)
     number = secrets.token_urlsafe(16)
-    wanted = place(to)
-    asked = {
+    target = place(to)
+    parameters = {
         "client_id": PAGES,
         "redirect_uri": f"{home}{PAGES_AT}",
         "response_type": "code",
         "scope": "openid",
-        "state": f"{number}.{_made(secret, 'state', number, wanted)}.{wanted}",
+        "state": f"{number}.{_made(secret, 'state', number, target)}.{target}",
         "code_challenge": _encoded(hashlib.sha256(_made(secret, "verifier", number).encode()).digest()),
         "code_challenge_method": "S256",
     }
-    return keep(_sent(f"/v2/oauth2/authorize?{urlencode(asked)}"), AWAY, home, secret, PATIENCE)
+    return keep(_sent(f"/v2/oauth2/authorize?{urlencode(parameters)}"), AWAY, home, secret, PATIENCE)
 
 
 @router.get(PAGES_AT)
 async def done(request: Request, caller: Open, services: Services, home: Home) -> Response:
     """Complete a login, and redirect to the page that the user wanted."""
-    parameters, secret = pairs(request.url.query), request.cookies.get(cookie(AWAY, home), "")
-    number, proof, wanted = [*parameters.get("state", "").split(".", 2), "", "", ""][:3]
-    right = _made(secret, "state", number, wanted)
+    parameters, secret = parameters_of(request.url.query), request.cookies.get(cookie(AWAY, home), "")
+    number, proof, target = [*parameters.get("state", "").split(".", 2), "", "", ""][:3]
+    right = _made(secret, "state", number, target)
     ours = hmac.compare_digest(proof.encode(), right.encode()) and parameters.get("iss") == home
     if not (secret and ours):
         raise Unauthenticated("this login was not started in this browser", f"start again at {START}")
@@ -64,7 +64,7 @@ async def done(request: Request, caller: Open, services: Services, home: Home) -
     session, lasts = await services.sessions.begin(
         parameters["code"], f"{home}{PAGES_AT}", _made(secret, "verifier", number)
     )
-    return keep(_sent(place(wanted)), "session", home, session, lasts)
+    return keep(_sent(place(target)), "session", home, session, lasts)
 
 
 @router.post("/reports/logout")

@@ -83,8 +83,8 @@ class Clients:
         """
         async with self._database.read() as connection:
             found = await Stored(connection).get(_canonical(number))
-        client, kept = found or (None, None)
-        right = secret is None if kept is None else hmac.compare_digest(kept, hashed(secret or ""))
+        client, secret_hash = found or (None, None)
+        right = secret is None if secret_hash is None else hmac.compare_digest(secret_hash, hashed(secret or ""))
         if client is None or not right or client.id == PAGES:  # the broker's own pages never authenticate here
             self._guesses.failed(address, client.id if client else "")
             raise OAuthRefused("invalid_client", "the client is unknown, or its secret is wrong", 401)

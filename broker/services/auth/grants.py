@@ -29,7 +29,7 @@ CODE = 300.0
 ACCESS = 172_800.0
 REFRESH = 180 * 86_400.0
 """Seconds that a refresh token is valid after its last use."""
-KEPT = 86_400.0
+RETENTION = 86_400.0
 """Seconds for which expired tokens remain in the database."""
 
 
@@ -108,8 +108,8 @@ class Grants:
         async with self._database.write() as connection:
             stored = await used_by(client.id, connection, now)
             await IdentityStore(connection).seen(client.name, now)
-            wanted = granted(scope).items()
-            answers = [await _answer(stored, source, server, scopes, now) for server, scopes in wanted]
+            scopes_by_server = granted(scope).items()
+            answers = [await _answer(stored, source, server, scopes, now) for server, scopes in scopes_by_server]
         return IssuedTokens(source.caller, tuple(answers))
 
     async def given(self, secret: str) -> Grant | None:
@@ -134,7 +134,7 @@ class Grants:
                 found[each.client, scope] = known._replace(
                     used_at=each.created_at,
                     refreshed=known.refreshed or each.kind == "refresh",
-                    asked=known.asked or each.login_at is not None,
+                    interactive=known.interactive or each.login_at is not None,
                 )
         return list(found.values())
 
@@ -150,9 +150,9 @@ class Grants:
 
     @retried
     async def _forget(self, now: float) -> None:
-        if now > self._forgot_at + KEPT:
+        if now > self._forgot_at + RETENTION:
             async with self._database.write() as connection:
-                await Stored(connection).forget(now - KEPT)
+                await Stored(connection).forget(now - RETENTION)
             self._forgot_at = now
 
 
@@ -236,10 +236,10 @@ def _over(grant: Grant, now: float) -> bool:
 
 
 def _fewer(known: tuple[str, ...], scope: str) -> tuple[str, ...]:
-    wanted = tuple(word for words in granted(scope).values() for word in words) if scope.strip() else known
-    if not set(wanted) <= set(known):
+    requested = tuple(word for words in granted(scope).values() for word in words) if scope.strip() else known
+    if not set(requested) <= set(known):
         raise OAuthRefused("invalid_scope", "the refresh token does not have all these scopes")
-    return wanted
+    return requested
 
 
 def _proven(code: Code, verifier: str) -> bool:

@@ -54,9 +54,9 @@ class Identities:
 
     async def by_username(self, usernames: Sequence[str]) -> list[Identity]:
         """Return the known identities with these user names."""
-        wanted = [subject for each in usernames for subject in self.usernames.subjects(each)]
+        subjects = [subject for each in usernames for subject in self.usernames.subjects(each)]
         async with self._database.read() as connection:
-            return await Stored(connection).by_subject(wanted)
+            return await Stored(connection).by_subject(subjects)
 
     async def people(self, subjects: Iterable[str]) -> People:
         """Return the UUIDs and user names of these subjects, known or not."""

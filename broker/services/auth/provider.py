@@ -81,7 +81,7 @@ class Provider:
         if len(sealed) > LONGEST:
             raise Invalid("the request is too long", "request fewer scopes, or send a shorter state")
         digest = hashlib.sha256(verifier.encode()).digest()
-        asked = {
+        parameters = {
             "client_id": self._configured.client_id,
             "response_type": "code",
             "redirect_uri": back,
@@ -92,7 +92,7 @@ class Provider:
             "code_challenge_method": "S256",
         }
         known = await self._ask(self._discovered())
-        return f"{known['authorization_endpoint']}?{urlencode(asked)}", sealed
+        return f"{known['authorization_endpoint']}?{urlencode(parameters)}", sealed
 
     async def home(self, sealed: str, state: str, code: str, back: str) -> Named:
         """Complete a login, and return its user.

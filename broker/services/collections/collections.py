@@ -41,7 +41,7 @@ class VisibleCollection(NamedTuple):
         """Return whether all authenticated users may see the collection."""
         return any(rule.principal_type in ("anonymous", "all_authenticated_users") for rule in self.rules)
 
-    def kept_by(self, caller: Caller) -> bool:
+    def managed_by(self, caller: Caller) -> bool:
         """Return whether the caller may change the collection's access rules, as its owner and admins may."""
         return caller.subject == self.collection.owner or caller.may("admin")
 
@@ -87,8 +87,8 @@ class Collections:
                 found[number] = Reach(caller, *await self._seen(connection, caller, number))
         for number, path, writes in uses:
             if not found[number].may(path, writes):
-                wanted = f"{'write to' if writes else 'read'} {path} of {found[number].collection.name}"
-                raise NotGranted(f"{caller.subject} may not {wanted}", "ask its owner, or an admin")
+                action = f"{'write to' if writes else 'read'} {path} of {found[number].collection.name}"
+                raise NotGranted(f"{caller.subject} may not {action}", "ask its owner, or an admin")
         return found
 
     @staticmethod
@@ -132,7 +132,7 @@ class Collections:
     async def rules(self, caller: Caller, number: UUID) -> Sequence[AccessRule]:
         """Return the access rules. :raises NoCollection: :raises Forbidden: for all but its owner and admins"""
         async with self._database.read() as connection:
-            return (await self._kept(connection, caller, number)).rules
+            return (await self._managed(connection, caller, number)).rules
 
     async def rule(self, caller: Caller, number: UUID, rule: UUID) -> AccessRule:
         """Return an access rule.
@@ -148,7 +148,7 @@ class Collections:
     async def describe(self, caller: Caller, number: UUID, description: str) -> None:
         """Change the description. :raises NoCollection: :raises Forbidden: for all but its owner and admins"""
         async with self._database.write() as connection:
-            collection = (await self._kept(connection, caller, number)).collection
+            collection = (await self._managed(connection, caller, number)).collection
             fields = {name: getattr(collection, name) for name in NewCollection.model_fields}
             new = NewCollection(**{**fields, "description": description})
             await Stored(connection).put(number, collection.owner, new, time.time())
@@ -160,7 +160,7 @@ class Collections:
         now = time.time()
         path = normal(new.path).rstrip("/") + "/"
         async with self._database.write() as connection:
-            collection, _ = await self._kept(connection, caller, number)
+            collection, _ = await self._managed(connection, caller, number)
             principal = await _normal(connection, new)
             rule = AccessRule(**{**new.model_dump(), "path": path, "principal": principal}, id=uuid4())
             stored = Stored(connection)
@@ -172,24 +172,24 @@ class Collections:
                 f"{collection.name}: {rule.permissions} {path} to {rule.principal_type} {rule.principal}".rstrip()
             )
             await AccessStore(connection).note(now, caller.subject, "grant", description)
-            kept = (await stored.rules([str(number)]))[str(number)]
+            rules = (await stored.rules([str(number)]))[str(number)]
         same = (rule.principal_type, rule.principal, path)
-        return next(each for each in kept if (each.principal_type, each.principal, each.path) == same)
+        return next(each for each in rules if (each.principal_type, each.principal, each.path) == same)
 
     @retried
     async def remove_rule(self, caller: Caller, number: UUID, rule: UUID) -> None:
         """Remove an access rule. :raises NoCollection: :raises NotFound: :raises Forbidden:"""
         async with self._database.write() as connection:
-            collection, _ = await self._kept(connection, caller, number)
+            collection, _ = await self._managed(connection, caller, number)
             if not await Stored(connection).remove_rule(number, str(rule)):
                 raise _no_rule(rule)
             await AccessStore(connection).note(
                 time.time(), caller.subject, "take back", f"{collection.name}: rule {rule}"
             )
 
-    async def _kept(self, connection: AsyncConnection, caller: Caller, number: UUID) -> VisibleCollection:
+    async def _managed(self, connection: AsyncConnection, caller: Caller, number: UUID) -> VisibleCollection:
         seen = await self._seen(connection, caller, number)
-        if not seen.kept_by(caller):
+        if not seen.managed_by(caller):
             raise Forbidden(f"{caller.subject} does not own {seen.collection.name}", "ask its owner, or an admin")
         return seen
 

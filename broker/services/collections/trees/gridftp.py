@@ -29,7 +29,7 @@ from coalloc.util.addresses import AddressPolicy
 
 __all__ = ["GridFTPTree", "ServerLogin", "ServerSessions"]
 
-KEPT_SECONDS = 5.0
+IDLE_SECONDS = 5.0
 MOST_ABOVE = 1000
 """Most folders that are examined above one: links may lead in circles."""
 MOST = 8
@@ -84,7 +84,7 @@ class ServerSessions:
         if not session.usable:
             session.close()
             return
-        timer = asyncio.get_running_loop().call_later(KEPT_SECONDS, self._drop, server, session)
+        timer = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._drop, server, session)
         self._idle[server].append((session, timer))
 
     def _drop(self, server: ServerLogin, session: Storage) -> None:
@@ -199,8 +199,8 @@ class GridFTPTree:
         A link that leads to what the user may not read is shown as a link, without details.
         """
         async with self._session() as session:
-            asked = self._enter(session, path, False), session.stat(self.at(path))
-            refused, found = await asyncio.gather(*asked, return_exceptions=True)
+            checks = self._enter(session, path, False), session.stat(self.at(path))
+            refused, found = await asyncio.gather(*checks, return_exceptions=True)
             for wrong in (refused, found):  # a refusal comes first, so that it does not tell what is missing
                 if isinstance(wrong, BaseException):
                     raise wrong
