@@ -76,8 +76,8 @@ async def make(archive: Archive, scope: Scope, query: DriftQuery) -> Report:
     async with archive.database.read() as connection:
         daily = await Misses(connection, scope.subject).daily(begin - 2 * WEEK * DAY, begin)
         compared, found = drifts(daily, int(begin // DAY) - WEEK)
-        pairs = await named(connection, {each.pair_id for each in found})
-    table = _drifted(found, pairs, compared)
+        links = await named(connection, {each.pair_id for each in found})
+    table = _drifted(found, links, compared)
     facts = [
         Fact("Links compared", compared, "count", f"with {FEWEST} transfers on {FEWEST_DAYS} days in both weeks"),
         Fact("Error doubled", len(found), "count"),
@@ -126,12 +126,12 @@ def _drift(pair: int, before: Sequence[Daily], after: Sequence[Daily]) -> Drift:
     return Drift(pair, _mean(before), _mean(after), first, second, p)
 
 
-def _drifted(found: Sequence[Drift], pairs: Mapping[int, Pair], compared: int) -> Table:
+def _drifted(found: Sequence[Drift], links: Mapping[int, Pair], compared: int) -> Table:
     rows: list[tuple[Value, ...]] = [
         (
-            pairs[each.pair_id].source,
-            pair_page(pairs[each.pair_id]),
-            pairs[each.pair_id].sink,
+            links[each.pair_id].source,
+            pair_page(links[each.pair_id]),
+            links[each.pair_id].sink,
             each.after / each.before if each.before else None,
             math.exp(each.before),
             math.exp(each.after),

@@ -121,7 +121,7 @@ async def _all(archive: Archive, chosen: ScoreSelection) -> ForecasterData:
 
     sums, records = await asyncio.gather(read(Accuracy.sums), read(Accuracy.records))
     async with archive.database.read() as connection:
-        pairs = await Accuracy(connection).pairs({record.pair_id for record in records})
+        pairs = await Accuracy(connection).links({record.pair_id for record in records})
     return ForecasterData(
         sums, records, pairs, "Sums by whole weeks, which begin on Thursdays (UTC); medians within 1 %."
     )
@@ -131,7 +131,7 @@ async def _own(archive: Archive, chosen: ScoreSelection) -> ForecasterData:
     async with archive.database.read() as connection:
         stored = Accuracy(connection)
         rows = await stored.newest(chosen, OWN)
-        pairs = await stored.pairs({row.pair_id for row in rows})
+        pairs = await stored.links({row.pair_id for row in rows})
     found = await asyncio.to_thread(tallied, rows)
     ground = f"Your own newest {len(rows):,} transfers, at most {OWN:,}; admins see those of all users."
     return ForecasterData(

@@ -2,7 +2,7 @@
 
 from sqlalchemy import Boolean, Column, ForeignKey, Index, Table, Text
 
-from broker.schema.base import HELD, ID, METADATA, MOMENT, TOLD
+from broker.schema.base import ACTOR, HELD, ID, METADATA, MOMENT
 
 __all__ = ["audit", "clients", "codes", "former_hosts", "identities", "keys", "locks", "tokens"]
 
@@ -13,7 +13,7 @@ clients = Table(
     Column("name", Text, nullable=False, info=HELD),  # a subject, if the client has a role
     Column("hash", Text),  # hash of its secret; NULL: it cannot keep one
     Column("role", Text),  # rights of the client itself; NULL: none, users log in with it
-    Column("made_by", Text, info=TOLD),  # NULL: it registered itself
+    Column("made_by", Text, info=ACTOR),  # NULL: it registered itself
     Column("created_at", MOMENT, nullable=False),
     Column("used_at", MOMENT),
     Column("revoked_at", MOMENT),
@@ -106,7 +106,7 @@ audit = Table(
     METADATA,
     Column("id", ID, primary_key=True),
     Column("at", MOMENT, nullable=False),
-    Column("subject", Text, nullable=False, info=TOLD),
+    Column("subject", Text, nullable=False, info=ACTOR),
     Column("action", Text, nullable=False),
     Column("thing", Text, nullable=False),
     Index(None, "at"),

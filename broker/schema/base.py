@@ -3,7 +3,7 @@
 from sqlalchemy import BigInteger, Double, Integer, MetaData, Text
 from sqlalchemy.dialects import postgresql
 
-__all__ = ["HELD", "ID", "METADATA", "MOMENT", "NAME", "TOLD"]
+__all__ = ["ACTOR", "HELD", "ID", "METADATA", "MOMENT", "NAME"]
 
 METADATA = MetaData(
     naming_convention={
@@ -20,5 +20,5 @@ NAME = Text().with_variant(postgresql.TEXT(collation="C"), "postgresql")
 """Names that both databases order by their characters, so that pages and prefixes are ranges of an index."""
 HELD = {"subject": "held"}
 """The mark of a column with the subject that owns the row, or that the row grants something to."""
-TOLD = {"subject": "told"}
+ACTOR = {"subject": "actor"}
 """The mark of a column with the subject whose action the row records; it can be the broker itself."""

@@ -16,7 +16,7 @@ from sqlalchemy import (
     text,
 )
 
-from broker.schema.base import ID, METADATA, MOMENT, NAME, TOLD
+from broker.schema.base import ACTOR, ID, METADATA, MOMENT, NAME
 
 __all__ = ["checksums", "datasets", "doubts", "endpoints", "judgements", "replicas", "sites"]
 
@@ -81,7 +81,7 @@ replicas = Table(
     Column("verified_at", MOMENT),
     Column("changed_at", MOMENT, nullable=False),
     Column("reason", Text, nullable=False),
-    Column("registered_by", Text, info=TOLD),  # subject that stated or confirmed its place; NULL: not known
+    Column("registered_by", Text, info=ACTOR),  # subject that stated or confirmed its place; NULL: not known
     Column("registered_as_admin", Boolean, nullable=False, server_default=false()),
     Column("registered_moves", Integer, nullable=False, server_default="0"),  # `moves` of its endpoint at that time
     Index(
@@ -103,7 +103,7 @@ doubts = Table(
     METADATA,
     Column("dataset_id", ID, primary_key=True),
     Column("endpoint_id", ID, primary_key=True),
-    Column("subject", Text, primary_key=True, info=TOLD),
+    Column("subject", Text, primary_key=True, info=ACTOR),
     Column("at", MOMENT, nullable=False),
     Column("reason", Text, nullable=False),
     ForeignKeyConstraint(*REPLICA, ondelete="CASCADE"),
@@ -117,7 +117,7 @@ judgements = Table(
     METADATA,
     Column("dataset_id", ID, primary_key=True),
     Column("endpoint_id", ID, primary_key=True),
-    Column("by", Text, nullable=False, info=TOLD),
+    Column("by", Text, nullable=False, info=ACTOR),
     Column("at", MOMENT, nullable=False),
     ForeignKeyConstraint(*REPLICA, ondelete="CASCADE"),
     sqlite_with_rowid=False,

@@ -2,7 +2,7 @@
 
 from sqlalchemy import Boolean, Column, Double, ForeignKey, Index, Integer, Table, Text, UniqueConstraint
 
-from broker.schema.base import HELD, METADATA, MOMENT, NAME, TOLD
+from broker.schema.base import ACTOR, HELD, METADATA, MOMENT, NAME
 from broker.schema.catalogue import endpoints
 
 __all__ = ["access_rules", "bookmarks", "collections", "credential_places", "former_folders", "pause_rules"]
@@ -78,7 +78,7 @@ pause_rules = Table(
     Column("subject", Text, info=HELD),  # NULL: all users
     Column("message", Text, nullable=False),
     Column("operations", Text, nullable=False),  # names from models.collections.PAUSABLE, separated by blanks
-    Column("modified_by", Text, nullable=False, info=TOLD),
+    Column("modified_by", Text, nullable=False, info=ACTOR),
     Column("created_at", MOMENT, nullable=False),
     Column("modified_at", MOMENT, nullable=False),
     Index(None, "collection_id"),

@@ -2,7 +2,7 @@
 
 from sqlalchemy import BigInteger, Column, Double, ForeignKey, Index, Integer, Table, Text, UniqueConstraint, text
 
-from broker.schema.base import ID, METADATA, MOMENT, TOLD
+from broker.schema.base import ACTOR, ID, METADATA, MOMENT
 
 __all__ = ["BADLY", "asides", "forecasts", "observation_keys", "observations", "pairs", "voices"]
 
@@ -35,7 +35,7 @@ voices = Table(
     "voices",
     METADATA,
     Column("pair_id", ForeignKey(pairs.c.id), primary_key=True),
-    Column("subject", Text, primary_key=True, info=TOLD),
+    Column("subject", Text, primary_key=True, info=ACTOR),
     Column("first_id", BigInteger, nullable=False),
     Column("newest_id", BigInteger, nullable=False),
     sqlite_with_rowid=False,
@@ -45,9 +45,9 @@ voices = Table(
 asides = Table(
     "asides",
     METADATA,
-    Column("subject", Text, primary_key=True, info=TOLD),
+    Column("subject", Text, primary_key=True, info=ACTOR),
     Column("at", MOMENT, nullable=False),
-    Column("by", Text, nullable=False, info=TOLD),
+    Column("by", Text, nullable=False, info=ACTOR),
     sqlite_with_rowid=False,
 )
 """Subjects whose reports an admin has set aside: they do not influence forecasts or the states of replicas."""
@@ -55,7 +55,7 @@ asides = Table(
 observation_keys = Table(
     "observation_keys",
     METADATA,
-    Column("subject", Text, primary_key=True, info=TOLD),
+    Column("subject", Text, primary_key=True, info=ACTOR),
     Column("key", Text, primary_key=True),
     Column("ended", MOMENT, nullable=False),
     Index(None, "ended"),
@@ -79,7 +79,7 @@ observations = Table(
     Column("file_class", Text, nullable=False),
     Column("outcome", Text, nullable=False),
     Column("error", Text),
-    Column("subject", Text, nullable=False, info=TOLD),
+    Column("subject", Text, nullable=False, info=ACTOR),
     Column("forecast_id", BigInteger),  # the newest forecast before it began, if there was one
     Column("set_aside", Text),  # the reason why it is known to be wrong: it is listed, but no forecast uses it
     Index(None, "pair_id", "ended"),

@@ -18,7 +18,7 @@ from sqlalchemy import (
     text,
 )
 
-from broker.schema.base import ID, METADATA, MOMENT, TOLD
+from broker.schema.base import ACTOR, ID, METADATA, MOMENT
 from broker.schema.history import pairs
 
 __all__ = ["accuracy", "decisions", "probes_wanted", "regrets", "scores", "traces", "traffic"]
@@ -31,7 +31,7 @@ traffic = Table(
     Column("day", Integer, primary_key=True),
     Column("pair_id", ForeignKey(pairs.c.id), primary_key=True),
     Column("size_class", Integer, primary_key=True),
-    Column("subject", Text, primary_key=True, info=TOLD),
+    Column("subject", Text, primary_key=True, info=ACTOR),
     Column("transfers", BigInteger, nullable=False),
     Column("failures", BigInteger, nullable=False),  # transfers that failed or were corrupt
     Column("bytes", BigInteger, nullable=False),
@@ -51,7 +51,7 @@ scores = Table(
     Column("observation_id", BigInteger, primary_key=True),
     Column("pair_id", ForeignKey(pairs.c.id), nullable=False),
     Column("size_class", Integer, nullable=False),
-    Column("subject", Text, nullable=False, info=TOLD),
+    Column("subject", Text, nullable=False, info=ACTOR),
     Column("started", MOMENT, nullable=False),
     Column("ended", MOMENT, nullable=False),
     Column("bytes", BigInteger, nullable=False),
@@ -97,7 +97,7 @@ decisions = Table(
     METADATA,
     Column("id", ID, primary_key=True),
     Column("at", MOMENT, nullable=False),
-    Column("subject", Text, nullable=False, info=TOLD),
+    Column("subject", Text, nullable=False, info=ACTOR),
     Column("key", Text, nullable=False),  # the reporter's own: another report with it is the same decision
     Column("kind", Text, nullable=False),  # download, copy, collect
     Column("thing", Text, nullable=False),  # dataset or file
@@ -137,7 +137,7 @@ regrets = Table(
     "regrets",
     METADATA,
     Column("week", Integer, primary_key=True),
-    Column("subject", Text, primary_key=True, info=TOLD),
+    Column("subject", Text, primary_key=True, info=ACTOR),
     Column("source", Text, primary_key=True),  # empty: all sources of a decision together
     Column("sink", Text, primary_key=True),
     Column("strategy", Text, primary_key=True),
@@ -160,7 +160,7 @@ probes_wanted = Table(
     METADATA,
     Column("source", Text, primary_key=True),  # names of endpoints
     Column("sink", Text, primary_key=True),
-    Column("subject", Text, nullable=False, info=TOLD),
+    Column("subject", Text, nullable=False, info=ACTOR),
     Column("asked_at", MOMENT, nullable=False),
 )
 """Links that users want measured; they come before those that the broker chooses."""

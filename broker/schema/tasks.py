@@ -18,7 +18,7 @@ from sqlalchemy import (
     text,
 )
 
-from broker.schema.base import HELD, ID, METADATA, MOMENT, TOLD
+from broker.schema.base import ACTOR, HELD, ID, METADATA, MOMENT
 
 __all__ = ["FAILED", "UNFINISHED", "events", "lanes", "tasks", "touched", "tunings", "work", "workers"]
 
@@ -51,7 +51,7 @@ tasks = Table(
     Column("started_at", MOMENT),
     Column("completed_at", MOMENT),
     Column("paused", Text),  # reason of the admin who paused it; NULL: not paused
-    Column("canceled", Text, info=TOLD),  # subject that canceled it; NULL: not canceled
+    Column("canceled", Text, info=ACTOR),  # subject that canceled it; NULL: not canceled
     Column("canceled_by_admin", Boolean, nullable=False),
     Column("cancel_message", Text),
     Column("waits", Text, nullable=False),  # reason for waiting, as a sentence; empty: not waiting

@@ -149,7 +149,7 @@ class Accuracy:
             for pair, name, transfers, errors, won, lost in await self._connection.execute(page)
         ]
 
-    async def pairs(self, numbers: Collection[int]) -> dict[int, Pair]:
+    async def links(self, numbers: Collection[int]) -> dict[int, Pair]:
         """Return the links with these numbers."""
         page = select(pairs.c.id, pairs.c.source, pairs.c.sink, pairs.c.direction).where(pairs.c.id.in_(numbers))
         return {number: Pair(*rest) for number, *rest in await self._connection.execute(page)}

@@ -135,10 +135,10 @@ class ObservationStore:
 
     async def _locked_links(self, named: set[Pair]) -> dict[Pair, Stand]:
         """Return these links, created if necessary, and locked until the transaction ends."""
-        await self.make_pairs(named)
+        await self.make_links(named)
         return await self.stands(named, lock=True)
 
-    async def make_pairs(self, named: Iterable[Pair]) -> None:
+    async def make_links(self, named: Iterable[Pair]) -> None:
         """Create links that do not exist yet."""
         values = [{**pair._asdict(), "observations": 0, "newest_id": 0, "newest_end": 0.0} for pair in sorted(named)]
         if values:

@@ -21,7 +21,7 @@ __all__ = ["Behind", "ClientForecast", "Learned", "NewTransfers", "ScoreStore", 
 
 TURN = 100
 """Observations after which other coroutines get to run."""
-PAIRS = 1000
+MOST_LINKS = 1000
 """Links that are looked at in one turn."""
 SCORE: Columns = {
     "observation_id": BigInteger(),
@@ -98,10 +98,11 @@ class ScoreStore:
         self._connection = connection
 
     async def behind(self) -> list[Behind]:
-        """Return links with observations to score, at most `PAIRS`, the one with the oldest last scored one first."""
+        """Return links with observations to score, at most `MOST_LINKS`, the longest unscored first."""
         lacking = select(pairs.c.id, pairs.c.scored_id, pairs.c.newest_id).where(pairs.c.newest_id > pairs.c.scored_id)
         return [
-            Behind(*row) for row in await self._connection.execute(lacking.order_by(pairs.c.scored_id).limit(PAIRS))
+            Behind(*row)
+            for row in await self._connection.execute(lacking.order_by(pairs.c.scored_id).limit(MOST_LINKS))
         ]
 
     async def extent(self, pair: Behind) -> NewTransfers:

@@ -16,7 +16,7 @@ __all__ = ["DAY", "TrafficStore", "class_of", "day_of", "forget"]
 DAY = 86_400.0
 ROWS = 10_000
 """Observations that are counted in one transaction, during which reporters wait."""
-PAIRS = 200
+MOST_LINKS = 200
 """The greatest number of links to which these observations belong."""
 MOST = 2**63 - 1
 LARGEST = 2**48
@@ -60,7 +60,7 @@ class TrafficStore:
         Links that are locked already are skipped: their holder may wait for other links.
         """
         turn = select(pairs.c.id, pairs.c.rolled_id, pairs.c.newest_id).where(pairs.c.newest_id > pairs.c.rolled_id)
-        turn = turn.order_by(pairs.c.rolled_id).limit(PAIRS).with_for_update(skip_locked=True)
+        turn = turn.order_by(pairs.c.rolled_id).limit(MOST_LINKS).with_for_update(skip_locked=True)
         found = [_Behind(*row) for row in await self._connection.execute(turn)]
         if not found:
             return []

@@ -224,10 +224,10 @@ class Worker:
         async with self._opening, self._database.write() as connection:
             await LaneStore(connection).keep(self._name, self._lanes.keys())
         await self._housekeeping.do(self._name, {lane.candidate.task for lane in self._lanes.values()})
-        pairs = {lane.candidate.task: lane.candidate.pair for lane in self._lanes.values()}
+        pair_of_task = {lane.candidate.task: lane.candidate.pair for lane in self._lanes.values()}
         for task, done in self._recorder.taken().items():
-            if task in pairs:
-                self._tuner.saw(pairs[task], done)
+            if task in pair_of_task:
+                self._tuner.saw(pair_of_task[task], done)
         await self._tuner.step([lane.candidate.pair for lane in self._lanes.values()])
         self.wake()
 

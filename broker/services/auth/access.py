@@ -93,9 +93,9 @@ class Access:
             return believed.bearer
         before = self._doubts
         async with self._database.read() as connection:
-            records = AccessStore(connection)
-            bearer = await records.bearer(key, now)
-            known = bearer is not None or await records.known(key)
+            access_store = AccessStore(connection)
+            bearer = await access_store.bearer(key, now)
+            known = bearer is not None or await access_store.known(key)
         if bearer is None:
             self._believed.pop(key, None)
             raise _ended(key if known else "")
@@ -137,10 +137,10 @@ class Access:
         token, now = new_secret(), time.time()
         expires_at = None if new.days is None else now + new.days * DAY
         async with self._database.write() as connection:
-            records = AccessStore(connection)
-            record = await records.add(new, hashed(token), now, expires_at, issuer)
+            access_store = AccessStore(connection)
+            record = await access_store.add(new, hashed(token), now, expires_at, issuer)
             await IdentityStore(connection).seen(new.subject, now)
-            await records.note(now, by, "issue token", f"{record.id} for {new.subject}, {new.role}")
+            await access_store.note(now, by, "issue token", f"{record.id} for {new.subject}, {new.role}")
         return IssuedToken.model_construct(**record.model_dump(), token=token)
 
     @retried
@@ -152,14 +152,14 @@ class Access:
         """
         now = time.time()
         async with self._database.write() as connection:
-            records = AccessStore(connection)
-            if not await records.revoke(number, now):
+            access_store = AccessStore(connection)
+            if not await access_store.revoke(number, now):
                 raise NotFound(f"there is no token {number} to revoke", "see GET /broker/v1/tokens")
-            await records.note(now, by, "revoke token", str(number))
-            found = await records.issued(number, now)
+            await access_store.note(now, by, "revoke token", str(number))
+            found = await access_store.issued(number, now)
             for each in found if issued else ():
-                await records.revoke(each.id, now)
-                await records.note(now, by, "revoke token", f"{each.id}, issued with {number}")
+                await access_store.revoke(each.id, now)
+                await access_store.note(now, by, "revoke token", f"{each.id}, issued with {number}")
         self.doubt()
         return found
 

@@ -47,7 +47,7 @@ class IssuerKeys(NamedTuple):
     """An issuer's keys by their ids, and the times of the last request for them and of the last answer."""
 
     by_id: Mapping[str, jwt.PyJWK]
-    asked_at: float = -math.inf
+    requested_at: float = -math.inf
     answered_at: float = -math.inf
 
     def of(self, number: str) -> jwt.PyJWK | None:
@@ -130,8 +130,8 @@ class Issuers:
         async with self._asking[issuer.url]:  # one task asks, the others wait for its answer
             now, known = time.monotonic(), self._keys[issuer.url]
             old = now > known.answered_at + REMEMBERED or known.of(number) is None
-            if old and now > known.asked_at + PAUSE:
-                known = self._keys[issuer.url] = known._replace(asked_at=now)
+            if old and now > known.requested_at + PAUSE:
+                known = self._keys[issuer.url] = known._replace(requested_at=now)
                 try:
                     known = self._keys[issuer.url] = IssuerKeys(await self._fetched(issuer), now, now)
                 except Unavailable as error:

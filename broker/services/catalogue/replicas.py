@@ -161,16 +161,16 @@ class Replicas:
         classes = {size_class(each.size or 0) for each in found.values()}
         numbers = {endpoint for each in found.values() for endpoint, _ in each.replicas}
         readable = {i: places.by_id[i] for i in numbers if i in places.by_id and places.by_id[i].endpoint.read_priority}
-        pairs = {i: Pair(placed.endpoint.source, sink, "read") for i, placed in readable.items()}
-        forecasts = await self._forecasting.by_class(pairs.values(), classes, subject)
+        links = {i: Pair(placed.endpoint.source, sink, "read") for i, placed in readable.items()}
+        forecasts = await self._forecasting.by_class(links.values(), classes, subject)
         here = places.coordinates(sink)
         options = {}
         for i, placed in readable.items():
             away = kilometres(here, placed.coordinates)
             root = placed.endpoint.source + quote(placed.endpoint.prefix)
             for size in classes:
-                choice = ReplicaChoice(placed.endpoint, forecasts[pairs[i], size], away)
-                measured = self._forecasting.knows(pairs[i])
+                choice = ReplicaChoice(placed.endpoint, forecasts[links[i], size], away)
+                measured = self._forecasting.knows(links[i])
                 options[i, size] = Option(choice, root, quantiles(choice.forecast), measured, rationale(choice, False))
         return options
 

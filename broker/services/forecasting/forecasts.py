@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 NEWEST, LEAST = 300, 40
 """Observations from which the forecasters of a link are made: shared among all reporters, and the least for each."""
-PAIRS, MEMORY = 1000, 160 << 20
+MOST_LINKS, MEMORY = 1000, 160 << 20
 """Most links in memory, and most bytes of their forecasters; the links that were asked for last stay."""
 FORGOTTEN = 240.0
 """Seconds without a question after which a link's forecasters are dropped; making them again takes some 70 ms."""
@@ -132,16 +132,16 @@ class Forecasting:
         return answers
 
     async def by_class(
-        self, pairs: Iterable[Pair], classes: Iterable[int], subject: str = ""
+        self, links: Iterable[Pair], classes: Iterable[int], subject: str = ""
     ) -> dict[tuple[Pair, int], Forecast]:
         """Return forecasts for transfers of a size in the middle of each class, over each link.
 
         :param subject: subject of the caller
         """
         now, size_classes = time.time(), set(classes)
-        pairs = set(pairs)
-        await self._open(pairs)
-        return {(pair, size): self._of_class(pair, size, now, subject) for pair in pairs for size in size_classes}
+        links = set(links)
+        await self._open(links)
+        return {(pair, size): self._of_class(pair, size, now, subject) for pair in links for size in size_classes}
 
     def _answer(self, request: ForecastRequest, now: float, subject: str) -> Expected:
         pair = _pair(request)
@@ -205,13 +205,13 @@ class Forecasting:
 
     # Books
 
-    async def _open(self, pairs: set[Pair]) -> None:
+    async def _open(self, links: set[Pair]) -> None:
         """Open a book for each of these links; books that take long to make come later."""
         self._capacities = capacities((await self._places.map()).by_id.values())
-        for pair in pairs & self._books.keys():
+        for pair in links & self._books.keys():
             self._books[pair].last_requested = time.monotonic()
             self._books.move_to_end(pair)
-        unknown = pairs - self._books.keys() - self._making.keys()
+        unknown = links - self._books.keys() - self._making.keys()
         if unknown:
             async with self._database.read() as connection:
                 stands = await ObservationStore(connection).stands(unknown)
@@ -222,7 +222,7 @@ class Forecasting:
                 elif pair not in self._making:  # another may have begun meanwhile
                     self._making[pair] = asyncio.create_task(self._make(pair, stand))
             self._trim()
-        if making := [self._making[pair] for pair in pairs & self._making.keys()]:
+        if making := [self._making[pair] for pair in links & self._making.keys()]:
             await asyncio.wait(making, timeout=PATIENCE)
 
     def _trim(self) -> None:
@@ -230,7 +230,7 @@ class Forecasting:
         sizes = {pair: book.forecaster.size if book.forecaster else 0 for pair, book in self._books.items()}
         memory, long_ago = sum(sizes.values()), time.monotonic() - FORGOTTEN
         for pair, book in list(self._books.items())[:-1]:
-            if len(self._books) <= PAIRS and memory <= MEMORY and book.last_requested > long_ago:
+            if len(self._books) <= MOST_LINKS and memory <= MEMORY and book.last_requested > long_ago:
                 break
             memory -= sizes[pair]
             del self._books[pair]

@@ -24,7 +24,7 @@ REMEMBERED = 5.0
 """Seconds for which the numbers are cached, however many clients ask."""
 SEEN = 15.0
 """Seconds after which a worker that was not seen counts as dead."""
-PAIRS = 500
+MOST_LINKS = 500
 """Most links that are counted separately: each adds several time series for as long as the process lives."""
 OTHER = ("other", "other")
 
@@ -78,7 +78,7 @@ class Totals:
     def _named(self, source: str, sink: str) -> Way:
         """Return the name under which a link is counted; new links beyond the limit are always counted as `OTHER`."""
         name = (source, sink)
-        if name not in self._names and len(self._names) >= PAIRS:
+        if name not in self._names and len(self._names) >= MOST_LINKS:
             return OTHER
         self._names.add(name)
         return name

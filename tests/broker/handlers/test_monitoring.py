@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from broker.jobs.scoring import Scoring
 from broker.reports.words import size_span
-from broker.services.forecasting.monitoring import OTHER, PAIRS, LostSeconds, Totals, TransferSums
+from broker.services.forecasting.monitoring import MOST_LINKS, OTHER, LostSeconds, Totals, TransferSums
 from broker.storage.monitoring import DayTotals
 from broker.storage.traffic import TrafficStore
 from tests.broker.conftest import Broker
@@ -141,7 +141,7 @@ def test_what_is_forgotten_stays_counted_and_what_was_there_before_is_not_news()
     assert totals.add([moved(102, "a", 5)], 103)["a", "X"].transfers == 6
 
 
-@given(st.lists(st.integers(0, PAIRS + 20), min_size=1), st.integers(0, 3))
+@given(st.lists(st.integers(0, MOST_LINKS + 20), min_size=1), st.integers(0, 3))
 def test_totals_only_grow_and_are_of_so_many_pairs_at_most(sources, step):
     totals, today = Totals(10), 10
     totals.add([], today)
@@ -159,6 +159,6 @@ def test_totals_only_grow_and_are_of_so_many_pairs_at_most(sources, step):
 def test_pairs_beyond_the_most_are_others():
     totals = Totals(10)
     totals.add([], 10)
-    found = totals.add([moved(10, f"s{i}", 1) for i in range(PAIRS + 20)], 10)
-    assert len(found) == PAIRS + 1
+    found = totals.add([moved(10, f"s{i}", 1) for i in range(MOST_LINKS + 20)], 10)
+    assert len(found) == MOST_LINKS + 1
     assert found[OTHER].transfers == 20

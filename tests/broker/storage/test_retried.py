@@ -38,7 +38,7 @@ async def database(address: str) -> AsyncIterator[Database]:
         connection.execute(f"ALTER DATABASE {connection.info.dbname} SET deadlock_timeout = '100ms'")
     opened = Database(addressed(address))
     async with opened.write() as connection:
-        await ObservationStore(connection).make_pairs([Pair("a", "x", "read"), Pair("b", "x", "read")])
+        await ObservationStore(connection).make_links([Pair("a", "x", "read"), Pair("b", "x", "read")])
     yield opened
     await opened.close()
 

@@ -93,7 +93,7 @@ def history(draw: random.Random, begin: int, count: int) -> list[dict]:
 @pytest.mark.parametrize("seed", range(3))
 async def test_sums_are_those_of_the_history(broker, admin, monkeypatch, seed):
     monkeypatch.setattr(stored, "ROWS", 40)
-    monkeypatch.setattr(stored, "PAIRS", 7)
+    monkeypatch.setattr(stored, "MOST_LINKS", 7)
     draw, other = random.Random(seed), await broker.client("transfer")
     database = broker.factory.database
     for part in range(4):

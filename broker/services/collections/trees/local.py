@@ -47,23 +47,23 @@ class LocalTree:
 
     async def stat(self, path: str) -> Entry:
         """Return what is at a path."""
-        return await _aside(self._stat, path)
+        return await _in_thread(self._stat, path)
 
     async def list(
         self, path: str, omitted: MutableSequence[Omission] | None = None
     ) -> AsyncGenerator[Sequence[Entry], None]:
         """Yield the entries of a folder, in batches."""
-        folder = await _aside(self._folder, path)
+        folder = await _in_thread(self._folder, path)
         try:
             with os.scandir(folder) as scan:
-                while batch := await _aside(_some, path, scan, folder):
+                while batch := await _in_thread(_some, path, scan, folder):
                     yield batch
         finally:
             os.close(folder)
 
     async def lineage(self, path: str) -> Sequence[str | None]:
         """Return ids of a folder and of each folder above it, which are unique on this machine."""
-        return await _aside(self._lineage, path)
+        return await _in_thread(self._lineage, path)
 
     async def end(self, path: str) -> str | None:
         """Return the path itself: no link is followed."""
@@ -71,34 +71,34 @@ class LocalTree:
 
     async def held(self, folder: str, names: Sequence[str]) -> Mapping[str, str]:
         """Return, for each name, the one of these names that the folder takes it for, by making files with them."""
-        return await _aside(self._held, folder, names)
+        return await _in_thread(self._held, folder, names)
 
     async def make(self, path: str) -> None:
         """Make a folder in an existing one."""
-        await _aside(self._make, path)
+        await _in_thread(self._make, path)
 
     async def rename(self, old: str, new: str) -> None:
         """Move a file or a folder to another path, in one step. :raises AlreadyThere: when anything is there"""
         try:
-            await _aside(self._rename, old, new)
+            await _in_thread(self._rename, old, new)
         except AlreadyThere:
             raise AlreadyThere(f"{new} exists already", "choose another name, or delete it first") from None
 
     async def replace(self, old: str, new: str) -> None:
         """Move a file or a link to another path, and replace the file or link that is there, in one step."""
-        await _aside(self._replace, old, new)
+        await _in_thread(self._replace, old, new)
 
     async def delete(self, path: str) -> None:
         """Delete a file, or a symbolic link."""
-        await _aside(self._delete, path)
+        await _in_thread(self._delete, path)
 
     async def remove(self, path: str) -> None:
         """Remove an empty folder."""
-        await _aside(self._remove, path)
+        await _in_thread(self._remove, path)
 
     async def touch(self, path: str, modified: float) -> None:
         """Set the modification time of a file, in seconds since the epoch."""
-        await _aside(self._touch, path, modified)
+        await _in_thread(self._touch, path, modified)
 
     async def link(self, target: str, path: str) -> None:
         """Refuse to make a link, as links may lead out of the folder. :raises PermissionRefused: always"""
@@ -195,7 +195,7 @@ class LocalTree:
             os.utime(name, (modified, modified), dir_fd=folder, follow_symlinks=False)
 
 
-async def _aside(do: Callable[Concatenate[str, P], R], path: str, *args: P.args, **more: P.kwargs) -> R:
+async def _in_thread(do: Callable[Concatenate[str, P], R], path: str, *args: P.args, **more: P.kwargs) -> R:
     """Call a function in a thread, since disks may be slow; an `OSError` becomes a `SourceError`."""
     try:
         return await asyncio.to_thread(do, path, *args, **more)
