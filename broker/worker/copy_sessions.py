@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from broker.services.collections.trees.gridftp import ServerLogin
 from coalloc.api import Storage, ThirdParty, storage, third_party
+from coalloc.util.concurrency import gather
 
 __all__ = ["CopyEnds", "Route", "Routes"]
 
@@ -93,7 +94,8 @@ async def _open(ends: CopyEnds) -> Route:
     sending = asyncio.ensure_future(storage(source, ends.source.proxy, **allowed))
     receiving = asyncio.ensure_future(storage(sink, ends.sink.proxy, **allowed))
     try:
-        return Route(*await asyncio.gather(pair, sending, receiving))
+        await gather(pair, sending, receiving)
+        return Route(pair.result(), sending.result(), receiving.result())
     except BaseException:
         for each in (pair, sending, receiving):
             each.cancel()

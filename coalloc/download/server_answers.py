@@ -17,6 +17,7 @@ from coalloc.history.transfers import TransferHistory
 from coalloc.model import Plan, ReplicaSet, Stat
 from coalloc.safe_text import redact
 from coalloc.schedule.policies import make
+from coalloc.util.concurrency import gather
 from coalloc.verify import WitnessServers, agreed_checksum
 
 __all__ = ["Probe", "planned_file", "probe"]
@@ -62,7 +63,7 @@ async def _answers(
     :param keep: whether to keep the connections, because more queries follow soon
     """
     agreement = Agreement(file)
-    answers = dict(enumerate(await asyncio.gather(*(_stat(source, keep) for source in sources))))
+    answers = dict(enumerate(await gather(*(_stat(source, keep) for source in sources))))
     for i, answer in answers.items():
         try:
             if isinstance(answer, Stat):
@@ -93,7 +94,7 @@ async def _stat(source: Source, keep: bool = False) -> Stat | SourceError:
 async def probe(urls: Sequence[str], engine: Engine = "auto", delegate: frozenset[str] = frozenset()) -> list[Probe]:
     """Probe each of these servers; `delegate` are hosts that may be given a limited proxy."""
     request = Request(tuple(urls), engine=engine, delegate=delegate)
-    return list(await asyncio.gather(*(_probe(url, request) for url in urls)))
+    return list(await gather(*(_probe(url, request) for url in urls)))
 
 
 async def _probe(url: str, request: Request) -> Probe:

@@ -3,7 +3,6 @@
 Symbolic links to files count as files; those to directories are not followed, since they may lead in circles.
 """
 
-import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import AsyncExitStack, aclosing
@@ -24,6 +23,7 @@ from coalloc.errors import (
 )
 from coalloc.model import Checksum, Entry, Replica, ReplicaSet
 from coalloc.safe_text import redact
+from coalloc.util.concurrency import gather
 from coalloc.util.listing_limits import DEEPEST, MOST_BELOW, MOST_NAMES
 
 __all__ = ["Registered", "register_below", "walk"]
@@ -81,7 +81,7 @@ async def _inventory(url: str, connect: Connect) -> tuple[list[ReplicaSet], dict
         stores = [store]
         for _ in range(min(SESSIONS, len(files)) - 1):
             stores.append(await stack.enter_async_context(await connect()))
-        summed = await asyncio.gather(*(_summed(each, top, left, troubles) for each in stores))
+        summed = await gather(*(_summed(each, top, left, troubles) for each in stores))
     return sorted(file for some in summed for file in some), troubles
 
 

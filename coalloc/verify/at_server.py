@@ -4,13 +4,13 @@ Each range is compared with another replica's checksum of it, if there is one, s
 a checksum of the whole file is known, that one decides, and ranges only show which source is to blame.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import reduce
 
 from coalloc.errors import VerificationError
 from coalloc.model import Basis, Checksum, Extent
 from coalloc.util.checksums import ALGORITHMS, adler32_combine
+from coalloc.util.concurrency import gather
 from coalloc.verify.blame import SUSPECTED, blame
 from coalloc.verify.witnesses import WitnessServers
 
@@ -75,9 +75,9 @@ class AtSink:
         return expected[0], None
 
     async def _compare(self, pieces: Sequence[Extent], ask: Ask) -> Mapping[int, str]:
-        sums = await asyncio.gather(*(_sum(piece, ask) for piece in pieces))
+        sums = await gather(*(_sum(piece, ask) for piece in pieces))
         judged = [piece._replace(adler32=value) for piece, value in zip(pieces, sums, strict=True)]
-        verdicts = await asyncio.gather(*(self._judge(piece) for piece in judged))
+        verdicts = await gather(*(self._judge(piece) for piece in judged))
         bad = {piece.source: CHANGED for piece, verdict in zip(judged, verdicts, strict=True) if verdict is None}
         self.basis = "none" if bad else next((basis for basis in WEAKEST if basis in verdicts), "agree")
         if None not in sums:

@@ -1,12 +1,12 @@
 """Choice of the expected checksum of a file, and search for the sources to blame when it does not match."""
 
-import asyncio
 from collections import Counter
 from collections.abc import Iterable, Sequence, Set
 
 from coalloc.errors import VerificationError
 from coalloc.model import Checksum, Extent
 from coalloc.util.checksums import ALGORITHMS
+from coalloc.util.concurrency import gather
 from coalloc.verify.witnesses import WitnessServers
 
 __all__ = ["SUSPECTED", "agreed_checksum", "blame", "blame_by_pieces", "expectation"]
@@ -83,7 +83,7 @@ async def blame(
 async def _ask_all(servers: WitnessServers, algorithm: str, size: int) -> dict[int, str]:
     """Return each replica's checksum of the whole file, without those that cannot compute it."""
     members = servers.members
-    values = await asyncio.gather(*(servers.digest(i, algorithm, 0, size) for i in members))
+    values = await gather(*(servers.digest(i, algorithm, 0, size) for i in members))
     return {i: value for i, value in zip(members, values, strict=True) if value is not None}
 
 
@@ -95,7 +95,7 @@ async def _changed_on_the_way(servers: WitnessServers, pieces: Sequence[Extent],
         return holder if servers.includes(holder) or not good else good[0]
 
     summed = [p for p in pieces if p.adler32 is not None]
-    values = await asyncio.gather(*(servers.digest(witness(p), "adler32", p.start, p.end) for p in summed))
+    values = await gather(*(servers.digest(witness(p), "adler32", p.start, p.end) for p in summed))
     return {
         p.source: "its bytes changed on the way"
         for p, value in zip(summed, values, strict=True)

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from coalloc.engine.base import Source
 from coalloc.errors import SourceError
 from coalloc.safe_text import redact
+from coalloc.util.concurrency import gather
 
 __all__ = ["WitnessServers"]
 
@@ -142,4 +143,4 @@ class WitnessServers:
 
 
 async def _all(source: Source, algorithm: str, ranges: Sequence[tuple[int, int]]) -> list[str | None]:
-    return await asyncio.gather(*(source.checksum(algorithm, start, end) for start, end in ranges))
+    return list(await gather(*(source.checksum(algorithm, start, end) for start, end in ranges)))

@@ -1,6 +1,5 @@
 """Comparison by checksum of a file at a server with a dataset in the catalogue, for the sync level that needs it."""
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from urllib.parse import unquote, urlsplit
@@ -11,6 +10,7 @@ from broker.worker.actions.copying import ALGORITHMS
 from coalloc.api import storage
 from coalloc.errors import CoallocError, NoSuchFile
 from coalloc.util.addresses import AddressPolicy
+from coalloc.util.concurrency import gather
 
 __all__ = ["recorded", "same"]
 
@@ -52,7 +52,7 @@ async def _same(sink: GridFTPTree, work: Work, url: str, policy: AddressPolicy) 
     with suppress(CoallocError):
         async with await storage(url, policy=policy) as source:
             for name in ALGORITHMS:
-                ours, theirs = await asyncio.gather(
+                ours, theirs = await gather(
                     source.checksum(unquote(urlsplit(url).path), name, 0, work.size),
                     sink.checksum(work.destination, name, work.size),
                 )

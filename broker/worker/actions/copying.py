@@ -5,7 +5,6 @@ on one pair of sessions. A file whose earlier attempt failed is tried alone: if 
 transfer is affected.
 """
 
-import asyncio
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -23,6 +22,7 @@ from broker.worker.temporary_names import earlier, names, temporary
 from broker.worker.transfer_records import Move, of_batch
 from coalloc.api import Storage
 from coalloc.errors import CoallocError, ConnectionLost, NoSuchFile, ReplicaChanged, Unsupported, VerificationError
+from coalloc.util.concurrency import gather
 from coalloc.util.intervals import Intervals
 
 __all__ = ["Copying", "delete_partial_copies"]
@@ -119,7 +119,7 @@ class Copying:
                 except Exception as error:
                     outcomes[number] = error
 
-        await asyncio.gather(*(some() for _ in range(min(self._at_once, len(group)))))
+        await gather(*(some() for _ in range(min(self._at_once, len(group)))))
         return outcomes
 
     async def _copy(self, route: Route, work: Work, recorder: Recorder) -> WorkResult:
@@ -260,7 +260,7 @@ class Copying:
     ) -> tuple[str | None, str | None, str | None]:
         """Return an algorithm that both servers support, and the checksum at each; three times None without any."""
         for name in (algorithm,) if algorithm else ALGORITHMS:
-            ours, theirs = await asyncio.gather(
+            ours, theirs = await gather(
                 _of_source(route.source, source, name, size), route.sink.checksum(sink, name, 0, size)
             )
             if ours is not None and theirs is not None:

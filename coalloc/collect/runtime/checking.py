@@ -1,12 +1,12 @@
 """Comparison of a collected file with its origin, by checksums of the whole file and, if these differ, of its parts."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
 from coalloc.collect.runtime.item import CollectItem
 from coalloc.errors import VerificationError
 from coalloc.model import Checksum
+from coalloc.util.concurrency import gather
 
 __all__ = ["Ask", "ChecksumVerdict", "check"]
 
@@ -73,15 +73,15 @@ async def _strongly(item: CollectItem, checksum: Checksum | None, origin: Ask, s
 
 async def _checksums(name: str, item: CollectItem, origin: Ask, sink: Ask) -> tuple[str | None, str | None]:
     """Return the checksums of the whole file at origin and sink."""
-    return await asyncio.gather(origin(name, 0, item.size), sink(name, 0, item.size))
+    return await gather(origin(name, 0, item.size), sink(name, 0, item.size))
 
 
 async def _wrong(item: CollectItem, pieces: Sequence[Range], origin: Ask, sink: Ask) -> tuple[Range, ...]:
     """Return the pieces that differ; the whole file, if none does."""
-    same = await asyncio.gather(*(_same(piece, origin, sink) for piece in pieces))
+    same = await gather(*(_same(piece, origin, sink) for piece in pieces))
     return tuple(piece for piece, good in zip(pieces, same, strict=True) if not good) or ((0, item.size),)
 
 
 async def _same(piece: Range, origin: Ask, sink: Ask) -> bool:
-    at_origin, found = await asyncio.gather(origin(FAST, *piece), sink(FAST, *piece))
+    at_origin, found = await gather(origin(FAST, *piece), sink(FAST, *piece))
     return at_origin == found

@@ -24,7 +24,7 @@ from coalloc.collect.values import Collected, CollectionPhase, CollectionReport,
 from coalloc.errors import SourceError, TargetExists
 from coalloc.model import Checksum
 from coalloc.planner.network import Demand, File
-from coalloc.util.concurrency import answers
+from coalloc.util.concurrency import gather
 
 __all__ = ["Choose", "CollectJob", "Field", "MethodChoice"]
 
@@ -108,7 +108,7 @@ class CollectJob:
         return self.report()
 
     async def _collect(self) -> None:
-        found = await answers(self._look(item) for item in self._items)
+        found = await gather(*(self._look(item) for item in self._items))
         self._there = {each.name: each for each in found if each}
         await self._refuse_to_replace()
         label = self._field.landing.label
@@ -130,7 +130,7 @@ class CollectJob:
         foreign = [item for item in self._items if item.foreign and item.name not in self._there]
         if self._field.landing.overwrite or not foreign:
             return
-        there = await answers(self._field.landing.exists(item) for item in foreign)
+        there = await gather(*(self._field.landing.exists(item) for item in foreign))
         if taken := [item.name for item, is_there in zip(foreign, there, strict=True) if is_there]:
             more = f" and {len(taken) - SHOWN} more" if len(taken) > SHOWN else ""
             raise TargetExists(

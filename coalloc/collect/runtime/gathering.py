@@ -20,7 +20,7 @@ from coalloc.model import Checksum, Entry, Origin, ReplicaSet
 from coalloc.resolve.file_names import why_unsafe
 from coalloc.resolve.inventory import walk
 from coalloc.safe_text import redact
-from coalloc.util.concurrency import answers
+from coalloc.util.concurrency import gather
 from coalloc.verify import expectation
 
 __all__ = ["CollectServers", "speaks"]
@@ -68,8 +68,8 @@ class CollectServers:
         :raises UsageError: when two files would have the same name
         :raises CoallocError: when one cannot be looked up
         """
-        listed = await answers(self._of_url(url) for url in urls)
-        known = await answers(self.replicas(each.file) for each in found)
+        listed = await gather(*(self._of_url(url) for url in urls))
+        known = await gather(*(self.replicas(each.file) for each in found))
         items = [item for some in listed for item in some] + list(known)
         _refuse_conflicts(items)
         if not items:
@@ -96,7 +96,7 @@ class CollectServers:
         """Return a file with its usable replicas: those of the known size, or else of the first replica's size."""
         replicas = [replica for replica in file.replicas if speaks(replica.url)]
         urls = [replica.url for replica in replicas]
-        looked = await answers(self._look(each.url, each.origin) for each in replicas)
+        looked = await gather(*(self._look(each.url, each.origin) for each in replicas))
         entries = {url: answer for url, answer in zip(urls, looked, strict=True) if isinstance(answer, Entry)}
         size = file.size if file.size is not None else next((entry.size for entry in entries.values()), None)
         usable = {url: entry for url, entry in entries.items() if entry.size == size}

@@ -110,6 +110,7 @@ class HopLane:
 
     async def close(self) -> None:
         """Close the channel and stop all hops, now and later, without reports. May be called twice."""
+        self._ended = True
         for hop in self.hops:
             hop.stop()
         self._work.cancel()
@@ -135,6 +136,8 @@ class HopLane:
                 lost = self._settle()
                 if not (lost or self._suspended):
                     lost = await self._ask()
+                if self._ended:  # an error can take the place of the cancellation
+                    return
                 if lost:
                     await self._pause(lost)
                 else:

@@ -21,6 +21,7 @@ from coalloc.engine.gridftp.protocol import Reply, port_command
 from coalloc.engine.gridftp.security import DataMode
 from coalloc.engine.gridftp.transfer import RangeTransfer, StoredCallback
 from coalloc.errors import ConnectionLost, SourceError, Stalled, Unsupported
+from coalloc.util.concurrency import gather
 from coalloc.util.counts import count
 
 __all__ = ["ThirdParty", "open_third_party"]
@@ -243,7 +244,7 @@ async def _open_both(
     sending = asyncio.create_task(_open(_Source, source, options[0], proxies[0], modes))
     receiving = asyncio.create_task(_open(_Sink, sink, options[1], proxies[1], modes))
     try:
-        await asyncio.gather(sending, receiving)
+        await gather(sending, receiving)
         await _introduce(sending.result(), receiving.result())
     except BaseException:
         for end in (sending, receiving):

@@ -4,16 +4,16 @@ import asyncio
 
 import pytest
 
-from coalloc.util.concurrency import answers
+from coalloc.util.concurrency import gather
 
 
-async def test_answers_come_in_the_order_of_the_questions() -> None:
+async def test_results_are_in_the_order_of_the_calls() -> None:
     async def late(seconds: float) -> float:
         await asyncio.sleep(seconds)
         return seconds
 
-    assert await answers(map(late, (0.02, 0.0, 0.01))) == [0.02, 0.0, 0.01]
-    assert await answers(iter(())) == []
+    assert await gather(*map(late, (0.02, 0.0, 0.01))) == (0.02, 0.0, 0.01)
+    assert await gather() == ()
 
 
 @pytest.mark.parametrize("begun", [True, False])
@@ -34,16 +34,35 @@ async def test_when_one_fails_the_others_have_ended(begun: bool) -> None:
         raise ConnectionResetError("gone")
 
     with pytest.raises(ConnectionResetError, match="gone"):
-        await answers([slow(), fails()] if begun else [fails(), slow()])
+        await gather(*([slow(), fails()] if begun else [fails(), slow()]))
     assert state in ([], ["begun", "ended"])
     assert not begun or state
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 async def test_who_is_cancelled_ends_them_all() -> None:
-    asked = asyncio.create_task(answers([asyncio.Event().wait(), asyncio.Event().wait()]))
+    asked = asyncio.create_task(gather(asyncio.Event().wait(), asyncio.Event().wait()))
     await asyncio.sleep(0)
     asked.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asked
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_a_cancellation_is_not_lost_if_a_call_fails_in_the_same_moment(turns: int) -> None:
+    fail = asyncio.Event()
+
+    async def fails() -> None:
+        await fail.wait()
+        raise ConnectionResetError("gone")
+
+    task = asyncio.create_task(gather(fails(), asyncio.Event().wait()))
+    await asyncio.sleep(0.01)
+    fail.set()
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    was_cancelled = task.cancel()
+    await asyncio.wait({task})
+    assert task.cancelled() == was_cancelled
     assert asyncio.all_tasks() == {asyncio.current_task()}

@@ -26,6 +26,7 @@ from coalloc.errors import (
 )
 from coalloc.model import Entry, Omission
 from coalloc.util.addresses import AddressPolicy
+from coalloc.util.concurrency import gather
 
 __all__ = ["GridFTPTree", "ServerLogin", "ServerSessions"]
 
@@ -264,7 +265,7 @@ class GridFTPTree:
             while places and len(found) < MOST_ABOVE:
                 place = places.pop()
                 new = [each for each in (place, *place.parents) if each not in found]
-                stats = await asyncio.gather(*(_stat(session, str(each)) for each in new))
+                stats = await gather(*(_stat(session, str(each)) for each in new))
                 found |= dict(zip(new, stats, strict=True))
                 places += [
                     each.parent / entry.link_target

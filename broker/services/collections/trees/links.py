@@ -10,6 +10,7 @@ from posixpath import dirname, join
 from coalloc.api import Storage
 from coalloc.errors import NoSuchFile, NotDirectory, PermissionRefused, ServerSays, Unsupported
 from coalloc.model import Entry
+from coalloc.util.concurrency import gather
 
 __all__ = ["Links", "inside", "is_link"]
 
@@ -55,7 +56,7 @@ class Links:
     async def _folder(self, session: Storage, path: str) -> str | None:
         names = path.strip("/").split("/")
         below = [join("/", *names[: count + 1]) for count in range(len(names)) if path != "/"]
-        facts = await asyncio.gather(*(_look(session, self._at(each)) for each in below))
+        facts = await gather(*(_look(session, self._at(each)) for each in below))
         if not any(map(is_link, facts)):
             return path
         base = await self.base(session)
@@ -66,7 +67,7 @@ class Links:
         path = path.rstrip("/") or "/"
         if path == "/":
             return path, await _look(session, self._root)
-        folder, there = await asyncio.gather(self.folder(session, dirname(path)), _look(session, self._at(path)))
+        folder, there = await gather(self.folder(session, dirname(path)), _look(session, self._at(path)))
         if folder is None or not is_link(there):
             return folder and join(folder, path.rpartition("/")[2]), there
         base = await self.base(session)
@@ -156,7 +157,7 @@ def _ahead(real: list[str], left: list[str]) -> list[str]:
 
 
 async def _all(session: Storage, places: list[str]) -> dict[str, Entry | None]:
-    return dict(zip(places, await asyncio.gather(*(_look(session, each) for each in places)), strict=True))
+    return dict(zip(places, await gather(*(_look(session, each) for each in places)), strict=True))
 
 
 def _names(path: str) -> list[str]:

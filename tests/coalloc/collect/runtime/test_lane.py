@@ -1,5 +1,6 @@
 """A lane between two real servers, one of which gives up its sessions."""
 
+import asyncio
 from random import Random
 
 import pytest
@@ -9,8 +10,9 @@ from coalloc.collect.runtime.channels import ServerPair
 from coalloc.collect.runtime.hop import Hop
 from coalloc.collect.runtime.lane import HopLane
 from coalloc.collect.runtime.server import CollectServer
+from coalloc.errors import Unreachable
 from tests.support.fetching import options, random_file
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE, until
 
 SIZE = 100_000
 
@@ -46,6 +48,25 @@ async def test_a_pair_that_has_lost_one_end_keeps_no_session_at_the_other(ends):
     await until(lambda: len(source.sessions) == len(sink.sessions) == 1)
     await lane.close()
     await until(lambda: not source.sessions + sink.sessions)
+
+
+async def test_it_ends_even_if_an_error_takes_the_place_of_the_cancellation():
+    began = asyncio.Event()
+
+    async def connect():
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise Unreachable("the server is gone") from None
+
+    lane = HopLane(connect, pytest.fail, pytest.fail, Random(0))
+    hop = Hop(Piece("one", 0, SIZE), ("a", "b"), ("/one", lambda: "/one"), ready, lambda _: None)
+    lane.begin(hop)
+    await began.wait()
+    async with asyncio.timeout(PATIENCE):
+        await lane.close()
+    assert hop.over
 
 
 async def ready():
