@@ -16,6 +16,7 @@ from coalloc.probing.rounds import pairs, rounds
 from coalloc.probing.samples import Flowed, Sample, peak, settled
 from coalloc.probing.server import ProbedServer
 from coalloc.util.addresses import AddressPolicy
+from coalloc.util.concurrency import gather
 from coalloc.util.dialer import DirectDialer
 
 __all__ = ["ProbeLimits", "measure"]
@@ -71,7 +72,7 @@ async def measure(
     try:
         await measuring.open()
         for together in rounds(chosen):
-            await asyncio.gather(*(measuring.pair(*pair) for pair in together))
+            await gather(*(measuring.pair(*pair) for pair in together))
         if blast:
             for name in dict.fromkeys(name for pair in chosen for name in pair):
                 await measuring.blast(name, chosen)
