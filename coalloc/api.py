@@ -14,7 +14,7 @@ from coalloc.broker_client import Broker, DatasetEntry, FoundReplicas, PlannedFi
 from coalloc.broker_client.imports import read_log, remember, remember_globus, report_globus
 from coalloc.broker_client.submission import TaskFailed, TaskRequest, cancel, dry_run, submit, tasks, watch
 from coalloc.collect.runtime.name_equality import held
-from coalloc.collect.values import CollectionReport, CollectionView, CollectRequest
+from coalloc.collect.values import CollectReport, CollectRequest, CollectView
 from coalloc.config import access, some_access
 from coalloc.download.preview import preview
 from coalloc.download.report import past_transfers
@@ -23,7 +23,7 @@ from coalloc.download.server_answers import Probe, planned_file, probe
 from coalloc.download.servers import Storage, ThirdParty, copy, storage, third_party
 from coalloc.download.to_disk import Download, DownloadSettings
 from coalloc.engine.base import Admission, Leads
-from coalloc.engine.limits.slots import Slots
+from coalloc.engine.limits.server_slots import Slots
 from coalloc.errors import CoallocError, UsageError
 from coalloc.history.globus_tasks import tasks as globus_tasks
 from coalloc.history.transfers import TransferHistory
@@ -188,7 +188,7 @@ async def _relayed(
     where = exact or target(found.file.name, request.output, results.several, _is_foreign(found.file))
     show = (lambda view: watch(snapshot(view, where.name))) if watch else None
     relays, given = request.staging or (), found.file.checksums
-    collecting: Results[CollectionReport] = Results()
+    collecting: Results[CollectReport] = Results()
     try:
         collected = await fetch_over(found.file, where, relays, request.options, show, request.overwrite, collecting)
     finally:
@@ -230,10 +230,10 @@ async def _remember(
 
 async def collect(
     wanted: CollectRequest,
-    watch: Callable[[CollectionView], None] | None = None,
+    watch: Callable[[CollectView], None] | None = None,
     network: "Scenario | None" = None,
-    results: Results[CollectionReport] | None = None,
-) -> CollectionReport:
+    results: Results[CollectReport] | None = None,
+) -> CollectReport:
     """Collect many files from GridFTP servers to one place, over other hosts where a method sends them.
 
     Each file is at its destination only when it is complete and compared with its origin; an existing file is left

@@ -120,7 +120,7 @@ class NothingToFetchFrom(CoallocError):
 
 
 class VerificationError(CoallocError):
-    """Wrong bytes, or replicas that are not of one file."""
+    """Wrong bytes, or replicas that are different files."""
 
     status = 4
     code = "verification_failed"

@@ -278,7 +278,7 @@ def _introspection(path: Path) -> IntrospectionSettings | None:
     texts = all(isinstance(value, str) for value in (*introspection[:3], *introspection.audience, introspection.issuer))
     named = texts and all(map(_names_people, (introspection.url, introspection.issuer or introspection.url)))
     if not named or not set(introspection.roles.values()) <= set(ROLES):
-        raise Invalid(f"{path}: [introspection] is invalid", remedy)
+        raise Invalid(f"{path}: [introspection] has an invalid value", remedy)
     return introspection
 
 

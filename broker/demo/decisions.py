@@ -9,7 +9,7 @@ from broker.demo.sharing import DemoServer, shared
 from broker.demo.traffic import rate
 from broker.demo.world import DAY, PEOPLE, WEEKS, DemoLink, World
 from broker.models.catalogue import Dataset
-from broker.models.decisions import Decided, Expectation, Range, SourcePart
+from broker.models.decisions import Expectation, Range, ReportedDecision, SourcePart
 from broker.models.names import split
 
 __all__ = ["DemoDownload", "decided", "downloads"]
@@ -41,7 +41,7 @@ def downloads(made: World, seed: int) -> Iterator[DemoDownload]:
         yield DemoDownload(chance.choice(PEOPLE), chance.choice(large), chance.choice(made.sites).name, age)
 
 
-def decided(made: World, download: DemoDownload, key: str, seed: int, end: float) -> Decided | None:
+def decided(made: World, download: DemoDownload, key: str, seed: int, end: float) -> ReportedDecision | None:
     """Return a decision and its result; None if the sink has a link to at most one replica."""
     chance = Random(f"decision {seed} {key}")
     endpoints = {each.endpoint for each in made.replicas if each.dataset == download.dataset.name}
@@ -60,7 +60,7 @@ def decided(made: World, download: DemoDownload, key: str, seed: int, end: float
     parts = [_part(link, i, forecasts[i], plan[i], ranges, download.dataset) for i, link in enumerate(links)]
     over = max(each.over or 0.0 for each in ranges)
     best = max(range(len(links)), key=worth.__getitem__)
-    return Decided(
+    return ReportedDecision(
         id=key,
         at=end - download.age,
         kind="download",

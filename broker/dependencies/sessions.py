@@ -17,7 +17,17 @@ from broker.errors import LoggedOut
 from broker.models.access import Caller, Role
 from broker.models.oauth import Bearer
 
-__all__ = ["LOGIN", "Browsing", "BrowsingAdmin", "BrowsingCurator", "Form", "Seated", "browsing", "cookie", "keep"]
+__all__ = [
+    "LOGIN",
+    "Browsing",
+    "BrowsingAdmin",
+    "BrowsingCurator",
+    "Form",
+    "RequiresBrowserLogin",
+    "browsing",
+    "cookie",
+    "keep",
+]
 
 LOGIN = "/reports/login"
 
@@ -41,7 +51,7 @@ def keep(answer: Response, name: str, home: str, value: str, seconds: float) -> 
     return answer
 
 
-class Seated(RoutePolicy):
+class RequiresBrowserLogin(RoutePolicy):
     """A policy that requires a login with this browser and this role, even if the broker lets everybody read."""
 
     def __init__(self, role: Role) -> None:
@@ -64,9 +74,9 @@ def form(request: Request) -> str:
     return hmac.new(secret.encode(), b"form", hashlib.sha256).hexdigest()
 
 
-Browsing = Annotated[Caller, Depends(Seated("reader"))]
-BrowsingCurator = Annotated[Caller, Depends(Seated("curator"))]
-BrowsingAdmin = Annotated[Caller, Depends(Seated("admin"))]
+Browsing = Annotated[Caller, Depends(RequiresBrowserLogin("reader"))]
+BrowsingCurator = Annotated[Caller, Depends(RequiresBrowserLogin("curator"))]
+BrowsingAdmin = Annotated[Caller, Depends(RequiresBrowserLogin("admin"))]
 Form = Annotated[str, Depends(form)]
 
 

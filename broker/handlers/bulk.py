@@ -10,8 +10,8 @@ from broker.dependencies.access import Curator, Reader
 from broker.dependencies.context import Services
 from broker.handlers.routers import own_router
 from broker.models.names import Beginning, Named
+from broker.response_formats import NDJSON
 from broker.services.catalogue.formats import Format
-from broker.wire import NDJSON
 
 __all__ = ["PATHS", "router"]
 

@@ -9,14 +9,15 @@ from broker.dependencies.access import Transferrer
 from broker.dependencies.context import Services
 from broker.handlers.routers import own_router
 from broker.models.base import one_or_list
-from broker.models.decisions import Decided, Made, Taken
+from broker.models.decisions import DecisionsAccepted, Made, ReportedDecision
 
 __all__ = ["router"]
 
 router = own_router("history")
 MOST = 100
 Some = Annotated[
-    Annotated[Decided, Tag("one")] | Annotated[list[Decided], Field(max_length=MOST, fail_fast=True), Tag("list")],
+    Annotated[ReportedDecision, Tag("one")]
+    | Annotated[list[ReportedDecision], Field(max_length=MOST, fail_fast=True), Tag("list")],
     Discriminator(one_or_list),
 ]
 
@@ -26,7 +27,7 @@ async def report(
     decided: Annotated[Some, Body()],
     caller: Transferrer,
     services: Services,
-) -> Taken:
+) -> DecisionsAccepted:
     """Report how one or several files were fetched. The response means that they are stored; repeats change nothing."""
     some = decided if isinstance(decided, list) else [decided]
     return await services.decisions.keep(caller.subject, [Made(each) for each in some], caller.role)

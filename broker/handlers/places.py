@@ -71,7 +71,7 @@ async def endpoint(name: Name, caller: Reader, services: Services) -> Endpoint:
 async def put_endpoint(name: Name, endpoint: Endpoint, caller: Curator, services: Services) -> Endpoint:
     """Create an endpoint, or change it. If an admin does so, it may have a private or loopback address.
 
-    Only admins may move an endpoint of collections that log in with a credential, or allow that it is given a proxy.
+    Only admins may change the address of an endpoint whose collections use a credential, or allow delegation to it.
     """
     return await services.places.put_endpoint(caller.subject, _called(endpoint, name), caller.role)
 

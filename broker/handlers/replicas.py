@@ -17,7 +17,7 @@ from broker.models.base import Wire, one_or_list
 from broker.models.catalogue import BadReplica, CatalogueReplica, ConfirmedReplica, ReplicaState, UnconfirmedReplica
 from broker.models.forecasts import Resolved, ResolveRequest
 from broker.models.names import Did, Named, SinkName
-from broker.wire import METALINK, NDJSON, line, metalinked
+from broker.response_formats import METALINK, NDJSON, line, metalinked
 
 __all__ = ["router"]
 

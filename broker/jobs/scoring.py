@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from broker.models.scores import REPLAYED, Score, ScoreKey, tallied
 from broker.storage.database import Database, retried
-from broker.storage.scores import Behind, Learned, NewTransfers, ScoreStore
+from broker.storage.scores import Learned, NewTransfers, ScoreStore, UnscoredLink
 from predictors.context import size_class
 from predictors.experience import telling
 from predictors.hindsight import BLOCK, PANEL, WARM, GivenForecasts, Panel, affected, order
@@ -85,7 +85,7 @@ class Scoring:
             for pair in behind:
                 await self.score(pair)
 
-    async def score(self, pair: Behind) -> None:
+    async def score(self, pair: UnscoredLink) -> None:
         """Score the new transfers of a pair, and those whose scores these change."""
         async with self._database.read() as connection:
             stored = ScoreStore(connection)
@@ -99,7 +99,7 @@ class Scoring:
             if len(self._panels) > PANELS:
                 self._panels.popitem(last=False)
 
-    def _panel(self, pair: Behind, extent: NewTransfers) -> Panel:
+    def _panel(self, pair: UnscoredLink, extent: NewTransfers) -> Panel:
         """Return the panel of last time if no transfer came too late for it; a new panel otherwise."""
         cached = self._panels.pop(pair.pair_id, None)
         if (
@@ -112,7 +112,7 @@ class Scoring:
 
     @retried
     async def _keep(
-        self, pair: Behind, numbers: Collection[int], new: Sequence[Score], more: Mapping[ScoreKey, Tally]
+        self, pair: UnscoredLink, numbers: Collection[int], new: Sequence[Score], more: Mapping[ScoreKey, Tally]
     ) -> bool:
         """Store scores; return False if another process has scored the pair meanwhile."""
         async with self._database.write() as connection:
@@ -150,7 +150,7 @@ def _slice(work: Iterator[tuple[int, Score | None] | None]) -> tuple[list[tuple[
 
 
 def _work(
-    pair: Behind, extent: NewTransfers, newest: Sequence[Learned], panel: Panel
+    pair: UnscoredLink, extent: NewTransfers, newest: Sequence[Learned], panel: Panel
 ) -> Iterator[tuple[int, Score | None] | None]:
     """Yield the number and score of each transfer that is new or affected by new ones, and None between.
 

@@ -20,7 +20,7 @@ LONGEST = 30.0
 """Seconds that a request waits for its turn."""
 
 
-class Used:
+class Usage:
     """The seconds that users have used, which count less the longer ago they were."""
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class Turns:
         self.waiting = waiting
         self._busy = False
         self._line: list[tuple[str, asyncio.Future[None]]] = []
-        self._had, self._counted = Used(), Used()
+        self._had, self._counted = Usage(), Usage()
 
     @asynccontextmanager
     async def turn(self, subject: str, what: str, admitted: bool = False) -> AsyncIterator[UserTurn]:

@@ -10,7 +10,17 @@ from broker.models.names import ClientMessage, Key, SinkName, SourceName, Thing
 from coalloc.model import Ending, Outcome
 from coalloc.safe_text import redacted_text
 
-__all__ = ["Decided", "Expectation", "Listed", "Made", "Range", "Regret", "SourcePart", "StoredDecision", "Taken"]
+__all__ = [
+    "DecisionSummary",
+    "DecisionsAccepted",
+    "Expectation",
+    "Made",
+    "Range",
+    "Regret",
+    "ReportedDecision",
+    "SourcePart",
+    "StoredDecision",
+]
 
 MOST_SOURCES, MOST_RANGES = 100, 2_000
 Strategy = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.+-]{1,64}$")]
@@ -69,7 +79,7 @@ class Range(Wire):
     count: Annotated[int, Field(ge=1, lt=2**31)] = 1
 
 
-class Decided(Wire):
+class ReportedDecision(Wire):
     """A transfer of one file, or a collect job, whose sources are pairs of hosts.
 
     `id` is the reporter's own: a second report with the same id is the same transfer.
@@ -107,7 +117,7 @@ class Decided(Wire):
 class Made(NamedTuple):
     """A decision, and the work item of a task for which it was made, if any."""
 
-    decided: Decided
+    decided: ReportedDecision
     task_id: str | None = None
     work_id: int | None = None
 
@@ -128,14 +138,14 @@ class Regret(NamedTuple):
     unknown: int = 0
 
 
-class Taken(Wire):
+class DecisionsAccepted(Wire):
     """The result of a report: the number of new decisions, and of those reported before."""
 
     accepted: int
     known: int
 
 
-class Listed(NamedTuple):
+class DecisionSummary(NamedTuple):
     """A decision in a list."""
 
     id: int
@@ -161,7 +171,7 @@ class Listed(NamedTuple):
 class StoredDecision(NamedTuple):
     """A stored decision with all its details; `shares` are the best ones in hindsight, in bytes, if known."""
 
-    listed: Listed
+    listed: DecisionSummary
     moved: int
     sources: list[SourcePart]
     shares: list[float]

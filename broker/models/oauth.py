@@ -205,7 +205,7 @@ def granted(text: str) -> Mapping[str, tuple[str, ...]]:
 
     Dependent scopes, in brackets, concern other servers, and are left out.
 
-    :raises Refused: when the text cannot be parsed, or names an unknown scope
+    :raises OAuthRefused: when the text cannot be parsed, or names an unknown scope
 
     >>> granted("openid https://auth.globus.org/scopes/524230d7-ea86-4a52-8312-86065a9e0417/timer[*x[y] z] email")
     {'auth.globus.org': ('openid', 'email'), '524230d7-ea86-4a52-8312-86065a9e0417': \

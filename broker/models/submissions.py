@@ -61,7 +61,7 @@ class Submission(Wire):
     @model_validator(mode="after")
     def _whole(self) -> Self:
         if (self.destination is None) == (self.kind == "TRANSFER"):
-            raise ValueError("transfers have a destination, other tasks do not")
+            raise ValueError("a TRANSFER needs a destination, and a DELETE must not have one")
         return self
 
 

@@ -9,7 +9,7 @@ from pydantic import Field
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.base import Wire
-from broker.models.decisions import Listed
+from broker.models.decisions import DecisionSummary
 from broker.models.names import Remark, Who
 from broker.reports.archive import Archive, Scope
 from broker.reports.document import Column, Report, ReportLink, Table, Value
@@ -99,7 +99,7 @@ def _note(page: stored.DecisionPage, query: DecisionsQuery) -> str:
     return "" if page.decisions else "No decision matches."
 
 
-def row(each: Listed) -> tuple[Value, ...]:
+def row(each: DecisionSummary) -> tuple[Value, ...]:
     """Return a decision as a row of these columns."""
     return (
         each.at,

@@ -9,7 +9,7 @@ import orjson
 from pydantic import Field
 
 from broker.models.base import Wire
-from broker.models.decisions import Listed
+from broker.models.decisions import DecisionSummary
 from broker.models.submissions import TaskRecord
 from broker.models.tasks import Event
 from broker.reports import decisions as log
@@ -61,7 +61,7 @@ class TaskData(NamedTuple):
     record: TaskRecord
     events: list[Event]
     files: list[tuple[str, FinishedWork]]
-    transfers: list[Listed]
+    transfers: list[DecisionSummary]
 
 
 async def make(archive: Archive, scope: Scope, query: TaskQuery) -> Report:
@@ -147,7 +147,7 @@ def _moved(event: Event) -> int | None:
     return moved
 
 
-def _spans(transfers: Sequence[Listed]) -> Figure:
+def _spans(transfers: Sequence[DecisionSummary]) -> Figure:
     rows = [(each.thing, each.at, each.at + each.seconds, each.outcome) for each in reversed(transfers)]
     table = Table("spans", "Large transfers", SPANS, rows)
     return gantt("transfers", "Large transfers over time", table, "thing", "begin", "end", "outcome")

@@ -7,7 +7,7 @@ import orjson
 from sqlalchemy import ColumnElement, Subquery, cast, func, literal, or_, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from broker.models.decisions import Decided, Listed, Made, Range, Regret, SourcePart, StoredDecision
+from broker.models.decisions import DecisionSummary, Made, Range, Regret, ReportedDecision, SourcePart, StoredDecision
 from broker.schema.reports import decisions, regrets, traces
 from broker.storage.dialects import contains, insert
 
@@ -18,7 +18,7 @@ LARGEST = 2**48
 """Upper bound of bytes that one decision counts for: ten thousand absurd values still sum up to a valid integer."""
 LOOKED = 50_000
 """Decisions that are searched for one page; searches for rare ones continue from there."""
-SHOWN = [decisions.c[name] for name in Listed._fields]
+SHOWN = [decisions.c[name] for name in DecisionSummary._fields]
 SUMS = [each.name for each in regrets.c if not each.primary_key]
 
 
@@ -39,7 +39,7 @@ class DecisionFilter(NamedTuple):
 class DecisionPage(NamedTuple):
     """A page of decisions; `next` is the `before` of the following page, or None if there is none."""
 
-    decisions: list[Listed]
+    decisions: list[DecisionSummary]
     next: int | None
 
 
@@ -110,13 +110,13 @@ class DecisionStore:
         """Return a page of decisions, the newest first; it is short if `LOOKED` decisions were searched."""
         of, order = await self._of(decision_filter), (decisions.c.at.desc(), decisions.c.id.desc())
         looked = select(*SHOWN, decisions.c.sources).where(*of).order_by(*order).limit(LOOKED).subquery()
-        columns = [looked.c[name] for name in Listed._fields]
+        columns = [looked.c[name] for name in DecisionSummary._fields]
         page = (
             select(*columns)
             .where(literal(True), *_fits(looked, decision_filter))
             .order_by(looked.c.at.desc(), looked.c.id.desc())
         )
-        found = [Listed(*row) for row in await self._connection.execute(page.limit(limit))]
+        found = [DecisionSummary(*row) for row in await self._connection.execute(page.limit(limit))]
         if len(found) == limit:
             return DecisionPage(found, found[-1].id)
         last = select(decisions.c.id).where(*of).order_by(*order).offset(LOOKED - 1).limit(1)
@@ -138,7 +138,7 @@ class DecisionStore:
             where.append(tuple_(columns.at, columns.id) < tuple_(literal(at or 0.0), literal(decision_filter.before)))
         return where
 
-    async def worst(self, decision_filter: DecisionFilter, limit: int) -> list[Listed]:
+    async def worst(self, decision_filter: DecisionFilter, limit: int) -> list[DecisionSummary]:
         """Return the decisions that lost most time against the best ones in hindsight, among the newest 50,000."""
         of = await self._of(decision_filter)
         order = decisions.c.at.desc(), decisions.c.id.desc()
@@ -150,7 +150,7 @@ class DecisionStore:
             .order_by(regret.desc(), looked.c.id.desc())
             .limit(limit)
         )
-        return [Listed(*row) for row in await self._connection.execute(page)]
+        return [DecisionSummary(*row) for row in await self._connection.execute(page)]
 
     async def summed(self, subject: str | None, since: int, until: int | None = None) -> list[Summed]:
         """Return the weekly costs of decisions from one week on and before another, summed over subjects."""
@@ -190,7 +190,7 @@ def _row(subject: str, made: Made, regret: Regret) -> dict[str, Any]:
     }
 
 
-def _trace(decided: Decided, regret: Regret) -> dict[str, str]:
+def _trace(decided: ReportedDecision, regret: Regret) -> dict[str, str]:
     ranges = {
         "count": decided.range_count,
         "shares": list(regret.shares),
@@ -203,7 +203,7 @@ def _trace(decided: Decided, regret: Regret) -> dict[str, str]:
 def _stored_decision(row: Mapping[Any, Any]) -> StoredDecision:
     trace, names = orjson.loads(row["ranges"]), list(Range.model_fields)
     return StoredDecision(
-        Listed(*(row[name] for name in Listed._fields)),
+        DecisionSummary(*(row[name] for name in DecisionSummary._fields)),
         row["moved"],
         [SourcePart.model_validate(each) for each in orjson.loads(row["sources"])],
         trace["shares"],
@@ -212,7 +212,7 @@ def _stored_decision(row: Mapping[Any, Any]) -> StoredDecision:
     )
 
 
-def _sums(subject: str, decided: Decided, regret: Regret) -> Iterable[tuple[tuple[Any, ...], list[float]]]:
+def _sums(subject: str, decided: ReportedDecision, regret: Regret) -> Iterable[tuple[tuple[Any, ...], list[float]]]:
     """Return what a decision adds to each sum: to the one over all its sources, and to that of each source."""
     if regret.best is None:
         return

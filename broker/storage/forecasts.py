@@ -81,7 +81,7 @@ class Missed(NamedTuple):
 
 
 class Daily(NamedTuple):
-    """The same values for the transfers of one link that ended on one day, counted from the epoch."""
+    """A link, a day in days since the epoch, and as in `Missed` the values of the transfers that ended on it."""
 
     pair_id: int
     day: int

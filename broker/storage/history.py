@@ -29,7 +29,7 @@ from predictors.context import size_class
 from predictors.experience import SMALLEST
 from predictors.observation import Observation
 
-__all__ = ["FIELDS", "USED", "WELL", "ObservationStore", "Stand", "StoredObservation", "stored_observation"]
+__all__ = ["FIELDS", "USED", "WELL", "LinkProgress", "ObservationStore", "StoredObservation", "stored_observation"]
 
 FIELDS: Columns = {
     "ended": Double(),
@@ -58,7 +58,7 @@ WHERE datname = current_database() AND relation = 'observations'::regclass AND m
 IGNORED_SUBJECTS = select(asides.c.subject)
 
 
-class Stand(NamedTuple):
+class LinkProgress(NamedTuple):
     """A link's number, its number of observations, and the number of the newest one."""
 
     id: int
@@ -133,7 +133,7 @@ class ObservationStore:
         added = await self._connection.execute(statement.on_conflict_do_nothing().returning(observation_keys.c.key))
         return [once[key] for (key,) in added]
 
-    async def _locked_links(self, named: set[Pair]) -> dict[Pair, Stand]:
+    async def _locked_links(self, named: set[Pair]) -> dict[Pair, LinkProgress]:
         """Return these links, created if necessary, and locked until the transaction ends."""
         await self.make_links(named)
         return await self.stands(named, lock=True)
@@ -144,7 +144,7 @@ class ObservationStore:
         if values:
             await self._connection.execute(insert(self._connection, pairs).on_conflict_do_nothing(), values)
 
-    async def stands(self, named: Iterable[Pair], lock: bool = False) -> dict[Pair, Stand]:
+    async def stands(self, named: Iterable[Pair], lock: bool = False) -> dict[Pair, LinkProgress]:
         """Return those of these links that exist.
 
         :param lock: whether to lock their rows until the transaction ends
@@ -159,9 +159,9 @@ class ObservationStore:
         if lock and not self._sqlite:
             query = query.order_by(pairs.c.id).with_for_update(of=pairs)
         found = await self._connection.execute(query)
-        return {links[number]: Stand(*rest) for number, *rest in found}
+        return {links[number]: LinkProgress(*rest) for number, *rest in found}
 
-    async def _count(self, new: Sequence[Observed], numbers: Mapping[Pair, Stand]) -> None:
+    async def _count(self, new: Sequence[Observed], numbers: Mapping[Pair, LinkProgress]) -> None:
         counts = Counter(_pair(each) for each in new)
         ends: dict[Pair, float] = {}
         for each in new:

@@ -17,7 +17,7 @@ from broker.storage.history import FIELDS, USED, WELL, stored_observation
 from predictors.observation import Observation, Rates
 from predictors.tally import Tally
 
-__all__ = ["Behind", "ClientForecast", "Learned", "NewTransfers", "ScoreStore", "score_of", "tally_of"]
+__all__ = ["ClientForecast", "Learned", "NewTransfers", "ScoreStore", "UnscoredLink", "score_of", "tally_of"]
 
 TURN = 100
 """Observations after which other coroutines get to run."""
@@ -55,7 +55,7 @@ SUMS: Columns = {
 }
 
 
-class Behind(NamedTuple):
+class UnscoredLink(NamedTuple):
     """A link, the number of its last scored observation, and that of its newest one."""
 
     pair_id: int
@@ -97,15 +97,15 @@ class ScoreStore:
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
 
-    async def behind(self) -> list[Behind]:
+    async def behind(self) -> list[UnscoredLink]:
         """Return links with observations to score, at most `MOST_LINKS`, the longest unscored first."""
         lacking = select(pairs.c.id, pairs.c.scored_id, pairs.c.newest_id).where(pairs.c.newest_id > pairs.c.scored_id)
         return [
-            Behind(*row)
+            UnscoredLink(*row)
             for row in await self._connection.execute(lacking.order_by(pairs.c.scored_id).limit(MOST_LINKS))
         ]
 
-    async def extent(self, pair: Behind) -> NewTransfers:
+    async def extent(self, pair: UnscoredLink) -> NewTransfers:
         """Return how much of a link there is to look at."""
         well = select(func.min(observations.c.ended), func.count()).where(
             observations.c.pair_id == pair.pair_id,
@@ -118,8 +118,8 @@ class ScoreStore:
             first = (await self._connection.execute(well.where(observations.c.id > pair.scored_id))).one()[0]
         return NewTransfers(first, transfers)
 
-    async def newest(self, pair: Behind, limit: int) -> list[Learned]:
-        """Return the newest successful observations of a link, by their ends, the newest first."""
+    async def newest(self, pair: UnscoredLink, limit: int) -> list[Learned]:
+        """Return the successful observations of a link that ended last, the newest first."""
         of, forecast = observations.c, forecasts.c
         chosen = (pairs.c.source, pairs.c.sink, pairs.c.direction, of.id, of.subject, *(of[name] for name in FIELDS))
         page = (
@@ -145,12 +145,12 @@ class ScoreStore:
                 await asyncio.sleep(0)
         return found
 
-    async def claim(self, pair: Behind) -> bool:
+    async def claim(self, pair: UnscoredLink) -> bool:
         """Return whether a link is still scored as far as stated; if so, lock it until the transaction ends."""
         same = and_(pairs.c.id == pair.pair_id, pairs.c.scored_id == pair.scored_id)
         return (await self._connection.execute(select(pairs.c.id).where(same).with_for_update())).first() is not None
 
-    async def mark(self, pair: Behind) -> None:
+    async def mark(self, pair: UnscoredLink) -> None:
         """Record that a link is scored up to its newest observation."""
         done = update(pairs).where(pairs.c.id == pair.pair_id).values(scored_id=pair.newest_id)
         await self._connection.execute(done)

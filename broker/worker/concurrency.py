@@ -24,7 +24,7 @@ async def side_by_side(
     async def one(work: Work) -> None:
         async with turn:
             try:
-                await recorder.fence.fresh(work)
+                await recorder.fence.check_if_silent(work)
                 result = await do(work)
             except Exception as error:
                 result = failed(work, error, options)

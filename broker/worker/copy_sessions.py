@@ -32,7 +32,7 @@ class Route(NamedTuple):
 
     @property
     def usable(self) -> bool:
-        """Return whether more can be copied."""
+        """Return whether all sessions of this route can still be used."""
         return self.pair.usable and self.source.usable and self.sink.usable
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ from broker.models.collections import Collection
 from broker.models.lanes import LaneCandidate
 from broker.models.tasks import Event, Work
 from broker.models.work import WorkResult
-from broker.services.catalogue.replicas import Replicas, ToRead
+from broker.services.catalogue.replicas import ReadableReplicas, Replicas
 from broker.services.collections.trees import CatalogueTree, GridFTPTree, LocalTree, Tree, Trees
 from broker.services.network.places import Places
 from broker.storage.collections import CollectionStore
@@ -22,18 +22,18 @@ from broker.storage.database import Database
 from broker.storage.tasks import TaskStore
 from broker.worker.actions.comparing import recorded
 from broker.worker.actions.copying import Copying, delete_partial_copies
+from broker.worker.actions.copying_datasets import DatasetCopying
 from broker.worker.actions.deleting import Clearing
 from broker.worker.actions.discovery import Looking
 from broker.worker.actions.downloading import Downloading, LocatedReplicas, Sources, discarded
-from broker.worker.actions.gathering import DatasetCopying
 from broker.worker.actions.linking import Linking
 from broker.worker.actions.pruning import Pruning
 from broker.worker.concurrency import side_by_side
 from broker.worker.copy_sessions import Routes
+from broker.worker.owner_rights import DENIED, OwnerRights
 from broker.worker.policy.faults import at_source, failed
-from broker.worker.rate_limits import Promises, RateLimits
+from broker.worker.rate_limits import RateLimits, RateReservations
 from broker.worker.recorder import Recorder
-from broker.worker.standing import DENIED, OwnerRights
 from coalloc.errors import CoallocError, PermissionRefused, Unsupported
 from coalloc.model import Estimate
 
@@ -66,30 +66,30 @@ class Executor:
         self._places = places
         self._replicas = replicas
         self._routes = Routes()
-        self._promises = Promises(database)
+        self._promises = RateReservations(database)
 
     async def perform(self, task: LaneCandidate, batch: Sequence[Work], recorder: Recorder) -> None:
         """Do a batch of work items and report each."""
         try:
-            standing = await self._standing(task)
-            source, sink = await self._ends(task, standing)
-            granted = _granted(standing, batch, recorder)
+            rights = await self._rights(task)
+            source, sink = await self._ends(task, rights)
+            granted = _granted(rights, batch, recorder)
             by_kind = {
                 kind: [work for work in granted if work.kind == kind] for kind in dict.fromkeys(w.kind for w in granted)
             }
             for kind, some in by_kind.items():
-                doer = await self._doer(kind, task, standing, source, sink, recorder)
+                doer = await self._doer(kind, task, rights, source, sink, recorder)
                 await doer(some, recorder)
         except (BrokerError, CoallocError) as error:
             for work in batch:
                 recorder.report(failed(work, error, task.options))
 
-    async def _standing(self, task: LaneCandidate) -> OwnerRights:
+    async def _rights(self, task: LaneCandidate) -> OwnerRights:
         async with self._database.read() as connection:
             return await OwnerRights.of(connection, task)
 
     async def _ends(
-        self, task: LaneCandidate, standing: OwnerRights, limited: bool = True
+        self, task: LaneCandidate, rights: OwnerRights, limited: bool = True
     ) -> tuple[TaskEnd, TaskEnd | None]:
         """Return the source and the destination of a task; a task that deletes has no destination.
 
@@ -98,9 +98,9 @@ class Executor:
         :raises CoallocError: when a collection cannot be reached from here
         """
         for number in filter(None, task.pair):
-            if number not in standing.collections:
+            if number not in rights.collections:
                 raise NotFound(f"the collection {number} does not exist any more", "submit a new task")
-        reaches = [standing.reach(number) for number in filter(None, task.pair)]
+        reaches = [rights.reach(number) for number in filter(None, task.pair)]
         ends = [
             TaskEnd(each.collection, await self._trees.of(each.collection, each if limited else None))
             for each in reaches
@@ -111,7 +111,7 @@ class Executor:
         self,
         kind: str,
         task: LaneCandidate,
-        standing: OwnerRights,
+        rights: OwnerRights,
         source: TaskEnd,
         sink: TaskEnd | None,
         recorder: Recorder,
@@ -134,7 +134,7 @@ class Executor:
         if task.options.dry_run:
             return _only_planned
         if kind == "link":
-            return _each(Linking(source.tree, sink.tree, standing, task.options, recorder.fence).link, task)
+            return _each(Linking(source.tree, sink.tree, rights, task.options, recorder.fence).link, task)
         return await self._copier(task, source, sink)
 
     async def _incomplete(self, task: LaneCandidate) -> bool:
@@ -184,16 +184,18 @@ class Executor:
 
         return of
 
-    def _where(self, tree: CatalogueTree, sink: Collection, task: LaneCandidate) -> Callable[[str], Awaitable[ToRead]]:
+    def _where(
+        self, tree: CatalogueTree, sink: Collection, task: LaneCandidate
+    ) -> Callable[[str], Awaitable[ReadableReplicas]]:
         """Return a function that finds the replicas that the task's owner may read now, with forecasts."""
 
-        async def of(path: str) -> ToRead:
+        async def of(path: str) -> ReadableReplicas:
             found = await self._replicas.to_read(await tree.did(path), await self._site(sink), _caller(task))
             return await self._without_links_out(found)
 
         return of
 
-    async def _without_links_out(self, found: ToRead) -> ToRead:
+    async def _without_links_out(self, found: ReadableReplicas) -> ReadableReplicas:
         """Leave out replicas that are only reached by links to files which the reader was not granted.
 
         :raises CoallocError: when no replica is left
@@ -232,7 +234,7 @@ class Executor:
         """Clear away the partial data of copies that will not be finished."""
         if task.options.dry_run:
             return
-        _, sink = await self._ends(task, await self._standing(task), limited=False)  # temporary names belong to no user
+        _, sink = await self._ends(task, await self._rights(task), limited=False)  # temporary names belong to no user
         if sink and isinstance(sink.tree, GridFTPTree):
             await delete_partial_copies(sink.tree, batch)
         elif sink and isinstance(sink.tree, LocalTree):
@@ -248,11 +250,11 @@ def _caller(task: LaneCandidate) -> Caller:
     return Caller.model_construct(subject=task.owner, role=task.role, site="")
 
 
-def _granted(standing: OwnerRights, batch: Sequence[Work], recorder: Recorder) -> list[Work]:
+def _granted(rights: OwnerRights, batch: Sequence[Work], recorder: Recorder) -> list[Work]:
     """Return the work items that the owner still may do; report the others as failed before a byte is moved."""
     granted = []
     for work in batch:
-        if reason := standing.denied(work):
+        if reason := rights.denied(work):
             recorder.report(WorkResult(work, "failed", error_code=DENIED, error=reason))
         elif twin := work.details.twin:
             reason = f"the destination holds {work.destination} and {twin!r}, which is in the same folder, for one"

@@ -63,15 +63,15 @@ class Fence:
         """Return whether other workers may soon take this worker for dead."""
         return time.monotonic() - self._last_contact > SILENT
 
-    async def fresh(self, work: Work) -> None:
+    async def check_if_silent(self, work: Work) -> None:
         """Wait until work may begin: not at all, unless this worker was stopped or cut off in the meantime.
 
         :raises LeaseLost: when the lease is no longer this worker's
         """
         if time.monotonic() - self._last_contact > FRESH:
-            await self.hold(work)
+            await self.check(work)
 
-    async def hold(self, work: Work) -> None:
+    async def check(self, work: Work) -> None:
         """Wait until a lease is certain to be this worker's for the next seconds; ask the database until it answers.
 
         :raises LeaseLost: when it is not

@@ -48,7 +48,7 @@ class Housekeeping:
         :param worker: name of the worker that does it, which is not dead
         :param mine: tasks for which it has lanes
         """
-        await self._bury(worker)
+        await self._free_leases_of(worker)
         async with self._database.read() as connection:
             late = await TaskStore(connection).expired(await read_clock(connection))
         for task in late:
@@ -56,7 +56,7 @@ class Housekeeping:
         await self._note_progress(mine)
 
     @retried
-    async def _bury(self, worker: str) -> None:
+    async def _free_leases_of(self, worker: str) -> None:
         async with self._database.write() as connection:
             workers = WorkerStore(connection)
             dead = [name for name in await workers.dead(SILENCE) if name != worker]

@@ -1,5 +1,7 @@
 """The leases of one worker; none is forgotten, whatever happens to the database meanwhile.
 
+They hold as long as the worker's heartbeat (`worker.Worker`); no lease is renewed alone.
+
 Leases that could not be given back are kept as owed, and leases that only the database knows are found again.
 """
 
@@ -13,19 +15,19 @@ from broker.storage.lanes import LaneStore
 from broker.storage.work import WorkStore
 from broker.worker.recorder import Recorder
 
-__all__ = ["FEWEST", "Leases", "moment"]
+__all__ = ["FEWEST", "Leases", "next_batch_size"]
 
 FEWEST, MOST, BATCH_BYTES = 250, 1000, 64 << 20
 """Bounds on the work items, and the bytes, of one batch of leases."""
 MOMENT = 0.5
 
 
-def moment(done: int, seconds: float) -> int:
+def next_batch_size(done: int, seconds: float) -> int:
     """Return how many work items to lease next, from the size of the last batch and its duration in seconds.
 
     A batch should last a moment, since a transaction costs as much as many files.
 
-    >>> moment(250, 0.2), moment(250, 30.0), moment(1, 1e-9)
+    >>> next_batch_size(250, 0.2), next_batch_size(250, 30.0), next_batch_size(1, 1e-9)
     (625, 250, 1000)
     """
     return max(FEWEST, min(MOST, int(done * MOMENT / seconds)))

@@ -17,14 +17,14 @@ from broker.storage.database import Database, retried
 from broker.storage.lanes import LaneStore
 from coalloc.api import Admission
 
-__all__ = ["Promises", "RateLimits"]
+__all__ = ["RateLimits", "RateReservations"]
 
 AGAIN = 1.0
 """Seconds between attempts while the database cannot be used."""
 log = structlog.get_logger("broker.worker")
 
 
-class Promises:
+class RateReservations:
     """Reservations of bytes against rates, shared by all workers through the same database rows.
 
     In this process, each reservation is made only when the time of the one before has come. So a process that dies, or
@@ -62,7 +62,7 @@ class RateLimits:
     :param pair: ids of the task's collections
     """
 
-    def __init__(self, promises: Promises, limited: Sequence[Limited], pair: Sequence[str]) -> None:
+    def __init__(self, promises: RateReservations, limited: Sequence[Limited], pair: Sequence[str]) -> None:
         self._promises = promises
         self._limited = limited
         self._pair = pair

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import structlog
 from pydantic import ValidationError
 
-from broker.models.decisions import Decided, Made
+from broker.models.decisions import Made, ReportedDecision
 from broker.models.history import FASTEST, Observed
 from broker.models.tasks import Work
 from broker.services.collections.trees import Naming, called, named
@@ -83,7 +83,7 @@ class TransferDecision(NamedTuple):
         for part in (document, *document["sources"]):
             part |= {name: named(part[name], self.namings) for name in TEXTS if part.get(name)}
         try:
-            decided = Decided.model_validate(document)
+            decided = ReportedDecision.model_validate(document)
         except ValidationError as wrong:
             log.warning("failed to store a decision", error=str(wrong))
             return

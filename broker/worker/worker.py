@@ -33,11 +33,11 @@ from broker.storage.tasks import TaskStore
 from broker.storage.workers import WorkerStore
 from broker.worker.actions.copying import AT_ONCE
 from broker.worker.housekeeping import Cleaner, Housekeeping, Sweeper
-from broker.worker.leases import FEWEST, Leases, moment
+from broker.worker.leases import FEWEST, Leases, next_batch_size
+from broker.worker.owner_rights import DENIED, OwnerRights
 from broker.worker.policy.fairness import LaneChoice, choose
 from broker.worker.policy.faults import failed, poisoned
 from broker.worker.recorder import Recorder
-from broker.worker.standing import DENIED, OwnerRights
 from broker.worker.tuner import Tuner
 
 __all__ = ["Performer", "Worker"]
@@ -296,7 +296,7 @@ class Worker:
                 batch := await self._lease(candidate.task, next(turns), number % 2 == 0, most)
             ):
                 await self._batch(candidate, batch)
-                most = moment(len(batch), time.monotonic() - began)
+                most = next_batch_size(len(batch), time.monotonic() - began)
                 if batch[0].kind in GROUPS[0]:  # let other lanes take the new work
                     self._due(candidate.task)
         except Unavailable as error:

@@ -198,5 +198,5 @@ def _estimate(forecast: Mapping[str, Any]) -> Estimate:
         return Estimate(setup, reason=reason)
     low, middle, high = (number(rate[name]) for name in ("p10", "p50", "p90"))
     if not 1e-3 <= low <= middle <= high <= 1e15:
-        raise ValueError(f"rates of {low}, {middle} and {high}")
+        raise ValueError(f"the forecast rates p10 {low}, p50 {middle}, p90 {high} are impossible")
     return Estimate(setup, middle, reason, (low, high))

@@ -169,7 +169,7 @@ def _history() -> Iterator[Finding]:
 
 
 def _connections() -> Iterator[Finding]:
-    from coalloc.engine.limits.slots import VARIABLE, Slots
+    from coalloc.engine.limits.server_slots import VARIABLE, Slots
 
     try:
         slots = Slots.from_environment()

@@ -14,7 +14,7 @@ from coalloc.errors import CoallocError
 from coalloc.util.streams import say_json
 
 if TYPE_CHECKING:
-    from coalloc.collect.values import CollectionReport
+    from coalloc.collect.values import CollectReport
     from coalloc.display.collect_bars import CollectionBars
     from coalloc.display.collect_text import CollectionLines
     from coalloc.display.json import Document
@@ -95,7 +95,7 @@ def collect(
     wanted = api.CollectRequest(
         sources, to, relays, method, broker, frozenset(data_hosts), frozenset(delegate), overwrite
     )
-    results: api.Results[CollectionReport] = api.Results()
+    results: api.Results[CollectReport] = api.Results()
     try:
         with nullcontext() if quiet else showing(_printer) as watch:
             report = interrupts.run(
@@ -116,13 +116,13 @@ def collect(
         _print(report)
 
 
-def _document(report: "CollectionReport") -> "Document":
+def _document(report: "CollectReport") -> "Document":
     from coalloc.display.json import collection
 
     return collection(report)
 
 
-def _print(report: "CollectionReport") -> None:
+def _print(report: "CollectReport") -> None:
     from coalloc.display.collect_text import print_collection
 
     print_collection(report, sys.stderr)

@@ -18,12 +18,12 @@ from coalloc.collect.decision import collected
 from coalloc.collect.expected_network import guessed, inward, is_known, labelled
 from coalloc.collect.methods import make
 from coalloc.collect.runtime.collection import CollectJob, Field, MethodChoice
-from coalloc.collect.runtime.destination import Landing, There
-from coalloc.collect.runtime.gathering import CollectServers, speaks
-from coalloc.collect.runtime.local_destination import Here
+from coalloc.collect.runtime.destination import Destination, ServerDestination
+from coalloc.collect.runtime.local_destination import LocalDestination
 from coalloc.collect.runtime.partial_names import PartialNames
-from coalloc.collect.runtime.server import Area
-from coalloc.collect.values import HERE, CollectionReport, CollectionView, CollectRequest
+from coalloc.collect.runtime.resolution import CollectServers, speaks
+from coalloc.collect.runtime.server import StagingArea
+from coalloc.collect.values import HERE, CollectReport, CollectRequest, CollectView
 from coalloc.config import access, own_policy
 from coalloc.engine.base import EngineOptions
 from coalloc.engine.gridftp.address import parse
@@ -47,29 +47,29 @@ WORTH = 1.2
 
 async def collect(
     wanted: CollectRequest,
-    watch: Callable[[CollectionView], None] | None,
+    watch: Callable[[CollectView], None] | None,
     network: Scenario | None,
-    results: Results[CollectionReport],
-) -> CollectionReport:
+    results: Results[CollectReport],
+) -> CollectReport:
     """Collect many files to one place; see `coalloc.api.collect`."""
     given = labelled(network) if network else None
-    gathering = CollectServers(
+    servers = CollectServers(
         EngineOptions(DirectDialer(own_policy()), data_hosts=wanted.data_hosts, delegate=wanted.delegate)
     )
     for url in wanted.via:
-        gathering.add(url, _folder(url))
-    landing = _landing(wanted.to, gathering, wanted.overwrite)
+        servers.add(url, _folder(url))
+    landing = _landing(wanted.to, servers, wanted.overwrite)
     try:
-        items = await gathering.items(*await _named(wanted))
+        items = await servers.items(*await _named(wanted))
         await landing.prepare([item.name for item in items])
         for url in given.urls.values() if given else ():
-            gathering.add(url, _folder(url))
-        known = await _known(given, [*gathering.servers], landing.label, wanted.broker)
+            servers.add(url, _folder(url))
+        known = await _known(given, [*servers.servers], landing.label, wanted.broker)
     except BaseException:
-        await gathering.close()
+        await servers.close()
         raise
-    planned = guessed(known, [*gathering.servers], landing.label, complete=given is not None)
-    field = Field(gathering.servers, _areas(gathering, landing), landing)
+    planned = guessed(known, [*servers.servers], landing.label, complete=given is not None)
+    field = Field(servers.servers, _areas(servers, landing), landing)
 
     def choose(demand: Demand) -> MethodChoice:
         method = make(wanted.method or default(), planned, demand, seed=getrandbits(32))
@@ -93,10 +93,10 @@ async def fetch_over(
     where: Path,
     via: Sequence[str],
     options: EngineOptions,
-    watch: Callable[[CollectionView], None] | None,
+    watch: Callable[[CollectView], None] | None,
     overwrite: bool,
-    results: Results[CollectionReport],
-) -> CollectionReport | None:
+    results: Results[CollectReport],
+) -> CollectReport | None:
     """Fetch one file from its replicas, also over other servers, if that is faster; else do nothing and return None.
 
     It counts as faster where links are known, and the plan is faster than the one without relays by the factor `WORTH`.
@@ -107,24 +107,24 @@ async def fetch_over(
     """
     if not any(speaks(replica.url) for replica in file.replicas):
         return None
-    gathering = CollectServers(options)
+    servers = CollectServers(options)
     try:
-        item = replace(await gathering.replicas(file), name=where.name, foreign=file.origin.kind != "user")
+        item = replace(await servers.replicas(file), name=where.name, foreign=file.origin.kind != "user")
         for url in via or _measured_servers():
-            gathering.add(url, _folder(url))
-        known = await _known(None, [*gathering.servers], HERE, None)
+            servers.add(url, _folder(url))
+        known = await _known(None, [*servers.servers], HERE, None)
     except BaseException:
-        await gathering.close()
+        await servers.close()
         raise
-    landing = Here(where.parent, overwrite)
+    landing = LocalDestination(where.parent, overwrite)
     demand = Demand((File(item.name, item.size, tuple(item.paths), (HERE,)),))
-    network = guessed(known, [*gathering.servers], HERE, complete=False)
+    network = guessed(known, [*servers.servers], HERE, complete=False)
     plan = _plan(network, demand) if is_known(known, demand) else None
     if plan is None or plan[1] is None or plan[0] * WORTH > plan[1]:
-        await gathering.close()
+        await servers.close()
         return None
     choice = partial(MethodChoice, planned_seconds=plan[0], direct_seconds=plan[1])
-    field = Field(gathering.servers, _areas(gathering, landing), landing)
+    field = Field(servers.servers, _areas(servers, landing), landing)
     began, seed = time.time(), getrandbits(32)
     collection = CollectJob(
         [item], field, str(where), lambda demand: choice(make(default(), network, demand, seed=seed)), watch, seed
@@ -148,7 +148,7 @@ def default() -> str:
 
 def _plan(network: Network, demand: Demand) -> tuple[float, float | None] | None:
     """Return the makespan of the plan in seconds, and without relays; None if it cannot be computed."""
-    from coalloc.planner.least import least_makespan
+    from coalloc.planner.least_makespan import least_makespan
 
     try:
         plan = least_makespan(network, demand)
@@ -188,12 +188,12 @@ async def _no_document(url: str, limit: int) -> tuple[bytes, str | None]:
     raise UsageError(f"{redact(url)}: Metalinks must be local files or http(s) URLs", "fetch it with coget get")
 
 
-def _landing(to: str, gathering: CollectServers, overwrite: bool) -> Landing:
+def _landing(to: str, servers: CollectServers, overwrite: bool) -> Destination:
     if "://" not in to:
         if not to or (Path(to).exists() and not Path(to).is_dir()):
             raise UsageError(f"{to!r} is not a directory", "name a directory with --to; it is created if necessary")
-        return Here(Path(to), overwrite, PartialNames.open())
-    return There(gathering.add(to), _folder(to), overwrite)
+        return LocalDestination(Path(to), overwrite, PartialNames.open())
+    return ServerDestination(servers.add(to), _folder(to), overwrite)
 
 
 def _folder(url: str) -> str:
@@ -202,17 +202,17 @@ def _folder(url: str) -> str:
     return (parse(url).named.rstrip("/") or "/") if path else "/~"
 
 
-def _areas(gathering: CollectServers, landing: Landing) -> dict[str, Area]:
+def _areas(servers: CollectServers, landing: Destination) -> dict[str, StagingArea]:
     """Return the staging area for this collection at each server but the destination."""
     run = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
     return {
-        label: Area(gathering.servers[label], folder, run)
-        for label, folder in gathering.folders.items()
+        label: StagingArea(servers.servers[label], folder, run)
+        for label, folder in servers.folders.items()
         if label != landing.label
     }
 
 
-async def _remember(report: CollectionReport, began: float, broker: str | None, error: str | None = None) -> None:
+async def _remember(report: CollectReport, began: float, broker: str | None, error: str | None = None) -> None:
     """Add the collection to this user's history, and report it to the broker."""
     transfers, measured = _transfers(report, began), _measured(report, began)
     TransferHistory.open().add(transfers)
@@ -223,7 +223,7 @@ async def _remember(report: CollectionReport, began: float, broker: str | None, 
             await send_results(Broker(known), transfers, measured=measured, decided=[hops] if hops else [])
 
 
-def _measured(report: CollectionReport, began: float) -> list[MeasuredLink]:
+def _measured(report: CollectReport, began: float) -> list[MeasuredLink]:
     """Return the transfers between servers that lasted long enough to measure the rate."""
     return [
         MeasuredLink(pair.source, pair.sink, began, began + pair.bytes / pair.best_rate, pair.bytes)
@@ -232,7 +232,7 @@ def _measured(report: CollectionReport, began: float) -> list[MeasuredLink]:
     ]
 
 
-def _transfers(report: CollectionReport, began: float) -> list[PastTransfer]:
+def _transfers(report: CollectReport, began: float) -> list[PastTransfer]:
     """Return the history's records of transfers to this machine, by source."""
     return [
         PastTransfer(

@@ -1,14 +1,14 @@
 """A collection as a decision, with each pair of hosts as a source. Pure."""
 
 from coalloc.broker_client.decision import LARGE, LONGEST, LONGEST_NAME, MOST, MOST_SOURCES, Document
-from coalloc.collect.values import HERE, CollectionReport, PairReport
+from coalloc.collect.values import HERE, CollectReport, PairReport
 from coalloc.history.values import source_key
 from coalloc.safe_text import one_line
 
 __all__ = ["collected"]
 
 
-def collected(report: CollectionReport, error: str | None, began: float, key: str, site: str) -> Document | None:
+def collected(report: CollectReport, error: str | None, began: float, key: str, site: str) -> Document | None:
     """Return the document of a collection, with each pair of hosts as a source; None if it is not worth a report.
 
     :param site: the site of this machine

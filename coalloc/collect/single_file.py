@@ -2,7 +2,7 @@
 
 from collections.abc import Container
 
-from coalloc.collect.values import HERE, CollectionReport, CollectionView, PairReport
+from coalloc.collect.values import HERE, CollectReport, CollectView, PairReport
 from coalloc.model import Basis, Checksum, Phase, Snapshot, SourceReport, SourceView, TransferReport
 
 __all__ = ["report", "snapshot"]
@@ -15,7 +15,7 @@ PHASES: dict[str, Phase] = {
 }
 
 
-def report(collected: CollectionReport, given: Container[Checksum]) -> TransferReport:
+def report(collected: CollectReport, given: Container[Checksum]) -> TransferReport:
     """Return the report of the download; its sources are the servers that sent bytes here, relays included.
 
     :param given: checksums given by the user or a Metalink
@@ -37,7 +37,7 @@ def report(collected: CollectionReport, given: Container[Checksum]) -> TransferR
     )
 
 
-def _source(pair: PairReport, collected: CollectionReport) -> SourceReport:
+def _source(pair: PairReport, collected: CollectReport) -> SourceReport:
     return SourceReport(
         pair.source,
         pair.bytes,
@@ -49,7 +49,7 @@ def _source(pair: PairReport, collected: CollectionReport) -> SourceReport:
     )
 
 
-def snapshot(view: CollectionView, name: str) -> Snapshot:
+def snapshot(view: CollectView, name: str) -> Snapshot:
     """Return the current state of the download."""
     inward = [pair for pair in view.pairs if pair.sink == HERE]
     came = sum(pair.bytes for pair in inward)

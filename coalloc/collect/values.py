@@ -11,11 +11,11 @@ from coalloc.model import Checksum
 
 __all__ = [
     "HERE",
+    "CollectReport",
     "CollectRequest",
+    "CollectView",
     "Collected",
     "CollectionPhase",
-    "CollectionReport",
-    "CollectionView",
     "LeftBehind",
     "PairReport",
     "PairView",
@@ -100,7 +100,7 @@ class LeftBehind(NamedTuple):
     reason: str
 
 
-class CollectionReport(NamedTuple):
+class CollectReport(NamedTuple):
     """The results of a collection. `seconds` is its makespan.
 
     `planned_seconds` and `direct_seconds` are the forecasts of the best makespan, and of that without relays; None
@@ -140,7 +140,7 @@ class PairView(NamedTuple):
     error: str | None = None
 
 
-class CollectionView(NamedTuple):
+class CollectView(NamedTuple):
     """A collection as it is now."""
 
     name: str

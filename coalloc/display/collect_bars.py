@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from coalloc.collect.values import CollectionView, PairView
+from coalloc.collect.values import CollectView, PairView
 from coalloc.display.bars import Display, headline, total
 from coalloc.display.collect_text import files, pair
 from coalloc.util import human
@@ -17,14 +17,14 @@ SHOWN = 12
 """Most pairs shown, those that move most: a low screen would cut the last lines."""
 
 
-class CollectionBars(Display[CollectionView]):
+class CollectionBars(Display[CollectView]):
     """A printer that draws the last state of a collect job on `file`, a terminal."""
 
     def __init__(self, file: TextIO) -> None:
         super().__init__(file, draw)
 
 
-def draw(view: CollectionView) -> RenderableType:
+def draw(view: CollectView) -> RenderableType:
     """Return the whole picture."""
     parts: list[RenderableType] = [headline(view), total(view), Text(files(view), no_wrap=True, overflow="ellipsis")]
     moving = sorted(view.pairs, key=lambda each: (not each.waiting, -each.rate))[:SHOWN]

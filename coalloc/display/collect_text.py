@@ -2,7 +2,7 @@
 
 from typing import TextIO
 
-from coalloc.collect.values import Collected, CollectionReport, CollectionView, PairView
+from coalloc.collect.values import Collected, CollectReport, CollectView, PairView
 from coalloc.display.table import console, table
 from coalloc.display.text import TextLog
 from coalloc.util import human
@@ -10,14 +10,14 @@ from coalloc.util import human
 __all__ = ["CollectionLines", "files", "headline", "pair", "print_collection"]
 
 
-class CollectionLines(TextLog[CollectionView]):
+class CollectionLines(TextLog[CollectView]):
     """A printer that writes the events of a collect job to `file`."""
 
     def __init__(self, file: TextIO) -> None:
         super().__init__(file, line, _troubles)
 
 
-def line(view: CollectionView) -> str:
+def line(view: CollectView) -> str:
     """Return the whole state in one line."""
     name = human.one_line(view.name)
     if view.phase != "collecting" or not view.size:
@@ -33,7 +33,7 @@ def line(view: CollectionView) -> str:
     return ", ".join(parts)
 
 
-def files(view: CollectionView) -> str:
+def files(view: CollectView) -> str:
     """Return how many of the files are complete."""
     return f"{view.files_done:,} of {human.counted(view.files, 'file')}"
 
@@ -43,7 +43,7 @@ def pair(each: PairView) -> str:
     return f"{human.host(each.source)} -> {human.host(each.sink)}"
 
 
-def _troubles(view: CollectionView) -> list[tuple[object, str]]:
+def _troubles(view: CollectView) -> list[tuple[object, str]]:
     return [
         ((each.source, each.sink, each.error), f"{pair(each)}: {human.one_line(each.error)}")
         for each in view.pairs
@@ -51,7 +51,7 @@ def _troubles(view: CollectionView) -> list[tuple[object, str]]:
     ]
 
 
-def print_collection(report: CollectionReport, file: TextIO) -> None:
+def print_collection(report: CollectReport, file: TextIO) -> None:
     """Print a report on `file`."""
     out = console(file)
     for text in (headline(report), verification(report), report.rationale and f"{report.method}: {report.rationale}"):
@@ -72,7 +72,7 @@ def print_collection(report: CollectionReport, file: TextIO) -> None:
         out.print(human.one_line(text))
 
 
-def headline(report: CollectionReport) -> str:
+def headline(report: CollectReport) -> str:
     """Return the output, the bytes and the time, and the bytes that were duplicated, staged or already present."""
     count = human.counted(len(report.files), "file")
     took = f"{count}, {human.size(report.size)} in {human.duration(report.seconds)}"
@@ -92,7 +92,7 @@ def headline(report: CollectionReport) -> str:
     return "; ".join(parts)
 
 
-def verification(report: CollectionReport) -> str:
+def verification(report: CollectReport) -> str:
     """Return how many files are verified, not verified and missing."""
     there = [each for each in report.files if each.outcome != "missing"]
     unsure = sum(not each.verified for each in there)
@@ -104,7 +104,7 @@ def verification(report: CollectionReport) -> str:
     return ", ".join(parts)
 
 
-def troubles(report: CollectionReport) -> list[str]:
+def troubles(report: CollectReport) -> list[str]:
     """Return one line for each lost host, each error and each file left behind."""
     return [
         *(f"{human.host(host)} was lost: {reason}" for host, reason in report.gone.items()),

@@ -6,7 +6,7 @@ Sizes are bytes, rates bytes per second, times seconds. Passwords in URLs are ne
 from collections.abc import Sequence
 from typing import Any
 
-from coalloc.collect.values import Collected, CollectionReport, PairReport
+from coalloc.collect.values import Collected, CollectReport, PairReport
 from coalloc.errors import CoallocError
 from coalloc.model import Checksum, Plan, PlannedShare, Results, SourceReport, TransferReport
 from coalloc.safe_text import redact
@@ -26,7 +26,7 @@ def plans(made: Sequence[Plan]) -> Document:
     return _one_or_files([_plan(plan) for plan in made])
 
 
-def collection(report: CollectionReport) -> Document:
+def collection(report: CollectReport) -> Document:
     """Return the results of a collect job."""
     return {
         "output": report.output,

@@ -87,7 +87,7 @@ class Agreement:
         message = f"{url} has {size} bytes, but {self._sized_by} says {self.size}"
         if self._size_is_given:
             raise ReplicaChanged(message, "leave this URL out: it is of another file or version")
-        raise VerificationError(f"the replicas are not of one file: {message}", "leave the wrong URL out")
+        raise VerificationError(f"the replicas are different files: {message}", "leave the wrong URL out")
 
     def _check_digest(self, url: str, offered: Checksum) -> None:
         given = self._given.get(offered.algorithm)
@@ -99,7 +99,7 @@ class Agreement:
         value, by = self._digests.setdefault(offered.algorithm, (offered.value, url))
         if value != offered.value and not self._given:  # else the whole file's checksum decides
             raise VerificationError(
-                f"the replicas are not of one file: by {offered.algorithm}, {url} has {offered.value} and {by} {value}",
+                f"the replicas are different files: {offered.algorithm} {offered.value} at {url}, {value} at {by}",
                 "give the right checksum with --checksum ALGORITHM:HEX, or leave the wrong URL out",
             )
 

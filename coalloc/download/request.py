@@ -83,7 +83,7 @@ class Request(NamedTuple):
 
     @property
     def options(self) -> EngineOptions:
-        """The options for reaching servers. Queries move no data: only downloads count their connections."""
+        """The options for reaching servers, without a limit of connections: queries move no data."""
         return EngineOptions(
             DirectDialer(self.own),
             streams=self.streams or 1,
@@ -112,7 +112,7 @@ async def named_files(request: Request, broker: Broker | None) -> list[FoundRepl
     if expected is None:
         return files
     if len(files) > 1:
-        raise UsageError("--checksum is of one file, but several are named", "leave it out: the Metalink has its own")
+        raise UsageError(f"--checksum is for one file, but the sources name {len(files)}", "leave it out")
     return [files[0]._replace(file=files[0].file._replace(checksums=(expected,), vouched=True))]
 
 

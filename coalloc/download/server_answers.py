@@ -11,7 +11,7 @@ from coalloc.download.preview import preview
 from coalloc.download.request import Engine, Request, ranked, sources_of
 from coalloc.engine import open_source
 from coalloc.engine.base import Source
-from coalloc.engine.limits.process_limits import PROCESSES
+from coalloc.engine.limits.within_process import PROCESSES
 from coalloc.errors import NoFreeConnection, SourceError
 from coalloc.history.transfers import TransferHistory
 from coalloc.model import Plan, ReplicaSet, Stat

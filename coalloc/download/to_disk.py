@@ -213,7 +213,7 @@ class Download(Transfer):
         return {number: numbers[origin.url] for number, origin in earlier if origin.url in numbers}
 
     def _agree(self, source: int, stat: Stat) -> None:
-        """Process a replica's answer.
+        """Compare a replica's answer with the others', and record its version.
 
         :raises CoallocError: as `Agreement.check`
         """

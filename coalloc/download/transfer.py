@@ -8,7 +8,7 @@ from coalloc.download.agreement import Agreement, unusable
 from coalloc.download.report import source_reports, source_views, unstarted_reports, unstarted_views
 from coalloc.download.runner import TransferRunner
 from coalloc.engine.base import Source
-from coalloc.engine.limits.process_limits import CONNECTING
+from coalloc.engine.limits.within_process import CONNECTING
 from coalloc.errors import CoallocError, TransferFailed
 from coalloc.model import Estimate, Phase, ReplicaSet, Snapshot, Stat, TransferReport
 from coalloc.safe_text import redact

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from coalloc.engine.limits.slots import Slots
+from coalloc.engine.limits.server_slots import Slots
 from coalloc.engine.span import Deliver, Span
 from coalloc.model import Origin, PathState, Stat
 from coalloc.util.addresses import policy_of

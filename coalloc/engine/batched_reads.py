@@ -7,7 +7,7 @@ about as long as they were on their way.
 import asyncio
 import socket
 
-__all__ = ["BUFFER", "Gather"]
+__all__ = ["BUFFER", "ReadBuffer"]
 
 BUFFER = memoryview(bytearray(1024 * 1024))
 """Buffer for received bytes until they are delivered; free again whenever a callback returns."""
@@ -24,7 +24,7 @@ round trip: a process that reads everything once per round trip may keep the sma
 ADAPT_SECONDS = 0.1
 
 
-class Gather:
+class ReadBuffer:
     """Adapts one socket to the rate at which bytes arrive; the end of data wakes the process at once in any case.
 
     :param rtt: round-trip time in seconds, if known

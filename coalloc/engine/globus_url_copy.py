@@ -27,7 +27,7 @@ from typing import TypeVar
 from urllib.parse import quote, unquote, urlsplit
 
 from coalloc.engine.base import EngineOptions, Source
-from coalloc.engine.limits.process_limits import processes
+from coalloc.engine.limits.within_process import processes
 from coalloc.engine.span import Deliver, Span
 from coalloc.errors import (
     ConnectionLost,
@@ -104,9 +104,9 @@ class URLCopySource(Source):
         self._proxy: tuple[float, bytes] | None = None
 
     async def open(self) -> Stat:
-        """Connect as every engine does.
+        """Read the size and the version, as every engine does.
 
-        :raises NoFreeProcess: when this process already runs as many such programs as it may
+        :raises NoFreeProcess: when this process already runs the maximum number of such programs
         """
         _refuse_unsupported_name(self._tool_url, self._shown)
         await self._allowed()
@@ -339,8 +339,6 @@ def _refuse_unsupported_name(url: str, shown: str) -> None:
     """
     name = unquote(url, errors="surrogateescape")
     if re.search(r"[\x00-\x1f\x7f]", name):
-        raise Unsupported(f"{shown}: {TOOL} takes no name with a control character", "use --engine gridftp")
+        raise Unsupported(f"{shown}: {TOOL} does not support control characters in names", "use --engine gridftp")
     if url.startswith("ftp:") and not name.isascii():
-        raise Unsupported(
-            f"{shown}: {TOOL} loses all but ASCII from names over ftp://", "use gsiftp:// or --engine gridftp"
-        )
+        raise Unsupported(f"{shown}: {TOOL} supports only ASCII names over ftp://", "use gsiftp:// or --engine gridftp")

@@ -63,7 +63,7 @@ class ProbedServer:
             if not self._file:
                 path = self.scratch()
                 try:
-                    await self._store.hollow(path, self.size)
+                    await self._store.make_sparse(path, self.size)
                 except SourceError as error:
                     shown = redact(self.url)
                     raise Unsupported(

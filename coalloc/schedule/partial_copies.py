@@ -31,7 +31,7 @@ class PartialCopies:
         self._fetch(source, start, end, now)
 
     def take_from_zero(self, source: ScheduledSource, now: float) -> None:
-        """Fetch from byte 0 to the end of the missing ranges in one copy; bytes already here come once more."""
+        """Fetch from byte 0 to the end of the last missing range in one copy; bytes that are here are sent again."""
         end = max(end for _, end in [*self._state.unassigned, *source.share])
         self.take(source, 0, end, now)
 
@@ -60,7 +60,7 @@ class PartialCopies:
         return copy if spent else None
 
     def race(self, copy: RunningCopy, source: ScheduledSource, now: float) -> None:
-        """Fetch all missing bytes of a copy a second time."""
+        """Fetch the missing bytes of a copy from this source, too; the first one to deliver them wins."""
         lacking = self._state.lacking(copy)
         start, end = lacking[0][0], lacking[-1][1]
         self._state.raced_bytes += sum(b - a for a, b in lacking)

@@ -237,7 +237,7 @@ class State:
         return end - start
 
     def ending_seconds(self, source: ScheduledSource) -> float:
-        """Return the expected delay of a range's end by parallel streams, which end one by one, in seconds."""
+        """Return the seconds that parallel streams add at the end of a range, as they do not end together."""
         return self._round_trip(source) if source.widening.streams > 1 else 0.0
 
     def wait_seconds(self, source: ScheduledSource, now: float) -> float:

@@ -18,7 +18,7 @@ import pytest
 
 from coalloc.engine import open_source
 from coalloc.engine.base import Source
-from coalloc.engine.limits.slots import Slots
+from coalloc.engine.limits.server_slots import Slots
 from coalloc.engine.span import Span
 from coalloc.errors import (
     ConnectionLost,

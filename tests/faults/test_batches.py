@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from coalloc.engine.limits.slots import Slots
+from coalloc.engine.limits.server_slots import Slots
 from tests.support.coget import coget, coget_process
 from tests.support.fetching import random_file
 from tests.support.nginx import Nginx

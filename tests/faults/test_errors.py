@@ -110,7 +110,7 @@ CASES = [
     ("{LOCKED}x", 7, "permission_refused", "530"),
     ("{WEB}secret/x", 7, "permission_refused", "403"),
     ("{LOCKED}x {WEB}secret/x", 7, "not_allowed", "none of the 2 sources"),
-    ("{FTP}268435456 {FTP}268435457", 4, "verification_failed", "the replicas are not of one file"),
+    ("{FTP}268435456 {FTP}268435457", 4, "verification_failed", "the replicas are different files"),
     (f"{{FTP}}x --checksum {MD5}", 4, "verification_failed", "check the expected checksum"),
     (f"{{WEB}}x --checksum {MD5}", 4, "verification_failed", hashlib.md5(CONTENT).hexdigest()),
     ("{FTP}x -o missing/x", 6, "local_disk", "create the directory first"),

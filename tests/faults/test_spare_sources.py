@@ -12,7 +12,7 @@ import pytest
 from coalloc.download.to_disk import Download, DownloadSettings
 from coalloc.engine import open_source
 from coalloc.engine.base import Admission
-from coalloc.engine.limits.slots import Slots
+from coalloc.engine.limits.server_slots import Slots
 from coalloc.model import Checksum, Estimate, Replica, ReplicaSet
 from coalloc.schedule.policies import make
 from tests.support.fetching import options, random_file

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from coalloc.download.to_disk import Download, DownloadSettings
 from coalloc.engine.base import EngineOptions
-from coalloc.engine.limits.slots import Slots
+from coalloc.engine.limits.server_slots import Slots
 from coalloc.engine.sessions.capped import capped
 from coalloc.model import Estimate, Replica, ReplicaSet
 from coalloc.schedule.policies import NAMES, make

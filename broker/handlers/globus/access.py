@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from broker.dependencies.access import Reader, Transferrer
 from broker.dependencies.context import Services
 from broker.errors import Invalid
-from broker.handlers.globus import documents, named
+from broker.handlers.globus import documents, rule_documents
 from broker.handlers.globus.routers import Answer, CollectionId, globus_router
 from broker.handlers.globus.submissions import ClientDocument
 from broker.models.collections import NewRule, Permissions, PrincipalType
@@ -39,7 +39,7 @@ class Permission(ClientDocument):
 async def access_list(endpoint_id: CollectionId, caller: Reader, services: Services) -> Answer:
     """List the access rules of a collection."""
     rules = await services.collections.rules(caller, endpoint_id)
-    return documents.some("access_list", await named.access(services, rules), endpoint=str(endpoint_id))
+    return documents.some("access_list", await rule_documents.access(services, rules), endpoint=str(endpoint_id))
 
 
 @router.post("/access", status_code=status.HTTP_201_CREATED)
@@ -71,7 +71,7 @@ def _rule(document: GlobusAccessRule) -> NewRule:
 @router.get("/access/{rule_id}")
 async def access(endpoint_id: CollectionId, rule_id: UUID, caller: Reader, services: Services) -> Answer:
     """Return one access rule."""
-    return (await named.access(services, [await services.collections.rule(caller, endpoint_id, rule_id)]))[0]
+    return (await rule_documents.access(services, [await services.collections.rule(caller, endpoint_id, rule_id)]))[0]
 
 
 @router.put("/access/{rule_id}")

@@ -9,8 +9,8 @@ from fastapi import Body, Request, status
 from broker.dependencies.access import Admin
 from broker.dependencies.context import Services
 from broker.factory import Factory
-from broker.handlers.globus import documents, named
-from broker.handlers.globus.manager import subject
+from broker.handlers.globus import documents, rule_documents
+from broker.handlers.globus.endpoint_manager import subject
 from broker.handlers.globus.routers import Answer, CollectionId, globus_router
 from broker.handlers.globus.submissions import ClientDocument, Message
 from broker.models.collections import PAUSABLE, Collection, PauseRule
@@ -67,7 +67,7 @@ async def endpoint(endpoint_id: CollectionId, caller: Admin, services: Services)
 async def access_list(endpoint_id: CollectionId, caller: Admin, services: Services) -> Answer:
     """List the access rules of a collection."""
     rules = await services.collections.rules(caller, endpoint_id)
-    return documents.some("access_list", await named.access(services, rules), endpoint=str(endpoint_id))
+    return documents.some("access_list", await rule_documents.access(services, rules), endpoint=str(endpoint_id))
 
 
 @router.get("/pause_rule_list")
@@ -75,7 +75,7 @@ async def pause_rules(caller: Admin, services: Services, filter_endpoint: UUID |
     """List the pause rules of all collections, or of one."""
     every = await _every(services)
     rules = await services.pauses.all(every if filter_endpoint is None else [filter_endpoint])
-    return documents.some("pause_rule_list", await named.pause_rules(services, rules, every, editable=True))
+    return documents.some("pause_rule_list", await rule_documents.pause_rules(services, rules, every, editable=True))
 
 
 @router.post("/pause_rule", status_code=status.HTTP_201_CREATED)
@@ -132,4 +132,4 @@ async def _every(services: Factory) -> dict[UUID, Collection]:
 
 
 async def _shown(services: Factory, rule: PauseRule, collections: dict[UUID, Collection]) -> Answer:
-    return (await named.pause_rules(services, [rule], collections, editable=True))[0]
+    return (await rule_documents.pause_rules(services, [rule], collections, editable=True))[0]

@@ -10,9 +10,9 @@ from broker.dependencies.access import Reader, Sent, Transferrer
 from broker.dependencies.context import Services
 from broker.factory import Factory
 from broker.handlers.globus.documents import result
-from broker.handlers.globus.progress import submitted
 from broker.handlers.globus.routers import Answer, globus_router
 from broker.handlers.globus.submissions import DeleteDocument, TransferDocument
+from broker.handlers.globus.task_documents import submitted
 from broker.models.oauth import Bearer
 from broker.models.tasks import NewTask
 
@@ -23,7 +23,7 @@ router = globus_router()
 
 @router.get("/submission_id")
 async def submission_id(caller: Reader) -> Answer:
-    """Return a submission id; a submission that is sent again with the same id creates no second task."""
+    """Return a new submission id. To repeat a submission with the same id creates no second task."""
     return {"DATA_TYPE": "submission_id", "value": str(uuid4())}
 
 

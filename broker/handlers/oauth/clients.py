@@ -107,7 +107,7 @@ def _uuids(words: list[str]) -> list[UUID]:
 
 
 async def _itself(number: str, request: Request, services: Factory) -> Client:
-    """Return the requesting client. :raises Refused: :raises Forbidden: when it asks for another client"""
+    """Return the requesting client. :raises OAuthRefused: :raises Forbidden: when it asks for another client"""
     client = await authenticated(request, {}, services)
     if client.id != number.lower():
         raise Forbidden("a client may only see itself", "send the credentials of that client")

@@ -21,7 +21,7 @@ FORM = "application/x-www-form-urlencoded"
 def parameters_of(text: str) -> dict[str, str]:
     """Return names and values, each name once; names without a value are treated as absent (RFC 6749, 3.1).
 
-    :raises Refused: when the text cannot be read
+    :raises OAuthRefused: when the text cannot be read
     """
     if len(text) > LONGEST:
         raise OAuthRefused("invalid_request", f"the request is longer than {LONGEST} characters")
@@ -38,7 +38,7 @@ def parameters_of(text: str) -> dict[str, str]:
 
 
 async def form(request: Request) -> dict[str, str]:
-    """Return the form in the request. :raises Refused: when the body is not a form"""
+    """Return the form in the request. :raises OAuthRefused: when the body is not a form"""
     if request.headers.get("Content-Type", "").partition(";")[0].strip().lower() != FORM:
         raise OAuthRefused("invalid_request", f"the request must be {FORM}")
     try:
@@ -65,7 +65,7 @@ def address(request: Request) -> str:
 async def authenticated(request: Request, fields: Mapping[str, str], services: Factory) -> Client:
     """Return the client that sent the request, authenticated by the header or by the form, but not by both.
 
-    :raises Refused: invalid_client, invalid_request
+    :raises OAuthRefused: invalid_client, invalid_request
     """
     header = request.headers.get("Authorization")
     if header is None:

@@ -36,7 +36,7 @@ class AuthorizationRequest(NamedTuple):
     def of(cls, client: Client | None, parameters: Mapping[str, str], home: str, homes: Collection[str]) -> Self:
         """Check the client and the redirect URI of a request.
 
-        :raises Refused: when the browser must not be redirected
+        :raises OAuthRefused: when the browser must not be redirected
         """
         if client is None:
             raise OAuthRefused("unauthorized_client", "the client is unknown to this broker")
@@ -47,7 +47,7 @@ class AuthorizationRequest(NamedTuple):
         return cls(client, uri, parameters, ours)
 
     def code(self) -> Code:
-        """Return the data that a code for this request is bound to. :raises Refused: when no user could grant it"""
+        """Return the data that a code for this request is bound to. :raises OAuthRefused: if no user could grant it"""
         parameters = self.parameters
         if parameters.get("response_type") != "code":
             raise OAuthRefused("unsupported_response_type", "response_type must be code")

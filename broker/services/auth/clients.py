@@ -78,7 +78,7 @@ class Clients:
     async def authenticated(self, number: str, secret: str | None, address: str) -> Client:
         """Authenticate a client by its id, and by its secret if it has one; return the client.
 
-        :raises Refused: invalid_client; the message is the same for every reason
+        :raises OAuthRefused: invalid_client; the message is the same for every reason
         :raises TooManyRequests: when this address failed too often
         """
         async with self._database.read() as connection:

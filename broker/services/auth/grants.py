@@ -69,7 +69,7 @@ class Grants:
 
     @retried
     async def redeem(self, client: Client, secret: str, redirect_uri: str, verifier: str) -> IssuedTokens:
-        """Exchange a code for tokens. :raises Refused: invalid_grant; the code is no longer valid"""
+        """Exchange a code for tokens. :raises OAuthRefused: invalid_grant; the code is no longer valid"""
         now = time.time()
         await self._forget(now)
         async with self._database.write() as connection:
@@ -86,7 +86,7 @@ class Grants:
         """Exchange a refresh token for a new access token.
 
         :param scope: some of its scopes; if empty, all of them
-        :raises Refused: invalid_grant, invalid_scope
+        :raises OAuthRefused: invalid_grant, invalid_scope
         """
         now = time.time()
         await self._forget(now)
@@ -99,7 +99,7 @@ class Grants:
 
     @retried
     async def own(self, client: Client, scope: str) -> IssuedTokens:
-        """Grant tokens to the client itself. :raises Refused: unauthorized_client, invalid_scope"""
+        """Grant tokens to the client itself. :raises OAuthRefused: unauthorized_client, invalid_scope"""
         if client.role is None:
             raise OAuthRefused("unauthorized_client", f"{client.name} is for users' logins")
         now = time.time()
@@ -159,7 +159,7 @@ class Grants:
 async def used_by(client: str, connection: AsyncConnection, now: float) -> Stored:
     """Return the stored grants, and keep the client from being revoked until the transaction ends.
 
-    :raises Refused: invalid_client, when it was revoked
+    :raises OAuthRefused: invalid_client, when it was revoked
     """
     if not await ClientStore(connection).used(client, now):
         raise OAuthRefused("invalid_client", "the client was revoked", 401)

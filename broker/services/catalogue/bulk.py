@@ -19,7 +19,7 @@ from broker.services.auth.quotas import Quotas
 from broker.services.catalogue.datasets import Catalogue
 from broker.services.catalogue.formats import LONGEST_LINE, CatalogueEntry, Context, Format, entries_of_files, parser
 from broker.services.network.places import Places
-from broker.services.unpacking import files_of
+from broker.services.uploaded_files import files_of
 
 __all__ = ["Bulk"]
 

@@ -26,7 +26,7 @@ from broker.storage.database import Database
 from coalloc.errors import PermissionRefused, Unreachable
 from predictors.context import size_class
 
-__all__ = ["Replicas", "ToRead"]
+__all__ = ["ReadableReplicas", "Replicas"]
 
 CHUNK = 500
 """Names after which other coroutines get their turn."""
@@ -45,7 +45,7 @@ class Option(NamedTuple):
     rationale: str
 
 
-class ToRead(NamedTuple):
+class ReadableReplicas(NamedTuple):
     """A dataset with the replicas that may be read on behalf of a caller.
 
     :param addresses: addresses of the replicas' hosts, as they were when permissions were checked; connect to these, as
@@ -93,7 +93,7 @@ class Replicas:
         (resolved,) = [each async for part in self.resolve([name], sink, caller) for each in part]
         return _known(resolved)
 
-    async def to_read(self, name: str, sink: str, caller: Caller) -> ToRead:
+    async def to_read(self, name: str, sink: str, caller: Caller) -> ReadableReplicas:
         """Return one dataset, with the replicas that may be read on behalf of the caller.
 
         Hosts are compared by their addresses, so that several names of one server count as one.
@@ -124,7 +124,7 @@ class Replicas:
             for each in open_ones.values()
             for i, path in (each.replicas if readable.asks else ())
         }
-        return ToRead(_known(self._resolved(name, open_ones.get(name), sink, options)), addresses, by_grant)
+        return ReadableReplicas(_known(self._resolved(name, open_ones.get(name), sink, options)), addresses, by_grant)
 
     async def leads(self, caller: Caller, url: str) -> tuple[str, ...]:
         """Check that a server may redirect a worker to a URL, on behalf of the caller.

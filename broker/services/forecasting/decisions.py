@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from broker.errors import Invalid, NotFound
 from broker.models.access import Caller, Role
-from broker.models.decisions import Decided, Made, Regret, SourcePart, StoredDecision, Taken
+from broker.models.decisions import DecisionsAccepted, Made, Regret, ReportedDecision, SourcePart, StoredDecision
 from broker.models.history import Pair
 from broker.services.forecasting.history import AHEAD
 from broker.services.forecasting.regret import Able, hindsight
@@ -31,7 +31,7 @@ class Decisions:
         self._database = database
         self._places = places
 
-    async def keep(self, subject: str, made: Sequence[Made], role: Role = "reader") -> Taken:
+    async def keep(self, subject: str, made: Sequence[Made], role: Role = "reader") -> DecisionsAccepted:
         """Store the decisions that this subject has not reported before.
 
         :param role: role of the subject; a collection that it may not see is treated as unknown
@@ -44,9 +44,9 @@ class Decisions:
         caller = Caller.model_construct(subject=subject, role=role, site="")
         named = [each._replace(decided=await self._renamed(each.decided, caller)) for each in made]
         accepted = await self._add(subject, named)
-        return Taken(accepted=accepted, known=len(made) - accepted)
+        return DecisionsAccepted(accepted=accepted, known=len(made) - accepted)
 
-    async def _renamed(self, decided: Decided, caller: Caller) -> Decided:
+    async def _renamed(self, decided: ReportedDecision, caller: Caller) -> ReportedDecision:
         """Return the decision with its sources named as in the history."""
         names = await self._places.sources({each.source for each in decided.sources}, caller)
         parts = [each.model_copy(update={"source": names[each.source]}) for each in decided.sources]
@@ -70,7 +70,7 @@ class Decisions:
         return decision
 
 
-async def _judged(decided: Decided, history: ObservationStore) -> Regret:
+async def _judged(decided: ReportedDecision, history: ObservationStore) -> Regret:
     """Return the hindsight of a decision; empty if it failed, moved nothing, or is a collect job."""
     if decided.outcome != "ok" or decided.kind == "collect" or not decided.moved:
         return Regret()

@@ -21,11 +21,11 @@ from broker.models.history import Pair
 from broker.services.auth.permissions import NOBODY
 from broker.services.forecasting.ceilings import Ceilings, bounded, capacities
 from broker.services.forecasting.horizon import Horizon
-from broker.services.forecasting.voices import MOST, Voices
+from broker.services.forecasting.per_subject import MOST, SubjectForecasters
 from broker.services.network.places import Places
 from broker.storage.database import Database, retried
 from broker.storage.forecasts import ForecastStore, GivenForecast
-from broker.storage.history import ObservationStore, Stand, StoredObservation
+from broker.storage.history import LinkProgress, ObservationStore, StoredObservation
 from predictors.compiled import available
 from predictors.context import SIZES, size_class
 from predictors.models.hierarchy import Hierarchy
@@ -57,11 +57,14 @@ MAKING = 4
 """Most links whose forecasters are made at once; each takes a connection and a thread."""
 
 
-class Book:
+class LinkForecaster:
     """The forecaster of one link, if the link has a history, and the newest observation that it has seen."""
 
     def __init__(
-        self, stand: Stand | None, forecaster: Voices | None, observations: Sequence[StoredObservation] = ()
+        self,
+        stand: LinkProgress | None,
+        forecaster: SubjectForecasters | None,
+        observations: Sequence[StoredObservation] = (),
     ) -> None:
         self.forecaster = forecaster
         self.last_requested = time.monotonic()
@@ -69,7 +72,7 @@ class Book:
         self.saw(stand, observations)
         self.by_class: dict[tuple[int, str], tuple[float, Forecast]] = {}
 
-    def saw(self, stand: Stand | None, observations: Sequence[StoredObservation]) -> None:
+    def saw(self, stand: LinkProgress | None, observations: Sequence[StoredObservation]) -> None:
         """Set the number up to which all is seen.
 
         Some of `observations` may be newer than `stand`, which was read before.
@@ -87,7 +90,7 @@ class Forecasting:
         self._database = database
         self._places = places
         self.compiled = available() if compiled is None else compiled
-        self._books: OrderedDict[Pair, Book] = OrderedDict()
+        self._books: OrderedDict[Pair, LinkForecaster] = OrderedDict()
         self._making: dict[Pair, asyncio.Task[None]] = {}
         self._everywhere = Hierarchy()
         self._ceilings = Ceilings()
@@ -218,7 +221,7 @@ class Forecasting:
             for pair in unknown:
                 stand = stands.get(pair)
                 if stand is None or not stand.newest_id:
-                    self._books[pair] = Book(stand, None)
+                    self._books[pair] = LinkForecaster(stand, None)
                 elif pair not in self._making:  # another may have begun meanwhile
                     self._making[pair] = asyncio.create_task(self._make(pair, stand))
             self._trim()
@@ -235,7 +238,7 @@ class Forecasting:
             memory -= sizes[pair]
             del self._books[pair]
 
-    async def _make(self, pair: Pair, stand: Stand) -> None:
+    async def _make(self, pair: Pair, stand: LinkProgress) -> None:
         try:
             async with self._turns:
                 async with self._database.read() as connection:
@@ -246,7 +249,7 @@ class Forecasting:
                         one for subject in subjects for one in await history.newest(stand.id, subject, each)
                     ]
                 forecaster = await asyncio.to_thread(self._made, subjects, observations)
-            self._books[pair] = Book(stand, forecaster, observations)
+            self._books[pair] = LinkForecaster(stand, forecaster, observations)
             for one in observations:
                 self._ceilings.learn(one, counted=False)  # `_learn_everywhere` counts it if it is new
             self._trim()
@@ -255,8 +258,8 @@ class Forecasting:
         finally:
             del self._making[pair]
 
-    def _made(self, subjects: Iterable[str], observations: Iterable[StoredObservation]) -> Voices:
-        forecaster = Voices(subjects, self.compiled)
+    def _made(self, subjects: Iterable[str], observations: Iterable[StoredObservation]) -> SubjectForecasters:
+        forecaster = SubjectForecasters(subjects, self.compiled)
         for each in observations:
             forecaster.learn(each)
         return forecaster
@@ -330,7 +333,7 @@ class Forecasting:
         return book.seen if book else math.inf
 
     @staticmethod
-    async def _learn(forecaster: Voices, new: Iterable[StoredObservation]) -> None:
+    async def _learn(forecaster: SubjectForecasters, new: Iterable[StoredObservation]) -> None:
         for each in new:
             forecaster.learn(each)
             await asyncio.sleep(0)

@@ -15,7 +15,7 @@ from broker.limits import JobKind, SeparateProcess, Turns, frames
 from broker.models.access import Role
 from broker.models.history import LineRefusal, LogChange, LogTaken, Observed
 from broker.services.forecasting.history import AHEAD, Transfers
-from broker.services.unpacking import Notes, Row, unpack
+from broker.services.uploaded_files import Notes, Row, unpack
 
 __all__ = ["LARGEST_LOG", "Logs"]
 

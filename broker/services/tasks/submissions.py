@@ -123,6 +123,7 @@ def _queue(collections: Iterable[Collection]) -> str:
     sites = {each.site for each in collections if each.kind == "local"}
     if len(sites) > 1:
         raise Invalid(
-            f"folders at {' and '.join(sorted(sites))} cannot reach each other", "transfer over a GridFTP server"
+            f"no worker reaches the folders of all these sites: {', '.join(sorted(sites))}",
+            "use a GridFTP collection for one of them",
         )
     return next(iter(sites), "")

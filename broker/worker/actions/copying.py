@@ -109,7 +109,7 @@ class Copying:
         async def some() -> None:
             for number, work in left:
                 try:
-                    await recorder.fence.fresh(work)
+                    await recorder.fence.check_if_silent(work)
                     begun = time.time()
                     with called(self._source.naming, self._sink.naming):
                         result = await self._copy(route, work, recorder)
@@ -156,7 +156,7 @@ class Copying:
         """
         try:
             await self._sink.writable(work.destination)
-            await recorder.fence.hold(work)
+            await recorder.fence.check(work)
         except LeaseLost:
             with suppress(CoallocError):
                 await route.sink.delete(names[0])
@@ -168,7 +168,7 @@ class Copying:
         with at_source():
             entry = await route.source.stat(source)
         if entry.size is None:
-            raise ReplicaChanged(f"{work.source} does not have a size any more", "check the file at the source")
+            raise ReplicaChanged(f"{work.source} has no size any more", "check the file at the source")
         same = (entry.size, entry.modified) == (work.size, work.details.modified)
         if same and work.received and await self._has(route, work):
             return entry.size, Intervals(work.received)
@@ -204,7 +204,7 @@ class Copying:
         if admission and size:
             for start, end in _pieces([(0, size)] if ranges is None else ranges, admission.piece):
                 await admission.wait(end - start)
-                await recorder.fence.fresh(work)
+                await recorder.fence.check_if_silent(work)
                 await route.pair.copy(source, beside, size, [(start, end)], on_bytes)
         elif ranges is None or ranges:
             await route.pair.copy(source, beside, size, ranges, on_bytes)

@@ -92,7 +92,7 @@ class Clearing:
         await self._check_parent(work)
         if found != "dir":
             if not self._options.dry_run:
-                await self._fence.hold(work)
+                await self._fence.check(work)
                 await self._tree.delete(work.source)
             return WorkResult(work, "succeeded")
         if not self._recursive:
@@ -200,7 +200,7 @@ class Clearing:
             return WorkResult(work, "succeeded")
         try:
             await self._check_parent(work)
-            await self._fence.hold(work)
+            await self._fence.check(work)
             await self._tree.remove(work.source)
         except _Exchanged:
             if not self._extra:

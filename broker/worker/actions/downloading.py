@@ -102,7 +102,7 @@ class Downloading:
             self._demand.check(work, verified)
             if self._options.preserve_timestamp and work.details.modified is not None:
                 await self._sink.touch(f"{_parent(work.destination)}/{beside}/data", work.details.modified)
-            await recorder.fence.hold(work)
+            await recorder.fence.check(work)
 
         with TransferDecision.of(
             recorder, work, "download", work.source, self._owner_and_site, self._namings

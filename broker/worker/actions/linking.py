@@ -8,9 +8,9 @@ from broker.services.collection_paths import led
 from broker.services.collections.trees import Tree
 from broker.worker.actions.folders import Making
 from broker.worker.fence import Fence
+from broker.worker.owner_rights import DENIED, OwnerRights
 from broker.worker.policy.faults import at_source
 from broker.worker.policy.selection import outdated
-from broker.worker.standing import DENIED, OwnerRights
 from broker.worker.temporary_names import names, temporary
 from coalloc.errors import IsDirectory, NoSuchFile, PermissionRefused, Unsupported
 from coalloc.model import Entry
@@ -21,15 +21,15 @@ __all__ = ["Linking"]
 class Linking:
     """Creation of links at one collection like those at the other.
 
-    :param standing: what the task's owner may do now
+    :param rights: what the task's owner may do now
     """
 
-    def __init__(self, source: Tree, sink: Tree, standing: OwnerRights, options: Options, fence: Fence) -> None:
+    def __init__(self, source: Tree, sink: Tree, rights: OwnerRights, options: Options, fence: Fence) -> None:
         self._fence = fence
         self._making = Making(sink, options.dry_run)
         self._source = source
         self._sink = sink
-        self._standing = standing
+        self._rights = rights
         self._options = options
 
     async def link(self, work: Work) -> WorkResult:
@@ -41,7 +41,7 @@ class Linking:
         """
         with at_source():
             target = _target(work, found := await self._found(work))
-            if reason := self._standing.no_link(work, target):
+            if reason := self._rights.no_link(work, target):
                 state: WorkState = "skipped" if self._options.skip_source_errors else "failed"
                 return WorkResult(work, state, error_code=DENIED, error=reason)
         if await self._is_needed(work, target, found, await self._there(work)):
@@ -94,7 +94,7 @@ class Linking:
             with at_source():
                 why = f"{work.destination} would lead to {led(work.destination, target)}, which does not exist"
                 raise NoSuchFile(why, "copy the target, too") from None
-        await self._fence.hold(work)
+        await self._fence.check(work)
         await self._sink.replace(beside, work.destination)
 
 

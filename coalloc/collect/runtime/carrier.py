@@ -13,13 +13,13 @@ from typing import Protocol
 
 from coalloc.collect.methods.actions import Drop, Piece, Send
 from coalloc.collect.runtime.channels import Channel, Inward, ServerPair
-from coalloc.collect.runtime.destination import Landing
+from coalloc.collect.runtime.destination import Destination
 from coalloc.collect.runtime.hop import Hop
 from coalloc.collect.runtime.item import CollectItem
-from coalloc.collect.runtime.lane import HopLane
-from coalloc.collect.runtime.local_destination import Here
+from coalloc.collect.runtime.lane import HopQueue
+from coalloc.collect.runtime.local_destination import LocalDestination
 from coalloc.collect.runtime.meter import ByteMeter
-from coalloc.collect.runtime.server import Area, CollectServer
+from coalloc.collect.runtime.server import CollectServer, StagingArea
 from coalloc.collect.values import LeftBehind, PairReport, PairView, Stretch
 from coalloc.errors import NoSpace, ServerBusy, SourceError, TransferFailed, Unreachable
 
@@ -43,7 +43,7 @@ class Listener(Protocol):
 class _Traffic:
     """The bytes transferred from one host to another."""
 
-    def __init__(self, lane: HopLane) -> None:
+    def __init__(self, lane: HopQueue) -> None:
         self.lane = lane
         self.meter = ByteMeter()
         self.pieces = 0
@@ -75,8 +75,8 @@ class Carrier:
     def __init__(
         self,
         servers: Mapping[str, CollectServer],
-        areas: Mapping[str, Area],
-        landing: Landing,
+        areas: Mapping[str, StagingArea],
+        landing: Destination,
         listener: Listener,
         chance: Random,
     ) -> None:
@@ -194,14 +194,14 @@ class Carrier:
     # Lanes
 
     def _open(self, key: Key) -> _Traffic:
-        lane = HopLane(partial(self._connect, *key), partial(self._broken, key), self._listener.failed, self._chance)
+        lane = HopQueue(partial(self._connect, *key), partial(self._broken, key), self._listener.failed, self._chance)
         self._traffic[key] = _Traffic(lane)
         return self._traffic[key]
 
     async def _connect(self, source: str, sink: str) -> Channel:
         if sink in self._servers:
             return await ServerPair.open(self._servers[source], self._servers[sink])
-        assert isinstance(self._landing, Here)
+        assert isinstance(self._landing, LocalDestination)
         return Inward(self._servers[source], self._landing)
 
     def _broken(self, key: Key, error: SourceError) -> None:
@@ -254,7 +254,7 @@ class Carrier:
         left = await asyncio.gather(*(self._remove(host, area) for host, area in self._areas.items()))
         return [each for each in left if each]
 
-    async def _remove(self, host: str, area: Area) -> LeftBehind | None:
+    async def _remove(self, host: str, area: StagingArea) -> LeftBehind | None:
         try:
             await area.remove()
         except SourceError as error:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import partial
 from typing import ClassVar
 
-from coalloc.collect.runtime.local_destination import Here
+from coalloc.collect.runtime.local_destination import LocalDestination
 from coalloc.collect.runtime.server import CollectServer
 from coalloc.engine.gridftp import stream
 from coalloc.engine.gridftp.address import parse_server
@@ -54,7 +54,7 @@ class Channel(ABC):
         """Copy bytes [start, end) to the same place in another file; an empty range copies an empty file.
 
         :param source: path at the source
-        :param sink: path at the sink, or the file's name for `Here`
+        :param sink: path at the sink, or the file's name for `LocalDestination`
         :param received: callback for bytes that are stored permanently
         :raises SourceError: or a SinkError, if this machine is the sink
         """
@@ -102,7 +102,7 @@ class Inward(Channel):
 
     sliced = False
 
-    def __init__(self, source: CollectServer, here: Here) -> None:
+    def __init__(self, source: CollectServer, here: LocalDestination) -> None:
         self._source = source
         self._here = here
         self._idle: list[Session] = []

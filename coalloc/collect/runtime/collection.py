@@ -14,13 +14,13 @@ from coalloc.collect.methods import Method
 from coalloc.collect.methods.actions import Piece
 from coalloc.collect.runtime.carrier import Carrier
 from coalloc.collect.runtime.checking import FAST
-from coalloc.collect.runtime.destination import Landing
+from coalloc.collect.runtime.destination import Destination
 from coalloc.collect.runtime.finishing import Finisher
 from coalloc.collect.runtime.item import CollectItem
 from coalloc.collect.runtime.meter import ByteMeter
 from coalloc.collect.runtime.runner import CollectRunner
-from coalloc.collect.runtime.server import Area, CollectServer
-from coalloc.collect.values import Collected, CollectionPhase, CollectionReport, CollectionView, LeftBehind
+from coalloc.collect.runtime.server import CollectServer, StagingArea
+from coalloc.collect.values import Collected, CollectionPhase, CollectReport, CollectView, LeftBehind
 from coalloc.errors import SourceError, TargetExists
 from coalloc.model import Checksum
 from coalloc.planner.network import Demand, File
@@ -50,8 +50,8 @@ class Field:
     """The participants: servers by label, their staging areas, and the destination."""
 
     servers: Mapping[str, CollectServer]
-    areas: Mapping[str, Area]
-    landing: Landing
+    areas: Mapping[str, StagingArea]
+    landing: Destination
 
 
 class CollectJob:
@@ -68,7 +68,7 @@ class CollectJob:
         field: Field,
         output: str,
         choose: Choose,
-        watch: Callable[[CollectionView], None] | None = None,
+        watch: Callable[[CollectView], None] | None = None,
         seed: int = 0,
     ) -> None:
         self._items = items
@@ -89,7 +89,7 @@ class CollectJob:
         self._ended_at: float | None = None
         self._left: Sequence[LeftBehind] = ()
 
-    async def run(self) -> CollectionReport:
+    async def run(self) -> CollectReport:
         """Collect everything. If that fails, `report` has the results so far.
 
         :raises CoallocError: when it fails
@@ -176,7 +176,7 @@ class CollectJob:
     def _there_bytes(self) -> int:
         return sum(each.size for each in self._there.values())
 
-    def view(self) -> CollectionView:
+    def view(self) -> CollectView:
         """Return the current state of the collect job."""
         now = self._loop.time()
         done = self._runner.done_bytes if self._runner else 0
@@ -185,7 +185,7 @@ class CollectJob:
         size = sum(item.size for item in self._items)
         left = size - done - self._there_bytes
         collected = len(self._runner.collected) if self._runner else 0
-        return CollectionView(
+        return CollectView(
             name=self._output,
             phase=self._phase(left),
             seconds=now - self._began,
@@ -205,12 +205,12 @@ class CollectJob:
             return "connecting"
         return "collecting" if left else "verifying"
 
-    def report(self) -> CollectionReport:
+    def report(self) -> CollectReport:
         """Return the results so far."""
         until = self._loop.time() if self._ended_at is None else self._ended_at
         carrier, choice = self._carrier, self._choice
         method = choice.method if choice else None
-        return CollectionReport(
+        return CollectReport(
             output=self._output,
             size=sum(item.size for item in self._items),
             seconds=until - self._began,

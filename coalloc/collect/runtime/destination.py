@@ -1,6 +1,6 @@
 """Destinations of collected files, which get their final names only when they are complete and verified.
 
-`Landing` is the common interface of this machine (`local_destination`) and a server (`There`).
+`Destination` is the common interface of this machine (`local_destination`) and a server (`ServerDestination`).
 """
 
 import asyncio
@@ -16,10 +16,10 @@ from coalloc.model import Checksum
 from coalloc.resolve import refuse_collisions
 from coalloc.util.partial_names import at_random
 
-__all__ = ["Landing", "There"]
+__all__ = ["Destination", "ServerDestination"]
 
 
-class Landing(ABC):
+class Destination(ABC):
     """A destination. Each file passes through `begin`, and then `publish`; unpublished files are ended by `close`.
 
     Every call may raise a SourceError if the destination is a server, and a SinkError if it is this machine.
@@ -82,7 +82,7 @@ class Landing(ABC):
         """End all files that were begun and not published."""
 
 
-class There(Landing):
+class ServerDestination(Destination):
     """A directory of a server: files are written beside their final names, and deleted if they are not published.
 
     Servers have no rename that replaces nothing, so the target is checked just before.

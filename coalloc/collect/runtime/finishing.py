@@ -8,7 +8,7 @@ from functools import partial
 from coalloc.collect.methods.actions import Piece
 from coalloc.collect.runtime.carrier import Carrier
 from coalloc.collect.runtime.checking import ChecksumVerdict, check
-from coalloc.collect.runtime.destination import Landing
+from coalloc.collect.runtime.destination import Destination
 from coalloc.collect.runtime.item import CollectItem
 from coalloc.collect.runtime.server import CollectServer
 from coalloc.collect.values import Collected
@@ -24,7 +24,7 @@ MENDS = 2
 class Finisher:
     """A finisher of files whose bytes have all arrived."""
 
-    def __init__(self, servers: Mapping[str, CollectServer], landing: Landing, carrier: Carrier) -> None:
+    def __init__(self, servers: Mapping[str, CollectServer], landing: Destination, carrier: Carrier) -> None:
         self._servers = servers
         self._landing = landing
         self._carrier = carrier

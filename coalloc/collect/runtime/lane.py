@@ -26,7 +26,7 @@ from coalloc.errors import (
 )
 from coalloc.schedule.pauses import pause_seconds
 
-__all__ = ["HopLane"]
+__all__ = ["HopQueue"]
 
 FIRST, MOST = 256 * 1024, 1 << 30
 """Bytes of the first slice, and of the largest."""
@@ -46,7 +46,7 @@ LOST = ConnectionLost, Stalled, Unreachable, UnknownHost, ServerBusy, NoFreeConn
 Connect = Callable[[], Awaitable[Channel]]
 
 
-class HopLane:
+class HopQueue:
     """A queue that moves the hops from one host to another.
 
     :param connect: function that opens a channel

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from coalloc.collect.runtime.destination import Landing
+from coalloc.collect.runtime.destination import Destination
 from coalloc.collect.runtime.item import CollectItem
 from coalloc.collect.runtime.partial_names import PartialNames
 from coalloc.collect.values import HERE
@@ -21,7 +21,7 @@ from coalloc.util.disk import in_thread
 from coalloc.util.intervals import Intervals
 from coalloc.util.partial_names import derived
 
-__all__ = ["Here"]
+__all__ = ["LocalDestination"]
 
 
 class _Open:
@@ -62,7 +62,7 @@ class _Open:
         self.partial.close()
 
 
-class Here(Landing):
+class LocalDestination(Destination):
     """A directory of this machine.
 
     :param folder: directory, which is made if it does not exist

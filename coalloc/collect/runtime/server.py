@@ -15,7 +15,7 @@ from coalloc.errors import AlreadyThere, ConnectionLost, NoSuchFile, NotEmpty, P
 from coalloc.model import Entry
 from coalloc.util.partial_names import MARK
 
-__all__ = ["SWEEPS", "SWEEP_SECONDS", "Area", "CollectServer"]
+__all__ = ["SWEEPS", "SWEEP_SECONDS", "CollectServer", "StagingArea"]
 
 T = TypeVar("T")
 SESSIONS = 4
@@ -88,7 +88,7 @@ class CollectServer:
         await asyncio.sleep(0)  # the loop closes the sockets in its next iteration
 
 
-class Area:
+class StagingArea:
     """A directory at a server for the pieces of one collect job. It is made when the first piece is sent.
 
     Other users may be able to write to its parent. The names of the directory and of the pieces cannot be predicted, so

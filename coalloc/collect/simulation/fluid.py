@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, MutableSequence
 from typing import Any, NamedTuple
 
 from coalloc.collect.simulation.carrier import Pair
-from coalloc.collect.simulation.sharing import Weave, advance, share, soonest
+from coalloc.collect.simulation.sharing import FlowLinkMatrix, advance, share, soonest
 from coalloc.collect.simulation.underlay import Capacity, Rate, RateShare, Underlay
 from predictors.compiled import compiled, floats, integers
 
@@ -38,7 +38,7 @@ class Fluid:
         self._taken = [0.0] * len(self._links)
         routes = [*underlay.routes.values(), *(stream.route for stream in fair)]
         woven = [{self._links[link]: weight for link, weight in route.items()} for route in routes]
-        self._weave = Weave.of(woven, len(self._links), fast)
+        self._weave = FlowLinkMatrix.of(woven, len(self._links), fast)
         self._fast = fast
         self._running = set(range(len(self._pairs), len(self._flows)))
         self._prepare([underlay.shares.get(pair, 1.0) for pair in self._pairs] + [stream.share for stream in fair])

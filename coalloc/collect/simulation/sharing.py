@@ -1,7 +1,7 @@
 """Max-min fair rates by progressive filling, and their progress: numeric functions that can be compiled.
 
 All flows rise together until a link is full; the flows over it stop, the others rise on. Flows and links are numbered.
-`Weave` holds how much each flow takes of each link, by flow and by link.
+`FlowLinkMatrix` holds how much each flow takes of each link, by flow and by link.
 """
 
 from collections.abc import Iterable, Mapping, MutableSequence, Sequence
@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 from predictors.compiled import compilable, floats, integers
 
-__all__ = ["Weave", "advance", "share", "soonest"]
+__all__ = ["FlowLinkMatrix", "advance", "share", "soonest"]
 
 Integers = Sequence[int]
 Floats = MutableSequence[float]
 
 
-class Weave(NamedTuple):
+class FlowLinkMatrix(NamedTuple):
     """The amount that each flow takes of each link per byte, as two compressed lists: by flow, and by link."""
 
     flow_first: Integers
@@ -27,7 +27,7 @@ class Weave(NamedTuple):
     link_flows: Integers
 
     @classmethod
-    def of(cls, routes: Sequence[Mapping[int, float]], links: int, fast: bool) -> "Weave":
+    def of(cls, routes: Sequence[Mapping[int, float]], links: int, fast: bool) -> "FlowLinkMatrix":
         """Build the lists. :param routes: by flow: the amount that it takes of each of its links, at least one"""
         over: list[list[int]] = [[] for _ in range(links)]
         for flow, route in enumerate(routes):
@@ -48,7 +48,7 @@ def _firsts(lengths: Iterable[int]) -> Iterable[int]:
 
 @compilable
 def share(
-    weave: Weave,
+    weave: FlowLinkMatrix,
     active: Integers,
     capacities: Floats,
     shares: Floats,

@@ -12,7 +12,7 @@ from coalloc.collect.methods.events import Arrived, CollectStarted, CollectTick,
 from coalloc.collect.methods.ledger import IllegalActionError
 from coalloc.collect.simulation.carrier import Pair, SimulatedCarrier
 from coalloc.collect.simulation.fluid import Fluid
-from coalloc.collect.simulation.shelves import Shelves
+from coalloc.collect.simulation.lent_storage import LentStorage
 from coalloc.collect.simulation.underlay import Break, Capacity, Happening, Kill, Rate, RateShare, Underlay
 
 __all__ = ["Outcome", "SimulatedHop", "SimulationRecord", "simulate"]
@@ -92,7 +92,7 @@ class _Simulation:
         self._report_every, self._reports_at, self._wakes_at, self._limit = report_every, report_every, inf, limit
         self._streams = [stream.name for stream in underlay.streams if stream.rate is None]
         self._carrier = carrier
-        self._shelves = Shelves(underlay.storage)
+        self._lent = LentStorage(underlay.storage)
         self._wanted = {(file.name, to) for file in method.demand.files for to in file.destinations}
         self._now = 0.0
         self._outcome = ""
@@ -112,7 +112,7 @@ class _Simulation:
             else:
                 self._go_on()
         background = {name: self._carrier.moved(name) for name in self._streams}
-        return SimulationRecord(self._outcome, self._now, self._hops, self._shelves.times, background)
+        return SimulationRecord(self._outcome, self._now, self._hops, self._lent.times, background)
 
     def _go_on(self) -> None:
         """Advance to the next time at which anything happens."""
@@ -150,7 +150,7 @@ class _Simulation:
             case Cancel():
                 self._cancel(action.hop)
             case Drop():
-                self._shelves.drop(self._now, action.host, action.piece)
+                self._lent.drop(self._now, action.host, action.piece)
             case CollectWake():
                 self._wakes_at = max(action.at, self._now)
             case CollectDone():
@@ -186,9 +186,9 @@ class _Simulation:
         while queue:
             send = queue[0]
             relayed = self._is_relayed(send)
-            if not relayed or self._shelves.has_room(send.sink, send.piece):
+            if not relayed or self._lent.has_room(send.sink, send.piece):
                 if relayed:
-                    self._shelves.expect(self._now, send.sink, send.piece)
+                    self._lent.expect(self._now, send.sink, send.piece)
                 self._began[send.hop] = self._now
                 self._carrier.begin(pair, send.piece.size)
                 return
@@ -205,7 +205,7 @@ class _Simulation:
         del self._pairs[send.hop]
         self._hops.append(SimulatedHop(send, self._began.pop(send.hop), self._now, outcome))
         if self._is_relayed(send):
-            note = self._shelves.put if outcome == "arrived" else self._shelves.forget
+            note = self._lent.put if outcome == "arrived" else self._lent.forget
             note(self._now, send.sink, send.piece)
         self._begin(pair)
         return send
@@ -228,7 +228,7 @@ class _Simulation:
         if any(isinstance(event, Arrived) and event.hop == hop for event in self._events):
             send = next(done.send for done in reversed(self._hops) if done.send.hop == hop)
             if self._is_relayed(send):
-                self._shelves.drop(self._now, send.sink, send.piece)
+                self._lent.drop(self._now, send.sink, send.piece)
         self._events = deque(event for event in self._events if getattr(event, "hop", None) != hop)
 
     def _break(self, source: str, sink: str) -> None:
@@ -247,5 +247,5 @@ class _Simulation:
             for send in behind:
                 del self._pairs[send.hop]
         self._dead.add(host)
-        self._shelves.lose(self._now, host)
+        self._lent.lose(self._now, host)
         self._events.append(Gone(self._now, host, "it died"))

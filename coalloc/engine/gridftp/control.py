@@ -172,7 +172,7 @@ class ControlConnection(asyncio.Protocol):
             self._transport.write(bytes(self._unsent))
         self._unsent.clear()
 
-    def stir(self) -> None:
+    def reset_timer(self) -> None:
         """Restart the timer for the server's silence, because it sent something elsewhere."""
         self._stirred = self._time()
 
@@ -257,7 +257,7 @@ class ControlConnection(asyncio.Protocol):
         reply = self._replies.feed(line)
         if reply is None:
             return
-        self.stir()  # only by a whole reply, else a server could prolong one reply for ever
+        self.reset_timer()  # only by a whole reply, else a server could prolong one reply for ever
         if reply.preliminary:
             self._preliminary(reply)
             return

@@ -12,7 +12,7 @@ import socket
 from functools import partial
 from ipaddress import ip_address
 
-from coalloc.engine.batched_reads import BUFFER, Gather
+from coalloc.engine.batched_reads import BUFFER, ReadBuffer
 from coalloc.engine.gridftp.control import PendingReply
 from coalloc.engine.gridftp.protocol import port_command
 from coalloc.engine.gridftp.range_requests import RangeRequests
@@ -51,7 +51,7 @@ class BlockChannel:
         self._turns = RangeRequests()
         self._coming: asyncio.Task[None] | None = None
         self._data: socket.socket | None = None
-        self._gather: Gather | None = None
+        self._gather: ReadBuffer | None = None
 
     @property
     def path_state(self) -> PathState | None:
@@ -131,10 +131,10 @@ class BlockChannel:
         if error or self._data is None or not self.usable:
             self._fail(error)
             return
-        self._gather = Gather(self._data, self._session.stat.rtt)
+        self._gather = ReadBuffer(self._data, self._session.stat.rtt)
         asyncio.get_running_loop().add_reader(self._data, self._readable, self._data, self._gather)
 
-    def _readable(self, data: socket.socket, gather: Gather) -> None:
+    def _readable(self, data: socket.socket, gather: ReadBuffer) -> None:
         try:
             count = data.recv_into(BUFFER)
         except (BlockingIOError, InterruptedError):

@@ -121,7 +121,7 @@ class Storage(GridFTPLogin):
         loop = asyncio.get_running_loop()
         try:
             while piece := await loop.sock_recv(data, PIECE):
-                self.control.stir()
+                self.control.reset_timer()
                 if entries := listing.feed(piece):
                     yield entries
         except LimitExceeded as error:
@@ -141,7 +141,7 @@ class Storage(GridFTPLogin):
         """Make a symbolic link at `path` to an existing file or directory."""
         await self._ask_both(("SITE SYMLINKFROM", target), ("SITE SYMLINKTO", path))
 
-    async def hollow(self, path: str, size: int) -> None:
+    async def make_sparse(self, path: str, size: int) -> None:
         """Make a sparse file of `size` zeros, at least one: only the last byte is sent.
 
         :raises Unsupported: (or another refusal) by servers that cannot write a file from its middle

@@ -7,7 +7,7 @@ another. No time-out here: the scheduler decides whether a source stalls.
 import asyncio
 import socket
 
-from coalloc.engine.batched_reads import BUFFER, Gather
+from coalloc.engine.batched_reads import BUFFER, ReadBuffer
 from coalloc.engine.gridftp.control import PendingReply
 from coalloc.engine.gridftp.protocol import Reply
 from coalloc.engine.gridftp.refusals import refusal
@@ -31,7 +31,7 @@ async def fetch(session: Session, data: socket.socket, span: Span, deliver: Deli
         transfer = await session.retrieve(span.start, span.end)
         session.ask_ahead()
         await session.secure(data)
-        receiver = _Receiver(data, span, deliver, Gather(data, session.stat.rtt))
+        receiver = _Receiver(data, span, deliver, ReadBuffer(data, session.stat.rtt))
         transfer.add_done_callback(receiver.replied)
         reached = await receiver.run()
     finally:
@@ -62,7 +62,7 @@ class _Receiver:
 
     __slots__ = ("_at", "_data", "_deliver", "_gather", "_over", "_span")
 
-    def __init__(self, data: socket.socket, span: Span, deliver: Deliver, gather: Gather) -> None:
+    def __init__(self, data: socket.socket, span: Span, deliver: Deliver, gather: ReadBuffer) -> None:
         self._data = data
         self._span = span
         self._deliver = deliver

@@ -8,8 +8,8 @@ not support this.
 import asyncio
 from typing import Any, Protocol
 
-from coalloc.engine.batched_reads import BUFFER, Gather
-from coalloc.engine.http.pipeline import Pipeline, Question, Unanswered
+from coalloc.engine.batched_reads import BUFFER, ReadBuffer
+from coalloc.engine.http.pipeline import Pipeline, Question, UnexpectedResponse
 from coalloc.engine.range_request import RangeRequest
 from coalloc.engine.span import Deliver, Span
 from coalloc.engine.tcp_info import path_state_of
@@ -65,7 +65,7 @@ class HTTPChannel(asyncio.BufferedProtocol):
         self._connection = connection  # keeps it open: without a reference it may be closed
         self._transport = await connection.hand_over(self)
         self._sock = self._transport.get_extra_info("socket")
-        self._gather = Gather(self._sock, self._rtt, LEAST_SECONDS)
+        self._gather = ReadBuffer(self._sock, self._rtt, LEAST_SECONDS)
         self._hidden = RECORD if self._transport.get_extra_info("ssl_object") else 0
 
     @property
@@ -104,7 +104,7 @@ class HTTPChannel(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         try:
             self.pipeline.feed(BUFFER[:nbytes])
-        except Unanswered:
+        except UnexpectedResponse:
             self._fail()
             return
         except Exception as error:

@@ -16,14 +16,14 @@ from coalloc.engine.range_request import RangeRequest
 from coalloc.model import Stat
 from coalloc.safe_text import redacted_text
 
-__all__ = ["Pipeline", "Question", "Unanswered"]
+__all__ = ["Pipeline", "Question", "UnexpectedResponse"]
 
 END = b"\r\n\r\n"
 LONGEST = 64 * 1024
 """Most bytes of a response before its body."""
 
 
-class Unanswered(Exception):
+class UnexpectedResponse(Exception):
     """A response that does not fit the request. Internal: the connection cannot be used any more."""
 
 
@@ -107,7 +107,7 @@ class Pipeline:
         """
         while data and not self.over:
             if not self._turns:
-                raise Unanswered
+                raise UnexpectedResponse
             turn, parser = self._turns[0]
             if self._length is None:
                 data = self._begin(turn, parser, data)
@@ -126,7 +126,7 @@ class Pipeline:
         end = self._begun.find(END, max(0, known - len(END) + 1))
         if end < 0:
             if len(self._begun) >= LONGEST:
-                raise Unanswered
+                raise UnexpectedResponse
             return data[len(data) :]
         end += len(END)
         self._understand(turn, parser, bytes(self._begun[:end]))
@@ -138,11 +138,11 @@ class Pipeline:
             parser.receive_data(begun)
             answer = parser.next_event()
         except h11.RemoteProtocolError:
-            raise Unanswered from None
+            raise UnexpectedResponse from None
         if isinstance(answer, h11.InformationalResponse):
             return
         if not isinstance(answer, h11.Response):
-            raise Unanswered
+            raise UnexpectedResponse
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in answer.headers}
         if answer.status_code in BUSY:
             raise refusal(
@@ -154,7 +154,7 @@ class Pipeline:
             )
         self.moved = 300 <= answer.status_code < 400
         if answer.status_code != PARTIAL or not self._fits(turn, headers):
-            raise Unanswered
+            raise UnexpectedResponse
         self._last = answer.http_version < b"1.1" or closes(headers)
         self._length = turn.left
         self.vague |= not validator(headers)

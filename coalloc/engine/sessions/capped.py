@@ -7,7 +7,7 @@ import asyncio
 from urllib.parse import quote, urlsplit
 
 from coalloc.engine.base import Source
-from coalloc.engine.limits.slots import Lease, Slots
+from coalloc.engine.limits.server_slots import Lease, Slots
 from coalloc.engine.span import Deliver, Span
 from coalloc.errors import NoFreeConnection
 from coalloc.model import PathState, Stat

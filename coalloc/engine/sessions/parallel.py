@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable
 
 from coalloc.engine.base import Source
-from coalloc.engine.limits.process_limits import connecting
+from coalloc.engine.limits.within_process import connecting
 from coalloc.engine.sessions.sharing import RangeSharing
 from coalloc.engine.span import Deliver, Span
 from coalloc.errors import ReplicaChanged, SourceError

@@ -68,7 +68,7 @@ def _host(name: str, part: DocumentPart) -> tuple[Host, str | None]:
     isps = []
     if {"up", "down"} & fields.keys():
         if "isps" in fields:
-            raise part.wrong("up or down are given together with isps", "give them for each ISP")
+            raise part.wrong("up and down cannot be combined with isps", "move them into each ISP")
         isps.append(_isp("", fields))
     elif "isps" in fields:
         for isp, its in fields["isps"].items("fibre: {up: 1 Gbit/s}"):

@@ -73,9 +73,10 @@ def in_time(network: Network, demand: Demand, seconds: Fraction) -> None:
 
 
 def _in_63_bits(time: Fraction, total: int) -> Fraction:
-    """Return the time, or one that is shorter by at most 2^-40 of it, so that no promise is too optimistic.
+    """Return the time, shortened by at most 2^-40 of it, so that its numerator has 63 bits.
 
-    From `total` on, every arc that has a slope lets everything through, because a slope is at least 1.
+    A shorter time never promises too much. Times above `total` become `total`: by then, each arc whose capacity grows
+    with the time can carry all bytes, since capacities grow by at least 1.
     """
     if time >= total:
         return Fraction(total)

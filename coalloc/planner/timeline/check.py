@@ -102,7 +102,7 @@ class _Model:
         return found
 
     def edges(self, count: int, certificate: TimetableCertificate | None = None) -> Iterator[_Edge]:
-        """Yield all edges of G_T; without a certificate their flows are 0."""
+        """Yield all edges of the time-expanded graph, with the flows of the certificate, or 0 without one."""
         moved = certificate.moved if certificate else {}
         narrow: Counter[tuple[Node, Node]] = Counter()
         rooms: dict[tuple[Node, Node], int] = {}

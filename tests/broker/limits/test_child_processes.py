@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from broker.errors import TooLarge, TooManyRequests
+from broker.history_export import write_parquet
 from broker.limits import Budget, JobKind, SeparateProcess, Turns, framed
 from broker.limits import client as module
 from broker.models.history import TransferRecord
-from broker.tables import write_parquet
 from tests.support.waiting import until
 
 KIND = JobKind("it", "request less")

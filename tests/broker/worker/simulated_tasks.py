@@ -191,7 +191,7 @@ async def _copy(source: SimulatedServer, sink: SimulatedServer, recorder: Record
     with at_source():
         if source.at(work.source).read_bytes() != content:
             raise ReplicaChanged(f"{work.source} has changed", "it is copied again")
-    await recorder.fence.hold(work)
+    await recorder.fence.check(work)
     await sink.replace(beside, work.destination)
     return WorkResult(work, "succeeded", counts={"files_transferred": 1})
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.handlers.globus import progress
+from broker.handlers.globus import task_documents
 from broker.models.tasks import FilterRule, Item
 from broker.storage.lanes import LaneStore
 from broker.worker.actions.copying import LARGE
@@ -266,7 +266,9 @@ async def test_a_server_that_dies_costs_time_and_what_had_arrived_is_kept(world)
     world.source.kill()
 
     async def trouble() -> dict[str, object] | None:
-        told = progress.task(await world.task(number), await world.factory.identities.people([ANN.subject]), {}, 0.0)
+        told = task_documents.task(
+            await world.task(number), await world.factory.identities.people([ANN.subject]), {}, 0.0
+        )
         return None if told["is_ok"] else told
 
     told = await until(trouble)

@@ -15,7 +15,7 @@ from broker.storage.database import Database, addressed
 from broker.storage.dialects import read_clock
 from broker.storage.workers import WorkerStore as Enrolled
 from broker.worker.housekeeping import SILENCE
-from broker.worker.rate_limits import Promises
+from broker.worker.rate_limits import RateReservations
 from tests.broker.worlds import World, held, read, world_of, write
 from tests.support.waiting import until
 from tests.support.workers import Workers
@@ -98,7 +98,7 @@ async def test_a_host_whose_clock_is_wrong_writes_the_database_s_time(opened, wo
         assert await here.dead(SILENCE) == ["w"]
         assert await here.beat("w")
         assert await here.dead(SILENCE) == []
-    await Promises(opened).wait(source, 5)
+    await RateReservations(opened).wait(source, 5)
     async with opened.read() as connection:
         row = sa.select(collections.c.rate_until).where(collections.c.id == str(world.collections["source"]))
         promised = (await connection.execute(row)).scalar_one()

@@ -52,7 +52,7 @@ class Endless(Ready):
 
     async def _name(self, batch: Sequence[Work], recorder: Recorder) -> None:
         try:
-            await recorder.fence.hold(batch[0])
+            await recorder.fence.check(batch[0])
         except LeaseLost as error:
             self.said.append(error)
         else:

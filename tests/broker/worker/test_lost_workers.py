@@ -248,7 +248,7 @@ async def test_work_begins_without_a_question_only_while_the_worker_is_heard(wor
         await Enrolled(connection).remove(["w"], died=True)
     fence = Fence(world.factory.database)
     fence.begin("w", time.monotonic())
-    await fence.fresh(work)
+    await fence.check_if_silent(work)
     monkeypatch.setattr(fencing, "FRESH", -1.0)
     with pytest.raises(LeaseLost):
-        await fence.fresh(work)
+        await fence.check_if_silent(work)

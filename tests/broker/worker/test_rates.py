@@ -26,7 +26,7 @@ from broker.storage.collections import CollectionStore
 from broker.storage.database import addressed
 from broker.storage.migration import upgrade
 from broker.worker import worker
-from broker.worker.rate_limits import Promises, RateLimits
+from broker.worker.rate_limits import RateLimits, RateReservations
 from tests.broker.worker.test_traces import decided
 from tests.broker.worlds import ANN, World, begun, held, read, register, working, world_of, write
 from tests.support.gridftp import GridFTPServer
@@ -182,7 +182,7 @@ async def test_a_rate_is_that_of_a_folder_whoever_it_is_named_by(world):
         limited = await kept.limited()
 
     def piece(url: str, *pair: str) -> int | None:
-        admission = RateLimits(Promises(world.factory.database), limited, pair).of(url)
+        admission = RateLimits(RateReservations(world.factory.database), limited, pair).of(url)
         return admission and admission.piece
 
     assert [piece(world.source.url(path)) for path in ("d e/a", "d e/f/a", "d ee/a", "a")] == [10, 5, None, None]

@@ -88,7 +88,7 @@ async def test_a_replica_with_other_bytes_is_found_by_the_expected_checksum_and_
 
 async def test_replicas_that_differ_are_not_mixed(sources, sink, content):
     (sources[1].root / "file").write_bytes(os.urandom(SIZE))
-    with pytest.raises(VerificationError, match=r"not of one file|different files"):
+    with pytest.raises(VerificationError, match="different files"):
         await copy(sources, sink, strategy="brute")
     assert names(sink.root) == []
 

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from coalloc.engine.batched_reads import PART, Gather
+from coalloc.engine.batched_reads import PART, ReadBuffer
 from coalloc.testing.virtual_clock import run
 
 PLENTY = 1 << 40
@@ -21,7 +21,7 @@ def held(rtt, *steps, buffer=200_000, **bounds):
             socket.create_connection(listener.getsockname()) as sock,
         ):
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
-            gathers = Gather(sock, rtt, **bounds)
+            gathers = ReadBuffer(sock, rtt, **bounds)
             for seconds, count, left in steps:
                 await asyncio.sleep(seconds)
                 gathers.received(count, left)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coalloc.engine.http.pipeline import LONGEST, Pipeline, Question, Unanswered
+from coalloc.engine.http.pipeline import LONGEST, Pipeline, Question, UnexpectedResponse
 from coalloc.engine.range_request import RangeRequest
 from coalloc.engine.span import Span
 from coalloc.errors import ServerBusy
@@ -104,7 +104,7 @@ def test_what_is_not_wanted_any_more_is_counted_and_not_delivered():
 def test_any_other_answer_is_not_taken(begun):
     pipeline = Pipeline(QUESTION)
     asked = Asked(pipeline, 0, 100)
-    with pytest.raises(Unanswered):
+    with pytest.raises(UnexpectedResponse):
         feed(pipeline, begun)
     assert not asked.here
     assert not pipeline.moved
@@ -113,7 +113,7 @@ def test_any_other_answer_is_not_taken(begun):
 def test_the_file_is_elsewhere():
     pipeline = Pipeline(QUESTION)
     Asked(pipeline, 0, 100)
-    with pytest.raises(Unanswered):
+    with pytest.raises(UnexpectedResponse):
         feed(pipeline, b"HTTP/1.1 307 Temporary Redirect\r\nLocation: /there\r\nContent-Length: 0\r\n\r\n")
     assert pipeline.moved
 
@@ -139,5 +139,5 @@ def test_nothing_follows_the_last_answer():
 
 
 def test_what_no_one_asked_for():
-    with pytest.raises(Unanswered):
+    with pytest.raises(UnexpectedResponse):
         feed(Pipeline(QUESTION), answer(0, 100))

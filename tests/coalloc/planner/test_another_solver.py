@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from coalloc.planner.least import least_makespan
+from coalloc.planner.least_makespan import least_makespan
 from coalloc.planner.network import Demand, Network
 from tests.coalloc.planner.networks import USUAL, USUAL_SIZES, demands, networks
 

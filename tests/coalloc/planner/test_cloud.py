@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from coalloc.planner.certificate import check
-from coalloc.planner.least import least_makespan
+from coalloc.planner.least_makespan import least_makespan
 from coalloc.planner.network import Demand, File, Host, Isp, Link, LinkKey, Network
 
 MATRIX = Path(__file__).parents[4] / "shared" / "data" / "bandwidth" / "skyplane_2022-01-24.csv.gz"

@@ -7,7 +7,7 @@ from broker.services.collections.trees.base import Tree
 from broker.services.collections.trees.catalogue import CatalogueTree
 from broker.services.collections.trees.gridftp import GridFTPTree
 from broker.services.collections.trees.local import LocalTree
-from broker.services.collections.trees.naming import Naming, called, named
+from broker.services.collections.trees.message_paths import Naming, called, named
 from broker.services.collections.trees.trees import Trees
 
 __all__ = [

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from broker.services.auth.permissions import Reach
 from broker.services.collection_paths import below, led
 from broker.services.collections.trees.links import Links, inside, is_link
-from broker.services.collections.trees.naming import Naming, called
+from broker.services.collections.trees.message_paths import Naming, called
 from broker.services.network.places import Allowed
 from coalloc.api import Storage, held, storage
 from coalloc.errors import (

@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
-from broker.services.collections.trees.naming import Naming
+from broker.services.collections.trees.message_paths import Naming
 from coalloc.api import held_in
 from coalloc.errors import (
     AlreadyThere,

@@ -8,8 +8,8 @@ import zlib
 
 import pytest
 
+from broker.response_formats import METALINK
 from broker.services.catalogue.formats import CatalogueEntry, Context, parser
-from broker.wire import METALINK
 from coalloc.resolve import metalink
 
 IMPORT = "/broker/v1/import"

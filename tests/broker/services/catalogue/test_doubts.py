@@ -9,7 +9,7 @@ from broker.config.settings import Settings
 from broker.models.access import NewToken
 from broker.services.catalogue.doubts import changed_states
 from broker.services.forecasting import forecasts
-from broker.services.forecasting.voices import MOST, OWN, middle_of
+from broker.services.forecasting.per_subject import MOST, OWN, middle_of
 from broker.storage.doubts import ReplicaStanding
 from predictors.observation import Forecast, Rates
 from tests.broker.conftest import running

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from coalloc.collect.methods.events import Arrived
-from coalloc.collect.runtime.server import Area, CollectServer
+from coalloc.collect.runtime.server import CollectServer, StagingArea
 from coalloc.errors import PermissionRefused
 from tests.coalloc.collect.test_collecting import (  # noqa: F401 - fixtures
     collect,
@@ -65,7 +65,7 @@ async def test_what_others_put_into_the_directory_stays(servers, sink, content, 
 async def test_a_directory_that_is_exchanged_is_not_emptied(gridftp_server, link):
     root = gridftp_server.root
     server = CollectServer("via", gridftp_server.url(""), options())
-    area = Area(server, str(root), "now")
+    area = StagingArea(server, str(root), "now")
     await area.make()
     (made,) = root.iterdir()
     made.rename(root / "away")
@@ -85,7 +85,7 @@ async def test_a_directory_that_is_exchanged_is_not_emptied(gridftp_server, link
 
 
 async def test_who_sees_a_piece_foresees_no_other():
-    area = Area(CollectServer("a", "ftp://a/", options()), "/scratch", "run")
+    area = StagingArea(CollectServer("a", "ftp://a/", options()), "/scratch", "run")
     names = [area.piece(number).removeprefix(f"{area.path}/") for number in range(100)]
     assert len({name[:16] for name in names}) == 100
     assert area.piece(7) == f"{area.path}/{names[7]}"

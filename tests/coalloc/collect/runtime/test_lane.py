@@ -8,7 +8,7 @@ import pytest
 from coalloc.collect.methods.actions import Piece
 from coalloc.collect.runtime.channels import ServerPair
 from coalloc.collect.runtime.hop import Hop
-from coalloc.collect.runtime.lane import HopLane
+from coalloc.collect.runtime.lane import HopQueue
 from coalloc.collect.runtime.server import CollectServer
 from coalloc.errors import Unreachable
 from tests.support.fetching import options, random_file
@@ -39,7 +39,7 @@ async def test_a_pair_that_has_lost_one_end_keeps_no_session_at_the_other(ends):
         assert hop.error is None
         assert (sink.root / name).read_bytes() == content
 
-    lane = HopLane(connect, pytest.fail, pytest.fail, Random(0))
+    lane = HopQueue(connect, pytest.fail, pytest.fail, Random(0))
     await moved("one")
     sink.end_sessions()
     await until(lambda: not pairs[0].usable)
@@ -60,7 +60,7 @@ async def test_it_ends_even_if_an_error_takes_the_place_of_the_cancellation():
         except asyncio.CancelledError:
             raise Unreachable("the server is gone") from None
 
-    lane = HopLane(connect, pytest.fail, pytest.fail, Random(0))
+    lane = HopQueue(connect, pytest.fail, pytest.fail, Random(0))
     hop = Hop(Piece("one", 0, SIZE), ("a", "b"), ("/one", lambda: "/one"), ready, lambda _: None)
     lane.begin(hop)
     await began.wait()

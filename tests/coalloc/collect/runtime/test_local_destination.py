@@ -4,7 +4,7 @@ import pytest
 
 from coalloc.collect.runtime import local_destination
 from coalloc.collect.runtime.item import CollectItem
-from coalloc.collect.runtime.local_destination import Here
+from coalloc.collect.runtime.local_destination import LocalDestination
 from coalloc.errors import SinkError
 from coalloc.resolve import target
 
@@ -20,7 +20,7 @@ async def test_a_folder_that_becomes_a_link_after_it_was_looked_at(tmp_path, mon
         return found
 
     monkeypatch.setattr(local_destination, "target", raced)
-    landing = Here(tmp_path / "to", overwrite=False)
+    landing = LocalDestination(tmp_path / "to", overwrite=False)
     with pytest.raises(SinkError, match="symbolic link"):
         await landing.begin(CollectItem("sub/x", 10, {"ftp://a": "/x"}))
     await landing.close()
@@ -30,13 +30,13 @@ async def test_a_folder_that_becomes_a_link_after_it_was_looked_at(tmp_path, mon
 @pytest.mark.parametrize("staged", [True, False])
 async def test_what_was_staged_is_known_to_the_next_run(tmp_path, staged):
     item = CollectItem("x", 10, {"ftp://a": "/x"}, modified=7)
-    first = Here(tmp_path, overwrite=False)
+    first = LocalDestination(tmp_path, overwrite=False)
     await first.begin(item)
     if staged:
         first.relayed.add("x")
     first.write("x", 0, memoryview(b"12345"))
     await first.close()
-    second = Here(tmp_path, overwrite=False)
+    second = LocalDestination(tmp_path, overwrite=False)
     await second.begin(item)
     assert second.missing("x", 0, 10) == [(5, 10)]
     assert second.relayed == ({"x"} if staged else set())

@@ -7,7 +7,7 @@ import pytest
 
 from coalloc import api
 from coalloc.collect.runtime.item import CollectItem
-from coalloc.collect.runtime.local_destination import Here
+from coalloc.collect.runtime.local_destination import LocalDestination
 from coalloc.collect.runtime.partial_names import PartialNames
 from coalloc.collect.values import CollectRequest
 from coalloc.errors import SinkError, TransferFailed
@@ -103,7 +103,7 @@ def test_where_nothing_can_be_marked_such_folders_are_refused(tmp_path):
 
 
 async def began(folder, names, item):
-    landing = Here(folder, False, PartialNames.open())
+    landing = LocalDestination(folder, False, PartialNames.open())
     await landing.prepare(names)
     await landing.begin(item)
     return landing

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coalloc.collect.simulation.fluid import Fluid
-from coalloc.collect.simulation.sharing import Weave, share
+from coalloc.collect.simulation.sharing import FlowLinkMatrix, share
 from coalloc.collect.simulation.underlay import Rate, Stream, Underlay
 from predictors.compiled import compiled, floats, integers
 
@@ -18,7 +18,7 @@ def rates(routes, capacities, shares=None, fast=False):
     found = floats([0.0] * flows, fast)
     zeros = [integers([0] * count, fast) for count in (links, links, flows)]
     (compiled(share) if fast else share)(
-        Weave.of(routes, links, fast),
+        FlowLinkMatrix.of(routes, links, fast),
         integers(range(flows), fast),
         floats(capacities, fast),
         floats(shares or [1.0] * flows, fast),

@@ -235,11 +235,11 @@ async def test_a_certificate_that_is_named_outright_and_names_in_any_alphabet(
 
 
 async def test_a_hollow_file_has_its_size_and_hardly_a_byte(store, root):
-    await store.hollow(f"{root}/hollow", 1 << 30)
+    await store.make_sparse(f"{root}/hollow", 1 << 30)
     assert (await store.stat(f"{root}/hollow")).size == 1 << 30
     assert (root / "hollow").stat().st_blocks < 1000
-    await store.hollow(f"{root}/one", 1)
+    await store.make_sparse(f"{root}/one", 1)
     assert (root / "one").read_bytes() == b"\0"
     with pytest.raises(NoSuchFile):
-        await store.hollow(f"{root}/none/x", 1)
+        await store.make_sparse(f"{root}/none/x", 1)
     assert (await store.stat(f"{root}/one")).size == 1

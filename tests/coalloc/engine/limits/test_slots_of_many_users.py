@@ -8,8 +8,8 @@ from contextlib import suppress
 
 import pytest
 
-from coalloc.engine.limits import slots
-from coalloc.engine.limits.slots import Slots
+from coalloc.engine.limits import server_slots
+from coalloc.engine.limits.server_slots import Slots
 from tests.support.users import OTHER, another_user, as_root, shared_directory
 from tests.support.waiting import PATIENCE, until
 
@@ -21,7 +21,7 @@ pytestmark = as_root
 @pytest.fixture(params=[0o1777, 0o777], ids=["sticky", "open"])
 def folder(monkeypatch, request):
     with shared_directory(request.param) as where:
-        monkeypatch.setattr(slots, "SHARED", where)
+        monkeypatch.setattr(server_slots, "SHARED", where)
         yield where
 
 
@@ -89,7 +89,7 @@ async def test_a_user_who_holds_all_leaves_one_at_once_and_a_share_later(four, m
     mine = four.take(SERVER)
     assert mine
     assert four.take(SERVER) is None
-    monkeypatch.setattr(slots, "PATIENCE", 0.0)
+    monkeypatch.setattr(server_slots, "PATIENCE", 0.0)
     async with asyncio.timeout(PATIENCE):
         assert await four.wait(SERVER)
     waiting = asyncio.create_task(four.wait(SERVER))
@@ -188,7 +188,7 @@ def test_no_other_user_can_lock_a_slot_or_make_one_in_anothers_name(folder, four
 
 
 def test_a_million_names_are_not_looked_at(folder, four, monkeypatch):
-    monkeypatch.setattr(slots, "SEEN", 50)
+    monkeypatch.setattr(server_slots, "SEEN", 50)
     with another_user():
         (folder / str(OTHER)).mkdir()
         for number in range(100):

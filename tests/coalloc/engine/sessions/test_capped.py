@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from coalloc.engine import open_source
-from coalloc.engine.limits.slots import Slots
+from coalloc.engine.limits.server_slots import Slots
 from coalloc.engine.sessions.capped import server_of
 from coalloc.engine.span import Span
 from coalloc.errors import NoFreeConnection, NoSuchFile, SourceError

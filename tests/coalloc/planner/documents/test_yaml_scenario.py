@@ -99,8 +99,8 @@ def test_yaml_may_use_its_anchors():
         (
             "    io: 300 MB/s",
             "    up: 300 MB/s",
-            "line 5: hosts, lyon: up or down are given together with isps",
-            "for each",
+            "line 5: hosts, lyon: up and down cannot be combined with isps",
+            "move them",
         ),
         ("budget: 10", "budget: much", "line 18: budget: 'much' is not understood", "2.5"),
         ("budget: 10", "budget: [10", "line 19: it is not YAML", "fix that line"),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from coalloc.errors import UsageError
 from coalloc.planner import plan
 from coalloc.planner.certificate import bound
-from coalloc.planner.least import least_makespan
+from coalloc.planner.least_makespan import least_makespan
 from coalloc.planner.network import Demand, File, Host, Link, LinkKey, Network
 from coalloc.planner.plan import Limit
 from coalloc.planner.static.deadline import refusal

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from coalloc.errors import UsageError
 from coalloc.planner.certificate import check
-from coalloc.planner.least import least_makespan
+from coalloc.planner.least_makespan import least_makespan
 from coalloc.planner.network import Demand, File, Host, Isp, Link, LinkKey, Network
 from coalloc.planner.plan import PlannedPath
 from coalloc.planner.solvers.maxflow import BACKENDS

@@ -10,7 +10,7 @@ from broker.storage.history import StoredObservation
 from predictors.hedge import Hedge
 from predictors.observation import Forecast, Query
 
-__all__ = ["MOST", "Voices", "middle_of"]
+__all__ = ["MOST", "SubjectForecasters", "middle_of"]
 
 MOST = 7
 """Most voices of one link: those of the subjects that reported last."""
@@ -22,7 +22,7 @@ OWN = 5
 """Transfers of a subject from which on its forecasts use these alone."""
 
 
-class Voices:
+class SubjectForecasters:
     """A forecaster for each subject that has reported transfers over a link.
 
     :param subjects: subjects in the order of their first reports

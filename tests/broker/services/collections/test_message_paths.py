@@ -5,9 +5,9 @@ import os
 
 import pytest
 
-from broker.handlers.globus import progress
+from broker.handlers.globus import task_documents
 from broker.models.tasks import Item
-from broker.services.collections.trees import Naming, naming
+from broker.services.collections.trees import Naming, message_paths
 from broker.storage.decisions import DecisionFilter, DecisionStore
 from coalloc.errors import CoallocError
 from tests.broker.worlds import ANN, register, working, world_of, write
@@ -26,7 +26,11 @@ async def read_of(world, number):
     events, _ = await world.factory.tasks.events(ANN, number, None, 100, 0)
     skipped = await world.factory.tasks.done(ANN, number, "skipped", 0, 10)
     people = await world.factory.identities.people([ANN.subject])
-    documents = [progress.task(task, people, {}, 0.0), *map(progress.event, events), *map(progress.skipped, skipped)]
+    documents = [
+        task_documents.task(task, people, {}, 0.0),
+        *map(task_documents.event, events),
+        *map(task_documents.skipped, skipped),
+    ]
     return json.dumps(documents)
 
 
@@ -92,12 +96,12 @@ async def test_decisions_name_files_as_users_know_them(world, tmp_path):
     ],
 )
 def test_paths_that_only_look_like_the_folder_are_left(said, shown):
-    with pytest.raises(CoallocError) as told, naming.called(Naming("runs", "/data/", "ftp://h:1")):
+    with pytest.raises(CoallocError) as told, message_paths.called(Naming("runs", "/data/", "ftp://h:1")):
         raise CoallocError(said)
     assert (told.value.message, str(told.value)) == (shown, shown)
 
 
 def test_of_folders_within_each_other_the_inner_one_is_meant():
     outer, inner = Naming("all", "/", "ftp://h:1"), Naming("runs", "/data/", "ftp://h:1")
-    with pytest.raises(CoallocError, match=r"^runs:/x$"), naming.called(outer, inner):
+    with pytest.raises(CoallocError, match=r"^runs:/x$"), message_paths.called(outer, inner):
         raise CoallocError("ftp://h:1/data/x")

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from broker.models.tasks import Options, Work
 from broker.models.work import WorkResult
-from broker.services.catalogue.replicas import ToRead
+from broker.services.catalogue.replicas import ReadableReplicas
 from broker.services.collections.trees import GridFTPTree
 from broker.worker.actions.comparing import same
 from broker.worker.actions.copying import delete_partial_copies
@@ -22,7 +22,7 @@ __all__ = ["DatasetCopying"]
 
 AT_ONCE = 4
 SCHEMES = ("ftp://", "gsiftp://")
-Where = Callable[[str], Awaitable[ToRead]]
+Where = Callable[[str], Awaitable[ReadableReplicas]]
 """A function that returns a dataset's replicas for a path of the catalogue, the best replica first."""
 
 
@@ -75,7 +75,7 @@ class DatasetCopying:
         async def confirm(verified: bool) -> None:
             self._demand.check(work, verified)
             await self._sink.writable(work.destination)
-            await recorder.fence.hold(work)
+            await recorder.fence.check(work)
 
         owner_and_site, namings = (self._owner, self._site), (self._sink.naming,)
         with TransferDecision.of(recorder, work, "copy", found.name, owner_and_site, namings) as deciding:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from coalloc.engine.limits import slots
-from coalloc.engine.limits.slots import Slots
+from coalloc.engine.limits import server_slots
+from coalloc.engine.limits.server_slots import Slots
 from coalloc.errors import UsageError
 from tests.support.waiting import PATIENCE, until
 
@@ -20,7 +20,7 @@ SERVER = "host.example:2811"
 HOLDER = """
 import asyncio, sys
 from pathlib import Path
-from coalloc.engine.limits.slots import Slots
+from coalloc.engine.limits.server_slots import Slots
 server, most = Slots(Path(sys.argv[1]), int(sys.argv[2])), int(sys.argv[3])
 leases = [asyncio.run(server.wait(sys.argv[4])) for _ in range(most)]
 print("held", flush=True)
@@ -158,8 +158,8 @@ def somebody_else():
 def test_all_users_share_a_folder_that_was_made_for_all(monkeypatch):
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o1777)
-        monkeypatch.setattr(slots, "SHARED", Path(folder))
-        monkeypatch.delenv(slots.VARIABLE, raising=False)
+        monkeypatch.setattr(server_slots, "SHARED", Path(folder))
+        monkeypatch.delenv(server_slots.VARIABLE, raising=False)
         shared = Slots.from_environment()
         before = os.umask(0o077)
         held = [shared.take(SERVER) for _ in range(shared.most - 1)]
@@ -178,7 +178,7 @@ def test_all_users_share_a_folder_that_was_made_for_all(monkeypatch):
 def test_what_a_killed_process_of_another_user_left_can_be_had(monkeypatch):
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o1777)
-        monkeypatch.setattr(slots, "SHARED", Path(folder))
+        monkeypatch.setattr(server_slots, "SHARED", Path(folder))
         (Path(folder) / f"{SERVER}.slot.0").touch()
         shared = Slots(Path(folder), 1)
         with somebody_else():
@@ -211,16 +211,16 @@ async def test_a_cap_that_cannot_be_kept_is_no_reason_to_fail(tmp_path):
 
 
 def test_the_environment_says_how_many(monkeypatch):
-    monkeypatch.delenv(slots.VARIABLE, raising=False)
-    assert Slots.from_environment().most == slots.MOST
-    monkeypatch.setenv(slots.VARIABLE, "3")
+    monkeypatch.delenv(server_slots.VARIABLE, raising=False)
+    assert Slots.from_environment().most == server_slots.MOST
+    monkeypatch.setenv(server_slots.VARIABLE, "3")
     assert Slots.from_environment().most == 3
-    monkeypatch.setenv(slots.VARIABLE, "off")
+    monkeypatch.setenv(server_slots.VARIABLE, "off")
     assert Slots.from_environment() is None
 
 
 @pytest.mark.parametrize("said", ["0", "-1", "many", "", "1.5", "٣", "9" * 30])
 def test_a_number_that_makes_no_sense(monkeypatch, said):
-    monkeypatch.setenv(slots.VARIABLE, said)
+    monkeypatch.setenv(server_slots.VARIABLE, said)
     with pytest.raises(UsageError, match="COGET_CONNECTIONS"):
         Slots.from_environment()

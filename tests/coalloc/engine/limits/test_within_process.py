@@ -7,8 +7,8 @@ import pytest
 
 from coalloc.api import Request, download, plan
 from coalloc.engine import open_source
-from coalloc.engine.limits import process_limits
-from coalloc.engine.limits.process_limits import CONNECTING, PROCESSES
+from coalloc.engine.limits import within_process
+from coalloc.engine.limits.within_process import CONNECTING, PROCESSES
 from coalloc.errors import NoFreeConnection, NoFreeProcess, NothingToFetchFrom
 from tests.support.fetching import options
 from tests.support.scripted import raw_server
@@ -54,7 +54,7 @@ async def test_few_processes_run_at_once(tool, tmp_path, monkeypatch, act):
 
 async def test_who_finds_no_place_for_a_process_gets_one_when_another_is_done(tool):
     for _ in range(PROCESSES):
-        await process_limits.processes.here().acquire()
+        await within_process.processes.here().acquire()
     source = open_source("sshftp://host.invalid/file", "auto", options())
     with pytest.raises(NoFreeProcess) as caught:
         await source.open()
@@ -63,12 +63,12 @@ async def test_who_finds_no_place_for_a_process_gets_one_when_another_is_done(to
     waiting = asyncio.create_task(caught.value.until_free())
     await asyncio.sleep(0)
     assert not waiting.done()
-    process_limits.processes.here().release()
+    within_process.processes.here().release()
     await waiting
-    assert process_limits.processes.here().locked()
+    assert within_process.processes.here().locked()
     await source.close()
     await source.close()
-    assert not process_limits.processes.here().locked()
+    assert not within_process.processes.here().locked()
 
 
 @pytest.mark.parametrize("act", [download, plan])

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 
 from coalloc.collect.methods.actions import Piece
 
-__all__ = ["Shelves"]
+__all__ = ["LentStorage"]
 
 
-class Shelves:
+class LentStorage:
     """The pieces staged at hosts or in flight to them, by host. Both occupy space.
 
     :param storage: bytes that hosts lend; hosts that are not named have no limit
