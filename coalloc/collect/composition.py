@@ -22,7 +22,7 @@ from coalloc.collect.runtime.destination import Destination, ServerDestination
 from coalloc.collect.runtime.local_destination import LocalDestination
 from coalloc.collect.runtime.partial_names import PartialNames
 from coalloc.collect.runtime.resolution import CollectServers, speaks
-from coalloc.collect.runtime.server import StagingArea
+from coalloc.collect.runtime.staging import StagingArea
 from coalloc.collect.values import HERE, CollectReport, CollectRequest, CollectView
 from coalloc.config import access, own_policy
 from coalloc.engine.base import EngineOptions

@@ -19,7 +19,8 @@ from coalloc.collect.runtime.item import CollectItem
 from coalloc.collect.runtime.lane import HopQueue
 from coalloc.collect.runtime.local_destination import LocalDestination
 from coalloc.collect.runtime.meter import ByteMeter
-from coalloc.collect.runtime.server import CollectServer, StagingArea
+from coalloc.collect.runtime.server import CollectServer
+from coalloc.collect.runtime.staging import StagingArea
 from coalloc.collect.values import LeftBehind, PairReport, PairView, Stretch
 from coalloc.errors import NoSpace, ServerBusy, SourceError, TransferFailed, Unreachable
 

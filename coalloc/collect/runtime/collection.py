@@ -19,7 +19,8 @@ from coalloc.collect.runtime.finishing import Finisher
 from coalloc.collect.runtime.item import CollectItem
 from coalloc.collect.runtime.meter import ByteMeter
 from coalloc.collect.runtime.runner import CollectRunner
-from coalloc.collect.runtime.server import CollectServer, StagingArea
+from coalloc.collect.runtime.server import CollectServer
+from coalloc.collect.runtime.staging import StagingArea
 from coalloc.collect.values import Collected, CollectionPhase, CollectReport, CollectView, LeftBehind
 from coalloc.errors import SourceError, TargetExists
 from coalloc.model import Checksum

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 
 from coalloc.collect.runtime.item import CollectItem
 from coalloc.collect.runtime.name_equality import held
-from coalloc.collect.runtime.server import SWEEP_SECONDS, SWEEPS, CollectServer
+from coalloc.collect.runtime.server import CollectServer
+from coalloc.collect.runtime.staging import SWEEP_SECONDS, SWEEPS
 from coalloc.engine.gridftp.storage import Storage
 from coalloc.errors import AlreadyThere, NoSuchFile, SourceError, TargetExists
 from coalloc.model import Checksum

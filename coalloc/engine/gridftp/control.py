@@ -11,8 +11,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple, Protocol, cast
 
-from coalloc.engine.gridftp.protocol import LineReader, Reply, ReplyReader, format_command
 from coalloc.engine.gridftp.refusals import refusal
+from coalloc.engine.gridftp.replies import LineReader, Reply, ReplyReader, format_command
 from coalloc.errors import ConnectionLost, LimitExceeded, NoGreeting, NotThatProtocol, ServerBusy, SourceError, Stalled
 from coalloc.util.dialer import Dialer, round_trip
 

@@ -11,8 +11,8 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from coalloc.engine.base import EngineOptions
 from coalloc.engine.gridftp.address import Address
 from coalloc.engine.gridftp.control import ControlConnection, PendingReply
-from coalloc.engine.gridftp.protocol import Reply, extended_passive_port, passive_address
 from coalloc.engine.gridftp.refusals import refusal
+from coalloc.engine.gridftp.replies import Reply, extended_passive_port, passive_address
 from coalloc.errors import PermissionRefused, Unreachable
 from coalloc.util.addresses import AddressClass, class_of, server
 

@@ -10,7 +10,7 @@ from calendar import timegm
 from datetime import UTC, datetime
 from urllib.parse import unquote
 
-from coalloc.engine.gridftp.protocol import LineReader
+from coalloc.engine.gridftp.replies import LineReader
 from coalloc.errors import ConnectionLost, LimitExceeded
 from coalloc.model import Entry, Kind, Omission
 from coalloc.safe_text import one_line

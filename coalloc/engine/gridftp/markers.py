@@ -11,7 +11,7 @@ Offsets are counted from the beginning of the transfer (GFD.20, 3.4; in RFC 959 
 
 import re
 
-from coalloc.engine.gridftp.protocol import Reply
+from coalloc.engine.gridftp.replies import Reply
 from coalloc.errors import LimitExceeded
 from coalloc.util.intervals import Intervals
 

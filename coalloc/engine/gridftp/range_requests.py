@@ -6,7 +6,7 @@ come all the same, and are counted but not delivered. `modee` makes the connecti
 
 from collections import deque
 
-from coalloc.engine.gridftp.protocol import Block, BlockReader, EndOfData, EndOfFile
+from coalloc.engine.gridftp.blocks import Block, BlockReader, EndOfData, EndOfFile
 from coalloc.engine.range_request import RangeRequest
 from coalloc.errors import ServerSays
 

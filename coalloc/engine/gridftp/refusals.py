@@ -2,7 +2,7 @@
 
 import re
 
-from coalloc.engine.gridftp.protocol import Reply
+from coalloc.engine.gridftp.replies import Reply
 from coalloc.errors import (
     AlreadyThere,
     ConnectionLost,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Literal, Protocol
 
 from coalloc.engine.gridftp.control import ControlConnection
-from coalloc.engine.gridftp.protocol import Reply
+from coalloc.engine.gridftp.replies import Reply
 from coalloc.errors import ConnectionLost
 
 __all__ = ["DataMode", "LoginAgain", "Security"]

@@ -12,8 +12,8 @@ from coalloc.engine.base import EngineOptions
 from coalloc.engine.gridftp.address import Address
 from coalloc.engine.gridftp.control import ControlConnection, PendingReply
 from coalloc.engine.gridftp.login import GridFTPLogin
-from coalloc.engine.gridftp.protocol import Reply, digest_in, facts
 from coalloc.engine.gridftp.refusals import refusal
+from coalloc.engine.gridftp.replies import Reply, digest_in, facts
 from coalloc.errors import NoSuchFile, Unsupported
 from coalloc.model import Stat
 from coalloc.util.counts import count

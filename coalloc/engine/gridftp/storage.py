@@ -17,8 +17,8 @@ from coalloc.engine.gridftp.address import Address, parse_server
 from coalloc.engine.gridftp.control import ControlConnection, PendingReply
 from coalloc.engine.gridftp.listing import Listing, entry, stamp
 from coalloc.engine.gridftp.login import GridFTPLogin, security_for
-from coalloc.engine.gridftp.protocol import Reply, digest_in
 from coalloc.engine.gridftp.refusals import refusal
+from coalloc.engine.gridftp.replies import Reply, digest_in
 from coalloc.errors import ConnectionLost, LimitExceeded
 from coalloc.model import Entry, Omission
 

@@ -9,8 +9,8 @@ import socket
 
 from coalloc.engine.batched_reads import BUFFER, ReadBuffer
 from coalloc.engine.gridftp.control import PendingReply
-from coalloc.engine.gridftp.protocol import Reply
 from coalloc.engine.gridftp.refusals import refusal
+from coalloc.engine.gridftp.replies import Reply
 from coalloc.engine.gridftp.session import Session
 from coalloc.engine.span import Deliver, Span
 from coalloc.errors import ConnectionLost, SourceError

@@ -17,7 +17,7 @@ from typing import Self, TypeVar
 from coalloc.engine.base import EngineOptions
 from coalloc.engine.gridftp.address import Address, parse_server
 from coalloc.engine.gridftp.login import GridFTPLogin, security_for
-from coalloc.engine.gridftp.protocol import Reply, port_command
+from coalloc.engine.gridftp.replies import Reply, port_command
 from coalloc.engine.gridftp.security import DataMode
 from coalloc.engine.gridftp.transfer import RangeTransfer, StoredCallback
 from coalloc.errors import ConnectionLost, SourceError, Stalled, Unsupported

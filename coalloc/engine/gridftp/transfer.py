@@ -10,8 +10,8 @@ from typing import Protocol
 from coalloc.engine.gridftp.address import Address
 from coalloc.engine.gridftp.login import GridFTPLogin
 from coalloc.engine.gridftp.markers import Progress
-from coalloc.engine.gridftp.protocol import Reply
 from coalloc.engine.gridftp.refusals import refusal
+from coalloc.engine.gridftp.replies import Reply
 from coalloc.errors import ConnectionLost, ReplicaChanged, ServerSays, SourceError
 
 __all__ = ["RangeTransfer", "StoredCallback"]

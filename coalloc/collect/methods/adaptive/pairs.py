@@ -8,7 +8,7 @@ from random import Random
 
 from coalloc.schedule.pauses import pause_seconds
 
-__all__ = ["MEMORY", "Pair", "PairLane", "PairRateMeter"]
+__all__ = ["MEMORY", "LinkQueue", "Pair", "PairRateMeter"]
 
 Pair = tuple[str, str]
 """The hosts that a hop leads from and to."""
@@ -27,8 +27,8 @@ TCP doubles its rate each round trip, exceeds the capacity, and reduces it again
 """
 
 
-class PairLane:
-    """One pair: a queue of hops that run one after the other."""
+class LinkQueue:
+    """The hops of one link, which run one after the other."""
 
     def __init__(self) -> None:
         self.hops: dict[int, int] = {}

@@ -7,7 +7,7 @@ from random import Random
 from coalloc.collect.methods.actions import Send
 from coalloc.collect.methods.adaptive.directives import Directives
 from coalloc.collect.methods.adaptive.estimates import Estimates
-from coalloc.collect.methods.adaptive.pairs import MEMORY, Pair, PairLane
+from coalloc.collect.methods.adaptive.pairs import MEMORY, LinkQueue, Pair
 
 __all__ = ["HopTraffic"]
 
@@ -25,7 +25,7 @@ class HopTraffic:
     """
 
     def __init__(self, estimates: Estimates, chance: Random) -> None:
-        self.lanes: defaultdict[Pair, PairLane] = defaultdict(PairLane)
+        self.lanes: defaultdict[Pair, LinkQueue] = defaultdict(LinkQueue)
         self.wanted: dict[int, str] = {}
         """The destination of each hop's piece."""
         self.memory = MEMORY

@@ -13,7 +13,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable
 
 from coalloc.engine.gridftp.gsi.failures import no_handshake
-from coalloc.engine.gridftp.protocol import Reply
+from coalloc.engine.gridftp.replies import Reply
 from coalloc.errors import ConnectionLost, ServerSays
 
 __all__ = ["ContextExchange", "ContextProtection", "SecurityContext", "read_token"]

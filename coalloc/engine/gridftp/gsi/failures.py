@@ -4,7 +4,7 @@ import re
 import ssl
 
 from coalloc.engine.gridftp.gsi.credential import NEW_PROXY
-from coalloc.engine.gridftp.protocol import Reply
+from coalloc.engine.gridftp.replies import Reply
 from coalloc.errors import NotThatProtocol, PermissionRefused, SourceError, Unsupported
 
 MODULE = re.compile(r"\bglobus_\w+: ")

@@ -45,7 +45,7 @@ from coalloc.engine.gridftp.gsi.failures import (
 )
 from coalloc.engine.gridftp.gsi.identity import certificate_names, matches
 from coalloc.engine.gridftp.gsi.trust import judge, verified_chain
-from coalloc.engine.gridftp.protocol import Reply
+from coalloc.engine.gridftp.replies import Reply
 from coalloc.engine.gridftp.security import DataMode, LoginAgain
 from coalloc.errors import ConnectionLost, PermissionRefused, ServerSays, SourceError, Stalled, Unsupported
 

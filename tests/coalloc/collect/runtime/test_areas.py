@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from coalloc.collect.methods.events import Arrived
-from coalloc.collect.runtime.server import CollectServer, StagingArea
+from coalloc.collect.runtime.server import CollectServer
+from coalloc.collect.runtime.staging import StagingArea
 from coalloc.errors import PermissionRefused
 from tests.coalloc.collect.test_collecting import (  # noqa: F401 - fixtures
     collect,

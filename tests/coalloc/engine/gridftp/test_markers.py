@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from coalloc.engine.gridftp import listing, markers
 from coalloc.engine.gridftp.listing import Listing
 from coalloc.engine.gridftp.markers import Progress
-from coalloc.engine.gridftp.protocol import Reply
+from coalloc.engine.gridftp.replies import Reply
 from coalloc.errors import ConnectionLost, LimitExceeded
 from coalloc.util.intervals import Intervals
 from tests.support.scripted import limited

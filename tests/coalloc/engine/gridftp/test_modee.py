@@ -8,8 +8,8 @@ import pytest
 
 from coalloc.engine import open_source
 from coalloc.engine.gridftp import GridFTPFindings, GridFTPSource, modee
+from coalloc.engine.gridftp.blocks import BlockReader, EndOfData
 from coalloc.engine.gridftp.modee import port_command
-from coalloc.engine.gridftp.protocol import BlockReader, EndOfData
 from coalloc.engine.span import Span
 from coalloc.errors import ConnectionLost, NoSuchFile, Unsupported
 from tests.support.fetching import Collected, cancelled, collect, opened, options, random_file

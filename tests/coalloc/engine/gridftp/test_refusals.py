@@ -4,8 +4,8 @@ import pytest
 
 from coalloc.engine.globus_url_copy import URLCopySource
 from coalloc.engine.gridftp import GridFTPSource
-from coalloc.engine.gridftp.protocol import Reply
 from coalloc.engine.gridftp.refusals import refusal
+from coalloc.engine.gridftp.replies import Reply
 from coalloc.errors import (
     AlreadyThere,
     ConnectionLost,

@@ -4,11 +4,11 @@ from random import Random
 
 import pytest
 
-from coalloc.collect.methods.adaptive.pairs import TRIES, PairLane, PairRateMeter
+from coalloc.collect.methods.adaptive.pairs import TRIES, LinkQueue, PairRateMeter
 
 
 def test_what_is_under_way_is_what_has_not_arrived():
-    lane = PairLane()
+    lane = LinkQueue()
     lane.work(0.0, 1, 100)
     lane.work(0.0, 2, 50)
     lane.moved(1.0, 1, 70)
@@ -19,7 +19,7 @@ def test_what_is_under_way_is_what_has_not_arrived():
 
 
 def test_a_lane_has_stalled_after_ten_seconds_of_silence_and_four_times_what_a_piece_takes():
-    lane = PairLane()
+    lane = LinkQueue()
     assert not lane.stalled(100.0, 10.0)  # no bytes are requested from it
     lane.work(100.0, 1, 50)
     assert [lane.stalled(100.0 + s, 10.0) for s in (9, 19, 21)] == [False, False, True]
@@ -30,7 +30,7 @@ def test_a_lane_has_stalled_after_ten_seconds_of_silence_and_four_times_what_a_p
 
 
 def test_pauses_grow_and_what_fails_together_counts_once():
-    lane, chance = PairLane(), Random(0)
+    lane, chance = LinkQueue(), Random(0)
     pauses = []
     now = 0.0
     while not lane.given_up:
@@ -44,7 +44,7 @@ def test_pauses_grow_and_what_fails_together_counts_once():
 
 
 def test_one_arrival_and_all_is_well():
-    lane, chance = PairLane(), Random(0)
+    lane, chance = LinkQueue(), Random(0)
     for at in range(0, 100, 40):
         lane.failed(float(at), "refused", chance)
     lane.work(200.0, 1, 10)

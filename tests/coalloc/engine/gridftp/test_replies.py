@@ -8,11 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coalloc.engine.gridftp.protocol import (
-    Block,
-    BlockReader,
-    EndOfData,
-    EndOfFile,
+from coalloc.engine.gridftp.blocks import Block, BlockReader, EndOfData, EndOfFile
+from coalloc.engine.gridftp.replies import (
     LineReader,
     Reply,
     ReplyReader,

@@ -1,0 +1,94 @@
+"""MODE E blocks of GridFTP data connections (GFD.20): bytes in, events out. No sockets, no clock."""
+
+from struct import Struct
+from typing import NamedTuple
+
+from coalloc.errors import LimitExceeded, ServerSays
+
+__all__ = ["Block", "BlockReader", "EndOfData", "EndOfFile"]
+
+
+class Block(NamedTuple):
+    """Bytes of the requested range; `offset` is counted from its start."""
+
+    offset: int
+    view: memoryview
+
+
+class EndOfData(NamedTuple):
+    """The end of this transfer's data on this connection; if `closes`, the connection ends, too."""
+
+    closes: bool
+
+
+class EndOfFile(NamedTuple):
+    """The number of connections on which EndOfData will come."""
+
+    connections: int
+
+
+class BlockReader:
+    """Bytes of one MODE E connection in, events out; blocks are handed on in pieces, as they arrive.
+
+        +------------+----------------+----------------+=========+
+        | descriptor |     count      |     offset     | count   |
+        |   1 byte   | 8, big endian  | 8, big endian  | bytes   |
+        +------------+----------------+----------------+=========+
+
+    With descriptor EOF the offset is the number of connections (GFD.20, 3.5).
+    """
+
+    HEADER = Struct("!BQQ")
+    ERROR, EOF, EOD, CLOSE = 0x20, 0x40, 0x08, 0x04
+    SPARE_BLOCKS, LEAST_BLOCK = 1024, 512
+    """Blocks of any size that a range may have, and the least mean size in bytes of further ones: servers send
+    256 KiB.
+    """
+
+    def __init__(self) -> None:
+        self._blocks = self._bytes = 0  # of the current range
+        self._header = b""
+        self._left = 0
+        self._offset = 0
+
+    def feed(self, data: memoryview) -> list[Block | EndOfData | EndOfFile]:
+        """Return the events in `data`; the views in them are parts of it.
+
+        :raises LimitExceeded: when the blocks are so small that handling them costs more than they carry
+        """
+        events: list[Block | EndOfData | EndOfFile] = []
+        while data:
+            if self._left:
+                piece = data[: self._left]
+                events.append(Block(self._offset, piece))
+                self._offset += len(piece)
+                self._left -= len(piece)
+                self._bytes += len(piece)
+                data = data[len(piece) :]
+                continue
+            missing = self.HEADER.size - len(self._header)
+            self._header += data[:missing]
+            data = data[missing:]
+            if len(self._header) == self.HEADER.size:
+                events += self._begin(*self.HEADER.unpack(self._header))
+                self._header = b""
+        return events
+
+    def _begin(self, descriptor: int, count: int, offset: int) -> list[Block | EndOfData | EndOfFile]:
+        if descriptor & self.ERROR:
+            raise ServerSays("the server marked a block as suspect", "try again, or without --streams")
+        self._blocks += 1
+        if self._blocks > self.SPARE_BLOCKS + self._bytes // self.LEAST_BLOCK:
+            raise LimitExceeded(
+                f"the server sends its data in blocks of {self._bytes / self._blocks:.0f} bytes on average",
+                "use another replica, or tell the server's owner",
+            )
+        ends: list[Block | EndOfData | EndOfFile] = []
+        if descriptor & self.EOF:
+            ends.append(EndOfFile(offset))
+        else:
+            self._left, self._offset = count, offset
+        if descriptor & self.EOD:
+            self._blocks = self._bytes = 0
+            ends.append(EndOfData(bool(descriptor & self.CLOSE)))
+        return ends
