@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Generic, NamedTuple, ParamSpec, Self
 
 from broker.config.settings import Settings
-from broker.limits import Budget, SeparateProcess, Turns
 from broker.reports.archive import Archive
 from broker.services.auth.access import Access
 from broker.services.auth.clients import Clients
@@ -39,6 +38,7 @@ from broker.services.tasks.submissions import Submissions
 from broker.services.tasks.tasks import Tasks
 from broker.services.tasks.watching import Pace, Watching
 from broker.storage.database import Database, addressed
+from broker.subprocesses import Budget, SeparateProcess, Turns
 
 __all__ = ["Announcements", "Factory"]
 

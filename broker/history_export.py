@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Iterator
 from typing import IO, Any, get_args
 
 from broker.errors import Invalid
-from broker.limits import JobKind, SeparateProcess, framed, frames
 from broker.models.history import TransferRecord
 from broker.reports.data import harmless
+from broker.subprocesses import JobKind, SeparateProcess, framed, frames
 
 __all__ = ["CSV", "PARQUET", "csv_of", "parquet_of", "write_parquet"]
 

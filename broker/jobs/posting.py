@@ -18,7 +18,6 @@ import structlog
 
 from broker.config.posting import Mail, Posting
 from broker.errors import BrokerError
-from broker.limits import SeparateProcess
 from broker.reports.archive import Archive
 from broker.reports.catalogue import ALL, Period, made
 from broker.reports.document import Report
@@ -27,6 +26,7 @@ from broker.reports.files import page
 from broker.reports.words import written
 from broker.storage.database import Database, retried
 from broker.storage.weekly_reports import Posted
+from broker.subprocesses import SeparateProcess
 from coalloc.safe_text import escaped
 
 __all__ = ["Poster", "message", "week_before"]

@@ -14,9 +14,9 @@ from xml.etree.ElementTree import Element, register_namespace, tostring
 
 from defusedxml.ElementTree import fromstring
 
-from broker.limits import JobKind
 from broker.reports.charts.palette import LIGHT
 from broker.reports.document import Figure
+from broker.subprocesses import JobKind
 
 __all__ = ["DRAWING", "drawn", "png", "svg", "vectors"]
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from pydantic import ValidationError
 
 from broker.errors import Invalid, TooLarge
-from broker.limits import framed
 from broker.models.faults import why
 from broker.models.history import Observed
+from broker.subprocesses import framed
 from coalloc.api import metalink_files, read_log
 from coalloc.broker_client.imports import address
 from coalloc.errors import CoallocError, TooMuch

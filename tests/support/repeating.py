@@ -26,7 +26,7 @@ BUSY = 2
 MENDED = (
     "tests/broker/reports/test_overview.py::test_today_and_this_week_begin_at_midnight",
     "tests/broker/reports/test_significance.py::test_it_is_a_probability_that_no_order_and_no_scale_changes",
-    "tests/broker/limits/test_child_processes.py::test_nobody_waits_with_much_and_who_had_too_much_is_told_when_to_come_back",
+    "tests/broker/subprocesses/test_separate_process.py::test_nobody_waits_with_much_and_who_had_too_much_is_told_when_to_come_back",
     "tests/broker/worker/test_carrying.py::test_a_server_that_dies_costs_time_and_what_had_arrived_is_kept",
     "tests/broker/services/collections/test_hidden.py::test_who_may_see_a_collection_is_told_by_its_id",
     "tests/broker/worker/test_random_trees.py::test_nor_when_workers_are_killed",

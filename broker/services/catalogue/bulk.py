@@ -12,7 +12,6 @@ from typing import IO
 import orjson
 
 from broker.errors import BrokerError, Invalid, TooLarge
-from broker.limits import JobKind, SeparateProcess, Turns
 from broker.models.access import Caller, Role
 from broker.models.catalogue import CatalogueReplica, Dataset
 from broker.services.auth.quotas import Quotas
@@ -20,6 +19,7 @@ from broker.services.catalogue.datasets import Catalogue
 from broker.services.catalogue.formats import LONGEST_LINE, CatalogueEntry, Context, Format, entries_of_files, parser
 from broker.services.network.places import Places
 from broker.services.uploaded_files import files_of
+from broker.subprocesses import JobKind, SeparateProcess, Turns
 
 __all__ = ["Bulk"]
 

@@ -7,7 +7,6 @@ from typing import NamedTuple
 from pydantic import ValidationError
 
 from broker.errors import Invalid, TooLarge
-from broker.limits import JobKind, SeparateProcess
 from broker.models.access import Caller
 from broker.models.catalogue import Endpoint
 from broker.models.forecasts import Expected, ForecastRequest
@@ -16,6 +15,7 @@ from broker.services.auth.permissions import NOBODY
 from broker.services.forecasting.forecasts import Forecasting
 from broker.services.network.places import Places
 from broker.services.planning.planned_flows import HostNames, ends_of, planned
+from broker.subprocesses import JobKind, SeparateProcess
 from coalloc.planner.network import Host, Isp, Link, LinkKey, Network
 
 __all__ = ["Flows"]

@@ -10,9 +10,9 @@ import pytest
 
 from broker.errors import TooLarge, TooManyRequests
 from broker.history_export import write_parquet
-from broker.limits import Budget, JobKind, SeparateProcess, Turns, framed
-from broker.limits import client as module
 from broker.models.history import TransferRecord
+from broker.subprocesses import Budget, JobKind, SeparateProcess, Turns, framed
+from broker.subprocesses import separate_process as module
 from tests.support.waiting import until
 
 KIND = JobKind("it", "request less")
@@ -139,7 +139,7 @@ async def test_nobody_waits_with_much_and_who_had_too_much_is_told_when_to_come_
 
 
 async def test_who_is_not_served_for_long_is_refused_and_holds_up_nobody(monkeypatch):
-    monkeypatch.setattr("broker.limits.turns.LONGEST", 0.01)
+    monkeypatch.setattr("broker.subprocesses.turns.LONGEST", 0.01)
     turns = Turns(each=10, waiting=1)
     async with turns.turn("ann", "it"):
         with pytest.raises(TooManyRequests, match="requests of other users come first"):

@@ -12,7 +12,7 @@ from broker.errors import BrokerError, TooManyRequests
 
 __all__ = ["Turns", "UserTurn"]
 
-log = structlog.get_logger("broker.limits")
+log = structlog.get_logger("broker.subprocesses")
 HALVED = 300.0
 """Seconds after which half of a user's use no longer counts."""
 MOST_USERS = 1000

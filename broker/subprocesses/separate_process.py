@@ -18,16 +18,16 @@ from typing import NamedTuple, ParamSpec, TypeVar, cast
 import structlog
 
 from broker.errors import BrokerError, TooLarge
-from broker.limits.child import HEAD, OUT_OF_MEMORY, framed
-from broker.limits.turns import Turns, UserTurn
+from broker.subprocesses.child import HEAD, OUT_OF_MEMORY, framed
+from broker.subprocesses.turns import Turns, UserTurn
 
 __all__ = ["Budget", "JobKind", "SeparateProcess"]
 
-log = structlog.get_logger("broker.limits")
+log = structlog.get_logger("broker.subprocesses")
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
-PROGRAM = "import sys; from broker.limits.child import main; main(*map(int, sys.argv[1:]))"
+PROGRAM = "import sys; from broker.subprocesses.child import main; main(*map(int, sys.argv[1:]))"
 INHERITED = ("HOME", "LANG", "LC_", "LD_", "PATH", "PYTHON", "TMPDIR", "TZ")
 """Prefixes of the environment variables that a process gets."""
 IDLE = 20.0

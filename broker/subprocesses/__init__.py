@@ -5,8 +5,8 @@ such a process. A job is a function of a module, with arguments that can be pick
 secrets.
 """
 
-from broker.limits.child import framed, frames
-from broker.limits.client import Budget, JobKind, SeparateProcess
-from broker.limits.turns import Turns
+from broker.subprocesses.child import framed, frames
+from broker.subprocesses.separate_process import Budget, JobKind, SeparateProcess
+from broker.subprocesses.turns import Turns
 
 __all__ = ["Budget", "JobKind", "SeparateProcess", "Turns", "framed", "frames"]
