@@ -154,15 +154,15 @@ async def test_a_worker_whose_database_is_gone_ends_when_it_is_told_to(told, wor
 @ROUTES
 async def test_a_worker_that_was_stopped_at_its_last_step_names_no_file(world, monkeypatch, origin, to):
     """The database has just allowed it."""
-    hold, reached, go_on = Fence.hold, asyncio.Event(), asyncio.Event()
+    check, reached, go_on = Fence.check, asyncio.Event(), asyncio.Event()
 
     async def slow(self: Fence, work: object) -> None:
-        await hold(self, work)
+        await check(self, work)
         if not reached.is_set():
             reached.set()
             await go_on.wait()
 
-    monkeypatch.setattr(Fence, "hold", slow)
+    monkeypatch.setattr(Fence, "check", slow)
     number, _ = await copying(world, origin, to, 1_000_000)
     async with one_worker(world, monkeypatch) as first:
         await reached.wait()
@@ -200,17 +200,17 @@ def test_there_is_time_to_stop():
 async def test_nothing_long_comes_between_the_question_and_the_name(world, monkeypatch):
     """All fetched bytes are on the disk by then."""
     happened: list[str] = []
-    hold, sync = Fence.hold, Data.sync
+    check, sync = Fence.check, Data.sync
 
     async def held(self: Fence, work: Work) -> None:
         happened.append("asked")
-        await hold(self, work)
+        await check(self, work)
 
     def synced(self: Data) -> object:
         happened.append("on the disk")
         return sync(self)
 
-    monkeypatch.setattr(Fence, "hold", held)
+    monkeypatch.setattr(Fence, "check", held)
     monkeypatch.setattr(Data, "sync", synced)
     number, content = await copying(world, "source", "local", 1_000_000)
     async with working(world):
@@ -235,7 +235,7 @@ async def test_questions_that_come_together_are_one(world, monkeypatch):
         await works.release("w", {work.lease for work in leased[:10]})
     fence = Fence(world.factory.database)
     fence.begin("w", time.monotonic())
-    answers = await asyncio.gather(*map(fence.hold, leased), return_exceptions=True)
+    answers = await asyncio.gather(*map(fence.check, leased), return_exceptions=True)
     assert [isinstance(answer, LeaseLost) for answer in answers] == [True] * 10 + [False] * 90
     assert len(asked) <= 2
 
