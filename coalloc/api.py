@@ -18,7 +18,7 @@ from coalloc.collect.values import CollectReport, CollectRequest, CollectView
 from coalloc.config import access, some_access
 from coalloc.download.preview import preview
 from coalloc.download.report import past_transfers
-from coalloc.download.request import Engine, Request, Strategy, named_files, ranked, sources_of
+from coalloc.download.request import Engine, Request, named_files, ranked, sources_of
 from coalloc.download.server_answers import Probe, planned_file, probe
 from coalloc.download.servers import Storage, ThirdParty, copy, storage, third_party
 from coalloc.download.to_disk import Download, DownloadSettings
@@ -28,7 +28,7 @@ from coalloc.errors import CoallocError, UsageError
 from coalloc.history.globus_tasks import tasks as globus_tasks
 from coalloc.history.transfers import TransferHistory
 from coalloc.history.values import SourceSummary
-from coalloc.model import Confirm, Estimate, Plan, ReplicaSet, Results, Snapshot, Stat, TransferReport
+from coalloc.model import Confirm, Estimate, Plan, ReplicaSet, Results, Snapshot, Stat, Strategy, TransferReport
 from coalloc.partial_file import HeldHere, discard, held_in
 from coalloc.resolve import bounds, refuse_collisions, target
 from coalloc.resolve.inventory import Registered, register_below

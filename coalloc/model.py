@@ -36,6 +36,7 @@ __all__ = [
     "SourceState",
     "SourceView",
     "Stat",
+    "Strategy",
     "TaskStatus",
     "TaskView",
     "TransferReport",
@@ -50,6 +51,8 @@ Ending = Literal["whole", "shortened", "failed", "stalled"]
 Phase = Literal["connecting", "fetching", "verifying", "done"]
 Kind = Literal["file", "dir", "link", "other"]
 TaskStatus = Literal["ACTIVE", "INACTIVE", "SUCCEEDED", "FAILED"]
+Strategy = Literal["single", "brute", "history", "conservative", "aggressive", "adaptive"]
+"""Names of the co-allocation strategies."""
 Basis = Literal["given", "agree", "own word", "none"]
 """Basis on which a file was verified.
 

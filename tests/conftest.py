@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from hypothesis.internal.conjecture.providers import Constants, HypothesisProvider
 
 from tests.support.effort import LONG
 from tests.support.gridftp import GridFTPServer
@@ -20,6 +21,8 @@ from tests.testbed import driver
 # The same examples in each run, so that no change is refused by luck; `make test-long` and `make fuzz` try others.
 settings.register_profile("tests", derandomize=not (LONG or FUZZING), deadline=None, print_blob=True)
 settings.load_profile("tests")
+if not (LONG or FUZZING):  # Hypothesis also tries constants of all loaded modules: of the tests that ran before
+    HypothesisProvider._local_constants = Constants()
 
 os.environ.update(with_this_checkout(os.environ))  # programs started by tests come from this checkout, too
 

@@ -66,8 +66,8 @@ class Scoring:
         for each in [each for each, cached in self._panels.items() if cached.at < now - FORGOTTEN]:
             del self._panels[each]
         async with self._database.read() as connection:
-            behind = await ScoreStore(connection).behind()
-        waiting = [each for each in behind if each.pair_id not in self._done]
+            unscored = await ScoreStore(connection).unscored()
+        waiting = [each for each in unscored if each.pair_id not in self._done]
         if not waiting:
             return False
         pair = random.choice(waiting)  # other processes seldom take the same
@@ -79,10 +79,10 @@ class Scoring:
         """Score all pairs, without pauses."""
         while True:
             async with self._database.read() as connection:
-                behind = await ScoreStore(connection).behind()
-            if not behind:
+                unscored = await ScoreStore(connection).unscored()
+            if not unscored:
                 return
-            for pair in behind:
+            for pair in unscored:
                 await self.score(pair)
 
     async def score(self, pair: UnscoredLink) -> None:

@@ -7,6 +7,7 @@ from pydantic import Field
 from broker.models.base import Wire
 from broker.models.forecasts import Quantiles
 from broker.models.names import Did, SinkName
+from coalloc.model import Strategy
 
 __all__ = [
     "DatasetPlan",
@@ -32,7 +33,7 @@ class PlanRequest(Wire):
 
     name: Did
     sink: SinkName | None = None
-    strategy: Literal["single", "brute", "history", "conservative", "aggressive", "adaptive"] = "adaptive"
+    strategy: Strategy = "adaptive"
 
 
 class ReplicaShare(Wire):

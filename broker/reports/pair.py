@@ -133,17 +133,17 @@ def _report(pair: Pair, scope: Scope, seen: PairData, expected: Expected) -> Rep
 
 async def _seen(archive: Archive, scope: Scope, query: PairQuery, pair: Pair) -> PairData:
     async with archive.database.read() as connection:
-        stand = (await ObservationStore(connection).stands([pair])).get(pair)
-        if stand is None:
+        progress = (await ObservationStore(connection).progress_of([pair])).get(pair)
+        if progress is None:
             return PairData((), 0, 0, (), ())
         stored, subject = Accuracy(connection), scope.subject
-        chosen = ScoreSelection(subject, stand.id, query.size_class, query.since or 0.0, query.until)
+        chosen = ScoreSelection(subject, progress.id, query.size_class, query.since or 0.0, query.until)
         return PairData(
             await stored.newest(chosen, query.newest),
             await stored.count(chosen),
-            await stored.went_well(stand.id, subject),
-            await stored.troubles(stand.id, subject, None, ("failed", "corrupt"), TROUBLES),
-            await stored.troubles(stand.id, subject, PROBER, ("ok", "slow", "failed", "corrupt"), TROUBLES),
+            await stored.went_well(progress.id, subject),
+            await stored.troubles(progress.id, subject, None, ("failed", "corrupt"), TROUBLES),
+            await stored.troubles(progress.id, subject, PROBER, ("ok", "slow", "failed", "corrupt"), TROUBLES),
         )
 
 

@@ -107,7 +107,7 @@ class ObservationStore:
         names = [*FIELDS, "set_aside", "subject", "forecast_id"]
         await self._connection.execute(observations.insert().from_select(names, fresh))
         await self._count(new, numbers)
-        await self._note_voice(subject, [stand.id for stand in numbers.values()])
+        await self._note_voice(subject, [progress.id for progress in numbers.values()])
         return len(new)
 
     async def _note_voice(self, subject: str, numbers: Sequence[int]) -> None:
@@ -136,7 +136,7 @@ class ObservationStore:
     async def _locked_links(self, named: set[Pair]) -> dict[Pair, LinkProgress]:
         """Return these links, created if necessary, and locked until the transaction ends."""
         await self.make_links(named)
-        return await self.stands(named, lock=True)
+        return await self.progress_of(named, lock=True)
 
     async def make_links(self, named: Iterable[Pair]) -> None:
         """Create links that do not exist yet."""
@@ -144,7 +144,7 @@ class ObservationStore:
         if values:
             await self._connection.execute(insert(self._connection, pairs).on_conflict_do_nothing(), values)
 
-    async def stands(self, named: Iterable[Pair], lock: bool = False) -> dict[Pair, LinkProgress]:
+    async def progress_of(self, named: Iterable[Pair], lock: bool = False) -> dict[Pair, LinkProgress]:
         """Return those of these links that exist.
 
         :param lock: whether to lock their rows until the transaction ends

@@ -116,7 +116,7 @@ class LaneStore:
             found.setdefault(row.collection_id, []).append(rule)
         return found
 
-    async def promise(self, of: Collection[str], size: int) -> float:
+    async def reserve(self, of: Collection[str], size: int) -> float:
         """Reserve bytes of collections with a rate limit; return after how many seconds they may be moved."""
         waits = [0.0]
         later = func.max if self._sqlite else func.greatest

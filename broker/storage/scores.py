@@ -97,7 +97,7 @@ class ScoreStore:
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
 
-    async def behind(self) -> list[UnscoredLink]:
+    async def unscored(self) -> list[UnscoredLink]:
         """Return links with observations to score, at most `MOST_LINKS`, the longest unscored first."""
         lacking = select(pairs.c.id, pairs.c.scored_id, pairs.c.newest_id).where(pairs.c.newest_id > pairs.c.scored_id)
         return [

@@ -66,7 +66,7 @@ class Executor:
         self._places = places
         self._replicas = replicas
         self._routes = Routes()
-        self._promises = RateReservations(database)
+        self._reservations = RateReservations(database)
 
     async def perform(self, task: LaneCandidate, batch: Sequence[Work], recorder: Recorder) -> None:
         """Do a batch of work items and report each."""
@@ -228,7 +228,7 @@ class Executor:
     async def _limits(self, task: LaneCandidate) -> RateLimits:
         """Return the rate limits of a task."""
         async with self._database.read() as connection:
-            return RateLimits(self._promises, await CollectionStore(connection).limited(), task.pair)
+            return RateLimits(self._reservations, await CollectionStore(connection).limited(), task.pair)
 
     async def delete_partial_copies(self, task: LaneCandidate, batch: Sequence[Work]) -> None:
         """Clear away the partial data of copies that will not be finished."""

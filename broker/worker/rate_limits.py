@@ -52,7 +52,7 @@ class RateReservations:
     @retried
     async def _promise(self, numbers: frozenset[str], size: int) -> float:
         async with self._database.write() as connection:
-            return await LaneStore(connection).promise(numbers, size)
+            return await LaneStore(connection).reserve(numbers, size)
 
 
 class RateLimits:
@@ -62,8 +62,8 @@ class RateLimits:
     :param pair: ids of the task's collections
     """
 
-    def __init__(self, promises: RateReservations, limited: Sequence[Limited], pair: Sequence[str]) -> None:
-        self._promises = promises
+    def __init__(self, reservations: RateReservations, limited: Sequence[Limited], pair: Sequence[str]) -> None:
+        self._reservations = reservations
         self._limited = limited
         self._pair = pair
 
@@ -77,7 +77,7 @@ class RateLimits:
         if not met:
             return None
         slowest = min(each.rate for each in met)
-        return Admission(max(1, int(slowest)), partial(self._promises.wait, frozenset(each.id for each in met)))
+        return Admission(max(1, int(slowest)), partial(self._reservations.wait, frozenset(each.id for each in met)))
 
     def by_url(self, sources: Iterable[str], *sink: str) -> dict[str, Admission]:
         """Return the admission of each source whose bytes are limited, by URL."""

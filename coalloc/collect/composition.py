@@ -64,12 +64,12 @@ async def collect(
         await landing.prepare([item.name for item in items])
         for url in given.urls.values() if given else ():
             servers.add(url, _folder(url))
-        known = await _known(given, [*servers.servers], landing.label, wanted.broker)
+        known = await _known(given, [*servers.by_label], landing.label, wanted.broker)
     except BaseException:
         await servers.close()
         raise
-    planned = guessed(known, [*servers.servers], landing.label, complete=given is not None)
-    field = Field(servers.servers, _areas(servers, landing), landing)
+    planned = guessed(known, [*servers.by_label], landing.label, complete=given is not None)
+    field = Field(servers.by_label, _areas(servers, landing), landing)
 
     def choose(demand: Demand) -> MethodChoice:
         method = make(wanted.method or default(), planned, demand, seed=getrandbits(32))
@@ -112,19 +112,19 @@ async def fetch_over(
         item = replace(await servers.replicas(file), name=where.name, foreign=file.origin.kind != "user")
         for url in via or _measured_servers():
             servers.add(url, _folder(url))
-        known = await _known(None, [*servers.servers], HERE, None)
+        known = await _known(None, [*servers.by_label], HERE, None)
     except BaseException:
         await servers.close()
         raise
     landing = LocalDestination(where.parent, overwrite)
     demand = Demand((File(item.name, item.size, tuple(item.paths), (HERE,)),))
-    network = guessed(known, [*servers.servers], HERE, complete=False)
+    network = guessed(known, [*servers.by_label], HERE, complete=False)
     plan = _plan(network, demand) if is_known(known, demand) else None
     if plan is None or plan[1] is None or plan[0] * WORTH > plan[1]:
         await servers.close()
         return None
     choice = partial(MethodChoice, planned_seconds=plan[0], direct_seconds=plan[1])
-    field = Field(servers.servers, _areas(servers, landing), landing)
+    field = Field(servers.by_label, _areas(servers, landing), landing)
     began, seed = time.time(), getrandbits(32)
     collection = CollectJob(
         [item], field, str(where), lambda demand: choice(make(default(), network, demand, seed=seed)), watch, seed
@@ -206,7 +206,7 @@ def _areas(servers: CollectServers, landing: Destination) -> dict[str, StagingAr
     """Return the staging area for this collection at each server but the destination."""
     run = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
     return {
-        label: StagingArea(servers.servers[label], folder, run)
+        label: StagingArea(servers.by_label[label], folder, run)
         for label, folder in servers.folders.items()
         if label != landing.label
     }

@@ -20,16 +20,15 @@ from coalloc.engine.base import (
 from coalloc.engine.span import Span
 from coalloc.errors import NothingToFetchFrom, UsageError
 from coalloc.history.transfers import TransferHistory
-from coalloc.model import Checksum, Estimate, Replica, ReplicaSet
+from coalloc.model import Checksum, Estimate, Replica, ReplicaSet, Strategy
 from coalloc.resolve import resolve
 from coalloc.safe_text import redact
 from coalloc.util import checksums
 from coalloc.util.addresses import AddressPolicy, class_of
 from coalloc.util.dialer import DirectDialer
 
-__all__ = ["Engine", "Request", "Strategy", "named_files", "ranked", "sources_of"]
+__all__ = ["Engine", "Request", "named_files", "ranked", "sources_of"]
 
-Strategy = Literal["single", "brute", "history", "conservative", "aggressive", "adaptive"]
 Engine = Literal["auto", "gridftp", "globus-url-copy"]
 
 

@@ -30,8 +30,9 @@ async def gather(*calls: Awaitable[Any]) -> tuple[Any, ...]:
         return ()
     try:
         ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
-        for task in [task for task in tasks if task in ended]:
-            task.result()
+        for task in tasks:
+            if task in ended:
+                task.result()
     finally:
         for task in tasks:
             task.cancel()

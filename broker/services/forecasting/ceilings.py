@@ -28,7 +28,7 @@ OUTLIERS = (10, 30)
 """Transfers of a reporter from which on the fastest is ignored as an outlier, and from which on the second one, too."""
 HOSTS = 20_000
 """Most servers and sites in memory; the one without news for longest is dropped first."""
-VOICES = 7
+SUBJECTS = 7
 """Most reporters in memory for each server or site: those that report the highest rates."""
 TOP = len(OUTLIERS) + 1
 
@@ -66,12 +66,12 @@ class Ceilings:
         rate = each.bytes / (each.end - each.start)
         for key in (("source", each.source), ("sink", each.sink)):
             if key[1]:
-                voices = self._carried[key] = self._carried.pop(key, {})
-                known = voices.get(stored.subject, FastestTransfers((), 0))
+                by_subject = self._carried[key] = self._carried.pop(key, {})
+                known = by_subject.get(stored.subject, FastestTransfers((), 0))
                 top = tuple(nlargest(TOP, {*known.top, (rate, stored.id)}))
-                voices[stored.subject] = FastestTransfers(top, known.transfers + counted)
-                if len(voices) > VOICES:
-                    del voices[min(voices, key=lambda voice: voices[voice].rate)]
+                by_subject[stored.subject] = FastestTransfers(top, known.transfers + counted)
+                if len(by_subject) > SUBJECTS:
+                    del by_subject[min(by_subject, key=lambda subject: by_subject[subject].rate)]
         while len(self._carried) > HOSTS:
             self._carried.popitem(last=False)
 
@@ -91,8 +91,8 @@ class Ceilings:
         return min(known)
 
     def _rate(self, end: str, name: str) -> float | None:
-        voices = self._carried.get((end, name))
-        return max(carried.rate for carried in voices.values()) if voices else None
+        by_subject = self._carried.get((end, name))
+        return max(carried.rate for carried in by_subject.values()) if by_subject else None
 
 
 def capacities(endpoints: Iterable[Placed]) -> Mapping[str, float]:

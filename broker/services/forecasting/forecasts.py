@@ -62,22 +62,22 @@ class LinkForecaster:
 
     def __init__(
         self,
-        stand: LinkProgress | None,
+        progress: LinkProgress | None,
         forecaster: SubjectForecasters | None,
         observations: Sequence[StoredObservation] = (),
     ) -> None:
         self.forecaster = forecaster
         self.last_requested = time.monotonic()
         self.seen = 0
-        self.saw(stand, observations)
+        self.saw(progress, observations)
         self.by_class: dict[tuple[int, str], tuple[float, Forecast]] = {}
 
-    def saw(self, stand: LinkProgress | None, observations: Sequence[StoredObservation]) -> None:
+    def saw(self, progress: LinkProgress | None, observations: Sequence[StoredObservation]) -> None:
         """Set the number up to which all is seen.
 
-        Some of `observations` may be newer than `stand`, which was read before.
+        Some of `observations` may be newer than `progress`, which was read before.
         """
-        self.seen = max([self.seen, stand.newest_id if stand else 0, *(each.id for each in observations)])
+        self.seen = max([self.seen, progress.newest_id if progress else 0, *(each.id for each in observations)])
 
 
 class Forecasting:
@@ -90,7 +90,7 @@ class Forecasting:
         self._database = database
         self._places = places
         self.compiled = available() if compiled is None else compiled
-        self._books: OrderedDict[Pair, LinkForecaster] = OrderedDict()
+        self._cached: OrderedDict[Pair, LinkForecaster] = OrderedDict()
         self._making: dict[Pair, asyncio.Task[None]] = {}
         self._everywhere = Hierarchy()
         self._ceilings = Ceilings()
@@ -110,8 +110,8 @@ class Forecasting:
 
     def knows(self, pair: Pair) -> bool:
         """Return whether this link itself has a history."""
-        book = self._books.get(pair)
-        return pair in self._making or (book is not None and bool(book.forecaster))
+        cached = self._cached.get(pair)
+        return pair in self._making or (cached is not None and bool(cached.forecaster))
 
     async def ask(self, requests: Sequence[ForecastRequest], caller: Caller = NOBODY) -> list[Expected]:
         """Return a forecast for each question, in this order.
@@ -162,21 +162,21 @@ class Forecasting:
         )
 
     def _of_class(self, pair: Pair, size: int, now: float, subject: str) -> Forecast:
-        book = self._books.get(pair)
-        own = book.forecaster.own(subject) if book and book.forecaster else ""
-        known = book and book.by_class.get((size, own))
+        cached = self._cached.get(pair)
+        own = cached.forecaster.own(subject) if cached and cached.forecaster else ""
+        known = cached and cached.by_class.get((size, own))
         if known and now < known[0] + FRESH:
             return known[1]
         forecast = self._forecast(pair, middle(size), "", now, subject)
-        if book:
-            book.by_class[size, own] = (now, forecast)
+        if cached:
+            cached.by_class[size, own] = (now, forecast)
         return forecast
 
     def _forecast(self, pair: Pair, nbytes: int | None, file_class: str, now: float, subject: str) -> Forecast:
         query = Query(pair.source, now, nbytes, pair.sink, pair.direction, file_class)
-        book = self._books.get(pair)
-        voices = book.forecaster if book else None
-        forecast = voices.forecast(query) if voices else None
+        cached = self._cached.get(pair)
+        forecaster = cached.forecaster if cached else None
+        forecast = forecaster.forecast(query) if forecaster else None
         if forecast is None or forecast.rates is None:
             making = pair in self._making
             forecast = self._everywhere.forecast(query)
@@ -185,16 +185,16 @@ class Forecasting:
         most = self._ceilings.of(pair, self._capacities.get(pair.source))
         forecast = bounded(forecast, most)
         self._remember(pair, nbytes, forecast, now)
-        own = voices.forecast(query, named) if voices and (named := voices.own(subject)) else None
+        own = forecaster.forecast(query, named) if forecaster and (named := forecaster.own(subject)) else None
         return bounded(own, most) if own and own.rates else forecast
 
     def _remember(self, pair: Pair, nbytes: int | None, forecast: Forecast, now: float) -> None:
         """Note a forecast, to be stored with the next look; each distinct forecast is stored once."""
         if forecast.rates is None or not all(map(math.isfinite, forecast.rates)):
             return
-        book = self._books.get(pair)
-        own = book is not None and book.forecaster is not None
-        seen = book.seen if book and own else self._seen_everywhere
+        cached = self._cached.get(pair)
+        own = cached is not None and cached.forecaster is not None
+        seen = cached.seen if cached and own else self._seen_everywhere
         key = (pair, size_class(nbytes or 0), forecast.forecaster, seen)
         if hash(key) in self._remembered:
             return
@@ -209,47 +209,47 @@ class Forecasting:
     # Books
 
     async def _open(self, links: set[Pair]) -> None:
-        """Open a book for each of these links; books that take long to make come later."""
+        """Make a forecaster for each of these links; one that takes long comes later."""
         self._capacities = capacities((await self._places.map()).by_id.values())
-        for pair in links & self._books.keys():
-            self._books[pair].last_requested = time.monotonic()
-            self._books.move_to_end(pair)
-        unknown = links - self._books.keys() - self._making.keys()
+        for pair in links & self._cached.keys():
+            self._cached[pair].last_requested = time.monotonic()
+            self._cached.move_to_end(pair)
+        unknown = links - self._cached.keys() - self._making.keys()
         if unknown:
             async with self._database.read() as connection:
-                stands = await ObservationStore(connection).stands(unknown)
+                stored = await ObservationStore(connection).progress_of(unknown)
             for pair in unknown:
-                stand = stands.get(pair)
-                if stand is None or not stand.newest_id:
-                    self._books[pair] = LinkForecaster(stand, None)
+                progress = stored.get(pair)
+                if progress is None or not progress.newest_id:
+                    self._cached[pair] = LinkForecaster(progress, None)
                 elif pair not in self._making:  # another may have begun meanwhile
-                    self._making[pair] = asyncio.create_task(self._make(pair, stand))
+                    self._making[pair] = asyncio.create_task(self._make(pair, progress))
             self._trim()
         if making := [self._making[pair] for pair in links & self._making.keys()]:
             await asyncio.wait(making, timeout=PATIENCE)
 
     def _trim(self) -> None:
-        """Drop books beyond the limits, and those that were not asked for lately; the last one stays in any case."""
-        sizes = {pair: book.forecaster.size if book.forecaster else 0 for pair, book in self._books.items()}
+        """Drop forecasters beyond the limits, and those not requested lately; the last one stays in any case."""
+        sizes = {pair: cached.forecaster.size if cached.forecaster else 0 for pair, cached in self._cached.items()}
         memory, long_ago = sum(sizes.values()), time.monotonic() - FORGOTTEN
-        for pair, book in list(self._books.items())[:-1]:
-            if len(self._books) <= MOST_LINKS and memory <= MEMORY and book.last_requested > long_ago:
+        for pair, cached in list(self._cached.items())[:-1]:
+            if len(self._cached) <= MOST_LINKS and memory <= MEMORY and cached.last_requested > long_ago:
                 break
             memory -= sizes[pair]
-            del self._books[pair]
+            del self._cached[pair]
 
-    async def _make(self, pair: Pair, stand: LinkProgress) -> None:
+    async def _make(self, pair: Pair, progress: LinkProgress) -> None:
         try:
             async with self._turns:
                 async with self._database.read() as connection:
                     history = ObservationStore(connection)
-                    subjects = await history.voices(stand.id, MOST)
+                    subjects = await history.voices(progress.id, MOST)
                     each = max(min(LEAST, NEWEST), NEWEST // max(1, len(subjects)))
                     observations = [
-                        one for subject in subjects for one in await history.newest(stand.id, subject, each)
+                        one for subject in subjects for one in await history.newest(progress.id, subject, each)
                     ]
                 forecaster = await asyncio.to_thread(self._made, subjects, observations)
-            self._books[pair] = LinkForecaster(stand, forecaster, observations)
+            self._cached[pair] = LinkForecaster(progress, forecaster, observations)
             for one in observations:
                 self._ceilings.learn(one, counted=False)  # `_learn_everywhere` counts it if it is new
             self._trim()
@@ -301,36 +301,36 @@ class Forecasting:
         if self._making:  # their history may have been read before the change
             await asyncio.wait(list(self._making.values()))
         self._ignored_subjects = ignored_subjects
-        self._books.clear()
+        self._cached.clear()
         self._everywhere, self._ceilings, self._seen_everywhere = Hierarchy(), Ceilings(), 0
 
     async def _follow(self) -> None:
-        if not self._books:
+        if not self._cached:
             return
         async with self._database.read() as connection:
             history = ObservationStore(connection)
-            stands = await history.stands(list(self._books))
-            behind = {pair: stand for pair, stand in stands.items() if self._seen(pair) < stand.newest_id}
+            stored = await history.progress_of(list(self._cached))
+            behind = {pair: progress for pair, progress in stored.items() if self._seen(pair) < progress.newest_id}
             new: dict[Pair, list[StoredObservation]] = {}
-            for pair, stand in behind.items():
-                if (book := self._books.get(pair)) and book.forecaster:
-                    new[pair] = await history.since(stand.id, book.seen, NEWEST + 1)
-        for pair, stand in behind.items():  # outside of the transaction: learning takes its time
-            book = self._books.get(pair)
-            if book is None or book.seen >= stand.newest_id:  # evicted, or made anew, meanwhile
+            for pair, progress in behind.items():
+                if (cached := self._cached.get(pair)) and cached.forecaster:
+                    new[pair] = await history.since(progress.id, cached.seen, NEWEST + 1)
+        for pair, progress in behind.items():  # outside of the transaction: learning takes its time
+            cached = self._cached.get(pair)
+            if cached is None or cached.seen >= progress.newest_id:  # evicted, or made anew, meanwhile
                 continue
-            if book.forecaster and pair in new and len(new[pair]) <= NEWEST:
-                await self._learn(book.forecaster, new[pair])
-                book.saw(stand, new[pair])
-                book.by_class.clear()
+            if cached.forecaster and pair in new and len(new[pair]) <= NEWEST:
+                await self._learn(cached.forecaster, new[pair])
+                cached.saw(progress, new[pair])
+                cached.by_class.clear()
             else:
-                del self._books[pair]
+                del self._cached[pair]
                 if pair not in self._making:
-                    self._making[pair] = asyncio.create_task(self._make(pair, stand))
+                    self._making[pair] = asyncio.create_task(self._make(pair, progress))
 
     def _seen(self, pair: Pair) -> float:
-        book = self._books.get(pair)
-        return book.seen if book else math.inf
+        cached = self._cached.get(pair)
+        return cached.seen if cached else math.inf
 
     @staticmethod
     async def _learn(forecaster: SubjectForecasters, new: Iterable[StoredObservation]) -> None:
@@ -369,10 +369,10 @@ class Forecasting:
             return
         try:
             async with self._database.write() as connection:
-                stands = await ObservationStore(connection).stands({key[0] for key in given})
+                stored = await ObservationStore(connection).progress_of({key[0] for key in given})
                 # Forecasts of links without any report cannot be matched with a transfer.
-                known = sorted((key, each) for key, each in given.items() if key[0] in stands)
-                await ForecastStore(connection).add([each._replace(pair_id=stands[key[0]].id) for key, each in known])
+                known = sorted((key, each) for key, each in given.items() if key[0] in stored)
+                await ForecastStore(connection).add([each._replace(pair_id=stored[key[0]].id) for key, each in known])
         except BaseException:
             self._given = given | self._given
             raise

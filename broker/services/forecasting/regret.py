@@ -13,6 +13,10 @@ from typing import NamedTuple
 __all__ = ["Able", "Hindsight", "hindsight"]
 
 
+ROUNDING = 1e-7
+"""Share of the bytes that may be missing at a turn: by rounding, they might come only when the next source begins."""
+
+
 class Able(NamedTuple):
     """The ability of a source to deliver.
 
@@ -74,8 +78,9 @@ def _level(size: int, able: Sequence[Able]) -> float | None:
     before = poured = 0.0
     for turn in sorted(turns):
         brought = sum(each.until(turn) for each in able)
-        if brought >= size:
-            return before + (turn - before) * (size - poured) / (brought - poured) if brought > poured else turn
+        if brought >= size * (1 - ROUNDING):
+            share = (size - poured) / (brought - poured) if brought > poured else 1.0
+            return before + (turn - before) * min(1.0, share)
         before, poured = turn, brought
     speed = sum(each.rate for each in able if each.most == inf)
     return before + (size - poured) / speed if speed else None

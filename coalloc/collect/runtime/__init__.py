@@ -1,4 +1,4 @@
 """Collect jobs on real servers: a method's actions are carried out, and events are reported back.
 
-A `carrier` transports pieces: kept `channels`, and a `lane` for each ordered pair of hosts.
+A `carrier` transports pieces: kept `channels`, and a `hop_queue` for each link.
 """

@@ -1,4 +1,4 @@
-"""Transport of pieces between hosts: a lane for each ordered pair, and the paths of staged pieces.
+"""Transport of pieces between hosts: a queue for each link, and the paths of staged pieces.
 
 A method decides which pieces to send where; `finishing` verifies delivered files.
 """
@@ -15,8 +15,8 @@ from coalloc.collect.methods.actions import Drop, Piece, Send
 from coalloc.collect.runtime.channels import Channel, Inward, ServerPair
 from coalloc.collect.runtime.destination import Destination
 from coalloc.collect.runtime.hop import Hop
+from coalloc.collect.runtime.hop_queue import HopQueue
 from coalloc.collect.runtime.item import CollectItem
-from coalloc.collect.runtime.lane import HopQueue
 from coalloc.collect.runtime.local_destination import LocalDestination
 from coalloc.collect.runtime.meter import ByteMeter
 from coalloc.collect.runtime.server import CollectServer
@@ -44,8 +44,8 @@ class Listener(Protocol):
 class _Traffic:
     """The bytes transferred from one host to another."""
 
-    def __init__(self, lane: HopQueue) -> None:
-        self.lane = lane
+    def __init__(self, queue: HopQueue) -> None:
+        self.queue = queue
         self.meter = ByteMeter()
         self.pieces = 0
         self.under_way = 0
@@ -119,7 +119,7 @@ class Carrier:
         if not traffic.under_way:
             traffic.since = self._loop.time()
         traffic.under_way += 1
-        traffic.lane.begin(hop)
+        traffic.queue.begin(hop)
         return hop
 
     async def _make(self, host: str) -> None:
@@ -167,7 +167,7 @@ class Carrier:
         if hop.over:
             return
         traffic = self._traffic[hop.route]
-        traffic.lane.stop(hop)
+        traffic.queue.stop(hop)
         self._ended(traffic, hop)
 
     def drop(self, drop: Drop) -> None:
@@ -195,8 +195,8 @@ class Carrier:
     # Lanes
 
     def _open(self, key: Key) -> _Traffic:
-        lane = HopQueue(partial(self._connect, *key), partial(self._broken, key), self._listener.failed, self._chance)
-        self._traffic[key] = _Traffic(lane)
+        queue = HopQueue(partial(self._connect, *key), partial(self._broken, key), self._listener.failed, self._chance)
+        self._traffic[key] = _Traffic(queue)
         return self._traffic[key]
 
     async def _connect(self, source: str, sink: str) -> Channel:
@@ -209,7 +209,7 @@ class Carrier:
         self._spawn(self._judge(key, error))
 
     async def _judge(self, key: Key, error: SourceError) -> None:
-        """Find out whether one of the hosts of a broken pair is lost; otherwise fail the lane."""
+        """Find out whether one of the hosts of a broken pair is lost; otherwise fail the queue."""
         ends = [self._servers[label] for label in dict.fromkeys(key) if label in self._servers]
         troubles = await asyncio.gather(*(server.trouble() for server in ends))
         gone = False
@@ -218,14 +218,14 @@ class Carrier:
                 gone = True
                 await self._lose(server.label, trouble.message)
         if not gone:
-            self._traffic[key].lane.fail(error)
+            self._traffic[key].queue.fail(error)
 
     async def _lose(self, host: str, reason: str) -> None:
         if host in self.lost:
             return
         self.lost[host] = reason
         for traffic in [traffic for key, traffic in self._traffic.items() if host in key]:
-            await traffic.lane.close()
+            await traffic.queue.close()
             traffic.rest(self._loop.time())
         for staged in [staged for staged in self._staged if staged[0] == host]:
             del self._staged[staged]
@@ -251,7 +251,7 @@ class Carrier:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await asyncio.gather(*(traffic.lane.close() for traffic in self._traffic.values()))
+        await asyncio.gather(*(traffic.queue.close() for traffic in self._traffic.values()))
         left = await asyncio.gather(*(self._remove(host, area) for host, area in self._areas.items()))
         return [each for each in left if each]
 
@@ -272,8 +272,8 @@ class Carrier:
                 *key,
                 rate=each.meter.rate(now),
                 bytes=each.meter.bytes,
-                waiting=len(each.lane.hops),
-                error=each.lane.error.message if each.lane.error and each.lane.hops else None,
+                waiting=len(each.queue.hops),
+                error=each.queue.error.message if each.queue.error and each.queue.hops else None,
             )
             for key, each in self._traffic.items()
         )
@@ -285,7 +285,7 @@ class Carrier:
         for key, each in self._traffic.items():
             seconds = each.seconds + (now - each.since if each.under_way else 0.0)
             rate = each.meter.bytes / seconds if seconds else 0.0
-            error = each.lane.error.message if each.lane.error else None
+            error = each.queue.error.message if each.queue.error else None
             stretches = [*each.stretches, *([each.stretch(now)] if each.under_way else [])]
             since = tuple(part._replace(begin=part.begin - began, end=part.end - began) for part in stretches)
             found.append(PairReport(*key, each.meter.bytes, each.pieces, seconds, rate, each.meter.best, error, since))

@@ -1,7 +1,7 @@
 """Channels that copy bytes from one host to another, kept from piece to piece.
 
 Between two servers a channel is a pair of sessions (`ServerPair`); from a server to this machine it has sessions of its
-own (`Inward`). `lane` decides when to open one, and what to copy next.
+own (`Inward`). `hop_queue` decides when to open one, and what to copy next.
 """
 
 import asyncio

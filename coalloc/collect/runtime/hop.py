@@ -11,7 +11,7 @@ __all__ = ["Hop"]
 
 
 class Hop:
-    """A hop. Lanes move it; `on_change` is called when more bytes have arrived, and when the hop is `over`.
+    """A hop. A `HopQueue` moves it; `on_change` is called when more bytes have arrived, and when the hop is `over`.
 
     :param route: labels of source and sink
     :param paths: the channel's names of the file at source and sink; the second one is called after `prepare`

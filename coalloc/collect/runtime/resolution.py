@@ -38,7 +38,7 @@ class CollectServers:
     """Servers by label, and their directories for staging."""
 
     options: EngineOptions
-    servers: dict[str, CollectServer] = field(default_factory=dict)
+    by_label: dict[str, CollectServer] = field(default_factory=dict)
     folders: dict[str, str] = field(default_factory=dict)
 
     def add(self, url: str, folder: str | None = None, origin: Origin | None = None) -> CollectServer:
@@ -55,7 +55,7 @@ class CollectServers:
             )
         parse_server(url)
         label, login = source_key(url), _server(url)
-        known = self.servers.setdefault(label, CollectServer(label, login, self.options.named(origin or Origin())))
+        known = self.by_label.setdefault(label, CollectServer(label, login, self.options.named(origin or Origin())))
         if known.url != login:
             raise UsageError(f"{label} has two logins", "use one login for each server")
         if folder is not None:
@@ -78,7 +78,7 @@ class CollectServers:
 
     async def close(self) -> None:
         """End all sessions."""
-        await asyncio.gather(*(server.close() for server in self.servers.values()))
+        await asyncio.gather(*(server.close() for server in self.by_label.values()))
 
     async def _of_url(self, url: str) -> list[CollectItem]:
         address = parse(url)

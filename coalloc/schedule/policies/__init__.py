@@ -1,6 +1,9 @@
 """The co-allocation schemes, one per file; `make` builds one by its name."""
 
+from typing import get_args
+
 from coalloc.errors import UsageError
+from coalloc.model import Strategy
 from coalloc.schedule.policies.adaptive import Adaptive
 from coalloc.schedule.policies.aggressive import Aggressive
 from coalloc.schedule.policies.base import Policy
@@ -13,7 +16,7 @@ __all__ = ["NAMES", "Policy", "make"]
 
 PLAIN: dict[str, type[Policy]] = {policy.name: policy for policy in (Single, Brute, History)}
 IN_BLOCKS: dict[str, type[Conservative]] = {policy.name: policy for policy in (Conservative, Aggressive)}
-NAMES = ("single", "brute", "history", "conservative", "aggressive", "adaptive")
+NAMES = get_args(Strategy)
 
 
 def make(name: str, blocks: int | None = None, *, widens: bool = True) -> Policy:

@@ -273,5 +273,5 @@ async def test_failures_alone_are_looked_at_once(broker, admin):
     await admin.post(T, json=log(5, outcome="failed", error="<b>EOF</b>"))
     await scorer(broker).all()
     async with broker.factory.database.read() as connection:
-        assert await ScoreStore(connection).behind() == []
+        assert await ScoreStore(connection).unscored() == []
         assert (await connection.execute(select(func.count()).select_from(observations))).scalar() == 5

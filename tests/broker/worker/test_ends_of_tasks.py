@@ -157,10 +157,10 @@ async def test_a_worker_that_leases_just_now_is_not_dead(opened, other):
         await connection.execute(sa.text("UPDATE workers SET seen_at = 0"))
     async with opened.write() as connection:
         (leased,) = await WorkStore(connection).lease(number, "w", ["look"], True, 10, 10, time.time())
-        burying = asyncio.create_task(Housekeeping(other)._free_leases_of("other"))
+        freeing = asyncio.create_task(Housekeeping(other)._free_leases_of("other"))
         if not opened.sqlite:
-            await burying
-    await burying
+            await freeing
+    await freeing
     async with opened.read() as connection:
         left = await WorkStore(connection).leased("w")
         assert left == (set() if opened.sqlite else {leased.lease})

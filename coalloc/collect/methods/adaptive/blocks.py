@@ -6,7 +6,7 @@ from math import inf
 
 from coalloc.collect.methods.actions import Piece
 from coalloc.collect.methods.adaptive.directives import Lot
-from coalloc.collect.methods.adaptive.pairs import Pair
+from coalloc.collect.methods.adaptive.link_queue import Pair
 from coalloc.collect.methods.ledger import Ledger
 from coalloc.util.intervals import Intervals
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from coalloc import planner
-from coalloc.collect.methods.adaptive.pairs import Pair
+from coalloc.collect.methods.adaptive.link_queue import Pair
 from coalloc.planner.network import Demand, File, Network
 from coalloc.planner.plan import TransferPlan
 

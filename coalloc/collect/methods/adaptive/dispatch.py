@@ -8,7 +8,7 @@ from coalloc.collect.methods.actions import Piece, Send
 from coalloc.collect.methods.adaptive.blocks import LEAST, MOST, QUEUE, WINDOW, Stock, piece_size
 from coalloc.collect.methods.adaptive.directives import Directives
 from coalloc.collect.methods.adaptive.estimates import Estimates
-from coalloc.collect.methods.adaptive.pairs import Pair
+from coalloc.collect.methods.adaptive.link_queue import Pair
 from coalloc.collect.methods.adaptive.traffic import HopTraffic
 from coalloc.collect.methods.ledger import Ledger
 from coalloc.planner.network import Network
@@ -123,9 +123,9 @@ class Dispatch:
 
     def _takes(self, now: float, host: str, sink: str, to: str) -> bool:
         """Return whether a pair may get another piece: about a second's worth, and no more than fits at its sink."""
-        lane = self._traffic.lanes[host, sink]
-        enough = lane.under_way >= self._plan.rates.get((host, sink), 0.0) * WINDOW and len(lane.hops) > 1
-        if enough or len(lane.hops) >= QUEUE or lane.given_up or now < lane.resumes_at:
+        queue = self._traffic.queues[host, sink]
+        enough = queue.under_way >= self._plan.rates.get((host, sink), 0.0) * WINDOW and len(queue.hops) > 1
+        if enough or len(queue.hops) >= QUEUE or queue.given_up or now < queue.resumes_at:
             return False
         if sink == to:
             return True

@@ -5,7 +5,7 @@ from collections.abc import Collection, Container, Mapping
 from dataclasses import replace
 from random import Random
 
-from coalloc.collect.methods.adaptive.pairs import Pair
+from coalloc.collect.methods.adaptive.link_queue import Pair
 from coalloc.planner.network import Host, LinkKey, Network
 
 __all__ = ["PEERS", "SLACK", "Estimates", "corrected", "overlay"]

@@ -18,7 +18,7 @@ from coalloc.collect.methods.adaptive.blocks import Stock
 from coalloc.collect.methods.adaptive.directives import SETUP, WORTH, Directives, Lot, directives, reachable
 from coalloc.collect.methods.adaptive.dispatch import Dispatch
 from coalloc.collect.methods.adaptive.estimates import PEERS, Estimates, overlay
-from coalloc.collect.methods.adaptive.pairs import Pair
+from coalloc.collect.methods.adaptive.link_queue import Pair
 from coalloc.collect.methods.adaptive.traffic import HopTraffic
 from coalloc.collect.methods.base import Method
 from coalloc.collect.methods.events import Arrived, CollectStarted, Event, Gone, HopFailed, HopMoved
@@ -126,7 +126,7 @@ class AdaptiveCollecting(Method):
     def _recompute(self, now: float) -> Iterator[Action]:
         self._traffic.measure(now, self._plan, self._planned_at)
         for pair in list(self._traffic.stalled(now)):
-            yield from self._take_back(list(self._traffic.lanes[pair].hops))
+            yield from self._take_back(list(self._traffic.queues[pair].hops))
             self._traffic.failed(now, pair, f"{pair[0]} sends no more data")
         slow = self._traffic.overloaded(now, self._plan)
         yield from self._take_back([hop for hops in slow.values() for hop in hops])
@@ -136,7 +136,7 @@ class AdaptiveCollecting(Method):
         self._due = min(self._traffic.resumes_at(now), self._began + self._stock.later)
         network, lots = self._usable(now, slow)
         if reachable(network, self._stock.lots()):
-            yield from self._adopt(now, directives(network, lots, self._traffic.lanes))
+            yield from self._adopt(now, directives(network, lots, self._traffic.queues))
         else:
             yield from self._hurry(now)
 
@@ -208,19 +208,19 @@ class AdaptiveCollecting(Method):
 
     def _hurry(self, now: float) -> Iterator[Action]:
         """Move the hops of slow pairs to another path if that is faster; all data are under way."""
-        waits = {p: self._traffic.seconds(now, p) for p, lane in self._traffic.lanes.items() if lane.hops}
+        waits = {p: self._traffic.seconds(now, p) for p, queue in self._traffic.queues.items() if queue.hops}
         if not waits:
             return
         longest = max(waits.values())
         self._due = min(self._due, now + min(self._period, max(SHORTEST, longest / LOOKS)))
         slow = [pair for pair, seconds in waits.items() if seconds > LATE]
-        if hops := [hop for pair in slow for hop in self._traffic.lanes[pair].hops]:
+        if hops := [hop for pair in slow for hop in self._traffic.queues[pair].hops]:
             others = {hop: to for hop, to in self._traffic.wanted.items() if hop not in hops}
             self._stock.count(others, now - self._began)
             network = self._estimates.network(self._traffic.unused(now).union(slow))
             lots = self._lots(others)
             usable = reachable(network, lots)
-            plan = directives(network, usable, self._traffic.lanes)
+            plan = directives(network, usable, self._traffic.queues)
             if usable == lots and plan.seconds + float(SETUP) <= SOONER * longest:
                 yield from self._take_back(hops)
                 yield from self._adopt(now, plan)

@@ -7,7 +7,7 @@ from random import Random
 from coalloc.collect.methods.actions import Send
 from coalloc.collect.methods.adaptive.directives import Directives
 from coalloc.collect.methods.adaptive.estimates import Estimates
-from coalloc.collect.methods.adaptive.pairs import MEMORY, LinkQueue, Pair
+from coalloc.collect.methods.adaptive.link_queue import MEMORY, LinkQueue, Pair
 
 __all__ = ["HopTraffic"]
 
@@ -18,14 +18,14 @@ SLOWER = 3
 
 
 class HopTraffic:
-    """The lanes of a collect job.
+    """The queues of a collect job.
 
     :param estimates: estimates that learn from the measurements
     :param chance: random numbers for the length of pauses
     """
 
     def __init__(self, estimates: Estimates, chance: Random) -> None:
-        self.lanes: defaultdict[Pair, LinkQueue] = defaultdict(LinkQueue)
+        self.queues: defaultdict[Pair, LinkQueue] = defaultdict(LinkQueue)
         self.wanted: dict[int, str] = {}
         """The destination of each hop's piece."""
         self.memory = MEMORY
@@ -35,45 +35,45 @@ class HopTraffic:
     def work(self, now: float, send: Send, to: str) -> None:
         """Begin a hop."""
         self.wanted[send.hop] = to
-        self.lanes[send.source, send.sink].work(now, send.hop, send.piece.size)
+        self.queues[send.source, send.sink].work(now, send.hop, send.piece.size)
 
     def moved(self, now: float, send: Send, nbytes: int) -> None:
         """Record the bytes of a hop that have arrived so far."""
-        self.lanes[send.source, send.sink].moved(now, send.hop, send.piece.size - nbytes)
+        self.queues[send.source, send.sink].moved(now, send.hop, send.piece.size - nbytes)
 
     def over(self, send: Send) -> str:
         """Remove a hop that is not under way any more; return its piece's destination."""
-        self.lanes[send.source, send.sink].over(send.hop)
+        self.queues[send.source, send.sink].over(send.hop)
         return self.wanted.pop(send.hop)
 
     def arrived(self, now: float, send: Send) -> str:
         """Remove a hop that has arrived; return its piece's destination."""
-        self.lanes[send.source, send.sink].arrived(now, send.hop)
+        self.queues[send.source, send.sink].arrived(now, send.hop)
         return self.over(send)
 
     def failed(self, now: float, pair: Pair, reason: str) -> None:
         """Record a failure of a pair: pause it, and lower its estimated capacity."""
-        lane = self.lanes[pair]
-        if now >= lane.resumes_at:
+        queue = self.queues[pair]
+        if now >= queue.resumes_at:
             self._estimates.measured(now, pair, 0.0, self._estimates.capacity(pair))
-        lane.failed(now, reason, self._chance)
+        queue.failed(now, reason, self._chance)
 
     def gone(self, host: str) -> None:
         """Remove a lost host; its hops are over."""
         self._estimates.gone(host)
-        for pair in [pair for pair in self.lanes if host in pair]:
-            del self.lanes[pair]
+        for pair in [pair for pair in self.queues if host in pair]:
+            del self.queues[pair]
 
     def measure(self, now: float, plan: Directives, since: float) -> None:
         """Correct the estimates by the measurements of pairs used since some time."""
         moving: dict[Pair, float] = {}
         for pair in self._estimates.pairs:
-            lane = self.lanes.get(pair)
-            if lane is None or (lane.used_at < since and not lane.hops):
+            queue = self.queues.get(pair)
+            if queue is None or (queue.used_at < since and not queue.hops):
                 self._estimates.rested(now, pair)
-            elif (rate := lane.rate(now, self.memory)) is not None:
+            elif (rate := queue.rate(now, self.memory)) is not None:
                 self._estimates.measured(now, pair, rate, plan.rates.get(pair, 0.0))
-                if lane.hops:
+                if queue.hops:
                     moving[pair] = rate
         self._estimates.saw(moving)
 
@@ -83,40 +83,40 @@ class HopTraffic:
 
     def stalled(self, now: float) -> Iterator[Pair]:
         """Yield the pairs whose transfers have stalled."""
-        for pair, lane in self.lanes.items():
-            if lane.stalled(now, self._estimates.capacity(pair)):
+        for pair, queue in self.queues.items():
+            if queue.stalled(now, self._estimates.capacity(pair)):
                 yield pair
 
     def overloaded(self, now: float, plan: Directives) -> dict[Pair, list[int]]:
         """Return pairs much slower than planned, with the last hops in their queues, but never the first hop."""
         found: dict[Pair, list[int]] = {}
-        for pair, lane in self.lanes.items():
-            rate, left = lane.rate(now, self.memory), lane.under_way
+        for pair, queue in self.queues.items():
+            rate, left = queue.rate(now, self.memory), queue.under_way
             if rate is not None and rate * SLOWER < plan.rates.get(pair, 0.0):
-                for hop in list(lane.hops)[:0:-1]:
+                for hop in list(queue.hops)[:0:-1]:
                     if left > rate:
                         found.setdefault(pair, []).append(hop)
-                    left -= lane.hops[hop]
+                    left -= queue.hops[hop]
         return found
 
     def seconds(self, now: float, pair: Pair) -> float:
         """Return the seconds that a pair still needs for its hops under way."""
-        lane = self.lanes[pair]
-        rate = lane.rate(now, self.memory) or self._estimates.capacity(pair)
-        return lane.under_way / rate if rate else float("inf")
+        queue = self.queues[pair]
+        rate = queue.rate(now, self.memory) or self._estimates.capacity(pair)
+        return queue.under_way / rate if rate else float("inf")
 
     def unused(self, now: float) -> set[Pair]:
         """Return the pairs that are paused or given up."""
-        return {pair for pair, lane in self.lanes.items() if lane.given_up or now < lane.resumes_at}
+        return {pair for pair, queue in self.queues.items() if queue.given_up or now < queue.resumes_at}
 
     def trouble(self, sources: Collection[str], to: str) -> str:
         """Return why the sources cannot reach a destination, as far as they have tried."""
         ends = [
-            lane for (source, sink), lane in self.lanes.items() if lane.reason and (sink == to or source in sources)
+            queue for (source, sink), queue in self.queues.items() if queue.reason and (sink == to or source in sources)
         ]
         return ends[-1].reason if ends else "no usable link leads there"
 
     def resumes_at(self, now: float) -> float:
         """Return the earliest time at which a paused pair is tried again."""
-        times = (lane.resumes_at for lane in self.lanes.values() if not lane.given_up and now < lane.resumes_at)
+        times = (queue.resumes_at for queue in self.queues.values() if not queue.given_up and now < queue.resumes_at)
         return min(times, default=float("inf"))

@@ -296,8 +296,8 @@ async def test_many_subjects_of_a_pair_are_heard_in_bounded_memory(broker, stock
     reader = await user(broker, "reader", "reader")
     await ranked(reader)
     await broker.settled()
-    (book,) = [book for book in broker.factory.forecasting._books.values() if book.forecaster]
-    assert len(book.forecaster) == MOST
+    (cached,) = [cached for cached in broker.factory.forecasting._cached.values() if cached.forecaster]
+    assert len(cached.forecaster) == MOST
 
 
 def said(rate):

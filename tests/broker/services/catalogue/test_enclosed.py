@@ -16,12 +16,10 @@ from broker.cli import broker as command
 from broker.storage import migration
 from broker.storage.database import addressed
 from broker.storage.migration import differences
-from tests.broker.services.tasks import test_tasks
-from tests.broker.services.tasks.test_tasks import TASKS, World, grant, somebody
+from tests.broker.services.conftest import TASKS, World, grant, somebody
 from tests.support.gridftp import GridFTPServer
 from tests.support.waiting import PATIENCE
 
-world = test_tasks.world
 B = "/broker/v1"
 SECRET = os.urandom(4000)
 

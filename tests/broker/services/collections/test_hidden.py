@@ -5,10 +5,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.broker.services.tasks import test_tasks
-from tests.broker.services.tasks.test_tasks import grant, somebody
-
-world = test_tasks.world
+from tests.broker.services.conftest import grant, somebody
 
 B = "/broker/v1"
 NOW = time.time()

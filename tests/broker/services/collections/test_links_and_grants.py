@@ -12,11 +12,8 @@ from broker.models.access import Caller
 from broker.services.collections.collections import CollectionUse
 from broker.services.collections.trees import GridFTPTree
 from coalloc.api import Storage
-from tests.broker.services.tasks import test_tasks
-from tests.broker.services.tasks.test_tasks import TASKS, World, grant, somebody
+from tests.broker.services.conftest import TASKS, World, grant, somebody
 from tests.support.waiting import until
-
-world = test_tasks.world
 
 
 class Eve(NamedTuple):

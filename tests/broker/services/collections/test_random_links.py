@@ -12,7 +12,7 @@ import pytest
 from broker.config.settings import Settings
 from tests.broker.conftest import Broker, running
 from tests.broker.linked_trees import LinkedTree
-from tests.broker.services.tasks.test_tasks import somebody
+from tests.broker.services.conftest import somebody
 from tests.support.effort import effort
 from tests.support.gridftp import GridFTPServer
 from tests.support.seeds import tries

@@ -326,14 +326,14 @@ async def test_forecasters_have_bounded_memory_and_are_dropped_when_nobody_asks(
 
     first = await asked()
     assert {observations for _, observations in first} == {10}
-    assert len(made._books) == 8
-    (one, *_) = [book.forecaster.size for book in made._books.values()]
+    assert len(made._cached) == 8
+    (one, *_) = [cached.forecaster.size for cached in made._cached.values()]
     monkeypatch.setattr(forecasts, "MEMORY", 3 * one)
     assert await asked() == first
-    assert len(made._books) == 3
+    assert len(made._cached) == 3
     monkeypatch.setattr(forecasts, "FORGOTTEN", 0.0)
     await made.look()
-    assert [pair.source for pair in made._books] == sources[-1:]
+    assert [pair.source for pair in made._cached] == sources[-1:]
 
 
 async def test_a_broker_that_was_told_something_just_now_ends(database):

@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as some
 
 from broker.services.forecasting.regret import Able, hindsight
@@ -53,6 +53,8 @@ def test_of_a_planned_source_nobody_may_know():
 
 
 @given(SIZES, some.lists(FAILS | NEVER_FAILS, max_size=6), NEVER_FAILS)
+@example(1720, [Able(4.0, 7796617.0, 1720)], Able(5.0, 1000.0))
+@example(1109, [Able(4.0, 1353.0, 1109)], Able(5.0, 1000.0))
 def test_the_best_shares_bring_all_and_end_together(size, sources, sure):
     sources.append(sure)
     known = hindsight(size, sources)

@@ -14,7 +14,7 @@ from sqlalchemy import event
 
 from broker.models.access import Caller
 from broker.services.tasks import watching
-from tests.broker.services.tasks.test_tasks import TASKS, somebody, world  # noqa: F401
+from tests.broker.services.conftest import TASKS, somebody
 from tests.support.broker import BrokerProcess, broker_in
 from tests.support.nginx import Nginx
 from tests.support.waiting import PATIENCE, until, wait_until
@@ -127,7 +127,7 @@ def test_a_stream_ends_when_its_client_goes(client, opened):
     wait_until(lambda: "/progress" in client.get("/metrics").text)  # requests are counted when they end
 
 
-async def test_silence_is_not_mistaken_for_an_end(world, monkeypatch):  # noqa: F811
+async def test_silence_is_not_mistaken_for_an_end(world, monkeypatch):
     monkeypatch.setattr(watching, "HEARTBEAT", 0.01)
     await world.admin.put("/broker/v1/collections/far", json={"name": "far", "kind": "local", "site": "ELSEWHERE"})
     number = (await world.admin.post(TASKS, json={**world.submission("/a"), "destination": "far"})).json()["id"]
@@ -142,7 +142,7 @@ def test_what_nobody_may_see_is_refused_before_the_stream(client, opened):
     assert client.get(f"{TASKS}/x/progress").status_code == 422
 
 
-async def test_however_many_watch_one_query_tells_all(world):  # noqa: F811
+async def test_however_many_watch_one_query_tells_all(world):
     factory = world.broker.factory
     (world.source / "a").write_bytes(b"x" * 100)
     submission = world.submission("/a")
@@ -185,7 +185,7 @@ async def test_however_many_watch_one_query_tells_all(world):  # noqa: F811
     assert not factory.watching._callers
 
 
-async def test_nobody_watches_without_end(world, monkeypatch):  # noqa: F811
+async def test_nobody_watches_without_end(world, monkeypatch):
     monkeypatch.setattr(watching, "MOST", 1)
     number = (await world.ann.post(TASKS, json=world.submission("/x"))).json()["id"]
     task = await world.broker.factory.tasks.one(ANN, number)

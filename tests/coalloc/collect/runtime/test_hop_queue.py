@@ -1,4 +1,4 @@
-"""A lane between two real servers, one of which gives up its sessions."""
+"""A queue between two real servers, one of which gives up its sessions."""
 
 import asyncio
 from random import Random
@@ -8,7 +8,7 @@ import pytest
 from coalloc.collect.methods.actions import Piece
 from coalloc.collect.runtime.channels import ServerPair
 from coalloc.collect.runtime.hop import Hop
-from coalloc.collect.runtime.lane import HopQueue
+from coalloc.collect.runtime.hop_queue import HopQueue
 from coalloc.collect.runtime.server import CollectServer
 from coalloc.errors import Unreachable
 from tests.support.fetching import options, random_file
@@ -34,19 +34,19 @@ async def test_a_pair_that_has_lost_one_end_keeps_no_session_at_the_other(ends):
     async def moved(name):
         to = str(sink.root / name)
         hop = Hop(Piece(name, 0, SIZE), ("a", "b"), (f"{source.root}/file", lambda: to), ready, lambda _: None)
-        lane.begin(hop)
+        queue.begin(hop)
         await hop.ended.wait()
         assert hop.error is None
         assert (sink.root / name).read_bytes() == content
 
-    lane = HopQueue(connect, pytest.fail, pytest.fail, Random(0))
+    queue = HopQueue(connect, pytest.fail, pytest.fail, Random(0))
     await moved("one")
     sink.end_sessions()
     await until(lambda: not pairs[0].usable)
     await moved("two")
     assert len(pairs) == 2
     await until(lambda: len(source.sessions) == len(sink.sessions) == 1)
-    await lane.close()
+    await queue.close()
     await until(lambda: not source.sessions + sink.sessions)
 
 
@@ -60,12 +60,12 @@ async def test_it_ends_even_if_an_error_takes_the_place_of_the_cancellation():
         except asyncio.CancelledError:
             raise Unreachable("the server is gone") from None
 
-    lane = HopQueue(connect, pytest.fail, pytest.fail, Random(0))
+    queue = HopQueue(connect, pytest.fail, pytest.fail, Random(0))
     hop = Hop(Piece("one", 0, SIZE), ("a", "b"), ("/one", lambda: "/one"), ready, lambda _: None)
-    lane.begin(hop)
+    queue.begin(hop)
     await began.wait()
     async with asyncio.timeout(PATIENCE):
-        await lane.close()
+        await queue.close()
     assert hop.over
 
 

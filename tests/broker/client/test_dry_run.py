@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker.client.test_submitting import Lab, lab  # noqa: F401 - a fixture
+from tests.broker.client.conftest import Lab
 
 
 def tree(root: Path) -> dict[str, tuple[object, ...]]:
@@ -19,7 +19,7 @@ def tree(root: Path) -> dict[str, tuple[object, ...]]:
 
 
 @pytest.fixture
-def mirror(lab: Lab) -> Lab:  # noqa: F811
+def mirror(lab: Lab) -> Lab:
     """A folder and an old copy of it: one file is new, one changed, one equal; some exist only in the copy."""
     for root, files in (
         (lab.one / "run", {"new": b"new", "changed": b"changed", "same": b"same", "deep/new": b"more"}),

@@ -2,7 +2,7 @@
 
 Long hops are copied in slices of a fraction of a second, with several in flight: the next begins where the last ends,
 without a pause, progress is reported often, and a cancelled hop ends soon. A lost channel is opened again after pauses,
-and the bytes in flight are requested again. If that does not help, the owner of the lane decides.
+and the bytes in flight are requested again. If that does not help, the owner of the queue decides.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ AHEAD = 2
 FLYING = 32
 """Most copies in flight, however short."""
 TRIES = 4
-"""Consecutive failures without progress after which the owner of the lane has to decide."""
+"""Consecutive failures without progress after which the owner of the queue has to decide."""
 
 LOST = ConnectionLost, Stalled, Unreachable, UnknownHost, ServerBusy, NoFreeConnection
 """Errors that are unrelated to the piece being copied."""
@@ -50,7 +50,7 @@ class HopQueue:
     """A queue that moves the hops from one host to another.
 
     :param connect: function that opens a channel
-    :param broken: callback with the reason when no channel can be opened; the lane then waits for `fail` or `close`
+    :param broken: callback with the reason when no channel can be opened; the queue then waits for `fail` or `close`
     :param failed: callback for an error that ends the whole collect job: one that is not a SourceError
     """
 

@@ -15,10 +15,7 @@ from broker.models.identities import identity
 from broker.storage import migration
 from broker.storage.database import addressed
 from broker.storage.migration import differences, upgrade
-from tests.broker.services.tasks import test_tasks
-from tests.broker.services.tasks.test_tasks import TASKS, World, grant, somebody
-
-world = test_tasks.world
+from tests.broker.services.conftest import TASKS, World, grant, somebody
 
 
 async def _rules(admin: httpx.AsyncClient, name: str) -> list[dict[str, str]]:

@@ -13,9 +13,9 @@ __all__ = ["MEMORY", "LinkQueue", "Pair", "PairRateMeter"]
 Pair = tuple[str, str]
 """The hosts that a hop leads from and to."""
 TRIES = 10
-"""Consecutive failures, about two minutes, after which a lane is given up; there may be another path."""
+"""Consecutive failures, about two minutes, after which a queue is given up; there may be another path."""
 SILENCE, LONGEST = 10.0, 60.0
-"""Least and most seconds without a byte after which a lane has stalled. Servers report progress every 5 s."""
+"""Least and most seconds without a byte after which a queue has stalled. Servers report progress every 5 s."""
 LATE = 4.0
 """Between these limits, how many times longer than expected a piece may take."""
 MEMORY = 5.0
@@ -71,7 +71,7 @@ class LinkQueue:
             self._meter.rest()
 
     def failed(self, now: float, reason: str, chance: Random) -> None:
-        """Record a failure and pause the lane, longer each time; simultaneous failures count once."""
+        """Record a failure and pause the queue, longer each time; simultaneous failures count once."""
         self.reason = reason
         if now >= self.resumes_at:
             self.failures += 1
@@ -79,7 +79,7 @@ class LinkQueue:
 
     @property
     def given_up(self) -> bool:
-        """Return whether the lane failed so often in a row that it is not used any more."""
+        """Return whether the queue failed so often in a row that it is not used any more."""
         return self.failures >= TRIES
 
     def rate(self, now: float, memory: float) -> float | None:
