@@ -53,6 +53,8 @@ class Server(Protocol):
 
     def url(self, path: str) -> str: ...
 
+    def end_sessions(self) -> None: ...
+
 
 class World(NamedTuple):
     """A broker with a worker, two servers with a collection each, and a folder of the worker's."""

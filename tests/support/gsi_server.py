@@ -9,7 +9,7 @@ import ssl
 import subprocess
 from base64 import b64decode, b64encode
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from tests.support.gsi import Authority, Identity
 from tests.support.waiting import PATIENCE
@@ -117,7 +117,7 @@ class _Session:
                 self._answer()
                 continue
             break
-        shown = self._tls.getpeercert() or {}
+        shown: dict[str, Any] = self._tls.getpeercert() or {}
         self._server.logins.append("".join(f"/{value}" for part in shown["subject"] for _, value in part))
         self._tls.write(b"\0")  # as Globus does with TLS 1.3
         self._answer()

@@ -77,10 +77,11 @@ class Way:
 
     async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Carry one connection until it is cut."""
-        if not self._whole:
-            writer.close()
-            return
         back, forth = await asyncio.open_unix_connection(self._server)
+        if not self._whole:  # also if it was cut while this connection was being opened
+            writer.close()
+            forth.close()
+            return
         self._open |= {writer, forth}
         carried = _Carried(self)
         with suppress(ConnectionError):

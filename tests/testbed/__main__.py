@@ -56,8 +56,8 @@ class Prompt(cmd.Cmd):
         match line.split():
             case [host, folder]:
                 root = Path(folder).expanduser().resolve()
-                for start in (servers.gridftp, servers.nginx):
-                    print(self._stack.enter_context(start(self._wan, host, root)).url("FILE"))
+                print(self._stack.enter_context(servers.gridftp(self._wan, host, root)).url("FILE"))
+                print(self._stack.enter_context(servers.nginx(self._wan, host, root)).url("FILE"))
             case _:
                 print("write: serve HOST FOLDER")
 

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -55,7 +56,7 @@ def test_coget_fetches_from_all_kinds_at_once(
     wan: Wan, folder: Path, tmp_path: Path, grid: Authority, stack: ExitStack
 ):
     tls = grid.host("s3", f"IP:{wan.address('s3')}", stem="s3")
-    used = [
+    used: list[Any] = [
         stack.enter_context(servers.gridftp(wan, "s1", folder)),
         stack.enter_context(servers.nginx(wan, "s2", folder)),
         stack.enter_context(servers.nginx(wan, "s3", folder, tls=tls)),

@@ -9,6 +9,7 @@ from pathlib import Path
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from tests.benchmarks.paper.measures import Measure, Records
 from tests.benchmarks.paper.tables import BANDWIDTHS, LARGE, WAITS, Results
@@ -51,7 +52,8 @@ def _figure(path: Path, label: str) -> Iterator[Axes]:
         axes = figure.subplots()
         yield axes
         axes.set_ylabel(label)
-        axes.set_ylim(0, 1.6 * max(bar.get_height() for bar in axes.patches))  # ranges of two runs may be endless
+        bars = [bar for bar in axes.patches if isinstance(bar, Rectangle)]
+        axes.set_ylim(0, 1.6 * max(bar.get_height() for bar in bars))  # ranges of two runs may be endless
         axes.legend(loc="upper right", ncols=4, fontsize=6)
         save(figure, path)
 

@@ -68,7 +68,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
             collection = {"name": name, "endpoint": name, "base": str(server.root), "description": f"number {name}"}
             numbers.append(client.put(f"/broker/v1/collections/{name}", json=collection).json()["id"])
         globus = Globus(folder / "home", broker.url).as_client(*service(database))
-        yield Place(globus, broker, *numbers, servers[0].root, servers[1].root)
+        yield Place(globus, broker, numbers[0], numbers[1], servers[0].root, servers[1].root)
 
 
 @pytest.fixture(autouse=True)

@@ -106,7 +106,8 @@ def place(tmp_path: Path, service: Service) -> Iterator[Place]:
             (one.root / name).write_bytes(bytes(size))
             task = globus.cli("transfer", f"{numbers[0]}:/{name}", f"{numbers[1]}:/{name}").stdout.split()[-1]
             globus.cli("task", "wait", task, "--timeout", str(int(PATIENCE)), "--polling-interval", "1")
-        yield Place(*service, *numbers, f"ftp://127.0.0.1:{one.port}")
+        broker, database, environment = service
+        yield Place(broker, database, environment, numbers[0], numbers[1], f"ftp://127.0.0.1:{one.port}")
 
 
 @pytest.fixture

@@ -122,13 +122,13 @@ async def test_regret_is_what_anybody_computes_from_the_exported_rows(broker, an
     for name in ("weeks", "sinks", "strategies"):
         (only,) = await rows(ann, "regret", name)
         assert float(only["prediction_seconds"]) == pytest.approx(planned - best, rel=1e-6)
-    sources = {each["source"]: each for each in await rows(ann, "regret", "sources")}
-    assert {name: int(each["bytes"]) for name, each in sources.items()} == {
+    by_source = {each["source"]: each for each in await rows(ann, "regret", "sources")}
+    assert {name: int(each["bytes"]) for name, each in by_source.items()} == {
         "ftp://a.example": 200 * MB,
         "ftp://b.example": 50 * MB,
         "ftp://c.example": 50 * MB,
     }
-    waited = sum(float(each["prediction_seconds"]) for each in sources.values())
+    waited = sum(float(each["prediction_seconds"]) for each in by_source.values())
     assert waited == pytest.approx(planned - best, rel=1e-6)
     assert "too few" in whole["tables"][0]["note"]
 

@@ -158,7 +158,7 @@ class _Carrier(Executor):
         return copy
 
     async def delete_partial_copies(self, task: LaneCandidate, batch: Sequence[Work]) -> None:
-        _, sink = await self._ends(task, await self._standing(task), limited=False)
+        _, sink = await self._ends(task, await self._rights(task), limited=False)
         assert sink is not None
 
         async def one(work: Work) -> None:

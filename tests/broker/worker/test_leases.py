@@ -137,9 +137,9 @@ async def test_what_a_crashed_database_forgot_is_done_again(opened, working):
 
 @pytest.fixture
 async def measured(database: str) -> AsyncIterator[Database]:
-    database = Database(addressed(database))
-    yield database
-    await database.close()
+    made = Database(addressed(database))
+    yield made
+    await made.close()
 
 
 async def test_results_are_written_row_by_row_however_much_is_leased(measured):

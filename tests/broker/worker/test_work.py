@@ -66,9 +66,9 @@ class Ready:
 
 @pytest.fixture
 async def opened(database: str) -> AsyncIterator[Database]:
-    database = Database(addressed(database))
-    yield database
-    await database.close()
+    made = Database(addressed(database))
+    yield made
+    await made.close()
 
 
 def task(*names: str, owner: str = "ann", submission: object = None, **options: object) -> NewTask:

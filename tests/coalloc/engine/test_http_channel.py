@@ -113,7 +113,9 @@ async def test_it_is_known_how_far_a_server_is_before_it_answers(monkeypatch):
         assert source.path_state is None
         opening = asyncio.create_task(source.open())
         await connected.wait()
-        assert source.path_state.rtt > 0
+        state = source.path_state
+        assert state is not None
+        assert state.rtt > 0
         assert not opening.done()
         opening.cancel()
         await asyncio.gather(opening, return_exceptions=True)

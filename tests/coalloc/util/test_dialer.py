@@ -57,7 +57,7 @@ async def test_no_answer():
             sock.connect_ex(address)
             waiting.append(sock)
         with pytest.raises(Unreachable, match=r"did not answer within 0\.3 s"):
-            await DirectDialer().dial(*address, 0.3)
+            await DirectDialer().dial(address[0], address[1], 0.3)
         for sock in waiting:
             sock.close()
 

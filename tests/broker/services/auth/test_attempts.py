@@ -1,5 +1,6 @@
 """Rate limits of login attempts per address, with bounded memory for very many addresses."""
 
+import time
 from collections import Counter
 
 import pytest
@@ -26,7 +27,7 @@ def test_very_many_addresses_are_forgotten_in_the_order_in_which_they_began(monk
 def test_those_whose_time_is_over_go_first(monkeypatch):
     monkeypatch.setattr(module, "MOST", 3)
     now = 0.0
-    monkeypatch.setattr(module.time, "monotonic", lambda: now)
+    monkeypatch.setattr(time, "monotonic", lambda: now)
     guesses = Attempts(1, 60)
     guesses.failed("192.0.2.1")
     now = 30.0

@@ -48,8 +48,8 @@ def provider(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Provider]:
     folder: Path = tmp_path_factory.mktemp("provider")
     known = folder / "root" / ".well-known"
     known.mkdir(parents=True)
-    keys = rsa.generate_private_key(65537, 2048), ec.generate_private_key(ec.SECP256R1())
-    algorithms = (jwt.algorithms.RSAAlgorithm, jwt.algorithms.ECAlgorithm)
+    keys: tuple[Any, ...] = rsa.generate_private_key(65537, 2048), ec.generate_private_key(ec.SECP256R1())
+    algorithms: tuple[Any, ...] = (jwt.algorithms.RSAAlgorithm, jwt.algorithms.ECAlgorithm)
     shown = [
         {**json.loads(algorithm.to_jwk(key.public_key())), "kid": name}
         for algorithm, key, name in zip(algorithms, keys, ("RS256", "ES256"), strict=True)

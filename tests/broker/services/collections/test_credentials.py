@@ -244,7 +244,7 @@ async def world(database, tmp_path, start_gridftp, grid, alice, alice_proxy, no_
         folder = NewCollection(name="local", kind="local", base=f"{tmp_path / 'local'}/", site="here")
         await kept.put(numbers["local"], "ann", folder, time.time())
     (tmp_path / "local").mkdir()
-    yield World(factory, *servers, tmp_path / "local", numbers)
+    yield World(factory, servers[0], servers[1], tmp_path / "local", numbers)
     factory.trees.close()
     await factory.database.close()
 

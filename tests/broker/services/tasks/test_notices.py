@@ -19,6 +19,7 @@ from broker.background import worker_of
 from broker.config.settings import Hook, Settings, configured
 from broker.errors import Invalid
 from broker.services.tasks import notices
+from broker.storage.ended_tasks import NoticeStore
 from tests.broker.conftest import Broker, running
 from tests.support.gridftp import GridFTPServer
 from tests.support.waiting import PATIENCE, until
@@ -168,7 +169,7 @@ async def test_tasks_that_are_to_be_silent_are(broker, receiver, gridftp):
 
 async def _untold(broker: Broker) -> list[str]:
     async with broker.factory.database.read() as connection:
-        return await notices.Stored(connection).due(time.time() + 1e6, 100)
+        return await NoticeStore(connection).due(time.time() + 1e6, 100)
 
 
 async def test_a_hook_that_refuses_is_told_again_under_the_same_id(broker, receiver, gridftp):

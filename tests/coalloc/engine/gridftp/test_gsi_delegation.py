@@ -246,8 +246,8 @@ def ends(start_gridftp, tmp_path, grid, as_alice, monkeypatch):
 async def test_servers_that_insist_copy_to_each_other_where_both_are_allowed(ends):
     source, sink = ends
     content = random_file(source.root / "file", 300_000)
-    urls = [end.url("", "gsiftp") for end in ends]
-    async with await open_third_party(*urls, options(delegate=frozenset({source.host}))) as pair:
+    between = [end.url("", "gsiftp") for end in (source, sink)]
+    async with await open_third_party(between[0], between[1], options(delegate=frozenset({source.host}))) as pair:
         await pair.copy(str(source.root / "file"), str(sink.root / "file"), len(content))
     assert (sink.root / "file").read_bytes() == content
 

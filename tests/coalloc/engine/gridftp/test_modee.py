@@ -7,9 +7,8 @@ import socket
 import pytest
 
 from coalloc.engine import open_source
-from coalloc.engine.gridftp import GridFTPFindings, GridFTPSource, modee
+from coalloc.engine.gridftp import GridFTPFindings, GridFTPSource, modee, replies
 from coalloc.engine.gridftp.blocks import BlockReader, EndOfData
-from coalloc.engine.gridftp.modee import port_command
 from coalloc.engine.span import Span
 from coalloc.errors import ConnectionLost, NoSuchFile, Unsupported
 from tests.support.fetching import Collected, cancelled, collect, opened, options, random_file
@@ -160,7 +159,7 @@ def refuse(monkeypatch):
 
     def closed_port(host, port):
         with socket.create_server((host, 0)) as listener:
-            return port_command(host, listener.getsockname()[1])
+            return replies.port_command(host, listener.getsockname()[1])
 
     monkeypatch.setattr(modee, "port_command", closed_port)
 
