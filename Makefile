@@ -21,8 +21,7 @@ demo: $(DEMO_READY)
 test: $(READY)
 	$(RUN) ruff check
 	$(RUN) ruff format --check
-	$(RUN) mypy
-	@$(RUN) tests.support.prepared
+	@$(RUN) tests.support.prepared & preparing=$$!; $(RUN) mypy && wait $$preparing
 	$(RUN) pytest --numprocesses 4 --dist loadfile -m "not wan"
 	$(RUN) pytest -m wan $(ON_A_WAN)
 

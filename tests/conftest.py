@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis.internal.conjecture.providers import HypothesisProvider
 from hypothesis.internal.constants_ast import Constants
 
-from tests.support.effort import LONG
+from tests.support.effort import LONG, leave_to_long_form, not_in_sample
 from tests.support.gridftp import GridFTPServer
 from tests.support.gsi import Authority, Identity
 from tests.support.programs import with_this_checkout
@@ -35,6 +35,12 @@ _no_wan = functools.cache(driver.refusal)
 def pytest_configure(config: pytest.Config) -> None:
     """Register the plugin that reports failures with all that a developer needs."""
     config.pluginmanager.import_plugin("tests.support.failures")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the forms of tests that are not in their sample to `make test-long`."""
+    leave_to_long_form(config, items, not_in_sample(items))
 
 
 def pytest_collection_finish() -> None:

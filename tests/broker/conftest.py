@@ -4,7 +4,6 @@ In `make test` those do that are about the database; of the others each runs on 
 """
 
 import asyncio
-import re
 import shutil
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -22,7 +21,7 @@ from broker.models.access import NewToken
 from broker.storage.database import addressed
 from broker.storage.migration import upgrade
 from tests.support.days import at_noon
-from tests.support.effort import LONG
+from tests.support.effort import DATABASE, leave_to_long_form
 from tests.support.postgres import Postgres, named, postgres
 from tests.support.statements import share
 
@@ -30,29 +29,14 @@ HERE = "http://broker.example"
 DATABASES = ("sqlite", "postgresql")
 ABOUT_THE_DATABASE = {
     "test_backup",
-    "test_bulk",
-    "test_catalogue",
     "test_clocks",
     "test_database",
-    "test_ends_of_tasks",
-    "test_history",
     "test_horizon",
-    "test_lanes",
     "test_leases",
     "test_lost_workers",
-    "test_rates",
-    "test_request_bodies",
     "test_retried",
-    "test_rolling",
     "test_schema",
-    "test_scoring_alone",
-    "test_secret_files",
-    "test_serve",
-    "test_subjects_upgrade",
-    "test_sweeping",
-    "test_tasks",
     "test_work",
-    "test_workers",
 }
 """Modules whose tests always run on both databases."""
 
@@ -65,24 +49,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     pairs: dict[str, dict[str, pytest.Item]] = {}
     for item in items:
         if (kind := _database_of(item)) and item.path.stem not in ABOUT_THE_DATABASE:
-            pairs.setdefault(re.sub(rf"\b{kind}\b", "", item.nodeid), {})[kind] = item
+            pairs.setdefault(DATABASE.sub("", item.nodeid), {})[kind] = item
     twofold = {name: forms for name, forms in pairs.items() if len(forms) == len(DATABASES)}
     others = {forms[DATABASES[zlib.crc32(name.encode()) % 2]] for name, forms in twofold.items()}
-    for item in others if LONG else ():
-        item.add_marker(pytest.mark.long)
-    if others and not LONG and not _named(config):
-        config.hook.pytest_deselected(items=list(others))
-        items[:] = [item for item in items if item not in others]
+    leave_to_long_form(config, items, others)
 
 
 def _database_of(item: pytest.Item) -> str | None:
     params = getattr(getattr(item, "callspec", None), "params", {})
     return params.get("database") or params.get("empty_database")
-
-
-def _named(config: pytest.Config) -> bool:
-    """Return whether the command line names tests, so that those run in both forms."""
-    return any("::" in word for word in config.args)
 
 
 @pytest.fixture

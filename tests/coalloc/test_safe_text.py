@@ -13,6 +13,7 @@ from coalloc.safe_text import LONGEST, escaped, lines, one_line
 from coalloc.util import streams
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("category", ["Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"])
 def test_no_character_of_these_kinds_is_shown(category):
     found = [chr(code) for code in range(sys.maxunicode + 1) if unicodedata.category(chr(code)) == category]

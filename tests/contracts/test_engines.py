@@ -227,6 +227,7 @@ async def test_it_tells_how_far_the_server_is(setup, content):
         assert (await source.open()).rtt > 0
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("lowered_to", [1000, 20_000_000])
 async def test_a_range_is_shortened_while_it_runs(setup, lowered_to):
     """The end is lowered to the start, which is below the arrived bytes, and to a later place."""
@@ -245,6 +246,7 @@ async def test_a_range_is_shortened_while_it_runs(setup, lowered_to):
         assert await collect(source, 5, 1005) == bytes(1000)
 
 
+@pytest.mark.sampled(2)
 async def test_a_range_is_widened_while_it_runs(setup):
     """Engines that cannot shorten a range continue, and nothing is lost."""
     expected = setup.random("wide", 20_000_000)
@@ -277,6 +279,7 @@ async def cancelled_at_once(source: Source, size: int = BIG) -> list[int]:
     return offsets
 
 
+@pytest.mark.sampled(2)
 async def test_a_cancelled_range_delivers_nothing_more(setup, content):
     setup.big()
     async with opened(setup.source("big")) as source:
@@ -309,6 +312,7 @@ async def test_an_error_of_deliver_comes_out(setup, content):
         assert await collect(source, 0, 10) == content[:10]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["with spaces and #1 100%.bin", "plus+and&.bin", "%41?[x]*'\"(;)"])
 async def test_names(setup, name):
     expected = setup.random(name, 1000)
@@ -387,6 +391,7 @@ async def test_what_a_source_is_asked_when_it_goes_to_rest_is_answered(setup, co
         assert await source.checksum("adler32", start, SIZE) == wanted
 
 
+@pytest.mark.sampled(2)
 @SERVED
 async def test_a_server_that_dies_and_comes_back(setup, content):
     setup.big()

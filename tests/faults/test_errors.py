@@ -136,6 +136,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("words", "status", "code", "says"), CASES, ids=[case[0] for case in CASES])
 def test_an_error_is_clear_and_has_its_status(places, tmp_path, words, status, code, says):
     home = tmp_path / "home"
@@ -181,6 +182,7 @@ def test_output_that_cannot_be_written_is_no_defect(places, tmp_path):
     assert (tmp_path / "x").read_bytes() == CONTENT
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
 @pytest.mark.parametrize("json", ["", "--json"])
 def test_closed_output_is_as_good_as_none(places, tmp_path, closed, json):

@@ -9,11 +9,13 @@ import time
 import pytest
 
 from coalloc.partial_file import Journal, PartialFile, describe, recall
+from tests.support.effort import effort
 
 STEP = 1000
 SIZE = 6000 * STEP
 GRAIN = SIZE // 4096
 CONTENT = random.Random(7).randbytes(SIZE)
+KILLS = effort(12, 60)
 HEADER = describe(SIZE, ["ftp://a/x", "ftp://b/x", "ftp://c/x"], {}, [])
 
 # Other tests may have left idle threads; the child does not touch their locks.
@@ -66,12 +68,13 @@ def bytes_on_disk(target):
     return sum(STEP for at in range(0, SIZE, STEP) if data[at : at + STEP] == CONTENT[at : at + STEP])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("keeps", [True, False])
 def test_a_kill_costs_at_most_a_grain_and_the_write_it_hit(tmp_path, keeps):
     target = tmp_path / "x"
     moments = random.Random(11)
     reached = []
-    for seed in range(25):
+    for seed in range(KILLS):
         run_and_kill(target, keeps, seed, moments.choice([0, 1, 50, 150, 250]), moments.uniform(0, 0.001))
         written = bytes_on_disk(target) if target.with_name("x.coget").joinpath("data").exists() else 0
         partial, journal, held = resume(target, keeps)

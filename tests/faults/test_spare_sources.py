@@ -101,6 +101,7 @@ async def started(kind: str, case: Case, root: Path, stack: AsyncExitStack) -> l
     return [server.url("file") for server in case.servers]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("strategy", ["brute", "conservative", "single"])
 async def test_connections_and_slots_are_free_before_the_transfer_is_over(stack, tmp_path, kind, strategy):

@@ -27,6 +27,7 @@ def test_names_are_their_own():
     assert set(SHOWN) <= set(FORECASTERS)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("name", FORECASTERS)
 def test_it_keeps(name, check):

@@ -15,7 +15,7 @@ from coalloc.testing.virtual_clock import run
 
 SIZE = 3_000_000
 DATA = random.Random(7).randbytes(SIZE)
-NEVER = 1e5
+NEVER = 1e4
 
 
 def server(**more) -> Behaviour:

@@ -315,6 +315,7 @@ for what, change in WRONG.items():
     ANSWERS[what] = json.dumps(line).encode() + b'\n{"end": true, "count": 1}\n'
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("what", ANSWERS)
 def test_what_no_broker_would_answer_is_told_as_that(tmp_path, what):
     class Stranger(BaseHTTPRequestHandler):

@@ -113,6 +113,7 @@ def _environment(broker: BrokerProcess) -> dict[str, str]:
     return {**named, **patient(broker.folder)}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("way", WAYS)
 def test_no_output_has_the_key(server, broker, tmp_path, way):
     url = f"HTTP://{server}/{way}/file?{QUERY}"

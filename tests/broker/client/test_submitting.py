@@ -89,6 +89,7 @@ def test_tasks_are_listed_and_canceled(lab):
     assert (watched.returncode, "CANCELED" in watched.stderr) == (5, True)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("words", "status", "says"),
     [

@@ -167,6 +167,7 @@ async def test_without_a_deadline_a_task_has_a_day(ann, ends):
     assert timedelta(hours=23) < until - asked <= timedelta(days=1, seconds=1)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("change", "status", "code"),
     [
@@ -269,6 +270,7 @@ async def several(ann, ends):
     return numbers
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("filter", "found"),
     [
@@ -546,6 +548,7 @@ async def folder(ends, tmp_path):
     return f"{V}/operation/endpoint/{ends['disk']}"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("params", "names"),
     [

@@ -100,6 +100,7 @@ def test_every_recording_is_asked_for(recordings):
     assert {name for name in recordings if not name.startswith(LEFT_OUT)} == set(CALLS)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", CALLS)
 async def test_an_answer_has_all_that_globuss_has(recordings, stocked, ids, name):
     recorded, (path, body) = recordings[name], CALLS[name]

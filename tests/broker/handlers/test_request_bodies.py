@@ -181,6 +181,7 @@ async def test_a_change_is_made_only_to_what_it_is_meant_for(stocked, prefix):
     assert (await stocked.get(f"{prefix}/endpoints/new")).status_code == 404
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("number", NUMBERS)
 @pytest.mark.parametrize(("method", "path", "body", "names"), BODIES, ids=[path for _, path, _, _ in BODIES])
 async def test_numbers_that_are_none(stocked, method, path, body, names, number):

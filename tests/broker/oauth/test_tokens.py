@@ -137,6 +137,7 @@ async def test_a_revoked_token_takes_along_what_came_of_it_and_an_issued_one_is_
     assert (await whoami(broker, ann)).status_code == 200
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("path", ["token", "token/revoke", "token/introspect", "token/validate"])
 @pytest.mark.parametrize(
     ("kind", "body"),

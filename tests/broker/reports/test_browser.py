@@ -140,6 +140,7 @@ async def _column(page: Page, table: str, number: int) -> list[str]:
     return await page.locator(f"#table-{table} tbody tr:visible td:nth-child({number})").all_inner_texts()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.long
 @pytest.mark.parametrize("name", REPORTS)
 async def test_each_page_is_readable_by_everybody(visitor, served, name):
@@ -155,6 +156,7 @@ async def test_each_page_is_readable_by_everybody(visitor, served, name):
     assert await visitor.faults() == []
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", REPORTS)
 async def test_words_of_others_are_text_and_all_that_a_page_offers_can_be_had(visitor, served, name):
     await visitor.open(served.paths[name])

@@ -58,6 +58,7 @@ def test_what_is_asked_of_a_report(audited):
     assert [row[0] for row in asked] == [row[0] for row in everything][1:]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 @pytest.mark.parametrize(
     ("words", "said"),

@@ -21,6 +21,7 @@ async def test_who_is_not_logged_in_comes_back_to_where_they_wanted_to_go(sittin
     assert any("code_challenge_method=S256" in url for url in sitting.seen)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "wanted",
     [

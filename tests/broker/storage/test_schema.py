@@ -23,6 +23,7 @@ from broker.services.auth.access import hashed
 from broker.storage import migration
 from broker.storage.database import addressed
 from broker.storage.migration import check, differences, upgrade
+from tests.support.effort import effort
 
 
 def test_the_upgraded_tables_are_those_of_the_schema(empty_database):
@@ -177,12 +178,13 @@ def _upgrade_and_die(address: str, at: int) -> bool:
     return process.exitcode != 0
 
 
+@pytest.mark.long
 def test_an_upgrade_that_is_killed_at_any_statement_goes_on(tmp_path):
     """Each attempt dies a few statements later than the one before, on the same file."""
     path = tmp_path / "broker.sqlite"
     address = addressed(f"sqlite:///{path}")
     _of_first_version(address, "one", "two")
-    steps = itertools.count(1, 7)
+    steps = itertools.count(1, effort(19, 3))
     while _upgrade_and_die(address, next(steps)):
         engine = sa.create_engine(f"sqlite:///{path}")
         with engine.connect() as connection:

@@ -46,6 +46,7 @@ async def test_what_exceeds_its_budget_is_refused_and_the_next_is_served(apart, 
     assert await apart.run(KIND, "bob", pow, 2, 10) == 1024
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("megabytes", range(200, 260, 10))
 async def test_a_table_is_written_whatever_its_library_would_reserve(tmp_path, megabytes):
     """Limits at which Arrow starts: its own allocator reserves a gigabyte, but needs less at some limits."""

@@ -18,6 +18,7 @@ async def world(database: str, tmp_path: Path) -> AsyncIterator[World]:
         yield world
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("source", "destination"),
     [

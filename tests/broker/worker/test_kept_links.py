@@ -28,6 +28,7 @@ def at(world: World) -> str | bytes:
     return path.readlink().name if path.is_symlink() else path.read_bytes()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("there", "level", "becomes"),
     [

@@ -92,6 +92,7 @@ async def working(opened: Interrupted) -> Working:
     return Working(number, leases, recorder)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kept", [False, True], ids=["undone", "kept"])
 @pytest.mark.parametrize("turn", range(1, 9))
 async def test_no_work_is_lost_or_done_by_two_whenever_the_database_goes(opened, working, turn, kept):

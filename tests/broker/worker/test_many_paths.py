@@ -176,6 +176,7 @@ async def test_what_a_link_of_the_source_leads_to_is_not_extra(world):
     assert read(world.source.root)["t/x/b"] == files["t/x/b"]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("to", ["sink", "local"])
 @pytest.mark.parametrize(("what", "where"), [("d", "d/old/mnt"), ("d/sub", "d/e"), ("d/sub", "d/old/e"), ("d", "d/e")])
 async def test_the_source_may_be_mounted_in_the_destination(world, to, what, where):
@@ -198,6 +199,7 @@ async def test_a_folder_that_has_itself_in_it_keeps_what_was_copied(world, to):
     assert read(root) == files
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("to", ["sink", "local"])
 @pytest.mark.parametrize("level", [None, 1])
 async def test_names_that_the_destination_holds_for_others_are_not_extra(database, tmp_path, to, level):

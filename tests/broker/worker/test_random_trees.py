@@ -22,7 +22,7 @@ from tests.support.workers import Workers
 
 ON_SQLITE = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 ON_POSTGRESQL = pytest.mark.parametrize("database", ["postgresql"], indirect=True)
-AT_ONCE = effort(8, 20)
+AT_ONCE = effort(4, 20)
 ROUNDS = effort(1, 3)
 KILLS = effort(1, 4)
 DEATHS = 0.1

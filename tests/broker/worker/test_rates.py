@@ -64,6 +64,7 @@ async def paced(world: World, *numbers: str, since: float, rate: float = RATE) -
     return tasks[-1]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("limited", ["source", "local"])
 async def test_what_is_fetched_into_a_folder_comes_at_the_rate_of_either_end(world, limited):
     files = write(world.source.root, {"a": SIZE})
@@ -73,6 +74,7 @@ async def test_what_is_fetched_into_a_folder_comes_at_the_rate_of_either_end(wor
     assert read(world.local) == files
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("to", "limited"), [("sink", "sink"), ("local", "local"), ("sink", "source")])
 async def test_a_dataset_comes_at_the_rate_of_where_it_goes_and_where_it_is(world, tmp_path, to, limited):
     """The limit of the source counts: a collection at the server of the only replica, which the task does not name."""

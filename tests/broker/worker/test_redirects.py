@@ -63,6 +63,7 @@ def leading(*targets: str) -> Callable[[asyncio.StreamReader, asyncio.StreamWrit
     return serve
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("path", "hops", "status"),
     [

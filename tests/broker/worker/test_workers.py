@@ -23,7 +23,7 @@ from tests.support.waiting import PATIENCE, until
 from tests.support.workers import Workers
 
 LARGE = 4 << 30
-FILES = effort(1200, 3000)
+FILES = effort(400, 3000)
 TREE = [Item(source="/d/", destination="/d/", recursive=True)]
 
 

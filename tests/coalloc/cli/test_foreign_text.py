@@ -126,6 +126,7 @@ REPLICA = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("words", "path", "answer", "status"),
     [

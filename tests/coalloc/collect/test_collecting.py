@@ -91,6 +91,7 @@ async def collect(servers, to, method="relay", **wishes):
     return await api.collect(api.CollectRequest(sources(servers), to, via, method), **wishes)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("method", [*methods.METHODS, Relay.name])
 async def test_files_and_directories_are_collected(servers, sink, content, place, method):
     to, folder = place
@@ -155,6 +156,7 @@ def better_over(via, servers, destination):
     return Scenario(Network.of(tuple(hosts), tuple(links)), urls=urls)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("method", methods.METHODS)
 async def test_every_method_gets_over_a_host_in_between_that_dies(servers, sink, content, place, method, monkeypatch):
     to, folder = place

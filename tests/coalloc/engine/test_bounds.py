@@ -57,6 +57,7 @@ async def endless_preliminaries(writer, _):
         await writer.drain()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("verb", ["GREETING", "FEAT", "SIZE", "MLST"])
 @pytest.mark.parametrize("answer", [endless_line, endless_lines, endless_preliminaries])
 async def test_a_reply_without_end_takes_no_memory(verb, answer):
@@ -321,6 +322,7 @@ asyncio.run(fetched_in_blocks(sys.argv[1]))
 """
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("blocks", BLOCKS)
 async def test_blocks_that_bring_nothing_make_the_source_be_left(blocks):
     async with ftp_server(**sender(blocks)) as url:

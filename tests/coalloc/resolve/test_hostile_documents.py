@@ -124,6 +124,7 @@ REFUSED = (
 )
 
 
+@pytest.mark.sampled(2)
 def test_a_replica_that_only_the_user_may_name_is_left_out(run, home, published, listener, tmp_path):
     marker, port = tmp_path / "started", listener.getsockname()[1]
     bad = [url.format(port=port, marker=marker, secret=home / ".ssh/id_rsa") for url in REFUSED]
@@ -246,6 +247,7 @@ def test_a_directory_above_the_home_does_not_help(run, home, serve, tmp_path):
     assert below(home) == set()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("known", [SHA256, ""], ids=["with a checksum", "without"])
 def test_a_document_replaces_no_other_content(known, run, home, published):
     source, target = published(lambda server: document(file("x", f"{server}/x", known=known))), home / "x"

@@ -254,6 +254,7 @@ LARGE = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", LARGE)
 async def test_a_large_document_takes_little_time_and_memory(tmp_path, kind):
     document = tmp_path / "x.meta4"

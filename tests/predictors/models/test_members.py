@@ -52,6 +52,7 @@ def test_a_constant_series_is_forecast_as_it_is(name):
     assert said(name, [7e6] * 300)[-1] == pytest.approx(7e6)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", BY_NAME)
 @given(values=RATES)
 def test_twice_the_values_are_twice_the_forecasts(name, values):

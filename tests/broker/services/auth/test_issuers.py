@@ -74,6 +74,7 @@ async def _asked(broker: Broker, token: str) -> tuple[int, dict]:
     return answer.status_code, answer.json()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("claims", "role"),
     [

@@ -232,6 +232,7 @@ async def test_a_name_that_was_chosen_here_is_assigned_to_itself(empty_database,
         assert await _has(robot) == EVERYTHING
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("old", ["anonymous", "broker"])
 async def test_reserved_subjects_are_locked_and_nobodys_until_they_are_assigned(empty_database, tmp_path, config, old):
     assert f"{old}  the name is reserved" in _upgraded(empty_database, tmp_path, config, old, kind="token")

@@ -165,6 +165,7 @@ VARIANTS = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("variant", VARIANTS)
 async def test_however_its_place_is_written(place, variant):
     said = {name: value.format(root=place.root.rstrip("/")) for name, value in variant.items()}
@@ -275,6 +276,7 @@ async def test_what_they_register_is_open(place, who):
     assert await place.reads(place.bob)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("how", ["path", "prefix", "port", "host", "registered again"])
 async def test_what_is_moved_is_closed(place, how):
     """A replica is closed after any move, by any user and to any place in the collection."""

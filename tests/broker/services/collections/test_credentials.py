@@ -125,6 +125,7 @@ async def put(client, **changes):
     return (await client.put("/broker/v1/endpoints/dtn", json={**ENDPOINT, **changes})).status_code
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("change", MOVES)
 @pytest.mark.parametrize("credential", ["robot", ""])
 async def test_who_is_no_admin_moves_no_endpoint_below_a_credential(admin, curator, change, credential):

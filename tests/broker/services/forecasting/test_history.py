@@ -73,6 +73,7 @@ async def test_reports_can_be_filtered(broker, stocked):
     assert len(both) == 3
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -180,6 +181,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("pack", "said"), [(bytes, "a database"), (gzip.compress, "not text")], ids=["plain", "gzip"])
 @pytest.mark.parametrize("hostile", HOSTILE)
 async def test_no_database_that_somebody_sends_is_opened(admin, tmp_path, hostile, pack, said):

@@ -128,7 +128,7 @@ async def test_writers_in_any_order_lose_nothing_and_nothing_is_learnt_twice(lea
     await broker.factory.transfers.take("ann", [observed(0, "ftp://a.example")])
     await look()
     monkeypatch.setattr(forecasts, "EVERYWHERE", 7)
-    chance, count = Random(1), effort(40, 600)
+    chance, count = Random(1), effort(20, 600)
     at_once = asyncio.Semaphore(6)
 
     async def writer(i: int) -> None:

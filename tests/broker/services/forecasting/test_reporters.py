@@ -79,6 +79,7 @@ async def test_no_filter_tells_whose_transfers_are(reported, path):
     assert "bob-of-fnal" in (await root.get(path, params={"subject": "bob-of-fnal"})).text
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", [kind.name for kind in REPORTS.values() if not kind.admin])
 async def test_reports_keep_the_same_rule(reported, name):
     """Pages, JSON for browsers and JSON for programs show users and errors to the admin, and not to another reader."""

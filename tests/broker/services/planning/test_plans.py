@@ -103,6 +103,7 @@ async def test_what_the_broker_knows_is_filled_in(broker, stocked):
     assert (await planned(stocked, told))["seconds"] < 1000 / 400
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("change", "status", "said"),
     [

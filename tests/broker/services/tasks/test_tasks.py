@@ -123,6 +123,7 @@ async def test_what_is_canceled_stays_so_and_what_is_over_cannot_be(world):
     assert active.json()["tasks"] == []
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("change", "status"),
     [

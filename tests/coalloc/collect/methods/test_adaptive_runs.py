@@ -93,6 +93,7 @@ def clairvoyant(before: Network, after: Network, demand: Demand, at: float) -> f
     return at + answer.fun
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("pair", [("b", "t"), ("c", "t"), ("a", "b"), ("a", "c")], ids=" to ".join)
 @pytest.mark.parametrize("size", [50 * MB, 400 * MB])
 def test_when_a_rate_halves_midway_most_of_what_one_who_knew_would_gain_is_gained(pair, size):

@@ -42,6 +42,7 @@ def fates(draw: st.DrawFn, demand: Demand) -> dict[str, float]:
     return {name: draw(st.floats(0, 10)) for name in names if draw(st.booleans())}
 
 
+@pytest.mark.sampled(3)
 @variants
 @settings(deadline=None, max_examples=60)
 @given(st.data(), collections(), st.integers(0, 10**6), st.integers(0, 3), st.booleans())

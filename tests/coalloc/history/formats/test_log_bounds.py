@@ -36,6 +36,7 @@ HOSTILE = {
 FORMER = re.compile(r"([A-Z][A-Z.]*)=(.*?)(?=\s+[A-Z][A-Z.]*=|\s*$)")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", HOSTILE)
 async def test_a_hundred_long_lines_are_read_in_seconds(tmp_path, kind):
     """The quadratic expression took some seconds for each."""
