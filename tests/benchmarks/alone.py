@@ -1,8 +1,8 @@
-"""A check of the ideal: the rate of each source when nothing else runs, over the rate in the schedule.
+"""A check of the ideal: the measured rate of each source alone, divided by its rate in the schedule.
 
-As a program it is the client of that: `python -m tests.benchmarks.alone URL` reads the URL over several connections
-and prints the bytes of payload per second that came, after a while in which TCP finds its pace. Random loss is set
-aside: no client saturates such a link, and the emulator counts what it loses.
+`python -m tests.benchmarks.alone URL` is the client that measures: it reads the URL over several connections and
+prints the payload bytes per second, measured after the time that TCP needs to reach its rate. The check runs without
+random loss, because no client saturates a link with loss.
 """
 
 import http.client
@@ -29,11 +29,12 @@ BLOCK = 1 << 18
 
 
 def delivered(scenario: Scenario, congestion: str, folder: Path, name: str) -> dict[str, float]:
-    """Return for each source the rate that it delivered alone, over the rate in the scenario's schedule.
+    """Return for each source its measured rate when it sends alone, divided by its rate in the scenario's schedule.
 
-    Where the testbed could not keep up it is told all the same: the number then shows it.
+    If the testbed cannot keep up, the result is below 1; no error is raised.
 
-    :param folder: what the servers serve; `name` is a file there
+    :param folder: directory that the servers serve
+    :param name: name of a file in `folder`
     """
     plan = Plan(replace(scenario, loss="0%", events=()), congestion)
     found = {}
@@ -46,7 +47,7 @@ def delivered(scenario: Scenario, congestion: str, folder: Path, name: str) -> d
 
 
 def _read(url: str) -> float:
-    """Return the rate from a URL over several connections, in bytes per second."""
+    """Read a URL over several connections, and return the total rate in bytes per second."""
     counts = [0] * CONNECTIONS
     for number in range(CONNECTIONS):
         threading.Thread(target=_keep_reading, args=(url, counts, number), daemon=True).start()

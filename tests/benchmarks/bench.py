@@ -1,7 +1,7 @@
-"""Runs of a scenario: the rivals, their order, the number of rounds, and the files that each needs.
+"""All runs of a scenario: the rivals (programs to compare), their order, the rounds, and the files of each run.
 
-One run is left to `tests.benchmarks.race`, the network to `tests.benchmarks.field`, what is made of the runs to
-`tests.benchmarks.results`.
+`tests.benchmarks.race` carries out one run, `tests.benchmarks.field` provides the network, and
+`tests.benchmarks.results` evaluates the runs.
 """
 
 import os
@@ -32,12 +32,12 @@ NAME = "data.bin"
 BLOCK = 1 << 20
 TRIES = 4
 LEAST_LIMIT = 20.0
-"""Seconds that every rival has, however small the file is."""
+"""Lower bound of the time limit of a run, in seconds: small files would give too short a limit."""
 
 
 @contextmanager
 def in_memory() -> Iterator[Path]:
-    """A folder in memory; folders of killed runs are removed first."""
+    """Provide a directory in memory. First remove the directories of killed runs."""
     for left in MEMORY.glob(f"{PREFIX}*"):
         if not Path("/proc", left.name.removeprefix(PREFIX)).exists():
             shutil.rmtree(left, ignore_errors=True)
@@ -52,7 +52,7 @@ def in_memory() -> Iterator[Path]:
 class Bench:
     """One scenario with one congestion control and its rivals.
 
-    :param folder: for the file, which is written here, and for the results
+    :param folder: directory for the served file, which `__init__` writes, and for the home directories of the runs
     """
 
     def __init__(self, scenario: Scenario, congestion: str, rivals: Sequence[Rival], folder: Path) -> None:
@@ -68,11 +68,11 @@ class Bench:
             _write(file, scenario.size)
 
     def alone(self) -> dict[str, float]:
-        """Return each source's rate alone, over the rate in the schedule."""
+        """Return each source's measured rate when it sends alone, divided by its rate in the schedule."""
         return delivered(self._scenario, self._congestion, self._served, NAME)
 
     def run(self, rounds: int) -> Result:
-        """Run all rounds; each has its own order of rivals and of URLs."""
+        """Run all rounds, each with another order of rivals and of URLs."""
         plan = Plan(self._scenario, self._congestion)
         runs: dict[str, list[Run]] = {rival.name: [] for rival in self._rivals}
         for seed in range(1, rounds + 1):
@@ -83,7 +83,7 @@ class Bench:
         return Result(self._scenario.name, self._congestion, plan.ideal, size, {}, timeline, runs, self._repeated)
 
     def round(self, seed: int) -> Iterator[tuple[str, Run]]:
-        """Run each rival once."""
+        """Run each rival once; yield its name and its run."""
         plan, shuffle = Plan(self._scenario, self._congestion, seed), random.Random(seed).shuffle
         rivals, hosts = list(self._rivals), list(plan.sources)
         shuffle(rivals)
@@ -120,7 +120,7 @@ class Bench:
         )
 
     def _valid(self, attempt: Callable[[], Run]) -> Run:
-        """Return the result of the first attempt with which the testbed kept up, or an invalid one."""
+        """Repeat an invalid attempt up to `TRIES` times in all; return the first valid run, or else the last one."""
         run = attempt()
         for _ in range(TRIES - 1):
             if run.outcome != "invalid":
@@ -138,7 +138,7 @@ def _environment(home: Path, authority: Path | None) -> dict[str, str]:
 
 
 def _write(path: Path, size: int) -> None:
-    """Write random bytes, the same each time."""
+    """Write random bytes; the same size gives the same bytes."""
     draw = random.Random(size).randbytes
     with path.open("wb") as file:
         for begin in range(0, size, BLOCK):

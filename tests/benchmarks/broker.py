@@ -1,10 +1,10 @@
-"""Speed of the broker, in a process of its own, over HTTP on this machine.
+"""Speed of the broker, measured over HTTP on this machine; the broker runs as a separate process.
 
     python -m tests.benchmarks.broker [catalogue] [history] [postgres] [--names N] [--rows N]
 
-`catalogue`: SQLite with a million names at three endpoints each: one request for 10,000 names, and single names from 8
-clients at once. `history`: reports in bulk, and forecasts of a known pair. `postgres`: ten million observations, the
-newest 25 of a pair, and a start. Prints each figure beside what is wanted of it.
+`catalogue`: SQLite with a million names at three endpoints each; requests for 10,000 names, and for single names from
+8 clients at once. `history`: reports of 20,000 transfers each, and forecasts for a known link. `postgres`: a start
+with ten million observations, and requests for the newest 25 of a link. Prints each figure beside its target.
 """
 
 import argparse
@@ -45,7 +45,7 @@ def timed(work: Callable[[], object]) -> float:
 def at_once(
     broker: BrokerProcess, ask: Callable[[HTTPConnection, dict[str, str], int], None], count: int
 ) -> list[float]:
-    """Return the seconds of each of these requests, from 8 clients at once, and the seconds of all together."""
+    """Send requests 0 to `count` - 1 from 8 clients at once; return the seconds that each took."""
     took: list[float] = []
     address = urlsplit(broker.url)
     headers = {"Authorization": f"Bearer {broker.token}", "Content-Type": "application/json"}
@@ -67,7 +67,10 @@ def at_once(
 
 
 def observations(begin: int, count: int, back: float = 5e6) -> list[dict[str, object]]:
-    """Make reports of transfers over a hundred pairs."""
+    """Return reports of transfers over a hundred links.
+
+    :param back: age of transfer 0 in seconds; each further transfer starts a second later
+    """
     draw = random.Random(begin)
     return [
         {
@@ -85,7 +88,7 @@ def observations(begin: int, count: int, back: float = 5e6) -> list[dict[str, ob
 
 
 def catalogue(folder: Path, names: int) -> None:
-    """Measure a bulk load and the resolving of names."""
+    """Measure an import of many names, and requests that resolve names."""
     with BrokerProcess(f"sqlite:///{folder / 'catalogue.sqlite'}", folder, "") as broker:
         client = broker.client()
         client.put("/broker/v1/sites/S", json={"name": "S"})
@@ -117,7 +120,7 @@ def catalogue(folder: Path, names: int) -> None:
         draw = random.Random(1)
         wanted = {"names": [f"run:{i:09}" for i in draw.sample(range(names), min(names, 10_000))], "sink": "HERE"}
         client.post("/broker/v1/replicas/resolve", json=wanted).raise_for_status()
-        time.sleep(20)  # forecasters are compiled once
+        time.sleep(20)  # until the broker has compiled its forecasters, which it does once
         took = []
         for _ in range(7):
             took.append(timed(lambda: client.post("/broker/v1/replicas/resolve", json=wanted).raise_for_status()))
@@ -160,14 +163,15 @@ def history(folder: Path) -> None:
 
 
 def filled(server: Postgres, folder: Path, rows: int) -> str:
-    """Fill a database with this many observations over a hundred pairs and a year, by a statement of the database
-    itself.
+    """Create a database with this many observations over a hundred links and a year, inserted by one SQL statement.
+
+    Return an admin token and the database's URL, separated by a space.
     """
     url = server.create()
     with BrokerProcess(url, folder, "") as broker:
         token = broker.token
         client = broker.client()
-        for days in range(0, 400, 10):  # each month gets its partition, and each pair its number
+        for days in range(0, 400, 10):  # creates the partition of each month, and the row of each link
             part = [{**each, "id": f"{days}-{each['id']}"} for each in observations(0, PAIRS, days * 86_400 + 3600)]
             client.post("/broker/v1/transfers", json=part).raise_for_status()
     with psycopg.connect(url.replace("+psycopg", ""), autocommit=True) as connection:

@@ -1,4 +1,4 @@
-"""The earliest end of a collection if links change once and the planner knows it beforehand. Pure."""
+"""The makespan of a collect job whose planner knows a change of a link in advance, or does not react to it. Pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -12,7 +12,7 @@ Pair = tuple[str, str]
 
 
 class Change(NamedTuple):
-    """A change of a pair of hosts: from `at` seconds on, it moves `rate` bytes per second."""
+    """A change of one link: from `at` seconds on, it carries `rate` bytes per second."""
 
     at: float
     pair: Pair
@@ -20,16 +20,17 @@ class Change(NamedTuple):
 
 
 def clairvoyant(rates: Mapping[Pair, float], supply: Mapping[str, float], sink: str, change: Change) -> float:
-    """Seconds of the fastest plan for one destination that knows of a change, exactly, if bytes were a fluid.
+    """Return the makespan in seconds of the fastest plan that knows of a change in advance; bytes flow like a fluid.
 
-    A linear program: what flows over each link before the change and after it, what waits at each host in between, and
-    the seconds from the change to the end, which are to be the least. Storage and hosts' access are no limits.
+    Solves a linear program. Its variables are the flow over each link before and after the change, the bytes stored at
+    each host at the time of the change, and the seconds from the change to the end, which are minimised. Storage and
+    access links of hosts are unlimited.
 
     >>> round(clairvoyant({("a", "t"): 10.0}, {"a": 100.0}, "t", Change(5.0, ("a", "t"), 5.0)), 6)
     15.0
 
-    :param rates: bytes per second of each pair before the change
-    :param supply: bytes that lie at each host
+    :param rates: bytes per second of each link before the change
+    :param supply: bytes that each host has at the start
     """
     unit = sum(supply.values())  # the solver allows errors of 1e-7: numbers should be about one
     pairs, hosts = list(rates), sorted({host for pair in rates for host in pair})
@@ -40,7 +41,7 @@ def clairvoyant(rates: Mapping[Pair, float], supply: Mapping[str, float], sink: 
     for row, host in enumerate(hosts):
         for period in (0, 1):
             _balance(balance, row + period * len(hosts), host, pairs, period * links)
-        balance[row, 2 * links + row] = 1.0  # what waits is left over before the change, and is there after it
+        balance[row, 2 * links + row] = 1.0  # bytes stored at the change: left over, then available
         balance[row + len(hosts), 2 * links + row] = -1.0
     needed = [supply.get(host, 0.0) / unit for host in hosts] + [0.0] * len(hosts)
     needed[len(hosts) + hosts.index(sink)] = -1.0
@@ -55,19 +56,19 @@ def clairvoyant(rates: Mapping[Pair, float], supply: Mapping[str, float], sink: 
 
 
 def _balance(rows: lil_matrix, row: int, host: str, pairs: Sequence[Pair], first: int) -> None:
-    """Return the bytes that leave a host in a period, less those that arrive."""
+    """Write into a row the coefficients of the bytes that leave a host in a period, minus those that arrive."""
     for number, (source, target) in enumerate(pairs):
         if host in (source, target):
             rows[row, first + number] = 1.0 if source == host else -1.0
 
 
 def kept(flows: Mapping[Pair, float], makespan: float, change: Change) -> float:
-    """Return the seconds of a plan that does not react when links change.
+    """Return the makespan in seconds of a plan that is not changed when a link changes.
 
     >>> kept({("a", "t"): 100.0}, 10.0, Change(5.0, ("a", "t"), 5.0))
     15.0
 
-    :param flows: bytes over each pair, all evenly over `makespan` seconds
+    :param flows: bytes that the plan sends over each link, at constant rates during `makespan` seconds
     """
     planned = flows.get(change.pair, 0.0) / makespan
     return change.at + (makespan - change.at) * max(1.0, planned / change.rate)

@@ -1,7 +1,7 @@
-"""The place of a race: a scenario's network with the servers of one rival, and the events during a run.
+"""The environment of one run: a scenario's network, the servers for one rival, and the events during the run.
 
-Everything is made anew for each run, so that nothing is left of the one before. When things happen is decided by
-`tests.benchmarks.plan`, who runs by `tests.benchmarks.race`.
+All of it is created anew for each run, so that nothing remains of the previous one. `tests.benchmarks.plan` determines
+the times of the events, and `tests.benchmarks.race` runs the rival.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,9 +27,9 @@ class Server(Protocol):
 class Field:
     """A network with servers, up within its `with` block.
 
-    :param schemes: what the server of each source speaks
-    :param folder: what the servers serve
-    :ivar authority: the file of the authority that signed the servers' certificates, if they have any
+    :param schemes: URL scheme of each source's server, by host
+    :param folder: directory that the servers serve
+    :ivar authority: certificate of the authority that signed the servers' certificates; None without https
     """
 
     def __init__(self, plan: Plan, schemes: Mapping[str, str], folder: Path) -> None:
@@ -62,21 +62,21 @@ class Field:
         return self._wan.command(CLIENT, words)
 
     def sent(self) -> dict[str, int]:
-        """Return the bytes of payload that each source has sent towards the client, as counted by its link."""
+        """Return the payload bytes that each source has sent towards the client, as counted on its link."""
         stats = self._wan.stats()
         return {host: _payload(stats, self.plan.ways[host]) for host in self.plan.sources}
 
     def moved(self) -> int:
-        """Return the bytes of payload that went to the client."""
+        """Return the payload bytes that arrived at the client, as counted on its links."""
         stats = self._wan.stats()
         return sum(_payload(stats, way) for way in self.plan.ways.values() if way.onward == CLIENT)
 
     def events(self) -> list[tuple[float, Callable[[], None]]]:
-        """Return the events with their seconds."""
+        """Return the time of each event, in seconds after the start, and the function that triggers it."""
         return [(at, lambda event=event: self._happen(event)) for at, event in self.plan.timeline]
 
     def check(self) -> None:
-        """Check the network; raises Invalid if it was not as specified."""
+        """Check that the network behaved as specified. :raises Invalid: if it did not"""
         self._wan.check()
 
     def _server(self, host: str) -> AbstractContextManager[Server]:
@@ -89,7 +89,7 @@ class Field:
                 return servers.nginx(self._wan, host, self._folder, self._identity if scheme == "https" else None)
 
     def _certify(self) -> None:
-        """Make one certificate for all hosts, from an authority of our own."""
+        """Create a certificate authority, and one certificate for all hosts."""
         grid = Authority(self._wan.folder / "authority")
         addresses = ",".join(f"IP:{self._wan.address(host)}" for host in self.plan.sources)
         self._identity, self.authority = grid.host(names=addresses), grid.authority.certificate

@@ -1,7 +1,8 @@
 """Accuracy and speed of forecasts: `python -m tests.benchmarks.forecasts [accuracy] [speed]`.
 
-Accuracy is on the published data in ../shared/data, each set replayed with delayed feedback, its last 60 % scored.
-Nothing is tuned on these. Speed is with numba, on series that are made here.
+Accuracy is measured on the published data in ../shared/data: each set is replayed, a forecaster learns each transfer
+when it ends, and the last 60 % are scored. No parameter is tuned on that part. Speed is measured on random series,
+compiled with numba where a line does not say "plain".
 """
 
 import subprocess
@@ -74,7 +75,7 @@ def _print(found: Evaluation, before: str = "") -> None:
 
 
 def speed() -> None:
-    """Print rates, and times of single forecasts."""
+    """Print the number of learned transfers per second, and the time of single forecasts."""
     print(f"full bank, {len(MEMBERS)} members: {SOME / _bank_seconds():,.0f} observations/s (wanted: 200,000)")
     for members, wanted, rows in ((CONSTANT, 1, ROWS), (MEMBERS, 45, SOME)):
         seconds = _replay_seconds(members, rows) * ROWS / rows

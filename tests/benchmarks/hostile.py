@@ -1,11 +1,12 @@
-"""Service for honest users while eight others send the worst requests that the broker accepts.
+"""The service that honest users get while eight other users send the most expensive requests that the broker accepts.
 
     python -m tests.benchmarks.hostile [--postgres] [--minutes M] [--after M]
 
-Starts two brokers as processes of their own, on SQLite or PostgreSQL, with two thousand datasets and some reports. Two
-honest users ask each for `/healthz` and resolve names all the time, before, while and after eight others send one of
-them what is in `tests.support.hostile`. Prints what memory that broker and its children have over time, percentiles of
-the honest users' times beside those at the other broker, and how often each attack had which status.
+Starts two brokers as separate processes, on SQLite or PostgreSQL, with two thousand datasets and some reports. Two
+honest users of each request `/healthz` and resolve names all the time: before, during and after an attack on one of the
+brokers, in which eight users send the requests of `tests.support.hostile`. Prints the memory of the attacked broker and
+its children over time, percentiles of the honest users' response times at both brokers, and the number of responses of
+each status, by attack.
 """
 
 import argparse
@@ -37,7 +38,10 @@ SAMPLED = 5.0
 
 
 class Honest:
-    """Users with small requests, and how long they waited, by request and time."""
+    """Honest users, who send small requests from threads until `end`.
+
+    :ivar took: for each request: its kind, when it began, the seconds until the response, its status (0: no response)
+    """
 
     def __init__(self, url: str, token: str) -> None:
         self._address = urlsplit(url)
@@ -49,7 +53,7 @@ class Honest:
             each.start()
 
     def end(self) -> None:
-        """Wait until the users have left."""
+        """Stop the users, and wait for their last responses."""
         self._ended.set()
         for each in self._threads:
             each.join()
@@ -75,7 +79,7 @@ class Honest:
 
 
 def stocked(broker: BrokerProcess) -> None:
-    """Put names, replicas and reports into a broker."""
+    """Add datasets, replicas and reported transfers to a broker."""
     client = broker.client()
     client.put("/broker/v1/sites/S", json={"name": "S"}).raise_for_status()
     for name in ("a", "b", "c"):
@@ -101,12 +105,16 @@ def token(client: httpx.Client, subject: str, role: str) -> str:
 
 
 def besiege(url: str, users: list[tuple[str, str]], seconds: float, told: Connection) -> None:
-    """Send all attacks, in a process of its own."""
+    """Send all attacks for a time, then the counts of their statuses to `told`. Runs as a separate process."""
     told.send(dict(Siege(url, users).run(seconds)))
 
 
 class Memory(threading.Thread):
-    """Memory of the broker and its children, as it was every few seconds."""
+    """A thread that records the memory of a broker and its children.
+
+    :ivar seen: samples every few seconds: time and bytes
+    :ivar most: highest number of bytes
+    """
 
     def __init__(self, process: int) -> None:
         super().__init__(daemon=True)
@@ -125,7 +133,7 @@ class Memory(threading.Thread):
 
 
 def percentiles(took: list[tuple[str, float, float, int]], begin: float, end: float, when: str) -> None:
-    """Print a line for each kind of request that began in a time."""
+    """Print a line for each kind of request, over the requests that began from `begin` until before `end`."""
     for what in EVERY:
         seconds = sorted(took for kind, at, took, _ in took if kind == what and begin <= at < end)
         statuses = Counter(status for kind, at, _, status in took if kind == what and begin <= at < end)
@@ -136,7 +144,11 @@ def percentiles(took: list[tuple[str, float, float, int]], begin: float, end: fl
 
 
 def run(broker: BrokerProcess, quiet: BrokerProcess, folder: Path, minutes: float, after: float) -> None:
-    """Attack a broker beside an idle one, and print the results."""
+    """Attack one broker, leave another one idle, and print the results.
+
+    :param minutes: duration of the attack
+    :param after: minutes of observation after it
+    """
     stocked(broker)
     stocked(quiet)
     client = broker.client()

@@ -1,8 +1,8 @@
-"""The ideal: the earliest time at which the bytes can be at the client, from the links' schedule alone. Pure.
+"""The ideal: the earliest time at which the bytes can be at the client, computed from the links' schedule. Pure.
 
-No client can be faster: from each source bytes flow from the moment the protocol allows, as fast as the links on its
-way carry them, and nothing is lost to a ramp, a gap or a byte fetched twice. Where the numbers come from (which links,
-which changes) is left to `tests.benchmarks.field`.
+No client can be faster: each source sends from the first moment that the protocol allows, as fast as the links on its
+path carry the bytes, without a slow start, a pause or a byte sent twice. `tests.benchmarks.plan` provides the links and
+their changes.
 """
 
 import math
@@ -15,8 +15,7 @@ ROUND_TRIPS = {"ftp": 4, "http": 2, "https": 3}
 """Round trips before the first byte of data that a protocol cannot avoid, by URL scheme.
 
 GridFTP: control connection; login, with all further commands sent along; data connection (its port is in the reply);
-first byte. HTTP: connection; first byte. HTTPS adds TLS 1.3. TCP's slow start is not counted: it is a
-loss like any other.
+first byte. HTTP: connection; first byte. HTTPS adds TLS 1.3. The ideal has no slow start of TCP.
 """
 
 HEADERS = 52
@@ -25,7 +24,11 @@ HEADERS = 52
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A link towards the client: payload `rate` in bytes per second; `onward` is the next link, if any."""
+    """A link towards the client.
+
+    :param rate: payload bytes per second
+    :param onward: name of the next link towards the client; None if this one ends there
+    """
 
     rate: float
     onward: str | None = None
@@ -33,7 +36,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change: from `at` on (seconds) the link carries `rate` (bytes of payload per second)."""
+    """A change of a link: from `at` seconds on, it carries `rate` payload bytes per second."""
 
     at: float
     link: str
@@ -44,9 +47,9 @@ class Change:
 class Schedule:
     """The rates of the links over time.
 
-    :param links: by name; together a tree whose root is the client
-    :param ready: for each link that begins at a source: the second at which its first byte can be at the client
-    :param changes: in the order of their time
+    :param links: links by name; they form a tree whose root is the client
+    :param ready: for each link that begins at a source, the second at which its first byte can be at the client
+    :param changes: changes in order of time
     """
 
     links: Mapping[str, Link]
@@ -54,11 +57,11 @@ class Schedule:
     changes: tuple[Change, ...] = ()
 
     def after(self, change: Change) -> "Schedule":
-        """Return the schedule with one more change."""
+        """Return the schedule with another change at its end."""
         return replace(self, changes=(*self.changes, change))
 
     def seconds(self, size: float) -> float:
-        """Return when `size` bytes can have arrived; infinity if never."""
+        """Return the second at which `size` bytes can have arrived; infinity if never."""
         arrived = 0.0
         for begin, end, rate in self._stretches():
             if rate and arrived + rate * (end - begin) >= size:
@@ -67,13 +70,13 @@ class Schedule:
         return math.inf
 
     def _stretches(self) -> Iterator[tuple[float, float, float]]:
-        """Return begin and end of each period without a change, with the rate at the client."""
+        """Yield the begin and end of each period with constant rates, and the total rate at the client."""
         moments = sorted({0.0, *self.ready.values(), *(change.at for change in self.changes)})
         for begin, end in zip(moments, [*moments[1:], math.inf], strict=True):
             yield begin, end, self._rate(begin)
 
     def _rate(self, now: float) -> float:
-        """Return the rate at the client: each link passes on its input, up to its own rate."""
+        """Return the total rate at the client. Each link passes on its input, up to its own rate."""
         rates = {name: link.rate for name, link in self.links.items()}
         rates |= {change.link: change.rate for change in self.changes if change.at <= now}
         incoming = dict.fromkeys(self.links, 0.0)
@@ -94,5 +97,5 @@ class Schedule:
 
 
 def payload_share(mtu: int = 1500) -> float:
-    """Return the share of a link's rate that full segments leave for data."""
+    """Return the payload's share of a link's rate, with full segments."""
     return (mtu - HEADERS) / mtu

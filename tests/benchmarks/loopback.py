@@ -1,14 +1,15 @@
-"""Loopback: coget beside globus-url-copy, in one run, on files in memory. Prints ratios with their spread.
+"""The loopback benchmark: coget compared with globus-url-copy on this machine, with files in memory.
 
     python -m tests.benchmarks.loopback [--gib 1] [--rounds 9]
 
 Scenario names are permanent: `four` (adaptive over four servers), `four-plain` (the same, checksums off), `one`
 (one source, one range, checksums off), `start` (coget --help; a 1-byte download), `memory` (16 sources), `gsi`
-(connect and authenticate). Each round runs the rivals in a new random order; a ratio is taken within a round.
+(connect and authenticate). Each round runs the rivals in a new random order. A ratio compares runs of one round.
 
-Servers and client share one machine here, so a checksum that a server makes is time that the client has not: like is
-compared with like, `four-plain` and `one` with globus-url-copy, `four` with globus-url-copy -verify-checksum. Big files
-measure the machine's memory rather than the tools: where pages have to be got from a host first, keep to 1 GiB.
+Servers and client share one machine, so a checksum that a server computes takes processor time from the client.
+Therefore `four-plain` and `one` are compared with globus-url-copy, and `four` with globus-url-copy -verify-checksum.
+Large files measure the machine's memory rather than the programs: use at most 1 GiB on a virtual machine that first has
+to get memory from its host.
 """
 
 import argparse
@@ -38,7 +39,7 @@ MEMORY = Path("/dev/shm")
 
 @dataclass(frozen=True)
 class Run:
-    """One finished command: wall and processor seconds, peak memory in bytes."""
+    """One finished command: elapsed seconds, processor seconds, peak memory in bytes."""
 
     seconds: float
     cpu: float
@@ -46,9 +47,11 @@ class Run:
 
 
 def measure(command: list[str], env: dict[str, str] | None = None) -> Run:
-    """Run a command to its end; the operating system says what it used.
+    """Run a command to its end, and return the resources that it used.
 
-    Python may keep its compiled modules, as it does for users.
+    Python may store compiled modules, as it does for users.
+
+    :raises SystemExit: the command failed
     """
     clean = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     began = time.perf_counter()
@@ -62,12 +65,12 @@ def measure(command: list[str], env: dict[str, str] | None = None) -> Run:
 
 
 def spread(values: list[float], form: str = "{:.2f}") -> str:
-    """Format as median [least-most]."""
+    """Format values as median [minimum-maximum]."""
     return f"{form} [{form}-{form}]".format(median(values), min(values), max(values))
 
 
 def rounds(rivals: dict[str, Callable[[], Run]], count: int) -> dict[str, list[Run]]:
-    """Run all rivals once a round, in a new order each time; the first round only warms up."""
+    """Run all rivals once per round, in a new order; return the runs of each. A first round only warms up."""
     shuffle = random.Random(1).shuffle
     runs: dict[str, list[Run]] = {name: [] for name in rivals}
     for number in range(count + 1):
@@ -81,7 +84,7 @@ def rounds(rivals: dict[str, Callable[[], Run]], count: int) -> dict[str, list[R
 
 
 def fresh(target: Path, *command: str) -> Callable[[], Run]:
-    """Measure a command that makes `target`, which does not exist when it starts."""
+    """Return a function that deletes `target`, then runs and measures a command that creates it."""
 
     def run() -> Run:
         target.unlink(missing_ok=True)
@@ -91,7 +94,7 @@ def fresh(target: Path, *command: str) -> Callable[[], Run]:
 
 
 def throughput(stack: ExitStack, folder: Path, size: int, count: int) -> None:
-    """Run `four`, `four-plain` and `one` against globus-url-copy from one server."""
+    """Run `four`, `four-plain` and `one`, and globus-url-copy with one server."""
     source, target = folder / "source.bin", folder / "target.bin"
     with source.open("wb") as file:
         for _ in range(size >> 20):
@@ -118,14 +121,14 @@ def throughput(stack: ExitStack, folder: Path, size: int, count: int) -> None:
             f"  {spread([r.cpu / p.cpu for p, r in zip(peer, mine, strict=True)]):>18}"
         )
     verified = [p.seconds / m.seconds for p, m in zip(runs["the same, verified"], runs["four"], strict=True)]
-    print(f"four beside globus-url-copy -verify-checksum: {spread(verified)} in speed")
-    print("wanted: four-plain >= 1.0 in speed, and four beside what verifies too; one >= 1.05")
-    print("        CPU: four-plain <= 1.2, four <= 1.8")
+    print(f"four compared with globus-url-copy -verify-checksum: speed ratio {spread(verified)}")
+    print("wanted: speed ratio of four-plain >= 1.0, of four to -verify-checksum >= 1.0, of one >= 1.05")
+    print("        CPU ratio of four-plain <= 1.2, of four <= 1.8")
     target.unlink(missing_ok=True)
 
 
 def start(stack: ExitStack, folder: Path, count: int) -> None:
-    """Measure seconds of `coget --help` and of a 1-byte download, whole process."""
+    """Measure the seconds of whole processes: `coget --help`, and a download of one byte."""
     (folder / "byte").write_bytes(b"x")
     server = stack.enter_context(GridFTPServer(folder, "127.0.0.6"))
     target = folder / "byte.here"
@@ -140,7 +143,7 @@ def start(stack: ExitStack, folder: Path, count: int) -> None:
 
 
 def memory(stack: ExitStack, folder: Path) -> None:
-    """Measure peak memory with 16 sources."""
+    """Measure coget's peak memory with 16 sources."""
     servers = [stack.enter_context(GridFTPServer(folder, f"127.0.0.{20 + i}")) for i in range(16)]
     target = folder / "target.bin"
     run = measure([*COGET, *(server.url("source.bin") for server in servers), "-o", str(target)])
@@ -149,12 +152,12 @@ def memory(stack: ExitStack, folder: Path) -> None:
 
 
 def gsi(stack: ExitStack, folder: Path, count: int) -> None:
-    """Measure seconds to connect and authenticate with a proxy; for globus-url-copy, from start to first byte."""
+    """Measure the seconds in which coget logs in with a proxy, and in which globus-url-copy fetches one byte."""
     grid = Authority(folder / "grid")
     alice = grid.user("Alice")
     grid.map(alice)
     env = grid.client_env(alice.proxy())
-    os.environ.update(env)  # our client reads them in this process
+    os.environ.update(env)  # coget's engine runs in this process
     (folder / "export").mkdir()
     (folder / "export" / "byte").write_bytes(b"x")
     server = GridFTPServer(folder / "export", env=grid.server_env(grid.localhost), anonymous=False)
@@ -164,7 +167,7 @@ def gsi(stack: ExitStack, folder: Path, count: int) -> None:
         "coget": lambda: asyncio.run(authenticate(url)),
     }
     runs = rounds(rivals, max(count, 9))
-    print("\ngsiftp: connect and authenticate; globus-url-copy: from start to its one byte; seconds")
+    print("\ngsiftp, seconds: coget connects and authenticates; globus-url-copy fetches one byte")
     for name, mine in runs.items():
         print(f"{name:16}  {spread([r.seconds for r in mine], '{:.3f}')}")
     ratios = [m.seconds / p.seconds for p, m in zip(runs["globus-url-copy"], runs["coget"], strict=True)]
@@ -172,7 +175,7 @@ def gsi(stack: ExitStack, folder: Path, count: int) -> None:
 
 
 async def authenticate(url: str) -> Run:
-    """Log in by our own client, in this process."""
+    """Log in with coget's GridFTP engine in this process, and measure it."""
     source = open_source(url, "gridftp", EngineOptions(DirectDialer()))
     began, cpu = time.perf_counter(), time.process_time()
     try:

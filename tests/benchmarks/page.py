@@ -20,7 +20,7 @@ __all__ = ["page", "write"]
 DOCS = Path(__file__).parents[2] / "docs" / "reference"
 PICTURES = "results"
 WIDTH = 100
-"""Columns of a line of text."""
+"""Longest line of text, in characters."""
 TUNED = [name for name in RIVALS if not name.startswith(SHOWN)]
 
 HEAD = """\
@@ -36,14 +36,14 @@ that each source delivered. A line marks the ideal end, and dots mark changes of
 
 
 def page(results: Sequence[Result]) -> str:
-    """The page's Markdown."""
+    """Return the page as Markdown."""
     summary = ["scenario", "network", "coget", "goal", "best other program"]
     lines = [_row(summary), _rule(summary), *(_row(_summary(result)) for result in results)]
     return HEAD + "\n".join(lines) + "\n" + "".join(_section(result) for result in results)
 
 
 def write(results: Sequence[Result], folder: Path) -> None:
-    """Write the page and its pictures."""
+    """Write the page and its pictures into a directory."""
     from tests.benchmarks.plots import draw
 
     pictures = folder / PICTURES

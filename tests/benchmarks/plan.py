@@ -1,6 +1,6 @@
-"""A scenario on its topology: links to the client, times of events, and the ideal. Pure.
+"""A scenario on its topology: links to the client, times of events, and the ideal time. Pure.
 
-The network itself is made by `tests.benchmarks.field`.
+`tests.benchmarks.field` creates the network.
 """
 
 from dataclasses import dataclass, replace
@@ -18,10 +18,10 @@ CLIENT = "client"
 class Way:
     """The link from a host towards the client.
 
-    :param direction: `ab` or `ba`, as the data goes
-    :param settings: what the link does to it
+    :param direction: direction of the data, `ab` or `ba`
+    :param settings: settings of the link in this direction
     :param round_trip: seconds from the host to the client and back
-    :param onward: the host at its other end
+    :param onward: the host at the other end of the link
     """
 
     link: str
@@ -35,10 +35,10 @@ class Plan:
     """A scenario on its topology, for one run.
 
     :ivar sources: the hosts that have the file, in the order of the topology
-    :ivar schemes: what each speaks to coget
-    :ivar ways: the links of each host's path, the nearest to the client first
-    :ivar timeline: the scenario's events with their seconds
-    :ivar ideal: the seconds in which the file could be here
+    :ivar schemes: URL scheme of each source for coget
+    :ivar ways: by host, the link from it towards the client
+    :ivar timeline: the scenario's events, with their times in seconds after the start
+    :ivar ideal: the ideal time of the transfer in seconds
     """
 
     def __init__(self, scenario: Scenario, congestion: str, seed: int = 1) -> None:
@@ -58,16 +58,16 @@ class Plan:
 
     @property
     def best(self) -> str:
-        """The source with the fastest link; the nearest of several."""
+        """Return the source with the fastest link; of several, the one with the shortest round-trip time."""
         return max(self.sources, key=lambda host: (self.ways[host].settings.rate, -self.ways[host].round_trip))
 
     def rate(self, host: str) -> float:
-        """Return the rate of a host's link before any event: payload bytes per second."""
+        """Return the rate of a host's own link before any event, in payload bytes per second."""
         settings = self.ways[host].settings
         return settings.rate * payload_share() * (1 - settings.loss)
 
     def alone(self, host: str) -> float:
-        """Return the rate of the links from a host to the client before any event: payload bytes per second."""
+        """Return the rate of the path from a host to the client before any event, in payload bytes per second."""
         onward = self.ways[host].onward
         return self.rate(host) if onward == CLIENT else min(self.rate(host), self.alone(onward))
 
@@ -81,7 +81,7 @@ class Plan:
 
 
 def _topology(scenario: Scenario, congestion: str, seed: int) -> Topology:
-    """Return the scenario's topology, with its loss on the links of the sources."""
+    """Return the topology, with the scenario's loss on the links of the sources."""
     topology = Topology.load(scenario.topology)
     links = tuple(
         replace(link, ab=link.ab.changed(loss=scenario.loss), ba=link.ba.changed(loss=scenario.loss))

@@ -1,11 +1,12 @@
 """Speed of the flow planner: `python -m tests.benchmarks.planner`.
 
-The least time T* and its flow, from a network that is arrays already: making the graph, and all max-flows. Apart from
-that, because they are done once or can be left out: turning dataclasses into arrays, and paths of whole bytes. The
-reference is one bare max-flow by OR-tools on the same graph with the capacities of T*, rounded to 64 bits.
+Measures the CPU time to find the least time T* and its flow: building the graph from a network in arrays, and all
+max-flows. Two steps are measured separately, because they run once or are optional: converting a network to arrays, and
+building paths of whole bytes. The reference is one max-flow by OR-tools on the same graph, with the capacities at T*
+rounded to 64 bits.
 
-Networks are drawn with fixed seeds. `wide`: rates of links are lognormal and those of hosts are what limits.
-`narrow`: the links to the sink are, so that most of the sources need relays.
+Networks are random, with fixed seeds. In `wide` ones, link rates are lognormal, and the access links of hosts are the
+bottleneck. In `narrow` ones, the links to the sink are the bottleneck, so that most sources need relays.
 """
 
 import statistics
@@ -28,9 +29,11 @@ SLACK = 5
 
 
 class Case(NamedTuple):
-    """A network of `hosts`, each with links to `peers` others and to the sink, or to all.
+    """A size of networks.
 
-    :param wanted: milliseconds, with OR-tools
+    :param hosts: number of hosts
+    :param peers: number of other hosts to which each has links besides the sink; None for all
+    :param wanted: target in milliseconds, with OR-tools
     """
 
     hosts: int
@@ -45,7 +48,7 @@ CASES = (Case(100, None, 3), Case(500, None, 40), Case(1000, None, 250), Case(10
 
 
 def drawn(case: Case, narrow: bool, seed: int) -> tuple[Network, list[File]]:
-    """A network whose sink is host 0, and one file at each other host."""
+    """Return a random network, whose sink is host 0, and one file at each other host."""
     chance, n = np.random.default_rng(seed), case.hosts
     access = chance.lognormal(18, 1, (n, 2)).astype(np.int64)
     hosts = tuple(Host(f"h{i}", (Isp("", int(up), int(down)),)) for i, (up, down) in enumerate(access))
@@ -61,7 +64,7 @@ def drawn(case: Case, narrow: bool, seed: int) -> tuple[Network, list[File]]:
 
 
 def bare(graph: CapacityGraph, seconds: float) -> float:
-    """Return the milliseconds of one max-flow by OR-tools."""
+    """Return the milliseconds of one max-flow by OR-tools, with the capacities in this number of seconds."""
     from ortools.graph.python.max_flow import SimpleMaxFlow
 
     scale = 2.0**60 / max(graph.total, graph.slopes.max() * seconds)
@@ -77,7 +80,7 @@ def bare(graph: CapacityGraph, seconds: float) -> float:
 
 
 class Times(NamedTuple):
-    """Milliseconds for one network."""
+    """The times for one network in milliseconds: T* with its flow, one max-flow, arrays, paths."""
 
     whole: float
     bare: float
@@ -86,7 +89,7 @@ class Times(NamedTuple):
 
 
 def times(case: Case, narrow: bool, backend: Backend, seed: int) -> Times:
-    """Return the times of the best of three runs, for the steps with a target."""
+    """Measure one network; `whole` is the best of three runs."""
     network, files = drawn(case, narrow, seed)
     arrays = Arrays(network)
     whole = min(_milliseconds(lambda: least_time(graph_of(arrays, files, "h0"), backend)) for _ in range(3))
@@ -102,7 +105,7 @@ def times(case: Case, narrow: bool, backend: Backend, seed: int) -> Times:
 
 
 def line(case: Case, narrow: bool, backend: Backend) -> str:
-    """Return a line of the table."""
+    """Measure `TIMES` networks of a case; return a line of the table."""
     found = [times(case, narrow, backend, seed) for seed in range(TIMES)]
     whole, reference, arrays, paths = (statistics.median(column) for column in zip(*found, strict=True))
     least, most = min(each.whole for each in found), max(each.whole for each in found)
@@ -113,7 +116,7 @@ def line(case: Case, narrow: bool, backend: Backend) -> str:
 
 
 def _milliseconds(work: Callable[[], object]) -> float:
-    # Of this process: what else the machine does is not counted.
+    # CPU time of this process, so that other load on the machine does not count.
     began = time.process_time()
     work()
     return (time.process_time() - began) * 1e3
@@ -121,7 +124,7 @@ def _milliseconds(work: Callable[[], object]) -> float:
 
 def main() -> None:
     """Print the table."""
-    print(f"T* and its flow, ms; the median, least and most of {TIMES} networks")
+    print(f"T* and its flow, ms of CPU time; median, minimum and maximum of {TIMES} networks")
     titles = ("T*", "least", "most", "wanted", "bare", "ratio", "arrays", "paths")
     print(" " * 39 + "".join(f"{title:>9}" for title in titles))
     for case in CASES:

@@ -1,7 +1,6 @@
-"""A picture of one run of coget: each source's rate over time, and below it the part of the file that it delivered
-when.
+"""A picture of one run of coget: the rate of each source over time, and below it the ranges that it delivered.
 
-Rates are what the links counted; the ranges are what coget says of itself. Needs matplotlib, of the `bench` extra.
+The rates come from the links' counters, the ranges from coget's report. Needs matplotlib (extra `bench`).
 """
 
 import io
@@ -19,14 +18,14 @@ from tests.benchmarks.results import Result
 __all__ = ["draw", "save", "shortened"]
 
 WINDOW = 3
-"""Samples over which a rate is averaged."""
+"""Number of samples over which a rate is averaged."""
 
 
 def draw(result: Result, run: Run, path: Path) -> None:
     """Write the picture of a run as SVG."""
     hosts = list(run.samples[0].sent)
     colours = dict(zip(hosts, _colours(len(hosts)), strict=True))
-    # The salt: else each picture of the same run would differ.
+    # With a fixed salt, the same run always gives the same file.
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "coget", "font.size": 8}):
         figure = Figure(figsize=(7.2, 4.2), layout="constrained")
         rates, ranges = figure.subplots(2, 1, sharex=True)
@@ -48,14 +47,14 @@ def draw(result: Result, run: Run, path: Path) -> None:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a figure as SVG; coordinates have one decimal, and lines no indentation, which makes it short."""
+    """Write a figure as a short SVG: coordinates have one decimal, and lines no indentation."""
     drawn = io.StringIO()
     figure.savefig(drawn, format="svg", metadata={"Date": None})
     path.write_text(shortened(drawn.getvalue()))
 
 
 def shortened(picture: str) -> str:
-    """Round the coordinates in the tags of an SVG; the numbers of its labels stand between tags."""
+    """Return an SVG with rounded coordinates and no indentation. Numbers in labels are outside of tags and stay."""
 
     def rounded(number: re.Match[str]) -> str:
         return f"{float(number[0]):.1f}".removesuffix(".0")
@@ -78,6 +77,6 @@ def _draw_rate(axes: Axes, samples: Sequence[Sample], host: str, colour: tuple[f
 
 
 def _draw_ranges(axes: Axes, run: Run, host: str, colour: tuple[float, ...]) -> None:
-    """Each partial copy as a stroke from its first byte to its last."""
+    """Draw each partial copy of a source as a line from its first byte to its last."""
     for copy in run.copies.get(host, ()):
         axes.plot([copy.first_byte, copy.last_byte], [copy.start / 1e6, copy.end / 1e6], color=colour, linewidth=1.5)

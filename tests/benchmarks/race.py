@@ -1,7 +1,6 @@
 """One run of one rival: its time, resources and traffic, and whether its file is correct.
 
-The network and its servers come from `tests.benchmarks.field`; what is made of several runs is left to
-`tests.benchmarks.results`.
+`tests.benchmarks.field` provides the network and its servers, and `tests.benchmarks.results` evaluates several runs.
 """
 
 import json
@@ -19,8 +18,8 @@ from typing import Any, Literal, Protocol
 __all__ = ["Command", "Copy", "Outcome", "Run", "Sample", "Wire", "compete", "interrupted"]
 
 Outcome = Literal["ok", "late", "fails", "wrong", "invalid"]
-"""`late`: not done within the limit; `wrong`: reports success with a wrong file; `invalid`: the testbed did not keep
-up, so that the run shows nothing.
+"""`late`: stopped at the time limit; `fails`: ended with an error; `wrong`: reported success with a wrong file;
+`invalid`: the testbed could not keep up, so that the run does not count.
 """
 
 SAMPLE_SECONDS = 0.1
@@ -29,7 +28,7 @@ INTERRUPT_SECONDS = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Bytes that each source had sent towards the client (payload) by a moment (seconds)."""
+    """The payload bytes that each source had sent towards the client at a time, in seconds after the start."""
 
     seconds: float
     sent: Mapping[str, int]
@@ -37,7 +36,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """Bytes [start, end) from a source, and the seconds of the first and the last of them."""
+    """A partial copy: bytes [start, end) from a source, and the seconds at which its first and last byte arrived."""
 
     start: int
     end: int
@@ -49,17 +48,17 @@ class Wire(Protocol):
     """A counter of payload bytes since its creation."""
 
     def sent(self) -> Mapping[str, int]:
-        """Return the bytes that each source sent towards the client."""
+        """Return the payload bytes that each source has sent towards the client."""
 
     def moved(self) -> int:
-        """Return the bytes that went to the client."""
+        """Return the payload bytes that have arrived at the client."""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command, run in the folder of its target, which must become equal to `original`.
+    """A command that makes `target`, which must be equal to `original`. Runs in the directory of `target`.
 
-    :param sources: by URL: the source that has it
+    :param sources: the host of each source, by URL
     """
 
     words: Sequence[str]
@@ -75,12 +74,14 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One finished run. Seconds are those of the whole process; `moved` bytes of payload went to the client.
+    """One finished run.
 
+    :param seconds: duration of the whole process
     :param cpu: user and system seconds of the client
-    :param waited: seconds that its threads were ready to run and had no processor: how much the machine disturbed it
-    :param copies: by source: the partial copies in coget's document
-    :param said: the output of a failed command
+    :param waited: seconds for which its threads were ready to run but had no processor; shows how busy the machine was
+    :param moved: payload bytes that arrived at the client
+    :param copies: by source, the partial copies in coget's JSON report
+    :param said: the beginning of the output of a command that did not succeed
     """
 
     outcome: Outcome
@@ -94,7 +95,7 @@ class Run:
 
 
 class _Process:
-    """A running command, watched from outside: its end is known to the millisecond."""
+    """A running command. Its end is noticed within a millisecond."""
 
     def __init__(self, command: Command) -> None:
         self._waited = 0.0
@@ -117,14 +118,14 @@ class _Process:
         return time.monotonic() - self.began
 
     def ended(self, until: float) -> bool:
-        """Wait for its end, at most until `until` seconds after its beginning."""
+        """Wait for its end, at most until `until` seconds after its start; return whether it has ended."""
         readable, _, _ = select.select([self._handle], [], [], max(0.0, until - self.now))
         return bool(readable)
 
     def waited(self) -> float:
-        """Return the seconds that its threads have waited for a processor."""
+        """Return the seconds that its threads have waited for a processor, as of the last successful reading."""
         threads = Path(f"/proc/{self._process.pid}/task").glob("*/schedstat")
-        with suppress(OSError):  # threads end while we look
+        with suppress(OSError):  # a thread may end meanwhile
             self._waited = sum(int(file.read_text().split()[1]) for file in threads) / 1e9
         return self._waited
 
@@ -133,7 +134,7 @@ class _Process:
             os.killpg(self._process.pid, signal.SIGKILL)
 
     def close(self) -> tuple[int, float, str, str]:
-        """Reap the process: exit status, CPU seconds, output."""
+        """Reap the process; return its exit status, CPU seconds, standard output and standard error."""
         _, status, usage = os.wait4(self._process.pid, 0)
         self._process.returncode = os.waitstatus_to_exitcode(status)
         os.close(self._handle)
@@ -146,10 +147,10 @@ class _Process:
 
 
 def compete(command: Command, wire: Wire, events: Sequence[tuple[float, Callable[[], None]]], limit: float) -> Run:
-    """Run the command to its end.
+    """Run the command to its end, or kill it at the time limit, and compare its file with the original.
 
-    :param events: what happens to the network, and when
-    :param limit: seconds after which it counts as late
+    :param events: functions that change the network, with their times in seconds after the start
+    :param limit: time limit in seconds
     """
     process = _Process(command)
     samples, coming, waited, late = [Sample(0.0, wire.sent())], list(events), 0.0, False
@@ -174,7 +175,7 @@ def compete(command: Command, wire: Wire, events: Sequence[tuple[float, Callable
 
 
 def interrupted(command: Command, wire: Wire, size: int, limit: float) -> None:
-    """Run the command, and kill it when half of `size` has gone over the wire."""
+    """Run the command, and kill it when half of `size` bytes have arrived at the client, or at the time limit."""
     process = _Process(command)
     try:
         while wire.moved() < size / 2 and process.now < limit and not process.ended(process.now + INTERRUPT_SECONDS):
@@ -189,7 +190,10 @@ def _same(target: Path, original: Path) -> bool:
 
 
 def _copies(out: str, sources: Mapping[str, str], ended: float) -> dict[str, list[Copy]]:
-    """Return the copies of each source from coget's document; its clock starts late, after the program's start."""
+    """Return the copies of each source from coget's JSON report, with times that count from the start of the process.
+
+    :param ended: when the process ended
+    """
     try:
         document = json.loads(out)
         started = ended - document["seconds"]

@@ -1,11 +1,11 @@
-"""Speed of reports on large histories, as pages and as data, over HTTP on this machine.
+"""Speed of the broker's reports on large histories, as pages and as data, over HTTP on this machine.
 
     python -m tests.benchmarks.reports [postgresql] [sqlite] [--rows N] [--times N]
 
-`postgresql`: ten million transfers in a year, over a thousand pairs, by five users; the database makes them itself, the
-broker's own follower sums them up, and the scores are made as the scorer makes them, without its forecasters.
-`sqlite`: a hundred thousand, reported, summed up by a broker, and scored in the same way. Every report that there is,
-as an admin and as a user sees it: median and 95th percentile of some requests, beside what is wanted.
+`postgresql`: ten million transfers in a year, over a thousand links, by five users. SQL statements generate the
+transfers, the broker's own follower computes the sums, and SQL statements generate scores like the scorer's.
+`sqlite`: a hundred thousand transfers, reported over HTTP; sums and scores as for PostgreSQL. Prints for every report,
+as an admin and as a user see it, the median and 95th percentile of the response times, and the targets.
 """
 
 import argparse
@@ -35,7 +35,7 @@ from tests.support.postgres import postgres
 NOW = time.time()
 YEAR = 365 * DAY
 ASKED = {"pair": {"source": "gsiftp://dtn1.example", "sink": "SITE1"}, "transfer": {"id": "1"}}
-"""Subject of each report that needs one."""
+"""Parameters of the reports that require some."""
 DECISIONS = 3000
 SQLITE = {"{random}": "abs(random() / 9223372036854775807.0)", "{least}": "min"}
 POSTGRESQL = {"{random}": "random()", "{least}": "least"}
@@ -44,7 +44,7 @@ SMALL = 100_000
 
 
 async def filled(url: str, rows: int) -> None:
-    """Fill PostgreSQL with this many transfers, aggregated and scored."""
+    """Fill PostgreSQL with this many transfers, their sums and their scores."""
     database = Database(addressed(url))
     months = {month_of(NOW - days * DAY) for days in range(370)}
     async with database.write() as connection:
@@ -54,13 +54,13 @@ async def filled(url: str, rows: int) -> None:
     began, rolling = time.perf_counter(), Rolling(database)
     while await rolling.step():
         pass
-    show(f"summing up {rows:,} transfers", rows / (time.perf_counter() - began), "1/s", "-")
+    show(f"adding {rows:,} transfers to the sums", rows / (time.perf_counter() - began), "1/s", "-")
     await scored(database, rows)
     await database.close()
 
 
 async def scored(database: Database, rows: int) -> None:
-    """Insert the scores that the scorer would compute; the scorer itself takes too long."""
+    """Insert scores like those that the scorer would compute; running the scorer itself would take too long."""
     for name, statement in (
         ("scores", SCORES),
         ("accuracy", ACCURACY),
@@ -83,7 +83,7 @@ async def _run(database: Database, name: str, script: str, rows: int) -> None:
 
 
 def reported(client: httpx.Client, rows: int) -> None:
-    """Report this many transfers, over a hundred pairs and three months, as the caller."""
+    """Report this many transfers over a hundred links in three months, as the client's user."""
     draw = random.Random(1)
     for begin in range(0, rows, 20_000):
         part = []
@@ -108,7 +108,7 @@ def reported(client: httpx.Client, rows: int) -> None:
 
 
 async def followed(url: str) -> None:
-    """Aggregate and score the reported transfers."""
+    """Compute the sums of the reported transfers, and insert scores."""
     database = Database(addressed(url))
     while await Rolling(database).step():
         pass
@@ -117,7 +117,7 @@ async def followed(url: str) -> None:
 
 
 def decided(client: httpx.Client) -> None:
-    """Report how some files were fetched from three sources each, over four weeks, as the caller."""
+    """Report decisions of four weeks, about downloads from three sources each, as the client's user."""
     for begin in range(0, DECISIONS, 100):
         part = [_decision(i, NOW - 28 * DAY * (1 - i / DECISIONS)) for i in range(begin, begin + 100)]
         client.post("/broker/v1/decisions", json=part).raise_for_status()
@@ -160,14 +160,14 @@ def _decision(number: int, at: float) -> dict[str, Any]:
 
 
 def address(kind: ReportKind) -> str | None:
-    """Return the address of a report; None if its subject is unknown."""
+    """Return the path and query of a report; None if `ASKED` lacks a parameter that it requires."""
     needed = {name for name, field in kind.query.model_fields.items() if field.is_required()}
     asked = ASKED.get(kind.name, {})
     return f"{kind.name}?{urlencode(asked)}".rstrip("?") if needed <= asked.keys() else None
 
 
 def logged_in(broker: BrokerProcess, token: str) -> httpx.Client:
-    """Return a client with a browser session."""
+    """Log in at the web pages with a token; return a client with the session's cookie."""
     client = httpx.Client(base_url=broker.url, follow_redirects=True, timeout=60)
     page = Page(client.get("/reports/overview"))
     while page.action and "token" in page.fields:
@@ -177,14 +177,19 @@ def logged_in(broker: BrokerProcess, token: str) -> httpx.Client:
 
 
 def measured(broker: BrokerProcess, who: str, token: str, bar: float, times: int) -> None:
-    """Measure each report, as a page and as data."""
+    """Measure each report as a page and as data, and print the results.
+
+    :param who: name of the user; `admin` also gets the reports for admins
+    :param bar: target in seconds
+    :param times: number of requests
+    """
     pages = logged_in(broker, token)
     data = httpx.Client(base_url=broker.url, headers={"Authorization": f"Bearer {token}"}, timeout=60)
     for kind in REPORTS.values():
         if kind.admin and who != "admin":
             continue
         if (asked := address(kind)) is None:
-            print(f"{kind.name}: not known of what to ask", flush=True)
+            print(f"{kind.name}: skipped, because ASKED lacks a parameter", flush=True)
             continue
         for client, path in ((pages, f"/reports/{asked}"), (data, f"/broker/v1/reports/{asked}")):
             took = sorted(_times(client, path, times))
@@ -201,7 +206,7 @@ def _times(client: httpx.Client, path: str, times: int) -> Iterator[float]:
 
 
 def of(database: str, url: str, folder: Path, options: argparse.Namespace) -> None:
-    """Measure one database."""
+    """Fill one database and measure the reports on it."""
     with BrokerProcess(url, folder, "") as broker:
         token = broker.token
         client = broker.client()

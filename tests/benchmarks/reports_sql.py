@@ -1,7 +1,8 @@
 """SQL that generates a year of transfers, and the scores that the scorer would compute for them.
 
-`{rows}` are as many, from `{begin}` on, one every `{step}` seconds; `{random}` is a number from 0 to 1, `{least}` a
-function. Transfers are made by PostgreSQL alone.
+Placeholders: `{rows}` is the number of transfers, `{begin}` the time of the first, `{step}` the seconds between two,
+`{random}` an expression for a random number from 0 to 1, `{least}` the name of the database's minimum function. The
+statements for transfers work only on PostgreSQL.
 """
 
 from predictors.context import SIZES

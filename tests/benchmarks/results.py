@@ -1,4 +1,4 @@
-"""Results of a scenario: the runs of all rivals beside the ideal, as table cells and as JSON. Starts no processes."""
+"""The results of a scenario: the runs of all rivals compared with the ideal, as table cells and as JSON. Pure."""
 
 import json
 import math
@@ -14,23 +14,24 @@ from tests.benchmarks.scenarios import SCENARIOS
 __all__ = ["COLUMNS", "LIMIT", "SHOWN", "Result", "beside", "checked", "read", "rows", "typical", "write"]
 
 SHOWN = "coget"
-"""Rival whose runs are drawn."""
+"""Name of the rival whose runs are drawn."""
 BELIEVED = 0.02
-"""Largest accepted difference between a source's rate alone and its schedule, as a share."""
+"""Largest accepted relative difference between a source's rate alone and its scheduled rate."""
 COLUMNS = ("program", "seconds", "time / ideal", "duplicated", "CPU s/GB", "waited", "")
 LIMIT = 4
-"""Largest accepted time, as a multiple of the ideal."""
+"""Time limit of a run, as a multiple of the ideal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One scenario with one congestion control.
+    """The results of one scenario with one congestion control.
 
-    :param ideal: seconds
-    :param alone: of each source: what it carried alone, in a run of its own, over what the schedule says
-    :param timeline: what happened to the network, and when (seconds)
-    :param runs: of each rival, one a round
-    :param repeated: runs that did not count, because the testbed could not keep up; they were run again
+    :param ideal: ideal time in seconds
+    :param size: size of the file in bytes
+    :param alone: by source, its measured rate when it sent alone, divided by its scheduled rate
+    :param timeline: the events in the network: seconds after the start, and a description
+    :param runs: by rival, its run of each round
+    :param repeated: number of runs that were repeated, because the testbed could not keep up
     """
 
     scenario: str
@@ -48,12 +49,12 @@ class Result:
         return f"{self.scenario} ({self.congestion})" if len(variants) > 1 else self.scenario
 
     def ratio(self, rival: str) -> float:
-        """Return the median time over the ideal (in `rerun`, bytes moved over the file's); failures are infinite."""
+        """Return the median of time / ideal (in `rerun`: of bytes moved / size of the file); failures are infinite."""
         return median(_ratio(self, run) for run in self.runs[rival])
 
 
 def checked(result: Result) -> str:
-    """Return what the sources delivered alone, and whether the schedule, and so the ideal, is trustworthy."""
+    """Return a sentence with the rates of the sources alone, and whether they make the ideal uncertain."""
     if not result.alone:
         return ""
     text = "rates of single sources, relative to the schedule: " + ", ".join(
@@ -64,12 +65,13 @@ def checked(result: Result) -> str:
 
 
 def beside(result: Result) -> str:
-    """Return coget's time over that of the rival in its bar; nothing if it has none."""
+    """Return a sentence that compares coget with the extra rivals of the scenario; empty if it has none."""
     found = []
     for rival in SCENARIOS[result.scenario].extra:
         if rival in result.runs and SHOWN in result.runs:
             own, other = result.ratio(SHOWN), result.ratio(rival)
-            found.append(f"coget relative to {rival}: {own / other:.3f}, {(own - other) * result.ideal:+.2f} s")
+            gap = (own - other) * result.ideal
+            found.append(f"compared with {rival}, coget takes {own / other:.3f} times as long ({gap:+.2f} s)")
     return "; ".join(found)
 
 
@@ -108,13 +110,16 @@ def _ratio(result: Result, run: Run) -> float:
 
 
 def typical(runs: Sequence[Run]) -> Run | None:
-    """Return the run of the median time among the successful ones."""
+    """Return the successful run with the median time; None if there is none."""
     done = sorted((run for run in runs if run.outcome == "ok"), key=lambda run: run.seconds)
     return done[(len(done) - 1) // 2] if done else None
 
 
 def write(path: Path, results: Sequence[Result]) -> None:
-    """Store results in a file, with the course of one typical run of coget; other scenarios in it are kept."""
+    """Store results in a file, with the samples and copies of only one typical run of coget each.
+
+    Results of other scenarios in the file are kept.
+    """
     results = [_trimmed(result) for result in results]
     kept = {result.title: result for result in (read(path) if path.exists() else [])}
     kept |= {result.title: result for result in results}
@@ -139,7 +144,7 @@ def _trimmed(result: Result) -> Result:
 
 
 def _to_milliseconds(run: Run) -> Run:
-    """Round the times of samples, which are only drawn."""
+    """Return a run whose samples have times in whole milliseconds, which is enough to draw them."""
     return replace(run, samples=tuple(replace(each, seconds=round(each.seconds, 3)) for each in run.samples))
 
 

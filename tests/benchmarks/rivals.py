@@ -1,8 +1,8 @@
-"""The rivals: the servers that each uses, and the command line that fetches the file from them.
+"""The rivals: programs to compare, with the servers that each uses and the command line that fetches the file.
 
-Names are permanent. Each gets the same replicas in the same order; those that take one server only get the fastest.
-Settings are the programs' own defaults where the name does not say otherwise. Running them is left to
-`tests.benchmarks.race`.
+Names are permanent. In a round, each rival gets the same replicas in the same order; a rival that can use only one
+server gets the fastest. Settings are the programs' defaults, unless the name says otherwise. `tests.benchmarks.race`
+runs them.
 """
 
 import sys
@@ -18,14 +18,14 @@ from coalloc.resolve import metalink
 __all__ = ["PEERS", "RIVALS", "Errand", "Rival"]
 
 Servers = Literal["own", "ftp", "http", "root"]
-"""Protocol of its servers; `own` is the protocol that the scenario gives to coget."""
+"""Protocol of a rival's servers; `own` stands for the protocols that the scenario uses for coget."""
 
 COGET = str(Path(sys.executable).with_name("coget"))
 
 
 @dataclass(frozen=True, slots=True)
 class Errand:
-    """An order to fetch one file of `size` bytes from `urls` (`best` is the fastest of them) to `target`."""
+    """A file to fetch: `size` bytes from `urls` (`best` is the URL of the fastest source) to `target`."""
 
     urls: Sequence[str]
     best: str
@@ -34,7 +34,7 @@ class Errand:
 
     @property
     def metalink(self) -> Path:
-        """Return the path of a Metalink with the URLs."""
+        """Return the path for a Metalink with the URLs."""
         return self.target.with_suffix(".meta4")
 
     def write_metalink(self) -> None:
@@ -118,4 +118,4 @@ RIVALS = {
 }
 
 PEERS = [name for name in RIVALS if name not in ("coget-best", "globus-url-copy-p8")]
-"""Rivals that take part in every scenario."""
+"""Names of the rivals that take part in every scenario."""

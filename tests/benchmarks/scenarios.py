@@ -1,8 +1,8 @@
-"""The scenarios: their permanent names, what the network does, and the bar for coget with default options. Data only.
+"""The scenarios: their permanent names, the events in the network, and the goal of coget with default options.
 
-Topologies are those of `tests/testbed/topologies`; sources are the hosts s1, s2, ..., the client is `client`. Moments
-are told by the share of the file that the ideal has by then, so that they are the same seconds for all rivals: a
-network does not wait for anybody. After its last event a network stays as it is.
+Topologies are those of `tests/testbed/topologies`; sources are the hosts s1, s2, ..., the client is `client`. The time
+of an event is given by the share of the file that the ideal transfer has by then. So it is the same second for all
+rivals: a network does not wait for slow programs. After the last event a network does not change any more.
 """
 
 import random
@@ -17,10 +17,10 @@ Act = Literal["rate", "cross", "kill", "hole"]
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event at a source, at the moment when the ideal has `share` of the file.
+    """An event at a source, at the moment when the ideal transfer has `share` of the file.
 
-    `rate`: its link carries `left` of its rate. `cross`: other traffic takes all but `left` of it. `kill`: SIGKILL to
-    its server. `hole`: its packets vanish, both ways.
+    :param act: `rate`: the source's link drops to the share `left` of its rate; `cross`: cross traffic takes all but
+        the share `left` of it; `kill`: its server gets SIGKILL; `hole`: all its packets are lost, in both directions
     """
 
     share: float
@@ -44,17 +44,18 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One line of the results.
+    """One scenario.
 
-    :param says: what it is, in a sentence
-    :param bar: what coget is to reach
-    :param congestion: congestion controls of the servers; the scenario runs with each
-    :param loss: of each source's link, both ways
-    :param size: of the file, bytes
-    :param rounds: how many runs of each rival make a median
-    :param schemes: what the sources speak to coget, in turn
-    :param extra: rivals that only this scenario needs
-    :param rerun: the client is killed at half, and run again
+    :param says: description, a phrase
+    :param bar: goal of coget
+    :param topology: name of the topology
+    :param size: size of the file in bytes
+    :param congestion: congestion controls of the servers; the scenario runs with each of them
+    :param loss: loss rate of each source's link, in both directions
+    :param rounds: default number of runs of each rival
+    :param schemes: URL schemes of the sources for coget, used alternately
+    :param extra: additional rivals of this scenario
+    :param rerun: whether the client is killed at half of the bytes, and then run again
     """
 
     name: str
@@ -72,7 +73,12 @@ class Scenario:
 
 
 def _bursts(seed: int, source: str, left: float, mean: float, until: float) -> Iterator[Event]:
-    """Return the on and off times of cross traffic: `mean` of the file each time, exponentially distributed."""
+    """Yield when cross traffic begins and ends. The times between are exponentially distributed.
+
+    :param left: share of the link's rate that the traffic leaves
+    :param mean: mean time between two events, as a share of the file
+    :param until: time of the last event, as a share of the file
+    """
     draw = random.Random(f"{seed} {source}")
     share, busy = 0.0, False
     while (share := share + draw.expovariate(1 / mean)) < until:
@@ -87,21 +93,35 @@ SCENARIOS = {
     for scenario in (
         Scenario("hetero", "400/200/100/50 Mbit/s", "<= 1.02"),
         Scenario(
-            "slow", "hetero; the fastest drops to a tenth at 50 %", "<= 1.02", events=(Event(0.5, "s1", "rate", 0.1),)
+            "slow",
+            "hetero; the fastest source drops to a tenth of its rate at 50 %",
+            "<= 1.02",
+            events=(Event(0.5, "s1", "rate", 0.1),),
         ),
         Scenario(
-            "late", "hetero; the fastest drops to a tenth at 90 %", "<= 1.05", events=(Event(0.9, "s1", "rate", 0.1),)
+            "late",
+            "hetero; the fastest source drops to a tenth of its rate at 90 %",
+            "<= 1.05",
+            events=(Event(0.9, "s1", "rate", 0.1),),
         ),
         Scenario(
             "recover",
-            "hetero; the fastest drops to a tenth at 50 %, and comes back at 75 %",
+            "hetero; the fastest source drops to a tenth of its rate at 50 %, and recovers at 75 %",
             "<= 1.03",
             events=(Event(0.5, "s1", "rate", 0.1), Event(0.75, "s1", "rate", 1.0)),
         ),
         Scenario(
-            "kill", "hetero; the fastest's server gets SIGKILL at 50 %", "<= 1.02", events=(Event(0.5, "s1", "kill"),)
+            "kill",
+            "hetero; the server of the fastest source gets SIGKILL at 50 %",
+            "<= 1.02",
+            events=(Event(0.5, "s1", "kill"),),
         ),
-        Scenario("hole", "hetero; the fastest's packets vanish at 50 %", "<= 1.03", events=(Event(0.5, "s1", "hole"),)),
+        Scenario(
+            "hole",
+            "hetero; all packets of the fastest source are lost from 50 % on",
+            "<= 1.03",
+            events=(Event(0.5, "s1", "hole"),),
+        ),
         Scenario("strag", "400/200/100/2 Mbit/s", "<= 1.03", topology="strag"),
         Scenario(
             "far", "400/200/100 Mbit/s at 10/40/80 ms one way", "<= 1.08", topology="far", congestion=("cubic", "bbr")
@@ -109,7 +129,7 @@ SCENARIOS = {
         Scenario(
             "farloss",
             "far, with 0.1 % loss",
-            "<= 1.10, never behind globus-url-copy -p 8",
+            "<= 1.10, never slower than globus-url-copy -p 8",
             topology="far",
             congestion=("cubic", "bbr"),
             loss="0.1%",
@@ -134,17 +154,20 @@ SCENARIOS = {
         ),
         Scenario("many", "16 sources", "<= 1.03", topology="many"),
         Scenario(
-            "cross", "hetero; bursts take 3/4 of the two fastest links", "ahead of every peer", events=tuple(CROSS)
+            "cross",
+            "hetero; bursts of cross traffic take 3/4 of the two fastest links",
+            "faster than every peer",
+            events=tuple(CROSS),
         ),
         Scenario(
             "mixed",
-            "hetero; GridFTP and HTTPS replicas in turn for coget, HTTP for the others",
+            "hetero; the servers for coget use GridFTP and HTTPS alternately",
             "<= 1.02",
             schemes=("ftp", "https"),
         ),
         Scenario(
             "rerun",
-            "hetero; SIGKILL to the client at half, and the same command again",
+            "hetero; the client gets SIGKILL at half of the bytes; then the same command runs again",
             "<= 1.02 of the bytes",
             rerun=True,
         ),

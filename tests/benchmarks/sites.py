@@ -1,4 +1,4 @@
-"""One collection by `coget collect` on a WAN: sites with real GridFTP servers, and links that may change meanwhile."""
+"""One run of `coget collect` on a WAN: sites with real GridFTP servers, and a link that may change during the run."""
 
 import json
 import os
@@ -32,18 +32,18 @@ COGET = Path(sys.executable).with_name("coget")
 LIMIT_SECONDS = 600
 LOOK_SECONDS = 0.05
 MOVING = 1_000_000
-"""Bytes at the sink that mark the beginning of a collection."""
+"""Number of bytes at the sink after which the data transfer counts as begun."""
 
 
 @dataclass(frozen=True)
 class Situation:
     """Files at sites, and the network between them.
 
-    :param says: what it is, in a sentence
-    :param files: at each site
-    :param size: of each file, bytes
-    :param inward: another rate of all links to the sink
-    :param halves: the pair of hosts whose link drops to half midway
+    :param says: description, a phrase
+    :param files: number of files at each site
+    :param size: size of each file in bytes
+    :param inward: rate of all links to the sink; None for the rates of the topology
+    :param halves: source and sink of the link that drops to half of its rate during the run
     """
 
     says: str
@@ -54,7 +54,7 @@ class Situation:
 
     @cached_property
     def topology(self) -> Topology:
-        """Return the topology of `collect`."""
+        """Return the topology `collect`, with the rates of `inward`."""
         topology = Topology.load("collect")
         if self.inward is None:
             return topology
@@ -69,7 +69,7 @@ class Situation:
 
     @cached_property
     def ways(self) -> dict[tuple[str, str], tuple[str, Literal["ab", "ba"], Settings]]:
-        """Return the link and the direction from one host to another."""
+        """Return, for each pair of adjacent hosts, the link between them, its direction and its settings."""
         ways: dict[tuple[str, str], tuple[str, Literal["ab", "ba"], Settings]] = {}
         for link in self.topology.links:
             ways[link.a, link.b] = link.name, "ab", link.ab
@@ -78,7 +78,7 @@ class Situation:
 
     @property
     def network(self) -> Network:
-        """Return the data rates of the links."""
+        """Return the planner's network, with the links' payload rates."""
         links = (
             Link(LinkKey(*pair), int(settings.rate * payload_share())) for pair, (_, _, settings) in self.ways.items()
         )
@@ -96,7 +96,7 @@ class Situation:
         return dict.fromkeys(self.sites, float(self.files * self.size))
 
     def change(self, at: float) -> Change | None:
-        """Return the change at that second, if there is one."""
+        """Return the change of the link that halves, as a change at a second; None if no link changes."""
         if self.halves is None:
             return None
         return Change(at, self.halves, self.ways[self.halves][2].rate * payload_share() / 2)
@@ -104,10 +104,10 @@ class Situation:
 
 @dataclass(frozen=True)
 class Site:
-    """A way to run a collection: its folder, its kind of sink, and its knowledge of the network.
+    """The settings of a run: its directory, its kind of sink, and how it knows the network.
 
-    :param sink: "here" for a directory of the host `t`, in which coget runs; "server" for a GridFTP server there
-    :param known: "file" for the rates of the topology, "probe" for what `coget probe` measures before
+    :param sink: "here" for a local directory of the host `t`, where coget runs; "server" for a GridFTP server at `t`
+    :param known: "file" for a network file with the topology's rates; "probe" for rates that `coget probe` measures
     """
 
     folder: Path
@@ -117,12 +117,13 @@ class Site:
 
 @dataclass(frozen=True)
 class Run:
-    """The result of a collection.
+    """The result of a run.
 
-    :param seconds: its makespan
-    :param relayed: part of the bytes that went over other sites
-    :param pairs: bytes by pair of hosts, as text
-    :param invalid: why the run does not count
+    :param seconds: makespan
+    :param relayed: share of the bytes that went over relays
+    :param rationale: why coget used these paths
+    :param pairs: a line of text for each pair of hosts
+    :param invalid: why the run does not count; empty if it does
     """
 
     seconds: float
@@ -133,9 +134,10 @@ class Run:
 
 
 def collected(situation: Situation, method: str, change: Change | None, site: Site) -> Run:
-    """Carry out a collection; `change` counts from its first bytes at the sink.
+    """Run `coget collect` in a new WAN.
 
-    :raises RuntimeError: it failed, or files are not what they were
+    :param change: change of a link; its time counts from the first bytes at the sink
+    :raises RuntimeError: coget failed, or a file differs from its original
     """
     with TemporaryDirectory(dir=site.folder) as home, Wan(situation.topology) as wan, ExitStack() as stack:
         field = _Field(situation, wan, Path(home), stack, site)
@@ -153,7 +155,7 @@ def collected(situation: Situation, method: str, change: Change | None, site: Si
 
 
 class _Field:
-    """Servers in a WAN, and the collection that they take part in."""
+    """The servers in a WAN, and the commands that use them."""
 
     def __init__(self, situation: Situation, wan: Wan, home: Path, stack: ExitStack, site: Site) -> None:
         self._situation, self._wan, self._home = situation, wan, home
@@ -168,11 +170,11 @@ class _Field:
 
     @property
     def names(self) -> dict[str, str]:
-        """Return the host of each server, by its label."""
+        """Return the host of each server, by the URL that coget's report uses for it."""
         return {f"ftp://{server.host}:{server.port}": host for host, server in self._servers.items()}
 
     def written(self) -> Path:
-        """Return the network from the topology."""
+        """Write a network file with the topology's rates; return its path."""
         urls = {host: {"url": label} for label, host in self.names.items()}
         links = self._situation.network.links.values()
         rates = {f"{link.key.source} -> {link.key.sink}": link.capacity for link in links}
@@ -181,13 +183,13 @@ class _Field:
         return path
 
     def probed(self) -> Path:
-        """Return the network that `coget probe` measures."""
+        """Measure the network with `coget probe`; return the path of the network file."""
         path = self._home / "network.yaml"
         self._coget("probe", "-o", str(path), *(f"{server.url('')}/" for server in self._servers.values()))
         return path
 
     def collect(self, method: str, network: Path) -> dict[str, Any]:
-        """Run `coget collect` at the sink and return its report."""
+        """Run `coget collect` at the sink; return its JSON report."""
         sources = [f"{self._servers[host].url('run')}/" for host in self._situation.sites]
         words = ["collect", *sources, "--to", self._to, "--method", method, "--network", str(network), "--json"]
         report: dict[str, Any] = json.loads(self._coget(*words))
@@ -202,7 +204,7 @@ class _Field:
             if (self._output / file.name).read_bytes() != (
                 self._home / file.holders[0] / "run" / file.name
             ).read_bytes():
-                raise RuntimeError(f"{file.name} is not what it was")
+                raise RuntimeError(f"{file.name} differs from its original")
 
     def _coget(self, *words: str) -> str:
         kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
@@ -215,7 +217,7 @@ class _Field:
 
 
 def _write(root: Path, host: str, situation: Situation) -> None:
-    """Write the files of a host, random and the same each time."""
+    """Write the files of a host: random bytes that depend only on the names of the files."""
     (root / "run").mkdir(parents=True)
     for file in situation.demand.files:
         if file.holders == (host,):
@@ -224,7 +226,7 @@ def _write(root: Path, host: str, situation: Situation) -> None:
 
 @contextmanager
 def _meanwhile(situation: Situation, wan: Wan, change: Change | None) -> Iterator[None]:
-    """Apply a change at its time after the first bytes have arrived."""
+    """Apply a change to the network in a thread during the `with` block; its time counts from the first bytes."""
     if change is None:
         yield
         return

@@ -1,10 +1,10 @@
-"""The collection benchmark: 8 files of 50 MB at four sites, to a fifth, over relays and straight, beside the plan.
+"""The benchmark of `coget collect`: 8 files of 50 MB from four sites to a fifth, with and without relays.
 
     python -m tests.benchmarks.staging [SCENARIO...] [--rounds N] [--sink here|server] [--known file|probe] [-v]
 
-Prints a table for each scenario: what `coget collect` took by either method, and what the planner had said. Makespans
-are those of its report: from the first look at the destination to the last file's name. What they are compared with is
-told in docs/explanation/adaptive-collecting.md. Needs root, and what tests/testbed needs.
+Prints for each scenario the makespans of both methods, and those that the planner forecast. A makespan is taken from
+coget's report: from the first listing of the destination until the last file has its name.
+docs/explanation/adaptive-collecting.md explains the references. Needs root, and the programs that tests/testbed needs.
 """
 
 import argparse
@@ -23,15 +23,21 @@ METHODS = ("all-at-once", "adaptive")
 ROUNDS = 3
 TRIES = 3
 SCENARIOS = {
-    "relay": Situation("the way from a to t is congested"),
-    "halves": Situation("the same; b to t, which is on the planned way, drops to half midway", halves=("b", SINK)),
-    "direct": Situation("all ways to t are alike, so that relays cannot help", inward="25mbit"),
+    "relay": Situation("the link from a to t is congested"),
+    "halves": Situation("the same; the link from b to t, which the plan uses, drops to half", halves=("b", SINK)),
+    "direct": Situation("all links to t have the same rate, so relays cannot help", inward="25mbit"),
 }
 
 
 @dataclass(frozen=True)
 class Expected:
-    """Seconds that the planner predicts: with relays, without, and for plans that foresee or ignore a change."""
+    """Forecast makespans in seconds.
+
+    :param plan: the plan with relays, without a change
+    :param change: the change of a link, if there is one
+    :param clairvoyant: makespan of a plan that knows the change in advance
+    :param kept: makespan of `plan` if it is kept in spite of the change
+    """
 
     plan: TransferPlan
     change: Change | None
@@ -40,18 +46,18 @@ class Expected:
 
     @property
     def seconds(self) -> float:
-        """Return the seconds of the plan with relays."""
+        """Return the makespan of the plan with relays."""
         return float(self.plan.makespan)
 
     @property
     def straight(self) -> float:
-        """Return the seconds of the plan without relays."""
+        """Return the makespan of the plan without relays."""
         assert self.plan.direct is not None
         return float(self.plan.direct)
 
 
 def expected(situation: Situation) -> Expected:
-    """Compute the predictions from the rates of the topology."""
+    """Compute the forecast makespans from the rates of the topology."""
     plan = least_makespan(situation.network, situation.demand)
     seconds, change = float(plan.makespan), situation.change(float(plan.makespan) / 2)
     if change is None:
@@ -63,7 +69,7 @@ def expected(situation: Situation) -> Expected:
 
 
 def measured(situation: Situation, says: Expected, site: Site, rounds: int, verbose: bool) -> dict[str, list[Run]]:
-    """Make all valid runs, by method; the order of methods changes from round to round."""
+    """Run all rounds, in an order of methods that changes from round to round; return the valid runs by method."""
     runs: dict[str, list[Run]] = {method: [] for method in METHODS}
     for number in range(rounds):
         for method in METHODS[:: 1 if number % 2 else -1]:
@@ -79,13 +85,13 @@ def measured(situation: Situation, says: Expected, site: Site, rounds: int, verb
 
 
 def shown(situation: Situation, says: Expected, runs: dict[str, list[Run]]) -> str:
-    """Return the table."""
+    """Return the results as lines of text."""
     took = {method: [run.seconds for run in each] for method, each in runs.items()}
     if not all(took.values()):
         return "no valid run: the machine is too busy"
     straight, adaptive = (statistics.median(took[method]) for method in METHODS)
     lines = [
-        f"planned: {says.seconds:.2f} s, straight {says.straight:.2f} s: gain {says.straight / says.seconds:.2f}",
+        f"planned: {says.seconds:.2f} s, direct {says.straight:.2f} s: gain {says.straight / says.seconds:.2f}",
         *(f"{method}: {_spread(seconds)} s" for method, seconds in took.items()),
         f"adaptive: {max(run.relayed for run in runs['adaptive']):.0%} of the bytes went over relays at most",
     ]
@@ -94,9 +100,9 @@ def shown(situation: Situation, says: Expected, runs: dict[str, list[Run]]) -> s
         lines.append(f"gain: {gain:.2f}, {gain / wanted:.0%} of the planned one")
     else:
         lines += [
-            f"clairvoyant: {says.clairvoyant:.2f} s; the first plan, kept: {says.kept:.2f} s",
-            f"recovered of what a clairvoyant plan gains over straight: "
-            f"{(straight - adaptive) / (straight - says.clairvoyant):.0%}; over the first plan, kept: "
+            f"clairvoyant plan: {says.clairvoyant:.2f} s; first plan, kept unchanged: {says.kept:.2f} s",
+            f"share of the clairvoyant plan's gain: over direct transfers "
+            f"{(straight - adaptive) / (straight - says.clairvoyant):.0%}, over the first plan "
             f"{(says.kept - adaptive) / (says.kept - says.clairvoyant):.0%}",
         ]
     return "\n".join(f"  {line}" for line in lines)
@@ -109,15 +115,15 @@ def _spread(seconds: Sequence[float]) -> str:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=f"default: all of {', '.join(SCENARIOS)}")
-    parser.add_argument("--rounds", type=int, default=ROUNDS, help="runs by either method")
-    parser.add_argument("--sink", choices=("here", "server"), default="here", help="what t has: a directory, a server")
-    parser.add_argument("--known", choices=("file", "probe"), default="file", help="from where the network is known")
-    parser.add_argument("-v", "--verbose", action="store_true", help="what went from where to where")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="runs with each method")
+    parser.add_argument("--sink", choices=("here", "server"), default="here", help="destination at t")
+    parser.add_argument("--known", choices=("file", "probe"), default="file", help="source of the network file")
+    parser.add_argument("-v", "--verbose", action="store_true", help="show the bytes by pair of hosts")
     options = parser.parse_args()
     if strange := [name for name in options.scenarios if name not in SCENARIOS]:
         parser.error(f"{', '.join(strange)}: there are {', '.join(SCENARIOS)}")
     if options.known == "probe" and options.sink == "here":
-        parser.error("only ways between servers can be probed: --sink server")
+        parser.error("--known probe needs a server at t: use --sink server")
     return options
 
 

@@ -1,13 +1,14 @@
-"""Tasks: the broker's speed beside globus-url-copy, and the cost of waiting tasks.
+"""The speed of the broker's tasks compared with globus-url-copy, and the cost of waiting tasks.
 
     python -m tests.benchmarks.tasks [small] [big] [far] [queue] [woken] [--files 10000] [--gib 2] [--rounds 3]
 
-`small`: a directory of files of 10 kB, `big`: one file, each from one server on this machine to another, on files in
-memory, as a task with and without checksums and by globus-url-copy, in turns; a ratio is taken within a round. `far`:
-a fifth of the files of `small`, from a server 20 ms from the broker to one 80 ms away, over a WAN on one machine.
-`queue`: submissions while 100,000 tasks are in the table, and the processor that 10,000 tasks take which wait.
-`woken`: how long a task of one small file takes at a worker in a process of its own, on PostgreSQL, when the worker is
-woken, and when it only looks for work by itself.
+`small`: a directory of files of 10 kB; `big`: one file. Both are copied from one server on this machine to another,
+with files in memory: by globus-url-copy, by a task without checksums and by one with checksums, in a random order. A
+ratio compares runs of one round.
+`far`: a fifth of the files of `small`, from a server 20 ms from the broker to one 80 ms away, on an emulated WAN.
+`queue`: the time of submissions with 100,000 tasks in the table, and the processor time of 10,000 waiting tasks.
+`woken`: the time of a task of one small file at a worker in a separate process, on PostgreSQL: with a worker that is
+woken, and with one that only looks for work at intervals.
 """
 
 import argparse
@@ -52,8 +53,9 @@ MADE = {"id", "owner", "created_at"}
 WAITING = 10_000
 IN_TABLE = 100_000
 LOOKED = 20.0
-TIMED = 20
 """Seconds for which waiting tasks are observed."""
+TIMED = 20
+"""Number of tasks of which `woken` takes the median time."""
 
 
 class Elsewhere(NamedTuple):
@@ -69,7 +71,10 @@ class Elsewhere(NamedTuple):
 
 @asynccontextmanager
 async def working(folder: Path, *between: Server) -> AsyncIterator[World]:
-    """Run a broker on SQLite with a worker, in this process; with two new servers or with the given ones."""
+    """Run a broker on SQLite and a worker in this process.
+
+    :param between: source and sink of its tasks; without them, two new servers are started
+    """
     collect_seldom()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     database = f"sqlite:///{folder / 'broker.sqlite'}"
@@ -85,7 +90,11 @@ async def working(folder: Path, *between: Server) -> AsyncIterator[World]:
 async def race(
     title: str, unit: str, amount: float, rivals: dict[str, Callable[[], Awaitable[None]]], count: int
 ) -> None:
-    """Print a line per rival: amount per second, and the ratio to the first."""
+    """Run the rivals, and print a line for each: amount per second, and its ratio to that of the first rival.
+
+    :param amount: number of units (`unit`) that a run copies
+    :param count: number of rounds
+    """
     seconds: dict[str, list[float]] = {name: [] for name in rivals}
     for _ in range(count):
         for name in random.sample(list(rivals), len(rivals)):
@@ -101,7 +110,12 @@ async def race(
 
 
 def rivals(world: World, name: str, item: Item, words: Sequence[str]) -> dict[str, Callable[[], Awaitable[None]]]:
-    """Return the rivals: globus-url-copy, and tasks with and without checksums; each starts with an empty sink."""
+    """Return the rivals: globus-url-copy, and tasks with and without checksums. Each first deletes its target.
+
+    :param name: path to copy, below the servers' directories; a directory ends with a slash
+    :param item: the same path as an item of a task
+    :param words: options of globus-url-copy
+    """
 
     def clear() -> None:
         target = world.sink.root / name.rstrip("/")
@@ -138,14 +152,14 @@ async def small(world: World, files: int, count: int, title: str = "small") -> N
 async def big(world: World, size: int, count: int) -> None:
     """Run `big`."""
     with (world.source.root / "big").open("wb") as file:
-        file.truncate(size)  # no allocated blocks, so that memory remains for its copy
+        file.truncate(size)  # a sparse file, so that memory remains for its copy
     runs = rivals(world, "big", Item(source="/big", destination="/big"), [])
     await race(f"big: one file of {size >> 20} MiB", "MB/s", size / 1e6, runs, count)
     print("wanted: ratio >= 0.95")
 
 
 def far(options: argparse.Namespace) -> None:
-    """Run `far`: this program again, in the host of the client."""
+    """Run `far`: start this program again, on the client's host of a WAN."""
     with tempfile.TemporaryDirectory(dir=MEMORY, prefix="coget-bench-") as name, Wan(Topology.load("far")) as wan:
         folders = [Path(name) / end for end in ("from", "to")]
         for folder in (Path(name), *folders):
@@ -175,13 +189,13 @@ async def queue(world: World) -> None:
         began = time.perf_counter()
         await world.submit("TRANSFER", [Item(source="/none", destination="/none")])
         took.append(time.perf_counter() - began)
-    print(f"\nqueue: a submission beside {IN_TABLE} tasks: p99 {quantiles(took, n=100)[98] * 1e3:.1f} ms")
+    print(f"\nqueue: a submission with {IN_TABLE} tasks in the table: p99 {quantiles(took, n=100)[98] * 1e3:.1f} ms")
     print("wanted: <= 100 ms")
     await asyncio.sleep(5.0)
     began, cpu = time.perf_counter(), time.process_time()
     await asyncio.sleep(LOOKED)
     share = (time.process_time() - cpu) / (time.perf_counter() - began)
-    print(f"queue: {WAITING} tasks that wait take {share:.1%} of a processor\nwanted: <= 5 %")
+    print(f"queue: {WAITING} waiting tasks take {share:.1%} of a processor\nwanted: <= 5 %")
 
 
 async def fill(world: World, count: int) -> None:
@@ -195,7 +209,7 @@ async def fill(world: World, count: int) -> None:
 
 
 async def hold(world: World) -> None:
-    """Allow one transfer to the sink, and start a slow one."""
+    """Limit the sink to one lane and 1 B/s, and submit two tasks that keep it busy."""
     async with world.factory.database.write() as connection:
         kept = CollectionStore(connection)
         (sink,) = [each for each in await kept.all() if each.name == "sink"]

@@ -1,4 +1,4 @@
-"""The benchmark over a real WAN, with a file too small to show speed."""
+"""The benchmark on a real WAN, with a file that is too small to measure speed."""
 
 import subprocess
 import sys
@@ -61,7 +61,7 @@ def test_events_happen_to_the_network(tmp_path: Path):
 
 
 def why(field: Field, host: str) -> str:
-    """Return the greeting that a client gets from the server."""
+    """Connect to a host's server from the client; return the name of the error, or nothing."""
     address = field.url(host, "x").split("/")[2].split(":")[0]
     done = subprocess.run(
         field.command([sys.executable, "-c", CONNECT, address]), capture_output=True, text=True, timeout=30

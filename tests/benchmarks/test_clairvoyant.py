@@ -1,4 +1,4 @@
-"""References for collections on the WAN: a plan that knows the future, and a plan that does not react."""
+"""Reference makespans: those of a plan that knows a change in advance, and of one that ignores it."""
 
 import pytest
 

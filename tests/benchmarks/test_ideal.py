@@ -1,4 +1,4 @@
-"""Arithmetic of the ideal, against values computed by hand."""
+"""Ideal times agree with values computed by hand."""
 
 import math
 

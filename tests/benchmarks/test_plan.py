@@ -1,4 +1,4 @@
-"""Scenarios on their topologies, against values computed by hand."""
+"""Plans of scenarios agree with values computed by hand."""
 
 from dataclasses import replace
 

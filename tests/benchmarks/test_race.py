@@ -1,4 +1,4 @@
-"""Runs of small commands: their reports, and that none outlives its limit."""
+"""Runs of small commands: their results, and that no process outlives its time limit."""
 
 import os
 import sys
@@ -22,7 +22,7 @@ print(json.dumps(dict(seconds=0.1, sources=[dict(url="ftp://a/x", copies=[copy, 
 
 
 class Clockwork:
-    """A wire on which a source has sent 100 more bytes at each look."""
+    """A wire on which a source has sent 100 more bytes at each call of `sent`."""
 
     def __init__(self) -> None:
         self.bytes = 0

@@ -1,4 +1,4 @@
-"""Tables, files and the page, made from runs that are written here."""
+"""Tables, files and the page, made from invented runs."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -50,7 +50,7 @@ def test_a_rerun_is_judged_by_its_bytes():
 
 def test_who_is_named_by_the_bar_is_compared():
     assert beside(result("shared", **{"coget": [run(10.1)], "coget-best": [run(10.0)]})) == (
-        "coget relative to coget-best: 1.010, +0.10 s"
+        "compared with coget-best, coget takes 1.010 times as long (+0.10 s)"
     )
     assert beside(result(coget=[run(10.1)], aria2=[run(10.0)])) == ""
 

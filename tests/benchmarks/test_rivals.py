@@ -1,4 +1,4 @@
-"""Command lines of rivals: all replicas or the best, and the path of the file."""
+"""Command lines of rivals contain all replicas or the best one, and the path of the target."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Small collections on a real WAN, as the benchmark runs them: relays if they are faster, else direct."""
+"""Small runs of the `coget collect` benchmark on a real WAN: it uses relays only if they are faster."""
 
 from pathlib import Path
 
@@ -12,16 +12,16 @@ SMALL = 6_000_000
 
 
 def test_what_is_congested_is_gone_around(tmp_path: Path):
-    congested = Situation("the way from a to t is congested", size=SMALL)
+    congested = Situation("the link from a to t is congested", size=SMALL)
     straight, adaptive = (collected(congested, method, None, Site(tmp_path)) for method in ("all-at-once", "adaptive"))
     assert straight.relayed == 0
     assert adaptive.relayed > 0.1
-    # Planned are 4 s and 10; most of what a busy machine adds, it adds to both.
+    # The plans take 4 s with relays and 10 s without; a busy machine slows down both about equally.
     assert adaptive.seconds < straight.seconds
 
 
 def test_straight_is_used_and_said_where_nothing_is_faster(tmp_path: Path):
     alike = Situation("all ways to t are alike", size=SMALL // 3, inward="25mbit")
     run = collected(alike, "adaptive", None, Site(tmp_path))
-    assert run.relayed < 0.1  # on a busy machine some way may seem slow
+    assert run.relayed < 0.1  # on a busy machine a link may seem slow
     assert run.rationale.startswith("direct")

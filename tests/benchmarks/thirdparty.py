@@ -1,11 +1,11 @@
-"""Copies between two servers: ours beside globus-url-copy, in one run, on files in memory. Prints ratios with spread.
+"""Copies between two servers, by coget compared with globus-url-copy, on this machine, with files in memory.
 
     python -m tests.benchmarks.thirdparty [--files 10000] [--gib 2] [--rounds 5]
 
 Scenario names are permanent: `small` (a directory of files of 10 kB: listed, then copied over 4 pairs of sessions),
-`big` (one file). globus-url-copy runs as a command, ours in this process, as in a broker; each round runs the rivals in
-a new random order; a ratio is taken within a round. Both ends and who tells them share one machine here, and big files
-measure its memory rather than the tools.
+`big` (one file). globus-url-copy runs as a command; coget's client runs in this process, as in a broker. Each round
+runs the rivals in a new random order. A ratio compares runs of one round. Servers and client share one machine, and
+large files measure its memory rather than the programs.
 """
 
 import argparse
@@ -29,7 +29,7 @@ SMALL = 10_000
 
 
 def timed(work: Callable[[], Coroutine[None, None, None]]) -> Run:
-    """Measure our own client, in this process."""
+    """Run a coroutine in this process, and measure it."""
     began, cpu = time.perf_counter(), time.process_time()
     asyncio.run(work())
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -37,7 +37,7 @@ def timed(work: Callable[[], Coroutine[None, None, None]]) -> Run:
 
 
 async def copy_directory(source: GridFTPServer, sink: GridFTPServer, target: Path) -> None:
-    """List a directory at the source, and copy its files over several pairs."""
+    """List a directory at the source, and copy its files over `PAIRS` pairs of sessions."""
     pairs = await asyncio.gather(*(api.third_party(source.url(""), sink.url("")) for _ in range(PAIRS)))
     copies = []
     async with await api.storage(source.url("")) as store:
@@ -57,7 +57,7 @@ async def copy_file(source: GridFTPServer, sink: GridFTPServer, size: int) -> No
 
 
 def emptied(target: Path, work: Callable[[], Run]) -> Callable[[], Run]:
-    """Measure a command whose target, a file or directory, does not exist when it starts."""
+    """Return a function that deletes the file or empties the directory `target`, then does the work."""
 
     def run() -> Run:
         if target.name == "big":
@@ -105,7 +105,7 @@ def big(source: GridFTPServer, sink: GridFTPServer, size: int, count: int) -> No
 
 
 def show(title: str, rivals: dict[str, Callable[[], Run]], amount: float, count: int) -> None:
-    """Print a line per rival: amount per second, and the ratio to the first."""
+    """Run the rivals, and print a line for each: amount per second, and its ratio to that of the first rival."""
     runs = rounds(rivals, count)
     peer = next(iter(runs.values()))
     print(f"\n{title}, {count} rounds: median [least-most]")

@@ -1,9 +1,9 @@
 """Speed of timetable planning: `python -m tests.benchmarks.timeline`.
 
-Networks are made here: capacities between hosts spread as on the Internet, the way of some sources to the destination
-congested, the destination's downlink below what all could send. A row is the worst of several of them, each the best
-of several times. Whole: from network and demand to the flow, paths apart. Solver: its min-cost flow alone, in the same
-run.
+Networks are random: capacities are lognormal, the links from some sources to the destination are congested, and the
+destination's downlink is slower than all sources together. A row shows the slowest of several networks; each time is
+the best of several measurements. The column `whole` is the time from network and demand to the flow, without paths;
+`solver` is the time of the min-cost flow alone.
 """
 
 import time
@@ -22,14 +22,14 @@ from coalloc.planner.timeline.timetable import timeline
 __all__ = ["made", "rows"]
 
 SIZES = {(149, 8): 60, (149, 20): None, (496, 8): 200, (992, 8): 450}
-"""Steps, hosts, and the target in milliseconds with OR-tools; without it, five times as many."""
+"""The target in milliseconds with OR-tools, by number of steps and of hosts; with SciPy it is five times as long."""
 UNITS = Units(Fraction(8), 64 * 1024)
-"""The paper's step and unit."""
+"""The paper's step (seconds) and data unit (bytes)."""
 SEEDS = range(5)
 
 
 def made(steps: int, hosts: int, seed: int) -> tuple[Network, Demand]:
-    """Make a network, and a demand that takes this many steps."""
+    """Return a random network, and a demand whose timetable has about this many steps."""
     chance = np.random.default_rng(seed)
     sources = [f"S{i}" for i in range(1, hosts)]
     rates = chance.lognormal(np.log(150_000), 0.6, (hosts, hosts))
@@ -55,7 +55,7 @@ def made(steps: int, hosts: int, seed: int) -> tuple[Network, Demand]:
 
 
 def rows() -> Iterator[str]:
-    """Print a table."""
+    """Yield the rows of the table."""
     yield "   T  b    arcs   with   whole  (wanted)  solver  ratio   paths  proof  check"
     for (steps, hosts), wanted in SIZES.items():
         collections = [made(steps, hosts, seed) for seed in SEEDS]

@@ -1,9 +1,9 @@
-"""The WAN benchmark: coget beside its peers, on networks that differ, change and fail.
+"""The WAN benchmark: coget compared with other programs, on networks that differ, change and fail.
 
     python -m tests.benchmarks.wan [SCENARIO...] [--rounds N] [--rivals coget,aria2,...] [--json FILE]
 
-Prints a table for each scenario: the time over the ideal, what went over the wire without need, and processor time.
-docs/explanation/benchmarks.md says how all this is measured. Needs root, and programs that `make bench-wan` installs.
+Prints a table for each scenario: the time divided by the ideal time, the share of unneeded bytes, and processor time.
+docs/explanation/benchmarks.md explains the measurements. Needs root, and the programs that `make bench-wan` installs.
 """
 
 import argparse
@@ -21,11 +21,13 @@ from tests.benchmarks.table import show
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("scenarios", nargs="*", metavar="SCENARIO", help=f"default: all of {', '.join(SCENARIOS)}")
-    parser.add_argument("--rivals", type=lambda text: text.split(","), help=f"of {', '.join(RIVALS)}")
-    parser.add_argument("--rounds", type=int, help="runs of each rival; default: the scenario's own")
-    parser.add_argument("--size", type=int, metavar="MIB", help="another size of the file")
     parser.add_argument(
-        "--json", type=Path, metavar="FILE", help="keep the results here, beside those of other scenarios"
+        "--rivals", type=lambda text: text.split(","), help=f"programs to compare, of {', '.join(RIVALS)}"
+    )
+    parser.add_argument("--rounds", type=int, help="runs of each rival; default: the scenario's own")
+    parser.add_argument("--size", type=int, metavar="MIB", help="size of the file; default: the scenario's own")
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="file for the results; those of other scenarios in it are kept"
     )
     options = parser.parse_args()
     for chosen, known in ((options.scenarios, SCENARIOS), (options.rivals or [], RIVALS)):

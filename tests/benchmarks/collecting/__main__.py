@@ -1,11 +1,11 @@
-"""Experiments of both papers about collecting, in virtual time, beside the results in the papers.
+"""The experiments of two papers about collecting files, in virtual time, compared with the papers' results.
 
     python -m tests.benchmarks.collecting cheng|confluence [--seeds N] [--page]
     python -m tests.benchmarks.collecting cheng|confluence --kept
     python -m tests.benchmarks.collecting packets
 
-Prints a table for each figure. With `--page` the runs are kept, and written into docs/reference/collecting; `--kept`
-makes page and tables of runs that were kept. `packets` holds some points against TCP in ns-3.
+Prints a table for each figure. `--page` also stores the runs, and writes the tables into the page below
+docs/reference/collecting; `--kept` does the same with stored runs. `packets` compares some points with TCP in ns-3.
 """
 
 import argparse
@@ -21,7 +21,9 @@ DOCS = Path(__file__).parents[3] / "docs" / "reference" / "collecting"
 
 
 class Paper(NamedTuple):
-    """Experiments, how their results are shown, and the default number of networks."""
+    """The experiments of a paper, the module that makes their tables, the default number of networks, and the name of
+    the function in `charts` that draws the picture.
+    """
 
     runs: ModuleType
     tables: ModuleType
@@ -38,9 +40,9 @@ PAPERS = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=[*PAPERS, "packets"])
-    parser.add_argument("--seeds", type=int, help="networks that are drawn")
-    parser.add_argument("--page", action="store_true", help="keep the runs and write the page")
-    parser.add_argument("--kept", action="store_true", help="run nothing: write the page of runs that were kept")
+    parser.add_argument("--seeds", type=int, help="number of random networks")
+    parser.add_argument("--page", action="store_true", help="store the runs and write the page")
+    parser.add_argument("--kept", action="store_true", help="run nothing; write the page from stored runs")
     options = parser.parse_args()
     if options.what == "packets":
         found = crosscheck.table_of(crosscheck.points())

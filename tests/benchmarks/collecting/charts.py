@@ -1,4 +1,4 @@
-"""Pictures of the collecting benchmarks, as SVG. Needs matplotlib, of the `bench` extra."""
+"""Pictures of the collecting benchmarks, as SVG. Needs matplotlib (extra `bench`)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -18,7 +18,7 @@ SHOWN = ("all-at-once", "best-path", "path-sync-100", "path-sync-95", "path-dela
 
 
 def draw_loads(runs: cheng_tables.Runs, path: Path) -> None:
-    """Draw figures 5 (b), 6 and 7 of Cheng: by background flows, with the 95 % range over worlds."""
+    """Draw Cheng's figures 5 (b), 6 and 7: values by number of background flows, with the 95 % range over worlds."""
     panels: Mapping[str, Callable[[cheng.Run], float]] = {
         "makespan, s": lambda run: run.seconds,
         "storage over that of direct": lambda run: run.storage,
@@ -39,7 +39,7 @@ def draw_loads(runs: cheng_tables.Runs, path: Path) -> None:
 
 
 def draw_gains(runs: confluence_tables.Runs, path: Path) -> None:
-    """Draw figure 9 of Confluence: the number of sinks whose gain is at most x."""
+    """Draw Confluence's figure 9: the share of sinks whose gain is at most x."""
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "coget", "font.size": 8}):
         figure = Figure(figsize=(4.8, 3.2), layout="constrained")
         axes = figure.subplots()

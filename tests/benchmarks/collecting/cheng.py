@@ -1,4 +1,4 @@
-"""Cheng's figures 5 to 7, run by run: makespan, storage at bistros, throughput of other people's traffic."""
+"""The runs behind Cheng's figures 5 to 7: makespan, storage at the hosts (bistros), throughput of other traffic."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import inf
@@ -34,21 +34,21 @@ RELAYED: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 }
 LOOSE: Mapping[str, tuple[str, Mapping[str, Any]]] = {"path-sync-80": ("path-sync", {"percent": 80, **TABLED})}
 METHODS = {**DIRECT, **RELAYED, **LOOSE}
-"""As tables name them: the method, and what it is told. Without access it is the paper's own model, to the letter: no
-limit to what the destination takes in at once."""
+"""Methods by their names in the tables: the name of the method and its parameters. Those with "no access" plan with
+the paper's exact model, which does not limit the rate at which the destination receives."""
 
 UNEVEN = 0.35
-"""Of TCP where it matters: two connections in three then have 0.7 to 1.4 times what is fair."""
+"""Unevenness of TCP (see `weather`): two connections in three then have 0.7 to 1.4 times the fair share."""
 SHOWN = (24, 72, 120)
-"""Loads of tables that cannot have all."""
+"""Loads of the tables that do not show all loads."""
 SENDERS = (1, 2, 3, 4)
-"""Stub domains from which all traffic over a peering point comes, where it does not come from all."""
+"""Numbers of stub domains that send all traffic over a peering point, in the runs in which not all of them do."""
 ALONE = 1000.0
-"""Seconds over which other people's traffic is measured without a collection."""
+"""Seconds for which background traffic is measured without a collect job."""
 
 
 class Absent(Method):
-    """Collects nothing for a while."""
+    """A method that collects nothing and gives up after `ALONE` seconds."""
 
     name = "absent"
 
@@ -57,11 +57,12 @@ class Absent(Method):
 
 
 class Case(NamedTuple):
-    """One collection of a world.
+    """One collect job in a world.
 
-    :param load: background flows
-    :param unevenness: of TCP: see `weather`
+    :param load: number of background flows
+    :param unevenness: unevenness of TCP: see `weather`
     :param senders: see `world`
+    :param probes: measurements of each pair
     """
 
     method: str
@@ -73,12 +74,12 @@ class Case(NamedTuple):
 
 
 class Run(NamedTuple):
-    """One collection.
+    """The result of one collect job.
 
-    :param seconds: its makespan
-    :param storage: the most that a bistro keeps, over what it holds in the beginning; the mean of all bistros but the
-        destination. What has been acknowledged elsewhere is not kept.
-    :param background: throughput of other people's TCP meanwhile, over what it is without the collection
+    :param seconds: makespan
+    :param storage: the most bytes that a bistro stores at once, divided by its own data; over all bistros except the
+        destination. A bistro drops bytes when another host has acknowledged them.
+    :param background: throughput of background TCP during the job, divided by its throughput without the job
     """
 
     case: Case
@@ -88,7 +89,7 @@ class Run(NamedTuple):
 
 
 def cases(seeds: int) -> list[Case]:
-    """All that the tables show; those of a world side by side, as it is measured before."""
+    """Return all cases of the tables. Cases of one world are adjacent, so that its measurements are cached."""
     worlds = [(seed, load) for seed in range(1, seeds + 1) for load in LOADS]
     plain = [
         Case(method, load, seed, unevenness)
@@ -107,7 +108,7 @@ def cases(seeds: int) -> list[Case]:
 
 
 def run(case: Case) -> Run:
-    """Carry it out, in virtual time."""
+    """Carry out a case in virtual time."""
     here = world(case.seed, case.load, case.senders)
     known = measured(here, case.probes)
     record = _carried_out(_made(case, known, here.demand), case)
@@ -132,14 +133,14 @@ def _throughput(record: SimulationRecord) -> float:
 
 
 def storage(demand: Demand, record: SimulationRecord) -> float:
-    """See `Run`: the sum of the most that each keeps, over the sum of what all hold in the beginning."""
+    """Return the storage of a `Run`: the sum of the bistros' highest stored bytes, divided by the sum of their data."""
     return fmean(_most(demand, record, file.holders[0]) for file in demand.files) / fmean(
         file.size for file in demand.files
     )
 
 
 def _most(demand: Demand, record: SimulationRecord, host: str) -> float:
-    """The most bytes that a host keeps at once, its own included."""
+    """Return the most bytes that a host stores at once, including its own data."""
     own = {file.name: file.size for file in demand.files if file.holders == (host,)}
     changes = [
         (hop.ended, -hop.send.piece.size)
@@ -151,7 +152,7 @@ def _most(demand: Demand, record: SimulationRecord, host: str) -> float:
         changes.append((at, kept - before))
         before = kept
     most = now = sum(own.values())
-    for _, change in sorted(changes):  # at the same moment, what goes goes first
+    for _, change in sorted(changes):  # at the same moment, bytes that leave come first
         now += change
         most = max(most, now)
     return most

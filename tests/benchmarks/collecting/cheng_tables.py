@@ -11,12 +11,12 @@ BASE, OURS = "all-at-once", "path-sync-95"
 COMPARED = ("best-path", "path-sync-100", "path-delay", "adaptive")
 LETTER = ("path-sync-95, no access", "path-delay, no access")
 PAPER = {("direct", 24): "1.9", ("direct", 120): "3.7", ("best-path", 120): "1.7"}
-"""Makespans over that of PathSync95, from the paper's text."""
+"""Makespans divided by that of PathSync95, from the paper's text."""
 NONE = ""
 
 
 class Runs:
-    """All runs, by method, load, and whether TCP was even."""
+    """All runs, by the first five fields of their cases."""
 
     def __init__(self, runs: Sequence[Run]) -> None:
         self._runs = {run.case[:5]: run for run in runs}
@@ -24,12 +24,12 @@ class Runs:
         self.loads = sorted({run.case.load for run in runs})
 
     def of(self, method: str, load: int, unevenness: float = 0.0, senders: int = 0) -> list[Run]:
-        """Return one run for each seed."""
+        """Return the run of each seed that has one."""
         found = (self._runs.get((method, load, seed, unevenness, senders)) for seed in self.seeds)
         return [run for run in found if run]
 
     def ratios(self, method: str, over: str, load: int, unevenness: float = 0.0, senders: int = 0) -> list[float]:
-        """Return ratios of makespans in the same world."""
+        """Return, for each world, the makespan of `method` divided by that of `over`."""
         kind = load, unevenness, senders
         pairs = zip(self.of(method, *kind), self.of(over, *kind), strict=True)
         return [run.seconds / base.seconds for run, base in pairs]
@@ -80,7 +80,7 @@ def _makespans(runs: Runs) -> str:
 
 
 def _uneven(runs: Runs) -> str:
-    """Return the same tables where connections do not get their fair share."""
+    """Return the table of makespans with uneven TCP."""
     head = ["flows", "PathSync95 / with even TCP", "direct / PathSync95"]
     others = (*COMPARED, "path-sync-80")
     head += [f"{name} / PathSync95" for name in others]
@@ -94,7 +94,7 @@ def _uneven(runs: Runs) -> str:
 
 
 def _crowded(runs: Runs) -> str:
-    """Return the tables where other people's traffic is slowed before it reaches the peering points."""
+    """Return the table for background traffic that few stub domains send, whose links slow it down."""
     loads = [load for load in (min(SHOWN), max(SHOWN)) if load in runs.loads]
     head = ["stub domains that send", *(f"direct / PathSync95 at {load}" for load in loads)]
     rows = [
@@ -105,7 +105,7 @@ def _crowded(runs: Runs) -> str:
 
 
 def _letter(runs: Runs) -> str:
-    """Return results of the paper's exact model, over those of ours."""
+    """Return makespans of plans with the paper's exact model, divided by those with access links as limits."""
     names = {"path-sync-95, no access": OURS, "path-delay, no access": "path-delay"}
     head = ["flows", *(f"{ours}: without access / with" for ours in names.values())]
     rows = [[str(load), *(mean(runs.ratios(name, ours, load)) for name, ours in names.items())] for load in runs.loads]

@@ -1,4 +1,4 @@
-"""Confluence's figures 6 to 9, run by run: the time until each sink has all, directly and over other sources."""
+"""The runs behind Confluence's figures 6 to 9: the makespan for each sink, directly and with relays."""
 
 from collections.abc import Set
 from random import Random
@@ -29,18 +29,18 @@ __all__ = [
 
 MATRICES = {"planetlab": planetlab, "cloud": cloud}
 SINKS = {25: 12, 50: 8, 100: 4}
-"""Number of hosts that take turns as the sink, by the number of hosts; the paper has all of them take turns. There is
-only one of the largest networks.
+"""Number of hosts that are the sink in turn, by the number of hosts in the network. (In the paper, each host is the
+sink once.) There is only one network of the largest size.
 """
 SIZES = tuple(SINKS)
 MIDDLE = 50
-"""Hosts in experiments that do not vary their number, as in the paper."""
+"""Number of hosts in experiments that do not vary it, as in the paper."""
 KS = (2, 5, 10, 15, 24)
 NONE = 1e9
 """A period that never ends, for one plan only."""
 PERIODS = (10.0, 15.0, 60.0, NONE)
 POOLS = (10, 25, 49)
-"""Connections of a direct transfer at once: m."""
+"""Numbers of simultaneous connections of direct transfers (the paper's m)."""
 TOLD = 5.0
 """Seconds after which servers report progress; GridFTP servers usually do so every 5 s."""
 LIMIT = 1e5
@@ -49,12 +49,13 @@ LIMIT = 1e5
 class Case(NamedTuple):
     """One case: a sink, its network, and the method that fetches its files.
 
-    :param pool: connections at once, of a direct transfer; 0 for Confluence
-    :param peers: k, hosts to which each sends besides the sink
-    :param period: p, seconds between two plans; `NONE` for one plan only
-    :param error: share by which known capacities may be wrong at the start
-    :param drift: deviation of the logarithm of each capacity in the long run
-    :param strict: whether the sink is a peer like all others, as in the paper; else each host can always send to it
+    :param pool: simultaneous connections of direct transfers; 0 to collect with `adaptive`
+    :param peers: number of hosts to which each host may send, besides the sink (the paper's k)
+    :param period: seconds between two plans (the paper's p); `NONE` for one plan only
+    :param error: share by which the capacities known at the start may be wrong
+    :param drift: standard deviation of the logarithm of each capacity in the long run
+    :param strict: if true, only the hosts that draw the sink as a peer can send to it, as in the paper; otherwise all
+        hosts can
     """
 
     matrix: str
@@ -70,12 +71,12 @@ class Case(NamedTuple):
 
     @property
     def topology(self) -> Topology:
-        """Return its network."""
+        """Return the network of the case."""
         return MATRICES[self.matrix](self.n, self.seed)
 
     @property
     def direct(self) -> "Case":
-        """Return the case of all files at once, directly."""
+        """Return the same case with direct transfers from all sources at once."""
         return Case(self.matrix, self.n, self.seed, self.sink, pool=self.n - 1, error=0.0, drift=self.drift)
 
 
@@ -101,7 +102,7 @@ def run(case: Case) -> Run:
 
 
 def _strictly(network: Network, peers: int, seed: int) -> Network:
-    """Limit the hosts that each host knows, at random; each host can still reach each other one."""
+    """Keep only the links to random peers of each host, drawn until every host can reach every other one."""
     draw, ways = Random(seed), set()
     while not all(_reached(ways, host) == network.hosts.keys() for host in network.hosts):
         others = {host: sorted(network.hosts.keys() - {host}) for host in network.hosts}
@@ -126,7 +127,7 @@ def _method(case: Case, known: Network, demand: Demand) -> Method:
 
 
 def cases(seeds: int) -> list[Case]:
-    """Return all cases that the tables show, without duplicates."""
+    """Return all cases of the tables, without duplicates."""
     networks = [(seed, n) for seed in range(1, seeds + 1) for n in SIZES if n < max(SIZES) or seed == 1]
     whole = [case for seed, n in networks for case in sinks("planetlab", n, seed)]
     if CLOUD.exists():
@@ -140,7 +141,7 @@ def cases(seeds: int) -> list[Case]:
 
 
 def few() -> list[Case]:
-    """Return the sinks for which k and p vary: of 25 hosts (the paper has 50), so that the run takes minutes."""
+    """Return the cases in which k and p vary: in a network of 25 hosts (the paper: 50), so that they take minutes."""
     return sinks("planetlab", min(SIZES), 3)[:4]
 
 
@@ -150,7 +151,7 @@ def doubled(case: Case) -> Case:
 
 
 def sinks(matrix: str, n: int, seed: int) -> list[Case]:
-    """Return some hosts of a network, each of which is the sink; on PlanetLab the same in small and large networks."""
+    """Return a case for each of some hosts of a network as the sink; small and large PlanetLab networks share them."""
     hosts = MATRICES[matrix](n, seed).hosts
     step = 1 if matrix == "planetlab" else n // SINKS[n]
     return [Case(matrix, n, seed, host) for host in hosts[::step][: SINKS[n]]]

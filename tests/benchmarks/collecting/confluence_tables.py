@@ -23,7 +23,7 @@ from tests.benchmarks.collecting.sinks import planetlab
 __all__ = ["Runs", "perfect", "tables"]
 
 WORTH, ANY = 0.2, 0.01
-"""Gains that the paper mentions, and the least that counts as a gain."""
+"""The gain that the paper counts, and the smallest share that counts as any gain."""
 PAPER = {25: "80 % of the sinks >= 20 %, best 80 %", 50: "70 % of the sinks gain, best 40 to 75 %", 100: "little"}
 
 
@@ -42,15 +42,15 @@ class Runs:
         return self._runs[case].seconds
 
     def gains(self, cases: Sequence[Case]) -> list[float]:
-        """Return the share of the direct transfer's time that is saved, by sink."""
+        """Return, for each sink, the share of the direct transfers' time that is saved."""
         return [1 - self.seconds(case) / self.seconds(case.direct) for case in cases if case in self]
 
     def cases(self, matrix: str, n: int) -> list[Case]:
-        """Return all sinks of all networks of a kind."""
+        """Return the cases of all networks of a kind that have been run."""
         return [case for seed in self.seeds for case in sinks(matrix, n, seed) if case in self]
 
     def over(self, cases: Sequence[Case], bases: Sequence[Case]) -> list[float]:
-        """Return makespans relative to others, minus one."""
+        """Return the makespan of each case divided by that of its base, minus one."""
         pairs = zip(cases, bases, strict=True)
         return [self.seconds(case) / self.seconds(base) - 1 for case, base in pairs if case in self and base in self]
 
@@ -133,7 +133,7 @@ def _sizes(runs: Runs) -> Iterator[list[str]]:
 
 
 def _everywhere(runs: Runs) -> Iterator[list[str]]:
-    """Return the gains of perfect plans with each host as the sink, of the networks that had some runs."""
+    """Yield the gains of perfect plans with each host as the sink, for the networks that have runs."""
     for n in SIZES:
         seeds = {case.seed for case in runs.cases("planetlab", n)}
         cases = [Case("planetlab", n, seed, host) for seed in sorted(seeds) for host in planetlab(n, seed).hosts]
@@ -147,6 +147,6 @@ def part(gains: Sequence[float], least: float) -> float:
 
 
 def perfect(case: Case) -> float:
-    """Return the gain of a plan that knows all capacities, if nothing changes."""
+    """Return the gain of a plan with exact capacities that do not change."""
     plan = least_makespan(case.topology.network(), case.topology.demand(case.sink))
     return float(1 - plan.makespan / plan.direct) if plan.direct else 0.0

@@ -1,7 +1,7 @@
-"""A few points of Cheng's experiment with TCP in ns-3, beside the same points in the fluid model.
+"""A few points of Cheng's experiment with TCP in ns-3, compared with the same points in the fluid model.
 
-Files have a twentieth of their bytes, as ns-3 takes a second for a few seconds of the network. Plans are made of what
-was measured in the fluid for both.
+Files have a twentieth of their bytes, because ns-3 needs a second to simulate a few seconds. Both use plans from rates
+measured in the fluid model.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ LIMIT = 5000.0
 
 
 class Point(NamedTuple):
-    """Makespans in seconds."""
+    """The makespans of one method under one load, in seconds: in the fluid model and in ns-3."""
 
     method: str
     load: int
@@ -38,16 +38,16 @@ class Point(NamedTuple):
 
 
 def points() -> list[Point]:
-    """Return all points; each runs in a process of its own, as ns-3 allows one network per process."""
+    """Return all points. Each runs in its own process, because ns-3 allows one network per process."""
     cases = [(method, load) for load in LOADS for method in SHOWN]
     with ProcessPoolExecutor(2, get_context("spawn"), max_tasks_per_child=1) as pool:
         return list(pool.map(compared, *zip(*cases, strict=True)))
 
 
 def compared(method: str, load: int, part: int = PART) -> Point:
-    """Both ways; once in a process.
+    """Simulate a collect job in the fluid model and in ns-3. Call it once per process.
 
-    :param part: of all bytes, one of so many
+    :param part: divisor of the files' sizes
     """
     from tests.benchmarks.collecting.packets import Packets
 
@@ -62,7 +62,7 @@ def compared(method: str, load: int, part: int = PART) -> Point:
 
 
 def table_of(found: Sequence[Point]) -> str:
-    """Return the makespan of `direct` over that of each method."""
+    """Return a table of the points, with the makespan of direct transfers divided by that of each method."""
     direct = {point.load: point for point in found if point.method == "all-at-once"}
     rows = [
         [

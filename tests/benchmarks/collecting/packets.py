@@ -1,8 +1,8 @@
-"""The same uploads with TCP, packet by packet: ns-3 carries the bytes in place of the fluid.
+"""Cheng's uploads with TCP, simulated packet by packet: ns-3 transfers the bytes in place of the fluid model.
 
-As in the paper, each hop is a TCP connection of its own, with its slow start. TCP is New Reno, queues are tail-drop
-ones of 50 packets, as ns-2 had them, and the longest round trip takes about 80 ms. Takes `pip install ns3`, of the
-`bench` extra; its licence is the GPL, so nothing but this file knows of it.
+As in the paper, each hop is a separate TCP connection with its own slow start. TCP is New Reno, queues are tail-drop
+with 50 packets, as in ns-2, and the longest round-trip time is about 80 ms. Needs the package `ns3` (extra `bench`).
+Its licence is the GPL, so only this file imports it.
 """
 
 from collections.abc import Sequence
@@ -18,10 +18,10 @@ __all__ = ["Packets"]
 STEP = 0.1
 """Seconds between two checks whether a hop is over."""
 DELAYS = {WITHIN: "5ms", ACROSS: "10ms", BELOW: "2ms"}
-"""One way, by the capacity of an edge."""
+"""One-way delays, by the capacity of the edge."""
 QUEUE = "50p"
 WINDOW = 32 * 1024
-"""Bytes in flight of a connection at most: a little more than the longest path holds."""
+"""Limit of the bytes in flight of a connection: a little more than the bandwidth-delay product of the longest path."""
 SEGMENT, UDP_BYTES = 1448, 512
 PORT = 5000
 
@@ -29,7 +29,7 @@ Pair = tuple[str, str]
 
 
 class Packets:
-    """A world in ns-3; there can be one at a time in a process.
+    """A world in ns-3. A process can have only one at a time.
 
     :raises ImportError: when ns-3 is not installed
     """
@@ -65,7 +65,7 @@ class Packets:
                 self._bulk(start, end, self._port, 0)
 
     def close(self) -> None:
-        """Destroy the world, so that there can be another one."""
+        """Destroy the world, so that the process can create another one."""
         self._ns.Simulator.Destroy()
 
     def has(self, pair: Pair) -> bool:
@@ -125,7 +125,7 @@ class Packets:
             start, end = _ends(route)
             there = graph.route(start, end)
             self._lead(there, self._address[end])
-            self._lead(graph.route(end, start), self._own[there[0]])  # what a connection gives as its own
+            self._lead(graph.route(end, start), self._own[there[0]])  # the address from which a connection sends
 
     def _join(self, start: str, end: str, capacity: float, addresses: Any) -> None:
         ns = self._ns
@@ -135,7 +135,7 @@ class Packets:
         helper.SetQueue("ns3::DropTailQueue", "MaxSize", ns.StringValue(QUEUE))
         devices = helper.Install(self._nodes[start], self._nodes[end])
         interfaces = addresses.Assign(devices)
-        ns.TrafficControlHelper().Uninstall(devices)  # else a queue that is fair to flows comes before the device's
+        ns.TrafficControlHelper().Uninstall(devices)  # the default would put a fair queue before the device's
         addresses.NewNetwork()
         for number, (here, there) in enumerate(((start, end), (end, start))):
             index = self._nodes[here].GetObject[ns.Ipv4]().GetInterfaceForDevice(devices.Get(number))

@@ -1,6 +1,7 @@
-"""Runs: made side by side on all processors, and kept as JSON, so that a page can be made again without them.
+"""Execution of runs on all processors, their storage as JSON, and tables of their results.
 
-Their numbers are shown as means with 95 % ranges, or medians with the least and the most.
+A page can be made again from stored runs. Values are shown as means with 95 % ranges, or as medians with the minimum
+and the maximum.
 """
 
 import json
@@ -17,14 +18,14 @@ from tests.benchmarks.paper.measures import measure
 __all__ = ["keep", "kept", "mean", "middle", "percent", "run_all", "table"]
 
 TOGETHER = 11
-"""Runs that a process gets at a time."""
+"""Number of runs that a process gets at a time."""
 
 C = TypeVar("C", bound=NamedTuple)
 R = TypeVar("R", bound=NamedTuple)
 
 
 def run_all(run: Callable[..., R], cases: Sequence[C]) -> Iterator[R]:
-    """Return the results of all runs, in order; neighbours usually run in the same process, which may cache things."""
+    """Yield the results of all cases, in order. Adjacent cases usually run in the same process and share its caches."""
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         for number, done in enumerate(pool.map(run, cases, chunksize=TOGETHER), 1):
             yield done
@@ -33,7 +34,7 @@ def run_all(run: Callable[..., R], cases: Sequence[C]) -> Iterator[R]:
 
 
 def keep(path: Path, runs: Sequence[Any]) -> None:
-    """Write runs, one per line, in a canonical order."""
+    """Write runs to a JSON file, one per line, sorted."""
     lines = sorted(json.dumps([run.case, *run[1:]]) for run in runs)
     path.write_text("[\n" + ",\n".join(lines) + "\n]\n")
 
@@ -44,7 +45,7 @@ def kept(path: Path, case: type[C], run: Callable[..., R]) -> list[R]:
 
 
 def mean(values: Sequence[float], digits: int = 2) -> str:
-    """The mean, and how far its 95 % range goes to each side; a dash where nothing was run."""
+    """Return the mean and the half width of its 95 % range, as text; a dash if there are no values."""
     if not values:
         return "–"
     found = measure(values)
@@ -52,18 +53,18 @@ def mean(values: Sequence[float], digits: int = 2) -> str:
 
 
 def middle(values: Sequence[float]) -> str:
-    """The median as percents, with the least and the most; a dash where nothing was run."""
+    """Return the median with the minimum and the maximum, in percent; a dash if there are no values."""
     if not values:
         return "–"
     return f"{percent(median(values))} ({percent(min(values))} to {percent(max(values))})"
 
 
 def percent(part: float) -> str:
-    """Return the value as people write it."""
+    """Return a share from 0 to 1 in percent, as text."""
     return f"{100 * part:.0f} %"
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return the table in Markdown, which reads well on a terminal, too."""
+    """Return a table in Markdown, which is readable on a terminal, too."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -1,12 +1,12 @@
-"""Confluence's experiments (section 4): n hosts, each with 100 MB but one, the sink. Each host is the sink in turn.
+"""The networks of Confluence's experiments (section 4): n hosts, of which all but one, the sink, have a file of 100 MB.
 
-PlanetLab's S^3 traces, which the paper used, are not to be had. So end-to-end capacities are drawn here: a pair has
-what the narrower access of both and its path leave, access and paths being lognormal. As in the paper, a host's access
-is as wide as its fastest pair, in either direction. How much hosts and paths differ was chosen so that a perfect plan
-helps as many sinks of 50 as in the paper, 70 %. That a third host gives a better path for 37 % of the links there, and
-for a third here, is what any capacities give that are drawn independently.
+PlanetLab's S^3 traces, which the paper used, are not available. So the end-to-end capacities here are random: that of a
+pair is the minimum of its path and of both access links, all lognormal. As in the paper, the planner takes a host's
+access link to be as fast as its fastest pair, in either direction. The deviations of the logarithms were chosen to come
+near the paper's 70 % of sinks with a gain among 50 hosts. In the paper, a path over a third host is better for 37 % of
+the links. With any capacities that are drawn independently, this share is at most a third.
 
-The other matrix is a real one: what was measured between cloud regions, scaled to the same median.
+The other matrix is measured: the rates between cloud regions, scaled to the same median.
 """
 
 import csv
@@ -30,15 +30,15 @@ CLOUD = Path(__file__).parents[4] / "shared" / "data" / "bandwidth" / "skyplane_
 SIZE = 100_000_000
 """Bytes at each source."""
 ACCESS = 3.75e6
-"""Bytes per second: the median access of hosts, 30 Mbit/s."""
+"""Median capacity of access links in bytes per second: 30 Mbit/s."""
 PATHS = 0.3
-"""Of that, the median path."""
+"""Median capacity of paths, as a share of `ACCESS`."""
 HOSTS_DIFFER, PATHS_DIFFER = 0.5, 1.35
-"""Deviations of the logarithms."""
+"""Standard deviations of the logarithms of access links and of paths."""
 LARGEST = 100
-"""Hosts of the largest network."""
+"""Number of hosts of the largest network."""
 STEP, MEMORY = 30.0, 120.0
-"""Seconds between two changes of capacities, and over which they remember what they were."""
+"""Seconds between two changes of capacities; seconds after which the correlation with a former value falls to 1/e."""
 
 Pair = tuple[str, str]
 
@@ -56,7 +56,10 @@ class Topology:
         return sorted({host for pair in self.capacities for host in pair})
 
     def network(self, error: float = 0.0, seed: int = 0) -> Network:
-        """Return the network as it is, or with capacities that are wrong by up to this share."""
+        """Return the planner's network.
+
+        :param error: share by which the capacities of links may be wrong
+        """
         draw = Random(f"{self.name} {seed}")
         widest = dict.fromkeys(self.hosts, 0.0)
         for pair, capacity in self.capacities.items():
@@ -73,7 +76,7 @@ class Topology:
         return Demand(tuple(File(f"of {host}", SIZE, (host,), (sink,)) for host in self.hosts if host != sink))
 
     def helped(self) -> float:
-        """Return the share of links for which a third host gives a better path, over all triples."""
+        """Return the share of triples of hosts in which the path over the third host is better than the direct one."""
         better = [
             min(self.capacities[a, c], self.capacities[c, b]) > self.capacities[a, b]
             for a, b, c in permutations(self.hosts, 3)
@@ -83,7 +86,7 @@ class Topology:
 
 @cache
 def planetlab(n: int, seed: int) -> Topology:
-    """Draw hosts as on PlanetLab; with the same seed, fewer hosts are the first of more."""
+    """Return n random hosts like PlanetLab's. With the same seed, a smaller network is a part of a larger one."""
     draw = Random(f"planetlab {seed}")
     names = [f"h{number:02}" for number in range(LARGEST)]
     access = {name: ACCESS * exp(draw.gauss(0, HOSTS_DIFFER)) for name in names}
@@ -94,7 +97,7 @@ def planetlab(n: int, seed: int) -> Topology:
 
 @cache
 def cloud(n: int, seed: int) -> Topology:
-    """Return this many regions of three clouds, as measured in January 2022."""
+    """Return n regions of three clouds with the rates measured in January 2022, scaled to PlanetLab's median path."""
     with gzip.open(CLOUD, "rt") as file:
         rates = {
             (row["src_region"], row["dst_region"]): float(row["throughput_received"]) for row in csv.DictReader(file)
@@ -111,8 +114,9 @@ def cloud(n: int, seed: int) -> Topology:
 
 
 def drift(topology: Topology, deviation: float, seed: int) -> Iterator[Capacity]:
-    """Return how the available capacity varies: each pair by itself, its logarithm slowly, by `deviation` in the long
-    run.
+    """Yield changes of the available capacities without end. Each pair varies independently.
+
+    :param deviation: standard deviation of the logarithm of each capacity in the long run; 0 for no changes
     """
     if not deviation:
         return

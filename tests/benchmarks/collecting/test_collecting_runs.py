@@ -1,4 +1,4 @@
-"""Small versions of both papers' experiments: gains, costs, and pages with a place for every table."""
+"""Small versions of both papers' experiments: gains and costs; the pages have a marker for each table."""
 
 from importlib.util import find_spec
 from math import inf
@@ -17,7 +17,7 @@ from tests.benchmarks.collecting.sinks import CLOUD
 from tests.benchmarks.paper.page import filled
 
 FLOOR = 350e6 / 312_500
-"""Seconds that the destination's link takes for all files."""
+"""Seconds that the destination's link needs for all files."""
 
 
 def collected(method: str, load: int, **options) -> cheng.Run:
@@ -45,7 +45,7 @@ def test_uneven_tcp_costs_barriers_time():
 
 
 def test_what_a_host_keeps():
-    """Own data is released as it is acknowledged; staged data adds to it."""
+    """A host stores its own data until they are acknowledged, and staged data in addition."""
     demand = Demand((File("x", 100, ("a",), ("t",)), File("y", 300, ("b",), ("t",))))
     sent = (
         Send(1, "a", "t", Piece("x", 0, 60)),

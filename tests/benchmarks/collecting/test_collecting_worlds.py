@@ -1,4 +1,4 @@
-"""Networks of both papers: as the papers describe them, and the same each time."""
+"""The simulated networks of both papers agree with the papers' descriptions, and with each other for equal seeds."""
 
 from collections import Counter
 from itertools import islice, pairwise

@@ -1,6 +1,7 @@
-"""Transit-stub networks as GT-ITM makes them, with the numbers of Cheng's section VI: 152 nodes, two transit domains.
+"""Random transit-stub networks like GT-ITM's, with the sizes of Cheng's section VI: 152 nodes, two transit domains.
 
-Each transit node has stub domains of its own. Domains A and B meet at two peering points, (A0, B0) and (A1, B1).
+Each transit node has its own stub domains. Two peering points, (A0, B0) and (A1, B1), connect the transit domains A
+and B.
 """
 
 from collections import deque
@@ -17,20 +18,23 @@ TRANSIT_NODES = 4
 STUBS = 3
 STUB_NODES = 6
 TRANSIT_EDGES, STUB_EDGES = 0.6, 0.2
-"""Probability of an edge between two nodes of a domain."""
+"""Probability of an edge between two nodes of a transit domain, and of a stub domain."""
 PEERINGS = (("A0", "B0"), ("A1", "B1"))
 
 MBIT = 1e6 / 8
 WITHIN, ACROSS, BELOW = 10 * MBIT, 5 * MBIT, 2.5 * MBIT
-"""Bytes per second of edges: in a transit domain, between the two, and all others."""
+"""Capacities of edges in bytes per second: within a transit domain, between the two, and all others."""
 
 Edge = tuple[str, str]
-"""A direction of it: from, to."""
+"""One direction of an edge: the node from which it leads, and the node to which it leads."""
 
 
 @dataclass(frozen=True)
 class TransitStub:
-    """A network; nodes are named by their domains, as "A1.0.3": transit node A1, its stub 0, node 3 there."""
+    """A network: the capacities of its edges in bytes per second.
+
+    A node's name contains its domains: "A1.0.3" is node 3 of stub domain 0 of transit node A1.
+    """
 
     edges: dict[Edge, float]
 
@@ -50,12 +54,15 @@ class TransitStub:
         return cls(edges | {(end, start): capacity for (start, end), capacity in edges.items()})
 
     def stub(self, gate: str, number: int) -> list[str]:
-        """The nodes of a stub domain."""
+        """Return the nodes of a stub domain.
+
+        :param gate: the transit node to which it belongs
+        """
         return [f"{gate}.{number}.{node}" for node in range(STUB_NODES)]
 
     @property
     def nodes(self) -> set[str]:
-        """Return all edges."""
+        """Return the names of all nodes."""
         return set(self._neighbours)
 
     @cached_property
@@ -66,7 +73,7 @@ class TransitStub:
         return neighbours
 
     def route(self, start: str, end: str) -> list[Edge]:
-        """Return the path with the fewest hops, as ns-2 routes; always the same one of several."""
+        """Return a path with the fewest hops, as ns-2 does; of several such paths always the same one."""
         towards = {end: end}
         queue = deque([end])
         while start not in towards:

@@ -1,6 +1,6 @@
-"""Cheng's experiment (section VI): eight bistros, 350 MB, and other people's traffic over two peering points.
+"""The worlds of Cheng's experiment (section VI): eight bistros (hosts), 350 MB, and background traffic from B to A.
 
-A world is drawn from a seed, without traffic; a load then puts traffic on it. All methods meet the same.
+A seed determines a world's network and files, and a load adds background flows. All methods meet the same traffic.
 """
 
 from collections.abc import Iterator
@@ -20,33 +20,38 @@ from tests.benchmarks.collecting.transit_stub import PEERINGS, TransitStub
 __all__ = ["DESTINATION", "LOADS", "World", "measured", "weather", "world"]
 
 LOADS = (0, 24, 48, 72, 96, 120)
-"""Background flows."""
+"""Numbers of background flows."""
 SPLIT = (1, 3)
-"""Background flows over the peering points."""
+"""Ratio of the background flows over the two peering points."""
 INFINITE = 0.75
-"""Background flows that are TCP without end; the others are UDP."""
+"""Share of the background flows that are endless TCP flows; the others are UDP."""
 UDP_PART = 0.05
 """Average share of a peering point's capacity for all UDP over it."""
 ON_OFF = (0.2, 3.0)
-"""Seconds: the range of a UDP flow's mean times on and off."""
+"""Range of a UDP flow's mean times on and off, in seconds."""
 GRAIN = 4.0
-"""Seconds over which a UDP flow's rate is averaged: it turns on and off much more often than anything else happens, and
-carries little.
+"""Seconds over which a UDP flow's rate is averaged: it turns on and off more often than other events happen, and
+carries few bytes.
 """
 FICKLE = 8.0
-"""Seconds for which a connection keeps its share relative to others, where TCP is uneven."""
+"""Seconds for which a connection keeps its share relative to others, with uneven TCP."""
 
 DESTINATION = "A1"
 TOTAL, LEAST, MOST = 350e6, 25e6, 75e6
-"""Bytes at all bistros, and at each."""
+"""Bytes at all bistros together; smallest and largest number of bytes at one."""
 PROBE = 5_000_000
-"""Bytes of a transfer by which a pair is measured."""
+"""Bytes of a transfer that measures a pair."""
 PROBES = 10
 
 
 @dataclass(frozen=True)
 class Udp:
-    """A UDP stream that turns on and off."""
+    """A UDP stream that turns on and off.
+
+    :param rate: bytes per second while it is on
+    :param on: mean time on in seconds
+    :param off: mean time off in seconds
+    """
 
     stream: str
     rate: float
@@ -56,7 +61,7 @@ class Udp:
 
 @dataclass(frozen=True, eq=False)
 class World:
-    """The network for all methods; a bistro has the name of its transit node."""
+    """A network with its background traffic, and the files to collect. A bistro has the name of its transit node."""
 
     seed: int
     demand: Demand
@@ -65,15 +70,15 @@ class World:
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """Return the bistros."""
+        """Return the names of the bistros."""
         return tuple(sorted({host for pair in self.underlay.routes for host in pair}))
 
 
 @cache
 def world(seed: int, load: int, senders: int = 0) -> World:
-    """A network, eight bistros with their files, and so many background flows.
+    """Return a network with eight bistros and their files, and `load` background flows.
 
-    :param senders: stub domains from which those over a peering point come; 0 for all that there are
+    :param senders: number of stub domains that send the flows over a peering point; 0 for all
     """
     draw = Random(f"collecting {seed}")
     graph = TransitStub.drawn(draw)
@@ -106,7 +111,7 @@ def _sizes(number: int, draw: Random) -> list[int]:
 def _traffic(
     graph: TransitStub, homes: dict[str, int], load: int, senders: int, draw: Random
 ) -> tuple[tuple[Stream, ...], tuple[Udp, ...]]:
-    """Return flows from B to A between stubs that have no bistro."""
+    """Return `load` flows from B to A between stub domains that have no bistro; second, those that are UDP."""
     streams: list[Stream] = []
     udp: list[Udp] = []
     from_stubs, to_stubs = (_free(graph, homes, domain) for domain in ("B", "A"))
@@ -135,9 +140,9 @@ def _free(graph: TransitStub, homes: dict[str, int], domain: str) -> list[list[s
 
 
 def weather(world: World, seed: int, unevenness: float = 0.0) -> Iterator[Happening]:
-    """Yield the on and off times of UDP, and the unevenness of TCP, without end.
+    """Yield the changing rates of UDP, and the changing shares of uneven TCP, in order of time and without end.
 
-    :param unevenness: deviation of the logarithm of what a connection takes in proportion to others
+    :param unevenness: standard deviation of the logarithm of a connection's share relative to others
     """
     sources: list[Iterator[Happening]] = [_rates(udp, Random(f"{world.seed} {seed} {udp.stream}")) for udp in world.udp]
     if unevenness:
@@ -153,7 +158,7 @@ def _shares(world: World, unevenness: float, draw: Random) -> Iterator[RateShare
 
 
 def _rates(udp: Udp, draw: Random) -> Iterator[Rate]:
-    """Return averages over each grain."""
+    """Yield the average rate in each `GRAIN` seconds, without end."""
     is_on = draw.random() < udp.on / (udp.on + udp.off)
     left = draw.expovariate(1 / (udp.on if is_on else udp.off))
     for grain in count():
@@ -170,9 +175,9 @@ def _rates(udp: Udp, draw: Random) -> Iterator[Rate]:
 
 @cache
 def measured(world: World, probes: int = PROBES) -> Network:
-    """Return the planner's input: each pair's mean rate of transfers that ran alone among the traffic, as in the paper.
+    """Return the planner's input. As in the paper, a pair has the mean rate of probes that run with background traffic.
 
-    The paper knows nothing of access. Here it is as wide as the widest pair of a host.
+    In addition to the paper's model, a host's access link is as fast as its fastest pair, in each direction.
     """
     rates = {
         pair: int(fmean(_probe(world, *pair, number) for number in range(probes))) for pair in world.underlay.routes

@@ -1,9 +1,9 @@
-"""The paper's experiments, on the project's own WAN and in virtual time, beside the paper's findings.
+"""The experiments of the co-allocation paper, on the testbed and in virtual time.
 
     python -m tests.benchmarks.paper [EXPERIMENT...] [--rounds N] [--page]
 
-Prints a table for each figure; with `--page` they are written into docs/explanation/paper.md, with its pictures. What
-is measured is told there. Needs root, and what `make bench-paper` installs.
+Prints a table for each figure. `--page` also writes the tables and pictures into docs/explanation/paper.md, which
+explains the measurements. Needs root, and the packages that `make bench-paper` installs.
 """
 
 import argparse
@@ -24,15 +24,15 @@ from tests.benchmarks.paper.tables import LARGE, Results, tables
 from tests.benchmarks.paper.virtual import run_virtually
 
 AT_ONCE = 4
-"""Networks that are up side by side. None carries more than 100 Mbit/s: two processors are idle most of the time."""
+"""Number of networks that run at the same time. Each carries at most 100 Mbit/s, so two processors are mostly idle."""
 ROUNDS = 5
 VIRTUAL_ROUNDS = 10
 
 
 def run_really(experiment: Experiment, files: Path, rounds: int, stop: Event) -> list[Record]:
-    """Make all runs of an experiment, one after the other; each round has its own order and weather.
+    """Run an experiment on the testbed, one run after the other; each round has its own order and weather.
 
-    In a round before the first, each server delivers the largest file alone: `history` knows that then.
+    In an extra round before, each server delivers the largest file alone, which gives `history` its forecasts.
     """
     records: list[Record] = []
     with Network(experiment, files) as network:
@@ -51,7 +51,7 @@ def run_really(experiment: Experiment, files: Path, rounds: int, stop: Event) ->
 
 
 def run_all(experiments: Sequence[Experiment], rounds: int) -> list[Record]:
-    """Make all runs of several experiments, some of them in parallel."""
+    """Run several experiments, `AT_ONCE` of them in parallel."""
     stop = Event()
     with in_memory() as files, ThreadPoolExecutor(AT_ONCE) as pool:
         for size in SIZES:
@@ -65,7 +65,7 @@ def run_all(experiments: Sequence[Experiment], rounds: int) -> list[Record]:
 
 
 def run_all_virtually(experiments: Sequence[Experiment]) -> list[Record]:
-    """Fetch the largest file by all schemes, in enough weather for narrow ranges."""
+    """Fetch the largest file in virtual time with all schemes, each under `VIRTUAL_ROUNDS` seeds of the weather."""
     return [
         run_virtually(experiment, scheme, LARGE, seed)
         for experiment in experiments

@@ -1,5 +1,5 @@
-"""Two pictures of the largest file: the gains of all schemes (figures 4 to 9), and how long the faster server waits
-(figure 11). Needs matplotlib, of the `bench` extra.
+"""Two pictures of runs with the largest file: the gains of the schemes (figures 4 to 9), and how long the faster server
+waits (figure 11). Needs matplotlib (extra `bench`).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ WAITERS = (*(f"{name}-{k}" for name in ("conservative", "aggressive") for k in (
 
 
 def draw_gains(results: Results, path: Path) -> None:
-    """Draw the bandwidth over that of the best single server, as SVG."""
+    """Draw each scheme's bandwidth, divided by that of the best single server, as SVG."""
     groups = {f"figure {figure}\n{name}": results.of(name)[1] for figure, name in BANDWIDTHS.items()}
     with _figure(path, "gain over the best single server") as axes:
         _draw_bars(axes, groups, GAINERS, lambda records, scheme: records.gain(scheme, LARGE))
@@ -46,14 +46,14 @@ def _percent_idle(records: Records, scheme: str) -> Measure:
 
 @contextmanager
 def _figure(path: Path, label: str) -> Iterator[Axes]:
-    # The salt: else each picture of the same results would differ.
+    # With a fixed salt, the same results always give the same file.
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "coget", "font.size": 8}):
         figure = Figure(figsize=(7.2, 3.0), layout="constrained")
         axes = figure.subplots()
         yield axes
         axes.set_ylabel(label)
         bars = [bar for bar in axes.patches if isinstance(bar, Rectangle)]
-        axes.set_ylim(0, 1.6 * max(bar.get_height() for bar in bars))  # ranges of two runs may be endless
+        axes.set_ylim(0, 1.6 * max(bar.get_height() for bar in bars))  # error bars of two runs may be huge
         axes.legend(loc="upper right", ncols=4, fontsize=6)
         save(figure, path)
 
@@ -61,7 +61,7 @@ def _figure(path: Path, label: str) -> Iterator[Axes]:
 def _draw_bars(
     axes: Axes, groups: Mapping[str, Records], schemes: Sequence[str], value: Callable[[Records, str], Measure]
 ) -> None:
-    """Draw a group of bars above each label, one per scheme."""
+    """Draw a group of bars for each entry of `groups`, one bar per scheme."""
     width = 0.8 / len(schemes)
     for number, scheme in enumerate(schemes):
         measures = [value(records, scheme) for records in groups.values()]

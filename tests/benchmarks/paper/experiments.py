@@ -1,9 +1,9 @@
 """The paper's experiments as data: sites, routes, schemes, file sizes, and how rates change with time. Pure.
 
 Source: Vazhkudai, "Enabling the Co-Allocation of Grid Data Transfers" (2003), sections 4.1 to 4.3, figures 4 to 11.
-Which servers and clients there are, the schemes, block counts and file sizes are the paper's. Its figure 3, with the
-rates and round trips between the sites, has not come down to us in numbers, so those of `ROUTES` are ours: they keep to
-what the text says of them (which servers are slow, alike, fast; Ethernet of 100 Mbit/s at each site).
+The servers, clients, schemes, block counts and file sizes are the paper's. The numbers of its figure 3, the rates and
+round-trip times between the sites, have not survived. So those of `ROUTES` are our choice; they agree with the text,
+which says which servers are slow, similar or fast, and that each site has Ethernet of 100 Mbit/s.
 """
 
 from collections.abc import Iterator
@@ -14,23 +14,23 @@ from random import Random
 __all__ = ["ETHERNET", "EXPERIMENTS", "SCALE", "SIZES", "Experiment", "Route", "Scheme"]
 
 SCALE = 50
-"""A file here has so many times fewer bytes than in the paper; rates are not scaled."""
+"""Factor by which files on the testbed are smaller than in the paper; rates are not scaled."""
 SIZES = (10, 100, 1000)
-"""File sizes in MB, as in the paper, which also has 500."""
+"""File sizes of the paper in MB, without its 500 MB."""
 
 ETHERNET = 100.0
 """Mbit/s at each site."""
 STRETCH = 1.0
 """Mean seconds between two changes of a route's rate: 50 s at the paper's sizes."""
 LEAST, MOST = 0.6, 1.4
-"""A route's rate over its mean rate, equally distributed."""
+"""Range of a route's rate divided by its mean rate; uniformly distributed."""
 FORESEEN = 60.0
-"""Seconds until which the changes are drawn; longer than any run."""
+"""Seconds of weather; longer than any run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The route between a server's site and the client's: mean Mbit/s, and milliseconds of a round trip."""
+    """The route between a server's site and the client's: mean rate in Mbit/s, round-trip time in milliseconds."""
 
     mbit: float
     round_trip: float
@@ -69,12 +69,12 @@ ADAPTIVE = Scheme("adaptive", "adaptive")
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """Servers at sites, a client at another, and the schemes that are compared.
+    """Servers at some sites, a client at another, and the schemes that are compared.
 
-    :param client: its site
-    :param sites: of the servers, the fastest first
+    :param client: site of the client
+    :param sites: sites of the servers, the fastest first
     :param coallocated: schemes that use all servers
-    :param alone: whether each server also delivers the whole file by itself
+    :param alone: whether there are also runs in which each server alone delivers the whole file
     :param shared: whether all servers are behind one bottleneck, the route from their site
     """
 
@@ -90,7 +90,7 @@ class Experiment:
 
     @property
     def servers(self) -> list[str]:
-        """Return their hosts; two at one site are numbered."""
+        """Return the names of the servers' hosts; two servers at one site are numbered."""
         twice = len(set(self.sites)) < len(self.sites)
         return [f"{site}{number}" if twice else site for number, site in enumerate(self.sites, 1)]
 
@@ -106,7 +106,7 @@ class Experiment:
 
     @property
     def routes(self) -> dict[str, Route]:
-        """Return the routes whose rates change, by the link that carries them."""
+        """Return the routes, whose rates change, by the testbed link that emulates each."""
         if self.shared:
             return {"core-neck": ROUTES[self.sites[0], self.client]}
         return {
@@ -115,7 +115,7 @@ class Experiment:
 
     @property
     def links(self) -> dict[str, dict[str, str]]:
-        """Return the links of the testbed, from the client's Ethernet on."""
+        """Return the links of the testbed and their settings; the first is the client's Ethernet."""
         near = {"rate": f"{ETHERNET}mbit", "delay": "0.025ms"}
         links = {"client-core": near}
         for link, route in self.routes.items():
@@ -125,9 +125,9 @@ class Experiment:
         return links
 
     def weather(self, seed: int) -> list[tuple[float, str, float]]:
-        """Return the changes of rates: (second, link, Mbit/s), by time; each link from second 0 on.
+        """Return the changes of rates in order of time: (second, link, Mbit/s). Each link has one at second 0.
 
-        The seed decides alone, so that all schemes meet the same network.
+        They depend only on the seed, so that all schemes meet the same network.
         """
         return sorted(chain.from_iterable(_changes(link, route.mbit, seed) for link, route in self.routes.items()))
 
@@ -154,4 +154,4 @@ EXPERIMENTS = {
         Experiment("ANL", ("LBL", "ISI", "UFL"), (*BALANCED, ADAPTIVE), alone=False),
     )
 }
-"""Experiments by name; those that take longest come first."""
+"""Experiments by name; the longest come first."""

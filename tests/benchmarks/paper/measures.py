@@ -1,6 +1,6 @@
-"""Numbers from runs, as in the paper's figures: bandwidth, gain, idle share, each with its 95 % range. Pure.
+"""The values of the paper's figures, computed from runs: bandwidth, gain, idle share, each with its 95 % range. Pure.
 
-Which experiments there are is told by `tests.benchmarks.paper.experiments`; records come from real runs
+`tests.benchmarks.paper.experiments` defines the experiments. Records come from real runs
 (`tests.benchmarks.paper.network`) or simulated ones (`tests.benchmarks.paper.virtual`).
 """
 
@@ -14,17 +14,17 @@ from tests.benchmarks.paper.experiments import Experiment
 __all__ = ["Measure", "Record", "Records", "measure"]
 
 STUDENT = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}
-"""Standard errors on each side of the 95 % range of a mean, by the number of runs (Student's t)."""
+"""Half width of the 95 % range of a mean in standard errors, by the number of runs (Student's t)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One run: who fetched what in which weather, how long it took, and when each server was done.
+    """One run: a scheme fetched a file in the weather of a seed.
 
-    :param size: MB of the paper
+    :param size: size of the file in the paper, in MB
     :param bandwidth: MB/s
-    :param seconds: of the whole download
-    :param delivered: by server: the second of its last byte; None if it delivered nothing
+    :param seconds: duration of the whole download
+    :param delivered: by server, the second of its last byte; None if it delivered nothing
     """
 
     experiment: str
@@ -36,7 +36,7 @@ class Record:
     delivered: Mapping[str, float | None]
 
     def waited(self, faster: str) -> float | None:
-        """Return the share of the download in which a server waited for others; None for the last server."""
+        """Return the share of the duration in which a server waited for others; None for the last server."""
         own, last = self.delivered[faster] or 0.0, max(second or 0.0 for second in self.delivered.values())
         return (last - own) / self.seconds if own < last else None
 
@@ -53,7 +53,7 @@ class Measure:
 def measure(values: Sequence[float]) -> Measure:
     """Return the mean and its 95 % range."""
     count = len(values)
-    # From ten runs on the range is a little wider than it has to be.
+    # With more than ten runs, the factor for ten is used, which makes the range slightly too wide.
     margin = STUDENT[min(count, max(STUDENT))] * stdev(values) / count**0.5 if count > 1 else nan
     return Measure(fmean(values) if values else nan, margin, count)
 
@@ -75,7 +75,7 @@ class Records:
         return max(found, key=lambda name: (found[name].count > 0, found[name].mean))
 
     def gain(self, scheme: str, size: int) -> Measure:
-        """Return the bandwidth over that of the best single server in the same weather."""
+        """Return the bandwidth, divided by that of the best single server in the same weather."""
         best = {run.seed: run.bandwidth for run in self._of(self.best(size), size)}
         return measure([run.bandwidth / best[run.seed] for run in self._of(scheme, size) if run.seed in best])
 
@@ -84,7 +84,7 @@ class Records:
         return measure([wait for run in self._of(scheme, size) if (wait := self._wait(run)) is not None])
 
     def idle_of_all(self, strategy: str, size: int) -> Measure:
-        """Return the idle share of the faster server over all runs of a strategy, 0 where it did not wait."""
+        """Return the idle share of the faster server over all runs of a strategy; it is 0 in runs without a wait."""
         names = [scheme.name for scheme in self._experiment.coallocated if scheme.strategy == strategy]
         return measure([self._wait(run) or 0.0 for name in names for run in self._of(name, size)])
 

@@ -1,7 +1,7 @@
-"""One experiment's network on the testbed, with its GridFTP servers, and runs of coget in it.
+"""The network of one experiment on the testbed, with its GridFTP servers, and runs of coget in it.
 
-The network stays up through all runs of its experiment, so that servers keep their addresses and coget's history of
-them means something. Its weather begins anew with each run. Which runs there are is decided elsewhere.
+The network stays up during all runs of the experiment, so that servers keep their addresses, under which coget's
+history stores them. The weather begins anew with each run.
 """
 
 import json
@@ -30,12 +30,12 @@ __all__ = ["Failure", "Network"]
 
 COGET = str(Path(sys.executable).with_name("coget"))
 LIMIT = 60.0
-"""Seconds after which a run has failed; none needs a third of that."""
+"""Time limit of a run in seconds; no run needs a third of it."""
 STREAMS = "1"
-"""Streams of each server: the same for all schemes. The paper had 8; on a path of the testbed one is as fast."""
+"""Streams of each server, for all schemes. The paper had 8; on the paths of the testbed one is as fast."""
 TRIES = 6
 PAUSE = 1.0
-"""Seconds that a busy machine is given before another try."""
+"""Pause in seconds after a run that was invalid because the machine was busy."""
 
 
 class Failure(Exception):
@@ -45,7 +45,7 @@ class Failure(Exception):
 class Network:
     """A network with servers, up within its `with` block.
 
-    :param files: a folder in memory; the servers serve `SIZE.bin` from there, for each size
+    :param files: directory in memory that the servers serve, with a file `SIZE.bin` for each size
     """
 
     def __init__(self, experiment: Experiment, files: Path) -> None:
@@ -65,11 +65,11 @@ class Network:
         self._stack.close()
 
     def run(self, scheme: Scheme, size: int, seed: int) -> Record | None:
-        """Fetch the file of a size (MB of the paper) in the weather of a seed.
+        """Fetch the file of a size (of the paper, in MB) in the weather of a seed.
 
-        Of runs from one server alone coget keeps a history, which the scheme `history` finds; all others find none.
+        Runs from a single server add to a history, which only the scheme `history` uses.
 
-        :returns: None when the testbed could not keep up, several times
+        :returns: None if the testbed could not keep up in any of `TRIES` attempts
         :raises Failure: coget failed
         """
         name = f"{self._experiment.name} {scheme.name} {size} MB {seed}"
@@ -100,7 +100,7 @@ class Network:
         return run
 
     def _memory(self, scheme: Scheme, home: Path) -> Path:
-        """Return the directory of coget's history for a run."""
+        """Return the file for coget's history in a run."""
         if scheme.strategy == "single":
             return self._history
         memory = home / "history.sqlite"
@@ -109,7 +109,7 @@ class Network:
         return memory
 
     def _record(self, scheme: Scheme, size: int, seed: int, document: dict[str, Any]) -> Record:
-        """Return coget's report of its run, with seconds since the beginning of the download."""
+        """Convert coget's JSON report of a run to a record."""
         names = {server.url(f"{size}.bin"): host for host, server in self._servers.items()}
         delivered = {
             names[source["url"]]: max((copy["last_byte"] for copy in source["copies"] if copy["bytes"]), default=None)
@@ -119,19 +119,19 @@ class Network:
         return Record(self._experiment.name, scheme.name, size, seed, rate, seconds, delivered)
 
     def _events(self, seed: int) -> list[tuple[float, Callable[[], None]]]:
-        """Return the weather in the form that `compete` takes."""
+        """Return the weather as events for `compete`."""
         return [
             (second, partial(self._wan.set, link, "ba", rate=f"{mbit:.3f}mbit"))
             for second, link, mbit in self._experiment.weather(seed)
         ]
 
     def _server(self, host: str) -> GridFTPServer:
-        # Else connections begin with what the kernel has learned from those of runs before.
+        # Otherwise new connections begin with the metrics that the kernel saved from earlier runs.
         forget = ["sysctl", "--quiet", "--write", "net.ipv4.tcp_no_metrics_save=1"]
         subprocess.run(self._wan.command(host, forget), check=True)
         return servers.gridftp(self._wan, host, self._files)
 
-    # What `compete` asks of a wire; nobody looks at it here.
+    # `compete` requires these methods of a wire; their results are not used here.
 
     def sent(self) -> Mapping[str, int]:
         return {}

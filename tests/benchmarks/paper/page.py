@@ -1,4 +1,4 @@
-"""The page about the paper: prose by hand, tables between marks by the benchmark."""
+"""The page about the paper: its prose is written by hand; the benchmark writes the tables between marks."""
 
 import re
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ BEGIN, END = "<!-- {}: python -m {} -->", "<!-- end -->"
 
 
 def contents(results: Results, rounds: int) -> dict[str, str]:
-    """Return the content for each place of the page."""
+    """Return the content for each pair of marks on the page, by name."""
     return {
         "runs": _runs(results, rounds),
         "picture gains": f"![gains of all schemes over the best single server]({PICTURES.name}/gains.svg)",
@@ -25,11 +25,10 @@ def contents(results: Results, rounds: int) -> dict[str, str]:
 
 
 def filled(page: str, made: Mapping[str, str], module: str = "tests.benchmarks.paper") -> str:
-    """Return the page with these contents in place of the old ones.
+    """Return the page with these contents between the marks of their names.
 
-    :param module: which makes them, as the page's marks say
-
-    :raises ValueError: the page has no place for one
+    :param module: module that makes the contents, as written in the marks
+    :raises ValueError: the page does not have exactly one pair of marks for a name
     """
     for name, content in made.items():
         begin = BEGIN.format(name, module)
@@ -41,7 +40,7 @@ def filled(page: str, made: Mapping[str, str], module: str = "tests.benchmarks.p
 
 
 def update(results: Results, rounds: int) -> None:
-    """Write numbers and pictures."""
+    """Write the tables into the page, and draw the pictures."""
     from tests.benchmarks.paper.charts import draw_gains, draw_waits
 
     PAGE.write_text(filled(PAGE.read_text(), contents(results, rounds)))

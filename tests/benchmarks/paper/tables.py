@@ -1,6 +1,6 @@
-"""The paper's figures as tables: one per figure, in Markdown, which also reads well on a terminal.
+"""The paper's figures as tables: one per figure, in Markdown, which is readable on a terminal, too.
 
-What a cell means is told by docs/explanation/paper.md; what it is made of by `tests.benchmarks.paper.measures`.
+docs/explanation/paper.md explains the cells; `tests.benchmarks.paper.measures` computes them.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -32,13 +32,13 @@ NONE = "–"
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """The records of real runs and of those in virtual time."""
+    """The records of the runs on the testbed, and of those in virtual time."""
 
     real: Sequence[Record]
     virtual: Sequence[Record]
 
     def of(self, name: str) -> tuple[Experiment, Records, Records]:
-        """Return one experiment with both."""
+        """Return an experiment, its records of real runs, and those in virtual time."""
         experiment = EXPERIMENTS[name]
         return experiment, Records(experiment, self.real), Records(experiment, self.virtual)
 
@@ -56,7 +56,7 @@ def tables(results: Results) -> dict[str, str]:
 
 
 def _bandwidths(experiment: Experiment, real: Records, virtual: Records) -> Iterator[str]:
-    """Return MB/s, and the gain over the best single server."""
+    """Yield the rows of a table of bandwidths in MB/s, with the gains over the best single server."""
 
     def cell(records: Records, scheme: str, size: int) -> str:
         gain = records.gain(scheme, size)
@@ -67,7 +67,7 @@ def _bandwidths(experiment: Experiment, real: Records, virtual: Records) -> Iter
 
 
 def _blocks(experiment: Experiment, real: Records, virtual: Records) -> Iterator[str]:
-    """Return MB/s."""
+    """Yield the rows of a table of bandwidths in MB/s, by block count."""
 
     def cell(records: Records, scheme: str, size: int) -> str:
         return _shown(records.bandwidth(scheme, size))
@@ -76,7 +76,7 @@ def _blocks(experiment: Experiment, real: Records, virtual: Records) -> Iterator
 
 
 def _waits(experiment: Experiment, real: Records, virtual: Records) -> Iterator[str]:
-    """Return the idle share of the faster server, and the share of runs in which it waited."""
+    """Yield the rows of a table of the faster server's idle shares, with the number of runs in which it waited."""
 
     def cell(records: Records, scheme: str, size: int) -> str:
         idle, runs = records.idle(scheme, size), records.bandwidth(scheme, size).count

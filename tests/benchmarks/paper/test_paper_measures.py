@@ -1,4 +1,4 @@
-"""Arithmetic of the paper's benchmark, against values computed by hand; its tables and its page."""
+"""The paper's benchmark: measures agree with values computed by hand; tables and page are complete."""
 
 import math
 
@@ -60,7 +60,7 @@ def test_weather_is_that_of_its_seed_and_keeps_to_the_mean(experiment):
 
 
 def everything() -> Results:
-    """Return a run of everything, each with the same rate."""
+    """Return two runs of each experiment, scheme and size, all with the same rate."""
     records = [
         Record(experiment.name, scheme.name, size, seed, 2.0, 10.0, dict.fromkeys(experiment.servers, 9.0))
         for experiment in EXPERIMENTS.values()

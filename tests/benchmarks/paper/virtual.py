@@ -1,8 +1,7 @@
-"""The paper's experiments in virtual time: the real scheduler, simulated sources, the paper's own file sizes.
+"""The paper's experiments in virtual time: the real scheduler, simulated sources, and times as with the paper's files.
 
-Large files have fewer bytes here, and all rates are lower by the same factor, so that all times are those of the
-paper's files. TCP is not simulated: a source sends at its rate from its first byte on, and sources at a bottleneck
-take turns.
+Files and rates are scaled down by the same factor, so that all times are those of the paper's file sizes. TCP is not
+simulated: a source sends at its full rate from its first byte on, and sources behind one bottleneck take turns.
 """
 
 from functools import cache
@@ -21,17 +20,17 @@ __all__ = ["run_virtually"]
 MB = 1_000_000
 MBIT = MB / 8
 LARGEST = 10
-"""MB; larger files are scaled down to this."""
+"""Largest simulated file in MB; larger files are scaled down to it."""
 CHUNKS = 400
-"""In a file."""
+"""Number of chunks of a file."""
 TRIPS = 2
-"""Round trips to log in at a GridFTP server, and again to the first byte of a range."""
+"""Round trips to log in at a GridFTP server; as many again to the first byte of a range."""
 EARLIER = (-1, -2, -3)
-"""Seeds of the runs from which the forecasts of `history` are made."""
+"""Seeds of the runs that give `history` its forecasts."""
 
 
 def run_virtually(experiment: Experiment, scheme: Scheme, size: int, seed: int) -> Record:
-    """Fetch a file (MB of the paper) in the weather of a seed."""
+    """Fetch a file of a size (of the paper, in MB) in the weather of a seed."""
     estimates = _estimates(experiment.name, size) if scheme.strategy == "history" else {}
     behaviours = {
         server: behaviour
@@ -56,7 +55,7 @@ def run_virtually(experiment: Experiment, scheme: Scheme, size: int, seed: int) 
 
 
 def _behaviours(experiment: Experiment, size: int, seed: int) -> dict[str, Behaviour]:
-    """Return the servers' behaviours: separate paths, or one shared bottleneck."""
+    """Return the behaviour of each server: on a path of its own, or behind the shared bottleneck."""
     mbit = MBIT / _scale(size)
     rates: dict[str, list[tuple[float, float]]] = {link: [] for link in experiment.routes}
     for second, link, rate in experiment.weather(seed):
@@ -85,7 +84,7 @@ def _behaviours(experiment: Experiment, size: int, seed: int) -> dict[str, Behav
 
 @cache
 def _estimates(experiment: str, size: int) -> dict[str, Estimate]:
-    """Return the estimates from each server's earlier runs alone."""
+    """Return the forecast of each server's rate, from earlier runs in which it delivered alone."""
     known = EXPERIMENTS[experiment]
     return {
         server: Estimate(
