@@ -1,9 +1,9 @@
-"""A WAN for experiments: `python -m tests.testbed TOPOLOGY` starts one and opens a prompt. As root.
+"""A WAN for experiments: `python -m tests.testbed TOPOLOGY` starts one and opens a prompt. Needs root.
 
     wan> client ping -c3 s1
     wan> set core-s1 rate=40mbit loss=1%
 
-It ends with the prompt. Commands may also come from a file or a pipe. docs/howto/testbed.md tells more.
+The WAN ends with the prompt. Commands may also come from a file or a pipe. docs/howto/testbed.md explains them.
 """
 
 import argparse
@@ -23,14 +23,14 @@ from tests.testbed.units import show_duration, show_rate
 from tests.testbed.wan import Invalid, Wan
 
 HELP = """HOST COMMAND ...                     run a command in a host: client ping -c3 s1; client bash
-serve HOST FOLDER                    start a GridFTP and a web server in a host; prints what to fetch from
+serve HOST FOLDER                    start a GridFTP and a web server in a host; print the URLs of its files
 set LINK [ab|ba] NAME=VALUE ...      change a link: set core-s1 ba rate=40mbit loss=1%
-stats                                what the links have done since they were asked last
-quit                                 or the end of input: ends the WAN and all that runs in it"""
+stats                                show the counters of the links since the last `stats`
+quit                                 end the WAN and all processes in it; the end of input does the same"""
 
 
 class Prompt(cmd.Cmd):
-    """Reads commands and carries them out, until the end of input."""
+    """A prompt that reads commands and carries them out, until the end of input."""
 
     def __init__(self, wan: Wan, stack: ExitStack) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class Prompt(cmd.Cmd):
         """Print the hosts and links."""
         hosts = "  ".join(f"{host} {self._wan.address(host)}" for host in self._wan.topology.hosts)
         print(f"Hosts: {hosts}\n")
-        table = Table("link", "way", "rate", "one way", "queue", "loss")
+        table = Table("link", "direction", "rate", "delay", "queue", "loss")
         for link in self._wan.topology.links:
             for way, (first, second) in zip(DIRECTIONS, ((link.a, link.b), (link.b, link.a)), strict=True):
                 does = link.ab if way == "ab" else link.ba
@@ -70,7 +70,7 @@ class Prompt(cmd.Cmd):
 
     def do_stats(self, _: str) -> None:
         """stats"""
-        table = Table("link", "way", "packets", "MB", "queue full", "lost", "late")
+        table = Table("link", "direction", "packets", "MB", "queue full", "lost", "late")
         for (link, way), did in self._wan.stats().items():
             numbers = did.packets, f"{did.bytes / 1e6:.1f}", did.queue_drops, did.loss_drops, did.late
             table.add_row(link, way, *map(str, numbers))
@@ -78,7 +78,7 @@ class Prompt(cmd.Cmd):
         try:
             self._wan.check()
         except Invalid as error:
-            print(f"These numbers say nothing: {error}.")
+            print(f"These numbers are not valid: {error}.")
         self._wan.reset_stats()
 
     def do_help(self, _: str) -> None:
@@ -92,37 +92,37 @@ class Prompt(cmd.Cmd):
     do_EOF = do_quit
 
     def emptyline(self) -> bool:
-        """Nothing; cmd would do the last command again."""
+        """Do nothing; the base class would repeat the last command."""
         return False
 
     def default(self, line: str) -> None:
         """HOST COMMAND ..."""
         host, *command = shlex.split(line)
         if host not in self._wan.topology.hosts or not command:
-            print(f"no host and no command: {host}\n{HELP}")
+            print(f"neither a command nor a host with a command: {host}\n{HELP}")
             return
-        # A script's next lines are for us.
+        # The next lines of a script are for the prompt, not for this command.
         stdin = None if sys.stdin.isatty() else subprocess.DEVNULL
         subprocess.run(self._wan.command(host, command), stdin=stdin, check=False)
 
     def onecmd(self, line: str) -> bool:
-        """Run one command; errors are printed, and the WAN stays up."""
+        """Run one command; print its errors, and keep the WAN up."""
         try:
             return bool(super().onecmd(line))
         except (TopologyError, ValueError, OSError, RuntimeError) as error:
             print(error)
-        except KeyboardInterrupt:  # it was meant for the command
+        except KeyboardInterrupt:  # Ctrl-C is meant for the running command
             print()
         return False
 
 
 def main() -> int:
-    """Bring a WAN up and read commands."""
+    """Start a WAN and read commands; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.testbed", description=__doc__.splitlines()[0])
     parser.add_argument("topology", help="a name (far, hetero, ...) or the path of a YAML file")
     topology = parser.parse_args().topology
     if reason := driver.refusal():
-        print(f"no WAN here: {reason}", file=sys.stderr)
+        print(f"this machine cannot run a WAN: {reason}", file=sys.stderr)
         return 1
     try:
         wan = Wan(Topology.load(topology))

@@ -1,10 +1,10 @@
-"""`make bench-testbed`: the measured behaviour of the emulator's links, beside their settings.
+"""`make bench-testbed`: the measured behaviour of the emulator's links, compared with their settings.
 
     python -m tests.testbed.accuracy [rate|delay|loss|change ...]
 
-Measured from outside, by iperf3 and ping, at the far end. A rate is that of TCP (cubic), with the headers added, for
-4 s after it has settled; a delay by the mean round trip; a loss by what the kernels at both ends count of 40000 small
-UDP packets. Runs that the emulator itself declares invalid are repeated, and said to be so if that does not help.
+iperf3 and ping measure at the far end. A rate is that of TCP (cubic) for 4 s after it has settled, plus headers. A
+delay is the mean round-trip time. A loss rate comes from the kernels' counters at both ends, for 40000 small UDP
+packets. Runs that the emulator declares invalid are repeated up to `TRIES` times; then the table shows the reason.
 """
 
 import json
@@ -34,7 +34,7 @@ PINGS = 60
 LIMIT_SECONDS = 90
 START_SECONDS = 10
 IPERF_PORT = 5201
-TCP_SHARE = 1448 / 1500  # of a full packet: 52 bytes are headers
+TCP_SHARE = 1448 / 1500  # payload of a full packet: 52 bytes are headers
 WINDOWS = "4096 131072 134217728"  # the longest path needs 25 MB, more than the default of many machines
 
 DELAYS = ("1ms", "10ms", "50ms", "100ms")
@@ -54,14 +54,14 @@ Measure = Callable[[Wan], str]
 
 
 def wan_of(**link: Any) -> Topology:
-    """Two hosts, `a` and `b`, and their link."""
+    """Return a topology of two hosts, `a` and `b`, with these settings of their link."""
     return Topology.load({"links": {"a-b": link}})
 
 
 def run(wan: Wan, host: str, *command: str) -> str:
-    """Return the output of a command in a host.
+    """Run a command in a host; return its output.
 
-    :raises SystemExit: it failed
+    :raises SystemExit: the command failed
     """
     done = subprocess.run(wan.command(host, command), capture_output=True, text=True, timeout=LIMIT_SECONDS)
     if done.returncode:
@@ -70,9 +70,9 @@ def run(wan: Wan, host: str, *command: str) -> str:
 
 
 def iperf(wan: Wan, *options: str) -> dict[str, Any]:
-    """Return the final part of iperf3's report; `a` sends to `b`.
+    """Send from `a` to `b` with iperf3; return the part `end` of its JSON report.
 
-    :raises SystemExit: it failed
+    :raises SystemExit: iperf3 failed
     """
     command = wan.command("b", ["iperf3", "--server", "--one-off"])
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as server:
@@ -89,7 +89,7 @@ def iperf(wan: Wan, *options: str) -> dict[str, Any]:
 
 
 def tcp_rate(wan: Wan) -> str:
-    """Measure Mbit/s on the wire."""
+    """Measure the rate of TCP including headers, in Mbit/s."""
     for host in ("a", "b"):
         for file in ("tcp_rmem", "tcp_wmem"):
             run(wan, host, "sh", "-c", f"echo {WINDOWS} > /proc/sys/net/ipv4/{file}")
@@ -98,14 +98,14 @@ def tcp_rate(wan: Wan) -> str:
 
 
 def round_trip(wan: Wan) -> str:
-    """Measure milliseconds: mean and least."""
+    """Measure the mean and the shortest round-trip time, in milliseconds."""
     said = run(wan, "a", "ping", "-q", "-i", "0.03", "-c", str(PINGS), "b")
     least, mean, _ = re.findall(r"[0-9]+\.[0-9]+", said.partition("rtt")[2])[:3]
     return f"{float(mean):.2f} ms (least {float(least):.2f})"
 
 
 def udp_loss(wan: Wan) -> str:
-    """Measure percent, with two standard deviations of chance."""
+    """Measure the loss rate in percent, with two standard deviations of the statistical error."""
     bits = 8 * LOSS_BYTES * LOSS_PACKETS // LOSS_SECONDS
     iperf(wan, "-u", "-l", str(LOSS_BYTES), "-b", str(bits), "-t", str(LOSS_SECONDS))
     sent, came = udp_packets(wan, "a", "OutDatagrams"), udp_packets(wan, "b", "InDatagrams", "InErrors")
@@ -114,7 +114,7 @@ def udp_loss(wan: Wan) -> str:
 
 
 def udp_packets(wan: Wan, host: str, *names: str) -> int:
-    """Return counters of a host's kernel, among them InErrors: packets that arrived while iperf3 was too slow."""
+    """Return the sum of these UDP counters of a host's kernel. InErrors counts packets that iperf3 read too slowly."""
     titles, numbers = (line.split() for line in run(wan, host, "grep", "Udp:", "/proc/net/snmp").splitlines())
     counted = dict(zip(titles, numbers, strict=True))
     return sum(int(counted[name]) for name in names)
@@ -123,7 +123,7 @@ def udp_packets(wan: Wan, host: str, *names: str) -> int:
 def rates() -> Iterator[tuple[str, str, Topology, Measure]]:
     for rate in RATES:
         for delay in DELAYS:
-            # One TCP fills a link only if the queue holds what is lost of the window after a drop.
+            # A single TCP connection fills a link only if the queue holds half of its window.
             queue = f"{max(50.0, 2 * float(delay[:-2])):g}ms"
             topology = wan_of(rate=rate, delay=delay, queue=queue)
             yield f"rate, {delay} one way", rate, topology, tcp_rate
@@ -157,7 +157,7 @@ PARTS = {"rate": rates, "delay": delays, "loss": losses, "change": changes}
 
 
 def measured(topology: Topology, measure: Measure) -> str:
-    """Measure with an emulator that keeps up, or return why there is no result."""
+    """Measure until the emulator keeps up, up to `TRIES` times; return the result, or why there is none."""
     reason = ""
     for _ in range(TRIES):
         with Wan(topology) as wan:
@@ -174,7 +174,7 @@ def measured(topology: Topology, measure: Measure) -> str:
 def main(names: list[str]) -> int:
     """Measure the named parts, or all, and print the table."""
     if reason := driver.refusal():
-        print(f"no WAN here: {reason}", file=sys.stderr)
+        print(f"this machine cannot run a WAN: {reason}", file=sys.stderr)
         return 1
     if unknown := set(names) - set(PARTS):
         print(f"unknown: {', '.join(unknown)}; there are {', '.join(PARTS)}", file=sys.stderr)

@@ -1,7 +1,7 @@
-"""Control of the emulator: build, start, commands. The commands are those of emulator/wan.h.
+"""Control of the emulator: its build, its start and its commands, which emulator/wan.h describes.
 
-The socket between us is also the lifeline: when this process ends, however it ends, the kernel closes it, and the
-emulator takes down all that it made. What is to be made is left to `wan`.
+When this process ends, even by SIGKILL, the kernel closes its socket to the emulator, and the emulator then removes
+everything that it has created. `wan` decides what it creates.
 """
 
 import fcntl
@@ -31,7 +31,7 @@ class EmulatorError(RuntimeError):
 
 
 def refusal() -> str | None:
-    """Return why this machine cannot have a WAN, or None if it can. Tries it out, and leaves nothing behind."""
+    """Return why this machine cannot run a WAN, or None if it can. Tries to create namespaces; nothing remains."""
     if os.geteuid() != 0:
         return "only root may make network namespaces"
     for program, package in NEEDED.items():
@@ -46,9 +46,9 @@ def refusal() -> str | None:
 
 
 def build(target: str = "all") -> Path:
-    """Bring a target of emulator/Makefile up to date and return the folder that it is in.
+    """Build a target of emulator/Makefile; return the directory that contains it.
 
-    :raises EmulatorError: the compiler's words
+    :raises EmulatorError: the build failed; contains the compiler's output
     """
     BUILD.mkdir(parents=True, exist_ok=True)
     with (BUILD / "lock").open("w") as lock:  # for concurrent builds
@@ -63,9 +63,9 @@ def build(target: str = "all") -> Path:
 class Emulator:
     """One running emulator, ready when constructed.
 
-    :param hosts: what /etc/hosts is to contain, in all hosts
-    :ivar folder: for files of whatever runs in the hosts; removed when the WAN has ended
-    :raises EmulatorError: it could not be built or started
+    :param hosts: content of /etc/hosts in all hosts
+    :ivar folder: directory for files of programs in the hosts; removed when the WAN has ended
+    :raises EmulatorError: the emulator could not be built or started
     """
 
     def __init__(self, hosts: str) -> None:
@@ -81,23 +81,27 @@ class Emulator:
             self._pid = self._receive("ready")
         except BaseException:
             self.close()
-            shutil.rmtree(self.folder, ignore_errors=True)  # its guardian does that, once it has one
+            shutil.rmtree(self.folder, ignore_errors=True)  # the guardian does that, unless it was not started yet
             raise
 
     def host(self, name: str) -> tuple[str, ...]:
-        """Make a host, and return the words by which `enter` knows it."""
+        """Create a host; return the words that identify it for `enter`."""
         return tuple(self._ask(f"host {name}").split())
 
     def link(self, a: int, b: int, device_a: str, device_b: str) -> None:
-        """Join two hosts, numbered in the order of their creation, by devices with these names."""
+        """Create a link between two hosts, with devices of these names.
+
+        :param a: number of a host, in the order of creation, from 0
+        :param b: number of the other host
+        """
         self._ask(f"link {a} {b} {device_a} {device_b}")
 
     def set(self, direction: int, settings: Settings) -> None:
-        """Give a direction its settings; the n-th link has the directions 2n (a to b) and 2n + 1."""
+        """Change the settings of a direction; link n (from 0) has the directions 2n (a to b) and 2n + 1 (b to a)."""
         self._ask(f"set {direction} {_words(settings)}")
 
     def seed(self, number: int) -> None:
-        """Restart the random numbers."""
+        """Restart the random numbers (loss, jitter, cross traffic) from a seed."""
         self._ask(f"seed {number}")
 
     def reset(self) -> None:
@@ -110,17 +114,17 @@ class Emulator:
         return [{name: int(value) for name, value in (word.split("=") for word in line.split())} for line in lines]
 
     def missed(self) -> int:
-        """Return the number of packets that arrived faster than they were read."""
+        """Return the number of packets that the kernel dropped because the emulator did not read them in time."""
         return int(self._ask("missed"))
 
     def enter(self, host: tuple[str, ...], command: Sequence[str]) -> list[str]:
-        """Return the words that run a command inside a host; the process that they start becomes the command."""
+        """Return the command line that runs a command in a host; its process becomes the command (exec)."""
         return [str(self._programs / "enter"), self._pid, *host, *command]
 
     def close(self) -> None:
-        """End the WAN: returns when its processes, devices and files are gone. May be called twice.
+        """End the WAN, and wait until its processes, devices and files are gone. May be called twice.
 
-        :raises EmulatorError: it does not end
+        :raises EmulatorError: the emulator does not end
         """
         self._socket.close()
         try:

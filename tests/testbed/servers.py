@@ -1,11 +1,11 @@
-"""Real servers in the hosts of a WAN, each ready when returned and ended by its `with` block, or with the WAN.
+"""Real servers in the hosts of a WAN. Each is up within its `with` block, and ends with the WAN at the latest.
 
     with Wan(topology) as wan, servers.gridftp(wan, "s1", folder) as server:
         subprocess.run(wan.command("client", ["coget", server.url("data.bin")]))
         server.kill()
 
-They are those of `tests.support`; here it is said how they run in a host. Each host has its own ports, so that
-web servers and xrootd have their usual ones. URLs have addresses, which nobody has to look up.
+They are the servers of `tests.support`, started in a host. Each host has its own ports, so web servers and xrootd use
+their standard ports. URLs contain addresses, so no name has to be resolved.
 """
 
 import itertools
@@ -19,20 +19,23 @@ from tests.testbed.wan import Wan
 
 __all__ = ["gridftp", "nginx", "xrootd"]
 
-LIFE_SECONDS = 4 * 3600  # the WAN ends them; this is for a machine on which even its guardian was killed
+LIFE_SECONDS = 4 * 3600  # in case even the WAN's guardian was killed, which otherwise ends them
 _numbers = itertools.count()
 
 
 def gridftp(wan: Wan, host: str, folder: Path) -> GridFTPServer:
-    """A globus-gridftp-server with anonymous read access to `folder`."""
+    """Return a globus-gridftp-server with anonymous access to `folder`."""
     address = wan.address(host)
-    # GLOBUS_HOSTNAME: otherwise the server looks up its machine's name, which no host of a WAN knows.
+    # Without GLOBUS_HOSTNAME, the server resolves the machine's name, which is unknown in a WAN.
     env = {"GLOBUS_HOSTNAME": address}
     return GridFTPServer(folder, address, env, prefix=wan.command(host, []), life=LIFE_SECONDS)
 
 
 def nginx(wan: Wan, host: str, folder: Path, tls: Identity | None = None) -> Nginx:
-    """A web server of `folder`, at port 80; with a certificate, which must name the host's address, https at 443."""
+    """Return a web server of `folder`: at port 80, or with TLS at port 443.
+
+    :param tls: certificate and key for TLS; the certificate must name the host's address
+    """
     return Nginx(
         folder,
         _run_folder(wan, "nginx"),
@@ -45,7 +48,7 @@ def nginx(wan: Wan, host: str, folder: Path, tls: Identity | None = None) -> Ngi
 
 
 def xrootd(wan: Wan, host: str, folder: Path) -> XRootD:
-    """An xrootd with anonymous read access to `folder`, at port 1094."""
+    """Return an xrootd with anonymous read access to `folder`, at port 1094."""
     run = _run_folder(wan, "xrootd")
     return XRootD(folder, run, host=wan.address(host), prefix=wan.command(host, []), life=LIFE_SECONDS)
 

@@ -1,6 +1,6 @@
-"""Settings of one direction of a link, and their notation. Pure; emulator/shaper.h has the same in C.
+"""The settings of one direction of a link, and their notation in topologies. Pure; emulator/shaper.h has them in C.
 
-Which links there are is left to `topology`.
+`topology` defines links and hosts.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,13 +15,17 @@ MTU = 1500
 
 
 class TopologyError(ValueError):
-    """A topology, or a change of a link, makes no sense; the message says where and why."""
+    """An invalid topology, or an invalid change of a link; the message says where and why."""
 
 
 @dataclass(frozen=True)
 class Bursts:
-    """Loss in bursts (Gilbert and Elliott): probabilities per packet that a burst starts, that it ends, and of loss
-    within it."""
+    """Loss in bursts (Gilbert and Elliott).
+
+    :param start: probability, per packet, that a burst starts
+    :param end: probability, per packet, that the burst ends
+    :param loss: probability that a packet in a burst is lost
+    """
 
     start: float
     end: float
@@ -30,11 +34,11 @@ class Bursts:
 
 @dataclass(frozen=True)
 class Cross:
-    """Packets of other traffic, 1500 bytes each at random times, which use part of rate and queue.
+    """Cross traffic: packets of 1500 bytes at random times, which use part of the link's rate and queue.
 
-    :param rate: bytes per second while they come
-    :param busy: mean length of the times with them, seconds; 0: always
-    :param quiet: mean length of the pauses, seconds
+    :param rate: bytes per second in a busy time
+    :param busy: mean length of the busy times in seconds; 0: one that never ends
+    :param quiet: mean length of the pauses in seconds
     """
 
     rate: float
@@ -44,13 +48,13 @@ class Cross:
 
 @dataclass(frozen=True)
 class Settings:
-    """The effects of one direction of a link on packets: waiting, rate, loss, then delay.
+    """The settings of one direction of a link. Packets pass its queue, its rate, its loss and its delay, in this order.
 
-    :param rate: bytes per second, IP headers included
-    :param delay: seconds one way
-    :param jitter: seconds; each packet is delayed by up to this more, order is kept
-    :param queue: bytes; what does not fit is dropped
-    :param loss: probability per packet
+    :param rate: bytes per second, including IP headers
+    :param delay: one-way delay in seconds
+    :param jitter: additional random delay of each packet, up to this many seconds; packets stay in order
+    :param queue: size of the queue in bytes; packets that do not fit are dropped
+    :param loss: probability that a packet is lost
     """
 
     rate: float
@@ -62,11 +66,11 @@ class Settings:
     cross: Cross | None = None
 
     def changed(self, **words: object) -> "Settings":
-        """Return a copy with some settings changed, given as in a topology.
+        """Return a copy with some settings changed, written as in a topology.
 
-        A queue that is not named keeps its bytes, as a router's memory does when the rate changes.
+        A new rate does not change the size of the queue in bytes, as with the memory of a router.
 
-        :raises TopologyError: a setting is unknown or makes no sense
+        :raises TopologyError: a setting is unknown or invalid
         """
         unknown = set(words) - {field.name for field in fields(self)}
         if unknown:
@@ -85,7 +89,10 @@ def _read(name: str, reader: Callable[[Any], Any], word: object) -> Any:
 
 
 def _readers(rate: float) -> dict[str, Callable[[Any], Any]]:
-    """Return the reader of each setting, at a rate (bytes per second) that turns a queue in milliseconds into bytes."""
+    """Return the functions that read the settings.
+
+    :param rate: bytes per second, to convert the size of a queue from a time to bytes
+    """
     return {
         "rate": _rate,
         "delay": units.duration,
@@ -105,16 +112,16 @@ def _rate(word: object) -> float:
 
 
 def _queue(word: object, rate: float) -> int:
-    """Return bytes; a time means the bytes that the link sends in it."""
+    """Return the size of a queue in bytes; a time stands for the bytes that the link sends in that time."""
     try:
         queue = units.duration(word) * rate
     except ValueError:
         queue = units.size(word)
-    return max(round(queue), 2 * MTU)  # with less, no pair of packets would pass
+    return max(round(queue), 2 * MTU)  # a smaller queue would drop every second packet of a pair
 
 
 def _part(word: object, kind: Any, readers: Mapping[str, Callable[[object], float]]) -> Any:
-    """Return a setting that is a mapping itself; None removes it."""
+    """Read a setting that is itself a mapping; None stands for no such setting."""
     if word is None:
         return None
     if not isinstance(word, Mapping) or not set(word) <= set(readers):

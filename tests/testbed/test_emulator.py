@@ -1,4 +1,4 @@
-"""Checks of the emulator's arithmetic in C: emulator/checks.c, built with sanitizers, one test for each."""
+"""The emulator's arithmetic in C: runs each check of emulator/checks.c, built with sanitizers, as a test."""
 
 import re
 import shutil

@@ -1,4 +1,4 @@
-"""Rates measured between the servers of a WAN: never above those of its links."""
+"""`coget probe` on a WAN: measured rates are never above those of the links."""
 
 import json
 import os
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.wan
 COGET = str(Path(sys.executable).with_name("coget"))
 LIMIT_SECONDS = PATIENCE
 SECONDS = effort(1, 2)
-"""Seconds of each measurement."""
+"""Duration of each measurement in seconds."""
 LINKS = {
     "client-hub": {"rate": "400mbit", "delay": "1ms"},
     "hub-s1": {"rate": "80mbit", "delay": "2ms"},
@@ -50,5 +50,5 @@ def test_no_pair_and_no_server_is_faster_than_its_links(tmp_path: Path) -> None:
     assert len(measured) == 12
     for each in measured:
         most = min(limits.get(each["source"], 30e6), limits.get(each["sink"], 30e6))
-        # Bytes from queues add half a second's worth; the next faster link is twice as fast.
+        # Bytes from queues add at most half a second's worth; the next faster link has twice the rate.
         assert 0 < each["rate"] <= (1 + 0.5 / SECONDS) * most, each

@@ -1,4 +1,4 @@
-"""The prompt: it runs typed or piped commands, and reports errors without ending."""
+"""The prompt runs typed or piped commands, and continues after errors."""
 
 import subprocess
 import sys
@@ -47,7 +47,7 @@ def test_what_cannot_be_done_is_said_and_the_rest_goes_on():
     assert "no link client-s9" in said
     assert "client-s1: unknown: speed; a link has rate" in said
     assert "client-s1: loss: '' is not understood; write for example 0.1%" in said
-    assert "no host and no command: nobody" in said
+    assert "neither a command nor a host with a command: nobody" in said
     assert "write: serve HOST FOLDER" in said
     assert "No closing quotation" in said
     assert said.endswith("s3\n")

@@ -1,4 +1,4 @@
-"""Real servers in the hosts of a WAN: they serve whole files to the client, and vanish when killed."""
+"""Real servers in the hosts of a WAN: they serve whole files, and refuse connections after they were killed."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Topologies: content of files, refusals and their messages, and routes of packets."""
+"""Topologies: reading of files, error messages, and routes of packets."""
 
 from pathlib import Path
 
@@ -32,7 +32,7 @@ def test_a_link_has_what_is_written_and_sensible_defaults():
 
 def test_a_queue_in_time_is_what_the_link_sends_in_it():
     assert link(queue="100ms").queue == 1_000_000
-    assert link(queue="1us").queue == 3000  # with less, nothing would pass
+    assert link(queue="1us").queue == 3000  # the smallest queue: two packets
 
 
 def test_each_direction_may_differ():

@@ -1,6 +1,6 @@
-"""The WAN: it does what its topology says, changes on request, reports overload, and leaves nothing behind.
+"""The WAN: it behaves as its topology says, changes on request, reports overload, and leaves nothing behind.
 
-No test requires speed: a link may not be faster than its setting, whatever else the machine does.
+No test requires a fast machine: tests check only that a link is not faster than its settings.
 """
 
 import hashlib
@@ -61,7 +61,7 @@ def run(wan: Wan, host: str, *command: str) -> subprocess.CompletedProcess[str]:
 
 
 def pings(wan: Wan, *, count: int = 3) -> list[float]:
-    """Return the round trips of the returned packets in seconds, from `a` to `b`."""
+    """Ping `b` from `a`; return the round-trip times of the answers in seconds."""
     said = run(wan, "a", "ping", "-n", "-c", str(count), "-i", "0.01", "-W", "1", "b").stdout
     return [float(word) / 1e3 for word in re.findall(r"time=([0-9.]+)", said)]
 
@@ -80,13 +80,13 @@ def transfer(wan: Wan, file: Path) -> str:
 
 
 def read_from(wan: Wan, host: str) -> int:
-    """Return the packets that the emulator has read from a host's only link."""
+    """Return the number of packets that the emulator has read from the device of a host's only link."""
     (line,) = re.findall(r"to-\w+: *(.*)", run(wan, host, "cat", "/proc/net/dev").stdout)
     return int(line.split()[9])
 
 
 def sent_by(wan: Wan, host: str) -> int:
-    """Return the packets that a host has sent, read or not."""
+    """Return the number of packets that a host has sent, including those that the emulator has not read yet."""
     titles, numbers = (line.split() for line in run(wan, host, "grep", "^Ip:", "/proc/net/snmp").stdout.splitlines())
     return int(numbers[titles.index("OutRequests")])
 
@@ -99,7 +99,7 @@ def eventually(condition: Callable[[], bool]) -> bool:
 
 
 def alive(pid: int) -> bool:
-    """Count zombies as ended."""
+    """Return whether a process runs; zombies do not count."""
     try:
         return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
     except OSError:
@@ -108,7 +108,7 @@ def alive(pid: int) -> bool:
 
 @contextmanager
 def sleeping(wan: Wan, host: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A process in a host that would run for long."""
+    """Run a process in a host that ends only when it is killed."""
     with subprocess.Popen(wan.command(host, ["sleep", "600"])) as process:
         try:
             assert eventually(lambda: Path(f"/proc/{process.pid}/comm").read_text() == "sleep\n")
@@ -205,7 +205,7 @@ def test_one_direction_changes_alone():
 
 
 def test_packets_in_the_queue_are_sent_at_the_new_rate():
-    # At the first rate, the ping would take 80 s to be sent: longer than we wait.
+    # At the first rate, the link would need 80 s to send the ping.
     with two_hosts(rate="100bit", queue="64kb") as wan:
         command = wan.command("a", ["ping", "-c1", "-s", "972", "-W", "100", "b"])
         with subprocess.Popen(command, stdout=subprocess.DEVNULL) as ping:

@@ -1,4 +1,4 @@
-"""The description of a WAN: hosts, links and their settings, read from small YAML files. Pure: it builds nothing.
+"""The description of a WAN: hosts, links and their settings, read from YAML files. `wan` builds WANs from it.
 
     congestion: cubic
     links:
@@ -6,8 +6,8 @@
       core-s1: {rate: 400mbit, delay: 10ms, queue: 50ms, loss: 0.1%}
       core-s2: {rate: 200mbit, delay: 40ms, ab: {rate: 20mbit}}
 
-A link is named after the two hosts that it joins; `ab` is the way from the first to the second, `ba` the way back.
-docs/howto/testbed.md has all settings. Building is left to `wan`.
+A link is named after the two hosts that it joins; `ab` is the direction from the first to the second, `ba` the opposite
+direction. docs/howto/testbed.md lists all settings.
 """
 
 import heapq
@@ -30,7 +30,7 @@ DEFAULT_QUEUE = "50ms"  # as usual in routers
 
 @dataclass(frozen=True)
 class Link:
-    """Two hosts, and what happens to packets from `a` to `b` and back."""
+    """A link between two hosts, with the settings of its direction from `a` to `b` and of the opposite one."""
 
     name: str
     a: str
@@ -41,11 +41,11 @@ class Link:
 
 @dataclass(frozen=True)
 class Topology:
-    """A WAN to be built.
+    """The topology of a WAN.
 
-    :param name: that of its file
-    :param congestion: each host's congestion control, for the data it sends
-    :param seed: of the random numbers behind loss, jitter and cross traffic
+    :param name: name of its file
+    :param congestion: congestion control of each host, for the data that it sends
+    :param seed: seed of the random numbers for loss, jitter and cross traffic
     """
 
     name: str
@@ -62,8 +62,8 @@ class Topology:
     def load(cls, source: Path | str | Mapping[str, Any]) -> "Topology":
         """Read a topology.
 
-        :param source: the path of a YAML file, the name of one in `topologies/`, or what such a file contains
-        :raises TopologyError: it cannot be read, or makes no sense
+        :param source: path of a YAML file, name of a file in `topologies/`, or the content of such a file
+        :raises TopologyError: the file cannot be read, or is not a valid topology
         """
         if isinstance(source, Mapping):
             return _topology("unnamed", source)
@@ -76,13 +76,13 @@ class Topology:
             raise TopologyError(f"{path}: {error}") from None
 
     def routes(self, host: str) -> dict[str, str]:
-        """Return the next hop to each other host on the fastest route; unreachable hosts are left out."""
+        """Return, for each reachable host, the next hop on the route with the least delay; of several, the shortest."""
         ways: dict[str, list[tuple[str, float]]] = {name: [] for name in self.hosts}
         for link in self.links:
             ways[link.a].append((link.b, link.ab.delay))
             ways[link.b].append((link.a, link.ba.delay))
         first: dict[str, str] = {}
-        # Delay decides, then the number of hops.
+        # The heap orders by delay, then by the number of hops.
         reached = [(delay, 1, neighbour, neighbour) for neighbour, delay in ways[host]]
         heapq.heapify(reached)
         while reached:
@@ -161,7 +161,10 @@ def _settings(where: str, both: Mapping[str, Any], own: object) -> Settings:
 
 
 def _congestion(content: object, hosts: tuple[str, ...]) -> dict[str, str]:
-    """Return the congestion control of each host, from one word for all or a mapping of some; the default is cubic."""
+    """Return the congestion control of each host.
+
+    :param content: one name for all hosts, or a mapping of some hosts; the others get cubic
+    """
     chosen = content if isinstance(content, Mapping) else dict.fromkeys(hosts, content)
     for host, algorithm in chosen.items():
         if host not in hosts:

@@ -1,4 +1,4 @@
-"""Quantities as people write them in topologies: "400mbit", "10ms", "0.1%", "64kb". Pure; words in, numbers out.
+"""Conversion of quantities in topologies, such as "400mbit", "10ms", "0.1%" or "64kb", to numbers and back. Pure.
 
 Sizes and rates are decimal, as in networking: 1 kb is 1000 bytes, 1 mbit is a million bits per second.
 """
@@ -25,7 +25,7 @@ def _read(text: object, units: Mapping[str, float], example: str) -> float:
 
 
 def rate(text: object) -> float:
-    """Return bytes per second.
+    """Return a rate in bytes per second.
 
     :raises ValueError: not a number with a unit
     """
@@ -33,7 +33,7 @@ def rate(text: object) -> float:
 
 
 def duration(text: object) -> float:
-    """Return seconds.
+    """Return a duration in seconds.
 
     :raises ValueError: not a number with a unit
     """
@@ -41,7 +41,7 @@ def duration(text: object) -> float:
 
 
 def size(text: object) -> float:
-    """Return bytes.
+    """Return a size in bytes.
 
     :raises ValueError: not a number with a unit
     """
@@ -49,7 +49,7 @@ def size(text: object) -> float:
 
 
 def probability(text: object) -> float:
-    """Return a number from 0 to 1.
+    """Return a probability from 0 to 1.
 
     :raises ValueError: not a percentage from 0% to 100%
     """

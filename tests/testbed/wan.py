@@ -1,12 +1,12 @@
-"""A WAN on one machine: hosts are network namespaces, links are carried by the emulator.
+"""A WAN on one machine: its hosts are network namespaces, and the emulator carries the packets of its links.
 
     with Wan(Topology.load("far")) as wan:
         subprocess.run(wan.command("client", ["ping", "-c1", "s1"]))
         wan.set("core-s1", rate="40mbit")
         wan.check()
 
-Nothing that runs in a WAN outlives it, nor does the WAN outlive this process. Nothing has a name on the machine, so
-several may be up at once. Servers are left to `servers`, what a topology may say to `topology`.
+Processes in a WAN end with it, and the WAN ends with this process. Its namespaces have no names, so several WANs may be
+up at the same time. `servers` starts servers in its hosts, and `topology` describes networks.
 """
 
 import shlex
@@ -24,25 +24,25 @@ __all__ = ["Invalid", "LinkStats", "Wan"]
 
 IP_SECONDS = PATIENCE
 DEVICE_QUEUE = 2000  # packets that the kernel keeps until the emulator reads them
-MOST_LATE = 0.05  # of all packets: a delay of a millisecond or two changes a queue of 50 ms little
+MOST_LATE = 0.05  # share of all packets; with a queue of 50 ms, a few packets that are late by 1 or 2 ms matter little
 
 
 class Invalid(Exception):
-    """A failure of the emulator to keep up: the measurement is void. Run it again, on a machine that is less busy."""
+    """A failure of the emulator to keep up, so that a measurement is invalid; repeat it on a less busy machine."""
 
 
 @dataclass(frozen=True)
 class LinkStats:
-    """Counters of one direction of a link since the last reset. Packets are those on the wire, at most 1500 bytes each.
+    """Counters of one direction of a link since the last reset. They count packets of at most 1500 bytes.
 
-    :param packets: that left
-    :param bytes: of these, with their IP headers
-    :param queue_drops: packets that found the queue full
-    :param loss_drops: packets that the link lost, as it was told to
-    :param late: packets that left more than 1 ms after they should
-    :param worst_late: the most that one was late, seconds
-    :param rejected: packets that the kernel did not take at the other end
-    :param cross_packets: strangers' packets that were carried
+    :param packets: packets that left the link
+    :param bytes: bytes of these packets, with their IP headers
+    :param queue_drops: packets dropped because the queue was full
+    :param loss_drops: packets lost at random, as the settings say
+    :param late: packets that left more than 1 ms late
+    :param worst_late: the longest time by which a packet was late, in seconds
+    :param rejected: packets that the kernel at the other end refused
+    :param cross_packets: packets of cross traffic
     """
 
     packets: int
@@ -58,7 +58,7 @@ class LinkStats:
 class Wan:
     """A WAN that is up within its `with` block.
 
-    :raises EmulatorError: it cannot be had on this machine; `driver.refusal` says why beforehand
+    :raises EmulatorError: the WAN cannot be started; `driver.refusal` returns in advance why a machine cannot run one
     """
 
     def __init__(self, topology: Topology) -> None:
@@ -81,30 +81,32 @@ class Wan:
 
     @property
     def folder(self) -> Path:
-        """Return the folder for configurations and logs of servers; it is removed with the WAN."""
+        """Return the directory for configurations and logs of servers; it is removed with the WAN."""
         return self._emulator.folder
 
     def address(self, host: str) -> str:
-        """Return a host's only address; the host's name stands for it in all hosts.
+        """Return a host's only address, to which its name resolves in all hosts.
 
-        :raises TopologyError: no such host
+        :raises TopologyError: there is no such host
         """
         return f"10.77.{self._number(host) + 1}.1"
 
     def command(self, host: str, command: Sequence[str]) -> list[str]:
-        """Return the words that run a command inside a host, in the caller's working directory, with no process
-        between.
+        """Return the command line that runs a command in a host, in the working directory of the caller.
 
-        :raises TopologyError: no such host
+        The process that it starts becomes the command (exec).
+
+        :raises TopologyError: there is no such host
         """
         return self._emulator.enter(self._hosts[self._number(host)], command)
 
     def set(self, link: str, direction: str | None = None, **settings: object) -> None:
-        """Change a link while it runs, in one direction ("ab", "ba") or both. Settings are written as in topologies.
+        """Change the settings of a running link, in one direction ("ab", "ba") or both.
 
-        Packets in the queue are sent at a new rate at once; delay and loss are those of packets that come from now on.
+        A new rate also applies to packets in the queue; new delay and loss apply only to packets that arrive later.
 
-        :raises TopologyError: no such link, or the settings make no sense
+        :param settings: settings as in topologies, such as `rate="40mbit"`
+        :raises TopologyError: there is no such link, or a setting is unknown or invalid
         """
         ways = [(link, direction)] if direction else [(link, way) for way in DIRECTIONS]
         for way in ways:
@@ -118,7 +120,7 @@ class Wan:
             self._emulator.set(self._directions.index(way), self._settings[way])
 
     def seed(self, number: int) -> None:
-        """Restart the random numbers (loss, jitter, cross traffic)."""
+        """Restart the random numbers (loss, jitter, cross traffic) from a seed."""
         self._emulator.seed(number)
 
     def stats(self) -> dict[tuple[str, str], LinkStats]:
@@ -137,7 +139,7 @@ class Wan:
         """
         missed, stats = self._emulator.missed(), self.stats()
         packets = sum(way.packets for way in stats.values())
-        # One thread serves all links: if it is late for one, it is late for all, so the sum is the best measure.
+        # One thread serves all links, so if it is late, it is late for all of them: the sum over links counts.
         late = sum(way.late for way in stats.values())
         rejected = sum(way.rejected for way in stats.values())
         if missed:
@@ -171,7 +173,7 @@ class Wan:
             f"link set to-{neighbour} mtu {MTU} txqueuelen {DEVICE_QUEUE} up"
             for neighbour in sorted(set(routes.values()))
         ]
-        # A namespace's sysctl refuses algorithms that the machine does not use; a route may name them.
+        # A namespace's sysctl refuses congestion controls that the machine does not allow; routes may name any.
         congestion = self.topology.congestion[host]
         lines += [
             f"route add {self.address(target)}/32 dev to-{neighbour} src {address} congctl {congestion}"
