@@ -1,6 +1,8 @@
-"""A plugin that runs each chosen test several times: pytest itself runs a test that is named twice only once.
+"""A pytest plugin that runs each test COGET_TESTS_TIMES times.
 
-COGET_TESTS_TIMES=20 python -m pytest -p tests.support.again tests/some/test_file.py::test_name
+    COGET_TESTS_TIMES=20 python -m pytest -p tests.support.again tests/some/test_file.py::test_name
+
+Naming a test several times on pytest's command line does not do this: pytest runs it once.
 """
 
 import os
@@ -15,7 +17,7 @@ TIMES = int(os.environ.get("COGET_TESTS_TIMES", "1"))
 
 @pytest.fixture
 def again(request: pytest.FixtureRequest) -> int:
-    """The number of the run."""
+    """Return the number of the run, from 0."""
     return int(request.param)
 
 
@@ -25,5 +27,5 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def first_name(test: str) -> str:
-    """Return the test's name without the number of the run."""
+    """Return a test's id without the number of the run."""
     return re.sub(r"-?again\d+", "", test).removesuffix("[]")

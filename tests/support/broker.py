@@ -1,4 +1,4 @@
-"""A broker as users start it: `coget-broker serve` in a process of its own, on a port that is free."""
+"""A broker as users start it: `coget-broker serve` in a separate process, on a free port."""
 
 import functools
 import json
@@ -26,7 +26,7 @@ NOW = time.time()
 
 
 def reports(begin: int, count: int) -> list[dict]:
-    """Return transfers for reports, numbered from `begin`."""
+    """Return `count` transfers to report, numbered from `begin`."""
     return [
         {
             "id": f"r{i}",
@@ -41,7 +41,7 @@ def reports(begin: int, count: int) -> list[dict]:
 
 
 def kept_by(client: httpx.Client) -> list[int]:
-    """Return the numbers of all such reports that a broker has."""
+    """Return the numbers of the transfers of `reports` that a broker has stored."""
     found: list[int] = []
     before = None
     while True:
@@ -54,14 +54,14 @@ def kept_by(client: httpx.Client) -> list[int]:
 
 
 def broker_in(folder: Path, name: str = "b.sqlite") -> "BrokerProcess":
-    """A broker on a SQLite file in a folder that has its tables, and an admin's token, which halves the start time."""
+    """Start a broker on a copy of a SQLite file with tables and an admin token, which halves the start time."""
     template, token = _template()
     return BrokerProcess(f"sqlite:///{shutil.copy(template.name, folder / name)}", folder, token)
 
 
 @functools.cache
 def _template() -> tuple[IO[bytes], str]:
-    """A database that brokers begin with, and its token; the file goes with the last reference."""
+    """Create the database file that `broker_in` copies; return it, and its admin token."""
     file = tempfile.NamedTemporaryFile(suffix=".sqlite")  # noqa: SIM115
     words = ["--database", f"sqlite:///{file.name}"]
     run([PROGRAM, "upgrade", *words], check=True)
@@ -71,13 +71,13 @@ def _template() -> tuple[IO[bytes], str]:
 
 
 class BrokerProcess:
-    """A running broker; ended with SIGTERM when the block ends.
+    """A running broker; the end of the `with` block ends it with SIGTERM.
 
-    :param database: its address
-    :param folder: where it writes its log
-    :param token: of an admin, if the database has one already
-    :param words: more words of the command
-    :param prefix: words before it
+    :param database: URL of the database
+    :param folder: working directory of the broker, and directory for its log
+    :param token: an admin token of the database; empty if the database is new
+    :param words: further command-line arguments
+    :param prefix: a command that runs the broker's command
     """
 
     def __init__(self, database: str, folder: Path, token: str = "", *words: str, prefix: Sequence[str] = ()) -> None:
@@ -103,21 +103,21 @@ class BrokerProcess:
         raise AssertionError(f"the broker did not start: {self._log.read_text()}")
 
     def log(self) -> str:
-        """Return all its output."""
+        """Return the broker's output so far."""
         return self._log.read_text()
 
     def events(self) -> list[dict]:
-        """Return its log."""
+        """Return the log's entries, which are the JSON lines of the output."""
         lines = self._log.read_text().splitlines()
         return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
 
     def _first_token(self) -> str:
-        """Return the token in the file that the log names."""
+        """Return the first admin token, from the file that the log names."""
         (said,) = [line for line in self._log.read_text().splitlines() if "first admin token" in line]
         return Path(said.partition(" is in the file ")[2]).read_text().strip()
 
     def client(self) -> httpx.Client:
-        """Return a client with the token; it is closed with the broker."""
+        """Return an HTTP client with the admin token; it is closed with the broker."""
         headers = {"Authorization": f"Bearer {self.token}"}
         return self._clients.enter_context(httpx.Client(base_url=self.url, headers=headers, timeout=PATIENCE))
 

@@ -1,11 +1,13 @@
-"""A browser without a screen: follows redirects, keeps cookies in a file, sends the forms that it finds.
+"""A simple browser: follows redirects, stores cookies in a file, and submits forms. It runs no scripts.
 
     browser = Browser(tmp_path / "cookies.json")
-    page = browser.open(url)                       # what is there after all redirects
-    page = browser.send(page, token=token)         # its form, with the first button that has the focus, or is named
+    page = browser.open(url)                       # the page after all redirects
+    page = browser.send(page, token=token)         # submits its form with the first button
 
-python -m tests.support.browser COOKIES TOKEN URL   opens a page and sends its form, with the token if it asks for one:
-what a program that wants a browser ($BROWSER) is given by `program`.
+    python -m tests.support.browser COOKIES TOKEN URL
+
+opens a page and submits its form, with the token if it has a field for one. `program` makes a value for $BROWSER that
+runs this command, for programs that open a browser.
 """
 
 import json
@@ -23,9 +25,9 @@ __all__ = ["Browser", "Page", "program"]
 
 
 class Page(HTMLParser):
-    """A page in a browser.
+    """A web page, with the parts that tests need.
 
-    :param answer: in which it came
+    :param answer: the HTTP response that contains it
     """
 
     def __init__(self, answer: httpx.Response) -> None:
@@ -71,7 +73,7 @@ class Page(HTMLParser):
 class Browser:
     """A browser.
 
-    :param cookies: the file in which it keeps them
+    :param cookies: file in which it stores cookies
     """
 
     def __init__(self, cookies: Path) -> None:
@@ -82,11 +84,15 @@ class Browser:
                 self.client.cookies.set(name, value, domain, path)
 
     def open(self, url: str) -> Page:
-        """Open a URL."""
+        """Open a URL; return the page after all redirects."""
         return self._shown(self.client.get(url))
 
     def send(self, page: Page, button: str = "", **fields: str) -> Page:
-        """Send the page's form: with the button of that value, or the first."""
+        """Submit the page's form; return the page after all redirects.
+
+        :param button: value of the button to press; by default, the first one
+        :param fields: values of fields, in addition to those in the page
+        """
         assert page.action, page.text
         name, value = next(each for each in page.buttons if each[1] == (button or each[1]))
         return self._shown(self.client.post(page.action, data={**page.fields, **fields, name: value}))
@@ -101,7 +107,7 @@ class Browser:
 
 
 def program(cookies: Path, token: str) -> str:
-    """Return a value for BROWSER."""
+    """Write a script that opens a URL with this browser; return a value for $BROWSER that runs it."""
     script = cookies.with_suffix(".sh")
     words = [sys.executable, "-m", "tests.support.browser", str(cookies), token]
     script.write_text(f'#!/bin/sh\ncd {Path(__file__).parents[2]} && exec {shlex.join(words)} "$1"\n')

@@ -1,12 +1,12 @@
-"""A real browser, Debian's Chromium as it is built for machines without a screen; and its user.
+"""A real browser: Debian's Chromium for machines without a screen, and its user.
 
     async with chromium() as browser:
         async with visit(browser, "http://127.0.0.1:8000") as visitor:
             await visitor.login(token)
             await visitor.open("/reports/audit")
 
-Complaints of the browser about a page fail the test at the end of the block: errors on its console, requests that
-failed, and requests to any other host.
+The end of the `visit` block fails the test if a page caused an error or a warning on the browser's console, an
+exception, a dialog, or a request to another host.
 """
 
 import os
@@ -26,14 +26,14 @@ from tests.support.waiting import PATIENCE
 __all__ = ["PHONE", "Visitor", "chromium", "visit"]
 
 PROGRAM = "/usr/bin/chromium-headless-shell"
-"""The same engine as the whole browser, which takes three times as long for each page."""
+"""It has the same engine as the full browser, which takes three times as long for each page."""
 PHONE = {"width": 390, "height": 844}
 SERIOUS = ("serious", "critical")
 LIMIT = 1000 * PATIENCE
-"""Milliseconds that any step may take."""
+"""Time limit of each step in milliseconds."""
 expect.set_options(timeout=LIMIT)
 ROWS = effort(20, 10**6)
-"""Rows of a table that axe-core checks: thousands of equal cells would take a third of a minute."""
+"""Number of rows of a table that axe-core checks: thousands of similar cells would take it 20 s."""
 TAKE = """most => [...document.querySelectorAll('tbody')].flatMap(
     body => [...body.rows].slice(most).map(row => { row.remove(); return [body, row]; }))"""
 GIVE_BACK = "taken => taken.forEach(([body, row]) => body.append(row))"
@@ -41,7 +41,7 @@ GIVE_BACK = "taken => taken.forEach(([body, row]) => body.append(row))"
 
 @asynccontextmanager
 async def chromium() -> AsyncIterator[Browser]:
-    """Start the browser; skip where it is not installed, fail in CI."""
+    """Start the browser. If it is not installed, skip the test, or fail it in CI."""
     if not shutil.which(PROGRAM):
         package = "chromium-headless-shell"
         (pytest.fail if os.environ.get("CI") else pytest.skip)(f"{package} is not installed: apt-get install {package}")
@@ -57,8 +57,8 @@ async def chromium() -> AsyncIterator[Browser]:
 class Visitor:
     """A user of the browser.
 
-    :param home: the broker's address
-    :param complaints: the browser's complaints about pages
+    :param home: URL of the broker
+    :ivar complaints: errors and warnings of the browser about pages
     """
 
     def __init__(self, home: str, context: BrowserContext, page: Page) -> None:
@@ -76,13 +76,13 @@ class Visitor:
             self.complaints.append(f"a request to another host: {request.url}")
 
     async def open(self, path: str) -> int:
-        """Open the path; return the status of the page."""
+        """Open a path of the broker; return the status of the response."""
         answer = await self.page.goto(self.home + path)
         assert answer is not None
         return answer.status
 
     async def login(self, token: str, path: str = "/reports") -> None:
-        """Open a page, log in where that redirects to, and return to the page."""
+        """Open a page that redirects to the login form, log in, and wait for the page."""
         await self.open(path)
         await self.page.get_by_label("token").fill(token)
         await self.page.get_by_role("button", name="Log in").click()
@@ -102,9 +102,9 @@ class Visitor:
 
 @asynccontextmanager
 async def visit(browser: Browser, home: str, **settings: Any) -> AsyncIterator[Visitor]:
-    """Open a new browser session.
+    """Open a new session in the browser, without cookies.
 
-    :param settings: as of a context of Playwright: `color_scheme`, `viewport`, `java_script_enabled`...
+    :param settings: arguments of Playwright's `new_context`: `color_scheme`, `viewport`, `java_script_enabled`...
     """
     context = await browser.new_context(**settings)
     context.set_default_timeout(LIMIT)

@@ -1,4 +1,4 @@
-"""The `coget` command as its users run it: a process, bounded in time, with a history of its own."""
+"""The `coget` command as users run it: as a process, with a time limit and its own home directory."""
 
 import os
 import random
@@ -17,7 +17,7 @@ LIFE_SECONDS = PATIENCE
 NAME = "run 7.root"
 CONTENT = random.Random(7).randbytes(8 << 20)
 
-# The keys of the JSON document, as the contract of the command line has them.
+# The keys of the JSON report, as documented in docs/reference/cli.md.
 REPORT_KEYS = {
     "output",
     "size",
@@ -37,9 +37,9 @@ SOURCE_KEYS |= {"planned_bytes", "ready_seconds", "copies"}
 def coget_process(
     words: Sequence[str], home: Path, prefix: Sequence[str] = (), **environment: str
 ) -> "subprocess.Popen[str]":
-    """Start `coget` with pipes for stdout and stderr; all it keeps of its own lies below `home`.
+    """Start `coget` with pipes for stdout and stderr, and with `home` as home and working directory.
 
-    :param prefix: words before the command, which run it somewhere else and become it
+    :param prefix: a command that replaces itself (exec) by the command after it
     """
     return start(
         [*prefix, COGET, *words],
@@ -55,7 +55,7 @@ def coget_process(
 def coget(
     words: Sequence[str], home: Path, prefix: Sequence[str] = (), **environment: str
 ) -> "subprocess.CompletedProcess[str]":
-    """Run `coget` to its end."""
+    """Run `coget` to its end; return its status and output."""
     with coget_process(words, home, prefix, **environment) as process:
         try:
             out, err = process.communicate(timeout=LIFE_SECONDS)
@@ -65,13 +65,13 @@ def coget(
 
 
 def without(module: str, folder: Path) -> dict[str, str]:
-    """The environment of a Python that does not have this module."""
+    """Return environment variables for a Python in which this module cannot be imported."""
     (folder / "sitecustomize.py").write_text(f"import sys\nsys.modules[{module!r}] = None\n")
     return {"PYTHONPATH": str(folder)}
 
 
 def patient(folder: Path) -> dict[str, str]:
-    """Return the environment of a coget that reports to a broker without a time limit, instead of one second."""
+    """Return environment variables for a coget that waits for a broker for 60 s instead of one second."""
     (folder / "sitecustomize.py").write_text(
         f"{LATE}from coalloc.broker_client import outbox\noutbox.PATIENCE = 60.0\n"
     )

@@ -1,9 +1,10 @@
-"""A command under the restrictions of a systemd unit, without systemd: mounts, user, capabilities, system calls.
+"""The restrictions of a systemd unit on a command, without systemd: mounts, user, capabilities, system calls.
 
     command = [*confined(UNIT, state, writable=[folder]), "coget-broker", "serve"]
 
-In the folder `state` are the unit's StateDirectory (`lib`), CacheDirectory (`cache`) and `credentials`. Not all of a
-unit can be had this way: of mounts the read-only root, folders of its own, and homes that are hidden.
+The directory `state` contains the unit's StateDirectory (`lib`), CacheDirectory (`cache`) and `credentials`. Not all
+settings of a unit are imitated; those about mounts are the read-only root, the unit's own directories, and hidden home
+directories.
 """
 
 import ctypes
@@ -28,20 +29,20 @@ PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 24, 38
 
 
 def said(unit: Path, name: str) -> list[str]:
-    """Return all values of this setting in a unit."""
+    """Return all values of a setting in a unit."""
     return re.findall(f"^{name}=(.*)$", _text(unit), re.MULTILINE)
 
 
 @cache
 def _text(unit: Path) -> str:
-    """Return a unit's text; the file is hidden once the mounts are made."""
+    """Return the text of a unit, cached because the mounts hide the file."""
     return unit.read_text()
 
 
 def confined(unit: Path, state: Path, writable: Sequence[Path] = ()) -> list[str]:
-    """Return words before a command that confine it; needs root, mounts and systemd-analyze.
+    """Return a command prefix that confines the command after it. Skip the test without root or mounts.
 
-    :param writable: ReadWritePaths of a drop-in
+    :param writable: paths for `ReadWritePaths=` of a drop-in
     """
     if os.geteuid() != 0:
         pytest.skip("only root can make the mounts of a unit")
@@ -83,7 +84,7 @@ def _mount(*words: str | Path) -> None:
 
 
 def _folders(unit: Path, state: Path) -> dict[str, Path]:
-    """Return the unit's own folders, and their local paths."""
+    """Return the unit's own directories: by path in the unit, the directory on this machine."""
     own = {f"/var/lib/{each}": state / "lib" for each in said(unit, "StateDirectory")}
     return own | {f"/var/cache/{each}": state / "cache" for each in said(unit, "CacheDirectory")}
 

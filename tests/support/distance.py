@@ -1,8 +1,8 @@
-"""A dialer that puts a server far away and counts round trips instead of seconds.
+"""A dialer that simulates a distant server, and counts round trips instead of seconds.
 
-What the client sends arrives at once. What the server sends, and the news that a connection stands, is held back until
-nothing has moved for a moment; then one round trip has passed, and all that is due by then is handed over. So the
-count is the same on a slow machine. One server at a time.
+Bytes from the client arrive at once. Bytes from the server, and the news that a connection is open, are held back until
+no bytes have moved for a moment. Then one round trip has passed, and everything that is due by then is delivered. So
+the count does not depend on the speed of the machine. It works with one server at a time.
 """
 
 import asyncio
@@ -17,13 +17,17 @@ from coalloc.util.dialer import DirectDialer
 __all__ = ["Distance"]
 
 STILL = 6
-"""Consecutive looks, `LOOK` seconds apart, without any traffic."""
+"""Number of consecutive checks, `LOOK` seconds apart, without traffic after which a round trip has passed."""
 LOOK = 0.01
 
 
 @dataclass
 class _Connection:
-    """One connection, in round trips: when the server sees it open, and when the client last sent on it."""
+    """One connection.
+
+    :param stands: round trip at which the client learns that it is open
+    :param spoke: round trip at which the client last sent on it; None if it has not
+    """
 
     stands: int
     spoke: int | None = None
@@ -31,9 +35,11 @@ class _Connection:
 
 
 class Distance:
-    """Dials like a `DirectDialer`, far away; `trips` is the time in round trips.
+    """A dialer like `DirectDialer`, to a distant server. The end of its `with` block closes all connections.
 
-    A server that connects to the client is not held back. May be used as a context manager, which ends all.
+    Connections from the server to the client are not delayed.
+
+    :ivar trips: number of round trips that have passed
     """
 
     def __init__(self) -> None:
@@ -53,23 +59,23 @@ class Distance:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._sockets.close()  # those of tasks that had not begun
+        self._sockets.close()  # tasks that had not begun have not closed theirs
 
     @property
     def policy(self) -> AddressPolicy:
-        """Return the policy of the dialer behind it."""
+        """Return the address policy of the underlying dialer."""
         return self._near.policy
 
     def under(self, policy: AddressPolicy) -> "Distance":
-        """Return itself: local paths need no distance."""
+        """Return itself; the policy is ignored."""
         return self
 
     async def addresses(self, host: str) -> frozenset[str]:
-        """Resolve like the dialer behind it."""
+        """Resolve a name with the underlying dialer."""
         return await self._near.addresses(host)
 
     async def dial(self, host: str, port: int, seconds: float) -> socket.socket:
-        """Open a connection to the server through a relay that has the server's address."""
+        """Open a connection to the server through a relay, which listens at the server's address."""
         connection = _Connection(self.trips + 1)
         server = self._sockets.enter_context(await self._near.dial(host, port, seconds))
         with socket.create_server((host, 0), family=server.family) as listener:
@@ -123,7 +129,7 @@ class Distance:
             await asyncio.sleep(LOOK)
 
     async def _relay(self, connection: _Connection, near: socket.socket, far: socket.socket) -> None:
-        """Carry bytes both ways until both ends are done."""
+        """Carry bytes in both directions until the client closes the connection."""
         loop = asyncio.get_running_loop()
         reader, writer = await asyncio.open_connection(sock=near)
         with far, contextlib.closing(writer), contextlib.suppress(ConnectionError):
@@ -145,6 +151,9 @@ class Distance:
         self._hold(self._due(connection), near.close)
 
     def _due(self, connection: _Connection) -> int:
-        """Return when the answer to the client's last message arrives; on a data connection there is none."""
+        """Return the round trip at which bytes from the server arrive: one after the client's last message.
+
+        On a data connection, where the client sends nothing, its last message on any connection counts.
+        """
         spoke = self._spoke if connection.spoke is None else connection.spoke
         return max(connection.stands, spoke) + 1

@@ -1,4 +1,4 @@
-"""Effort of exploring tests: a short form for `make test`, and a long one for `make test-long`."""
+"""The effort of tests that explore: a short form for `make test`, and a long form for `make test-long`."""
 
 import os
 import re
@@ -16,7 +16,7 @@ DATABASE = re.compile(r"\b(sqlite|postgresql)\b")
 
 
 def effort(short: int, long: int) -> int:
-    """Return how often to try; mark the test `long`, so that `make test-long` runs it."""
+    """Return the number of tries. The test must also be marked `long`, so that `make test-long` runs it."""
     return long if LONG else short
 
 

@@ -1,7 +1,7 @@
-"""Termination of servers with several processes: the end of a parent says nothing about its children.
+"""Termination of servers with several processes, whose children may outlive them.
 
-Servers that `guarded` knows end with the tests even if these are killed: a guard, a shell in a session of its own,
-reads from a pipe which groups run, and kills those that are left when the pipe closes.
+Process groups that were passed to `guarded` end with the tests, even if the tests are killed: a guard, a shell in its
+own session, reads the running groups from a pipe, and kills those that remain when the pipe closes.
 """
 
 import atexit
@@ -45,15 +45,15 @@ def _say(sign: str, group: int) -> None:
 
 
 def guarded(leader: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]:
-    """Return a process that leads its group, and will be killed with its group when the tests end."""
+    """Register the leader of a process group, so that the group is killed when the tests end; return the leader."""
     _say("+", leader.pid)
     return leader
 
 
 def kill_group(leader: subprocess.Popen[bytes]) -> None:
-    """SIGKILL a process with its whole group. When this returns, none of their files and sockets is open.
+    """Kill a process group with SIGKILL, and wait until all its files and sockets are closed.
 
-    :raises TimeoutError: when one of them outlives it
+    :raises TimeoutError: a process of the group still runs after `SECONDS`
     """
     if leader.returncode is not None:  # a reaped leader's id may belong to another process by now
         return
@@ -69,7 +69,7 @@ def kill_group(leader: subprocess.Popen[bytes]) -> None:
 
 
 def _there(group: int) -> bool:
-    """Return whether the group has processes, even such as have ended, and are not waited for yet."""
+    """Return whether the group has processes, including zombies."""
     try:
         os.killpg(group, 0)
     except ProcessLookupError:
@@ -80,9 +80,9 @@ def _there(group: int) -> bool:
 
 
 def _running(group: int) -> bool:
-    """Return whether a process of the group is still running; see proc(5), /proc/pid/stat."""
+    """Return whether a process of the group still runs and is no zombie; see proc(5), /proc/pid/stat."""
     for process in Path("/proc").iterdir():  # a glob fails if a process ends in that moment
-        with contextlib.suppress(OSError):  # it is not one, or ended a moment ago
+        with contextlib.suppress(OSError):  # not a process, or it has just ended
             state, _, its_group = (process / "stat").read_text().rpartition(")")[2].split()[:3]
             if int(its_group) == group and state not in "ZX":
                 return True

@@ -1,4 +1,4 @@
-"""Details of a failed test for developers: at once, with the command that repeats it, and the servers' logs."""
+"""A pytest plugin that prints each failed test at once, with the command that repeats it and the servers' logs."""
 
 import os
 import shlex
@@ -11,14 +11,14 @@ import pytest
 __all__ = ["repeated"]
 
 SETTINGS = ("COGET_TESTS", "COGET_FUZZ", "COGET_TESTS_PATIENCE", "CI")
-"""Variables that change what a test does."""
+"""Environment variables that change what a test does."""
 LOGS = ("*.log", "log")
 END = 4000
-"""Characters of each log that are shown."""
+"""Number of characters shown from the end of each log."""
 
 
 def repeated(test: str) -> str:
-    """Return the command that runs one test as it ran now."""
+    """Return the command that repeats a test with the same settings."""
     settings = [f"{name}={shlex.quote(os.environ[name])}" for name in SETTINGS if name in os.environ]
     return " ".join([*settings, ".venv/bin/python -m pytest", shlex.quote(test)])
 
@@ -29,13 +29,13 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     if report.failed:
-        report.sections.append(("to repeat it", repeated(item.nodeid)))
-        report.sections += [(f"the end of {path}", _end(path)) for path in _logs(item)]
+        report.sections.append(("command that repeats the test", repeated(item.nodeid)))
+        report.sections += [(f"end of {path}", _end(path)) for path in _logs(item)]
     return report
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if not hasattr(config, "workerinput"):  # with pytest-xdist, in the process to which the others report
+    if not hasattr(config, "workerinput"):  # with pytest-xdist, only in the controller
         config.pluginmanager.register(_Teller(config))
 
 
@@ -48,11 +48,11 @@ class _Teller:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         terminal: Any = self._config.pluginmanager.get_plugin("terminalreporter")
         if report.failed and terminal:
-            terminal.write_line(f"\nFAILED {report.nodeid} ({report.when}), again by: {repeated(report.nodeid)}")
+            terminal.write_line(f"\nFAILED {report.nodeid} ({report.when}), repeat with: {repeated(report.nodeid)}")
 
 
 def _logs(item: pytest.Item) -> Iterator[Path]:
-    """Return the logs in the test's own directory."""
+    """Yield the log files in the test's `tmp_path`."""
     folder = getattr(item, "funcargs", {}).get("tmp_path")
     for pattern in LOGS if folder else ():
         yield from (path for path in sorted(folder.rglob(pattern)) if path.is_file() and not path.is_symlink())

@@ -1,4 +1,4 @@
-"""Fetches from one source in a test: the delivered bytes."""
+"""Helpers to fetch from one source in a test, and to check the delivered bytes."""
 
 import asyncio
 import random
@@ -34,11 +34,11 @@ def _has_ipv6() -> bool:
 
 
 IPV6 = pytest.param("::1", marks=pytest.mark.skipif(not _has_ipv6(), reason="this machine has no IPv6"))
-"""The loopback address, for tests that use several."""
+"""The IPv6 loopback address as a parameter of tests; skipped on machines without IPv6."""
 
 
 class CountingDialer(DirectDialer):
-    """A dialer that records its destinations."""
+    """A dialer that records the destinations of its connections in `dialled`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class CountingDialer(DirectDialer):
 
 
 class Collected:
-    """A receiver of an engine's bytes; it checks that they lie within the requested span."""
+    """A receiver of an engine's bytes. It checks that they are within the requested span."""
 
     def __init__(self, span: Span) -> None:
         self.span = span
@@ -70,7 +70,7 @@ class Collected:
 
 
 async def collect(source: Source, start: int, end: int) -> bytes:
-    """Bytes [start, end) of an opened source."""
+    """Fetch bytes [start, end) from an opened source."""
     span = Span(start, end)
     collected = Collected(span)
     await source.fetch(span, collected)
@@ -79,13 +79,14 @@ async def collect(source: Source, start: int, end: int) -> bytes:
 
 
 def options(**changes) -> EngineOptions:
-    """Return options for a test: direct; tests of patience give their own."""
+    """Return engine options for a test: direct connections, and a time limit that slow machines do not reach."""
     return EngineOptions(**{"dialer": DirectDialer(), "connect_seconds": PATIENCE, **changes})
 
 
 def impatient_until(server: PlainFTP, seconds: float, **changes) -> EngineOptions:
-    """Return options in which a server has this long to answer until pipelining is given up, and unlimited time
-    afterwards.
+    """Return engine options with a short time limit for answers, which becomes long when `server` loses commands.
+
+    So a test does not wait long until the engine gives up sending commands ahead.
     """
     chosen = options(connect_seconds=seconds, **changes)
     server.lost = lambda: object.__setattr__(chosen, "connect_seconds", PATIENCE)
@@ -94,7 +95,7 @@ def impatient_until(server: PlainFTP, seconds: float, **changes) -> EngineOption
 
 @asynccontextmanager
 async def opened(source: Source):
-    """Open a source for the block, and close it after."""
+    """Open a source, and close it at the end of the `with` block."""
     try:
         await source.open()
         yield source
@@ -103,7 +104,7 @@ async def opened(source: Source):
 
 
 async def cancelled(source, span):
-    """Cancel a fetch at its first delivery."""
+    """Cancel a fetch at its first delivery, and check that no other delivery follows."""
     offsets = []
 
     def deliver(start, end, data):
@@ -117,7 +118,7 @@ async def cancelled(source, span):
 
 
 def random_file(path, size: int, seed: int = 1) -> bytes:
-    """Write `size` unique bytes; return them."""
+    """Write `size` random bytes to a file; return them."""
     content = random.Random(seed).randbytes(size)
     path.write_bytes(content)
     return content

@@ -1,4 +1,4 @@
-"""A row for a subject in each table with subjects, as a broker of an older version might have left it."""
+"""Rows for a subject in each table that contains subjects, as in the database of an older broker."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,9 +8,9 @@ import sqlalchemy as sa
 __all__ = ["columns", "fill", "found"]
 
 MARKED = ("subject", "owner", "principal", "made_by", "modified_by", "by", "canceled")
-"""Names of columns with a subject."""
+"""Names of columns that contain a subject."""
 FIRST = ("sites", "endpoints", "datasets", "replicas", "pairs", "collections", "workers", "tasks", "clients", "tokens")
-"""Tables to which others refer."""
+"""Tables to which others refer, so that they are filled first."""
 
 
 PARTS = "observations_"
@@ -18,7 +18,7 @@ PARTITION = "CREATE TABLE observations_first PARTITION OF observations FOR VALUE
 
 
 def columns(connection: sa.Connection) -> list[sa.Column[Any]]:
-    """Return the tables of this database with subjects."""
+    """Return all columns of a database that contain subjects."""
     known = sa.MetaData()
     known.reflect(connection)
     tables = [each for each in known.sorted_tables if not each.name.startswith(PARTS)]
@@ -28,9 +28,9 @@ def columns(connection: sa.Connection) -> list[sa.Column[Any]]:
 
 
 def fill(connection: sa.Connection, subjects: Sequence[str], kind: str) -> None:
-    """Add rows for a subject.
+    """Add a row for each subject to each table that contains subjects.
 
-    :param kind: of their tokens; `token`, which an admin issues, comes with a client that is called so, too
+    :param kind: kind of the subjects' tokens; with `token` (issued by an admin), the clients have the subjects' names
     """
     with_subject = {column.table.name: column.table for column in columns(connection)}
     known = next(iter(with_subject.values())).metadata.tables
@@ -39,7 +39,7 @@ def fill(connection: sa.Connection, subjects: Sequence[str], kind: str) -> None:
     for name in (*FIRST, *sorted(with_subject.keys() - set(FIRST))):
         rows = [
             {column.name: _value(column, subject, number, kind) for column in known[name].columns}
-            for number, subject in enumerate(subjects, 1000)  # which no sequence has come to
+            for number, subject in enumerate(subjects, 1000)  # numbers that no sequence has reached
         ]
         connection.execute(sa.insert(known[name]), rows)
 
@@ -64,7 +64,7 @@ def _value(column: sa.Column[Any], subject: str, number: int, kind: str) -> Any:
 
 
 def found(connection: sa.Connection, subject: str) -> set[str]:
-    """Return the columns with this subject among all text columns: TABLE.COLUMN."""
+    """Return the names (TABLE.COLUMN) of all text columns that contain this subject."""
     known = sa.MetaData()
     known.reflect(connection)
     tables = [each for each in known.sorted_tables if not each.name.startswith(PARTS)]

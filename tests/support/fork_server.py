@@ -1,7 +1,7 @@
-"""A process that has loaded a command's modules, and forks a process for each start of it; see `programs`.
+"""A process that has loaded the modules of a command, and forks a child for each start of the command; see `programs`.
 
-Only modules are loaded here: there are no threads, loops, connections or databases that a child could inherit. A child
-runs the same `main` as the installed script, and ends as an interpreter does.
+It only loads modules, so a child inherits no threads, event loops or connections. A child runs the same `main` as the
+installed script, and ends like an interpreter.
 """
 
 import array
@@ -51,7 +51,7 @@ LOADED = {
         "sqlalchemy.ext.compiler",
     ),
 }
-"""Modules that a run of each command loads; the first has `main`."""
+"""Modules that a run of each command loads; the first one defines `main`."""
 LARGEST = 1 << 20
 PR_SET_PDEATHSIG = 1
 
@@ -59,10 +59,10 @@ Request = dict[str, Any]
 
 
 def _serve(connection: socket.socket) -> Request:
-    """Fork a child for each request; return the request in each child, and never in this process."""
+    """Fork a child for each request. Return the request in each child; in this process, never return."""
     while True:
         message, rights, _, _ = connection.recvmsg(LARGEST, socket.CMSG_SPACE(3 * array.array("i").itemsize))
-        if not message:  # the tests have ended, or were killed
+        if not message:  # the tests' process has ended
             os._exit(0)
         streams = array.array("i", rights[0][2])
         ours, theirs = socket.socketpair()
@@ -78,15 +78,15 @@ def _serve(connection: socket.socket) -> Request:
         theirs.close()
         for number in streams:
             os.close(number)
-        os.waitpid(between, 0)  # from now on the child belongs to the tests' process
+        os.waitpid(between, 0)  # now the tests' process is the child's parent
         with ours:
             connection.send(ours.recv(32))
 
 
 def _become(request: Request, streams: "array.array[int]", server: socket.socket) -> None:
-    """Turn this process into the one that the tests wanted to start."""
+    """Turn this child into the process that the request describes: its parent, streams, environment and so on."""
     server.send(str(os.getpid()).encode())
-    server.recv(1)  # its end is closed once the tests' process is the parent
+    server.recv(1)  # returns when the tests' process is the parent
     server.close()
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != request["parent"]:
@@ -108,14 +108,14 @@ def _become(request: Request, streams: "array.array[int]", server: socket.socket
 
 
 def _stream(before: Any, mode: str) -> io.TextIOWrapper:
-    """Return a standard stream as the interpreter makes it at its start."""
+    """Return a new standard stream, as the interpreter creates it at its start."""
     binary = open(before.fileno(), mode, closefd=False)  # noqa: SIM115 - it is never closed
     lines = before.fileno() == 2 or binary.isatty()
     return io.TextIOWrapper(binary, before.encoding, before.errors, line_buffering=lines)
 
 
 def _main() -> NoReturn:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # at a terminal it is for the tests
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C at a terminal is meant for the tests
     command, number = sys.argv[1:]
     sys.path[0] = str(Path(sys.executable).parent)  # the directory of the installed scripts
     gc.disable()

@@ -1,8 +1,8 @@
 """A search for new failures in tests of random cases: `make fuzz MINUTES=30`.
 
-Each round runs the property tests and those marked `seeded` with seeds of its own. What fails is written down for
-good: an example of Hypothesis as an `@example` in its test, a seed in tests/seeds.json. Look at `git diff`, mend, and
-commit both.
+Each round runs the property tests and the tests marked `seeded` with new seeds. It stores each failure: an example of
+Hypothesis as an `@example` in the test, a seed in tests/seeds.json. Then look at `git diff`, fix the defect, and commit
+both.
 """
 
 import argparse
@@ -20,10 +20,10 @@ PATCHES = Path(".hypothesis", "patches")
 
 
 def main() -> int:
-    """Search until the time is over; return 1 if something was found."""
+    """Run rounds until the time is over; return 1 if a test failed."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--minutes", type=float, default=10, help="how long to try (default: 10)")
-    parser.add_argument("tests", nargs="*", help="files, folders or tests (default: all)")
+    parser.add_argument("--minutes", type=float, default=10, help="duration of the search (default: 10)")
+    parser.add_argument("tests", nargs="*", help="files, directories or tests (default: all)")
     chosen = parser.parse_args()
     end, failed, rounds = time.monotonic() + 60 * chosen.minutes, 0, 0
     while (left := end - time.monotonic()) > 0:
@@ -32,15 +32,15 @@ def main() -> int:
         for patch in sorted(set(PATCHES.glob("*.patch")) - patches):
             found = True
             subprocess.run(["git", "apply", str(patch)], check=True)
-            print(f"{patch} is applied", flush=True)
-        print(f"round {rounds}, COGET_FUZZ={seed}: {'something fails' if found else 'nothing found'}", flush=True)
+            print(f"applied {patch}", flush=True)
+        print(f"round {rounds}, COGET_FUZZ={seed}: {'a test failed' if found else 'no failure'}", flush=True)
         failed += found
-    print(f"{failed} of {rounds} rounds found something" + ("; see git diff" if failed else ""))
+    print(f"{failed} of {rounds} rounds found failures" + ("; see git diff" if failed else ""))
     return int(failed > 0)
 
 
 def _round(seed: int, tests: list[str], seconds: float) -> bool:
-    """Run all once, with a time limit; return whether something fails, by its status or a new seed."""
+    """Run all tests once, with a time limit; return whether pytest reports a failure or a new seed was stored."""
     before = FOUND.read_text() if FOUND.exists() else ""
     words = [
         "-m",
@@ -57,7 +57,7 @@ def _round(seed: int, tests: list[str], seconds: float) -> bool:
         try:
             running.wait(seconds)
         except subprocess.TimeoutExpired:
-            running.send_signal(signal.SIGINT)  # it prints the failures so far
+            running.send_signal(signal.SIGINT)  # pytest then prints the failures so far
     return running.returncode == 1 or (FOUND.exists() and FOUND.read_text() != before)
 
 

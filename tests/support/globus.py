@@ -1,14 +1,14 @@
-"""The real Globus clients, each in its own virtual environment: the CLI requires another SDK than the one tested here.
+"""The real Globus clients, each in its own virtual environment, because the CLI requires another version of the SDK.
 
     globus = Globus(tmp_path / "home", broker.url)
     globus.as_client(number, secret)            # login A: by client credentials
     globus.remember(number, secret, tokens)     # login B: as if `globus login` had been run before
-    globus.cli("login", BROWSER=...)            # login C: as people do
+    globus.cli("login", BROWSER=...)            # login C: as users do
     assert globus.json("ls", f"{collection}:/")["DATA"]
     assert globus.sdk("print(json.dumps(TransferClient(authorizer=...).get_task(...).data))")
 
-No token can leave this machine: HOME is a folder of the test's own, and GLOBUS_SDK_ENVIRONMENT names an environment of
-which the clients know nothing, so that every service whose address we do not say fails, instead of being globus.org's.
+No token can leave this machine: HOME is a directory of the test, and GLOBUS_SDK_ENVIRONMENT names an environment that
+the clients do not know. So each service whose address is not set fails, instead of using globus.org.
 """
 
 import fcntl
@@ -28,11 +28,11 @@ __all__ = ["CLIENTS", "ENVIRONMENT", "Globus", "made"]
 
 FOLDER = Path(__file__).parents[2] / "build" / "globus"
 CLIENTS = {"cli": "globus-cli>=3.43", "sdk": "globus-sdk>=4.9,<5,!=4.10.0"}
-"""A requirement to override: globus-sdk 4.10.0 requires a certifi that was never published."""
+"""Requirements of the clients; globus-sdk 4.10.0 requires a certifi that was never published."""
 ENVIRONMENT = "broker"
 SECONDS = PATIENCE
 KEPT = ("PATH", "TMPDIR", "LANG", "LC_ALL", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
-"""Variables of the tests' own environment to keep: none identifies a user or leads to another server."""
+"""Variables of the tests' environment that clients get: none identifies a user or names a server."""
 REMEMBER = """
 import json, sys
 from types import SimpleNamespace
@@ -48,7 +48,7 @@ SDK = "import json, os, sys\nimport globus_sdk\nfrom globus_sdk import *\n"
 
 
 def made(name: str) -> Path:
-    """Return the folder of one client's programs; it is made if it is missing, or if another version is required."""
+    """Return the directory of a client's programs. Install the client if it or the required version is missing."""
     folder, wanted = FOLDER / name, CLIENTS[name]
     FOLDER.mkdir(parents=True, exist_ok=True)
     with (FOLDER / f"{name}.lock").open("w") as lock:
@@ -66,10 +66,10 @@ def made(name: str) -> Path:
 
 
 class Globus:
-    """A user with a new home directory, whose clients know one broker.
+    """A user whose clients use one broker.
 
-    :param home: where the clients keep what they remember
-    :param url: of the broker
+    :param home: home directory of the user, where the clients store tokens
+    :param url: URL of the broker
     """
 
     def __init__(self, home: Path, url: str) -> None:
@@ -85,16 +85,17 @@ class Globus:
         }
 
     def as_client(self, number: str, secret: str) -> Self:
-        """Return a service, which has a client's credentials and needs no login."""
+        """Make the user a service with a client's credentials, which needs no login; return it."""
         self.environment |= {"GLOBUS_CLI_CLIENT_ID": number, "GLOBUS_CLI_CLIENT_SECRET": secret}
         return self
 
     def remember(self, number: str, secret: str, sub: str, tokens: Mapping[str, Mapping[str, Any]]) -> None:
         """Store the tokens of an earlier login in the CLI's home.
 
-        :param number: of the client that the CLI calls itself, with its secret
+        :param number: id of the client that the CLI registered for itself
+        :param secret: secret of this client
         :param sub: the user's identity
-        :param tokens: by resource server, as the SDK's `by_resource_server` has them
+        :param tokens: tokens by resource server, in the form of the SDK's `by_resource_server`
         """
         said = {"client": {"client_id": number, "client_secret": secret}, "sub": sub, "tokens": tokens}
         done = self._run([made("cli") / "python", "-c", REMEMBER], json.dumps(said), {})
@@ -103,17 +104,17 @@ class Globus:
     def cli(
         self, *words: str, status: int = 0, stdin: str = "", **environment: str
     ) -> subprocess.CompletedProcess[str]:
-        """Run `globus`; fails unless it ends with that status."""
+        """Run `globus`, and check its exit status."""
         done = self._run([made("cli") / "globus", *words], stdin, environment)
         assert done.returncode == status, f"globus {' '.join(words)}: {done.returncode}\n{done.stdout}{done.stderr}"
         return done
 
     def json(self, *words: str, **environment: str) -> Any:
-        """Return the JSON output of the command."""
+        """Run `globus` with JSON output; return the parsed output."""
         return json.loads(self.cli(*words, "--format", "json", **environment).stdout)
 
     def sdk(self, script: str, *words: str, **environment: str) -> Any:
-        """Run lines of Python that have all names of `globus_sdk`; the JSON that they print last, if any."""
+        """Run Python code that can use all names of `globus_sdk`; return its last line of output, parsed as JSON."""
         done = self._run([made("sdk") / "python", "-W", "error", "-c", SDK + script, *words], "", environment)
         assert done.returncode == 0, f"{script}\n{done.stdout}{done.stderr}"
         lines = done.stdout.splitlines()

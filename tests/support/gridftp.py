@@ -1,10 +1,10 @@
-"""Real globus-gridftp-servers on loopback, one a context manager; nothing here is a mock.
+"""Real globus-gridftp-servers on loopback, as context managers.
 
     with GridFTPServer(tmp_path) as server:
         fetch(server.url("data.bin"))
 
-A server's data lies in `root`; it may be killed or paused with its sessions, as machines in the world are.
-For security (GSI), pass the variables in `env` and ask for a `gsiftp` URL.
+A server serves the directory `root`. Tests can kill or pause it with its sessions, like a machine that fails. For GSI,
+pass its variables in `env`, and use `gsiftp` URLs.
 """
 
 import contextlib
@@ -29,12 +29,12 @@ PROGRAM = "globus-gridftp-server"
 PACKAGE = "globus-gridftp-server-progs"
 START_SECONDS = PATIENCE
 NAMES = {"RES_OPTIONS": "timeout:1 attempts:5"}
-"""Resolver options: some name services lose a question now and then, so ask again after 1 s, not after 5."""
-LIFE_SECONDS = 10 * int(PATIENCE)  # `timeout` ends a server whose test was killed before it could
+"""Resolver options: if the name service loses a query, repeat it after 1 s instead of 5."""
+LIFE_SECONDS = 10 * int(PATIENCE)  # for servers whose test was killed: `timeout` ends them
 
 
 def need_gridftp() -> None:
-    """Skip the test when the server is not installed; fail it in CI, where it must be."""
+    """Skip the test, or fail it in CI, if the server is not installed."""
     if shutil.which(PROGRAM):
         return
     import pytest  # the demo also uses these servers, without the tests' libraries
@@ -48,14 +48,14 @@ def need_gridftp() -> None:
 class GridFTPServer:
     """One running server, ready when constructed.
 
-    :param root: the directory it serves; made if missing
-    :param host: the address of control and data connections, an IPv6 one too
+    :param root: directory that it serves; created if missing
+    :param host: IPv4 or IPv6 address of control and data connections
     :param env: variables added to the environment (X509_CERT_DIR, GRIDMAP, ...)
-    :param options: further command-line options; an `-anonymous-user` among them replaces ours
+    :param options: further command-line options; an `-anonymous-user` among them replaces the default user
     :param anonymous: whether anonymous login is allowed
-    :param port: that of a server that was killed and is not closed yet, to come back in its place
-    :param prefix: words before the command, which run it somewhere else and become it; there it chooses its port itself
-    :param life: seconds after which it ends in any case
+    :param port: port of a killed server that has not been closed yet, to start again in its place; 0: a free port
+    :param prefix: a command that replaces itself (exec) by the server's command; the server then chooses a port
+    :param life: seconds after which the server is killed in any case
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class GridFTPServer:
         return [*command, *options]
 
     def _answering(self) -> int:
-        """Wait for an answer; a server with a given port does not report when it is ready."""
+        """Wait until the server listens; with a given port, it does not report when it is ready."""
         if wait_until_listening(self._process, self.host, self.port, START_SECONDS):
             return self.port
         said = self._read_output(time.monotonic()).decode(errors="replace")
@@ -121,7 +121,7 @@ class GridFTPServer:
         return int(match[1])
 
     def _read_output(self, deadline: float) -> bytes:
-        """Return the server's next output; nothing at its end or at the deadline."""
+        """Return the server's next output; empty at its end or at the deadline."""
         assert self._process.stdout is not None
         if self._process.stdout.closed:
             return b""
@@ -130,25 +130,25 @@ class GridFTPServer:
         return os.read(stdout, 4096) if readable else b""
 
     def url(self, path: str, scheme: str = "ftp") -> str:
-        """The URL of the file `path` below `root`."""
+        """Return the URL of the file `path` below `root`."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{scheme}://{host}:{self.port}{quote(str(self.root / path))}"
 
     def kill(self) -> None:
-        """SIGKILL the server and its sessions: connections are reset, the port is closed when this returns."""
+        """Kill the server and its sessions with SIGKILL; then connections are reset, and the port is closed."""
         kill_group(self._process)
 
     @property
     def sessions(self) -> list[int]:
-        """Return the processes of its sessions, one for each client's control connection."""
+        """Return the process ids of the sessions, one for each client's control connection."""
         (server,) = _children(self._process.pid)
         return _children(server)
 
     def end_sessions(self) -> None:
-        """SIGKILL the sessions only: clients lose their connections and may come back."""
+        """Kill only the sessions with SIGKILL: clients lose their connections, and can connect again."""
         sessions = self.sessions
         for session in sessions:
-            with contextlib.suppress(ProcessLookupError):  # its client may have left
+            with contextlib.suppress(ProcessLookupError):  # it may have ended with its client
                 os.kill(session, signal.SIGKILL)
         deadline = time.monotonic() + START_SECONDS
         while set(sessions) & set(self.sessions):
@@ -156,15 +156,15 @@ class GridFTPServer:
             time.sleep(0.002)
 
     def pause(self) -> None:
-        """SIGSTOP the server and its sessions: connections stay open, nothing is answered."""
+        """Stop the server and its sessions with SIGSTOP: connections stay open, but nothing is answered."""
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let a paused server go on."""
+        """Resume a paused server."""
         self._signal(signal.SIGCONT)
 
     def close(self) -> None:
-        """End the server and its sessions, and leave its port; may be called twice, and after `kill`."""
+        """End the server and its sessions, and release its port. May be called twice, and after `kill`."""
         self.kill()
         if self._reserved is not None:
             self._reserved.close()

@@ -6,7 +6,7 @@
     server = start_gridftp(tmp_path / "export", env=grid.server_env(grid.localhost), anonymous=False)
     subprocess.run(["globus-url-copy", ...], env={**os.environ, **grid.client_env(alice.proxy())})
 
-Nothing is written outside the given directory. Certificates live a day.
+Nothing is written outside the given directory. Certificates are valid for a day by default.
 """
 
 import getpass
@@ -21,7 +21,7 @@ from tests.support.waiting import PATIENCE
 __all__ = ["LIMITED", "Authority", "Identity"]
 
 INHERIT_ALL = "id-ppl-inheritAll"
-LIMITED = "1.3.6.1.4.1.3536.1.1.1.9"  # Globus: may read and write files, may start no jobs
+LIMITED = "1.3.6.1.4.1.3536.1.1.1.9"  # Globus's limited proxy: may read and write files, but not start jobs
 ORGANIZATION = "/O=Test Grid"
 LOOPBACK = "DNS:localhost,IP:127.0.0.1"
 
@@ -41,7 +41,7 @@ def _openssl(*arguments: object) -> str:
 
 
 def _key(path: Path, kind: str) -> None:
-    """:param kind: `ec` (P-256) or `rsa` (2048 bits)"""
+    """Create a private key. :param kind: `ec` (P-256) or `rsa` (2048 bits)"""
     options = ["EC", "-pkeyopt", "ec_paramgen_curve:P-256"] if kind == "ec" else ["RSA"]
     _openssl("genpkey", "-quiet", "-algorithm", *options, "-out", path)
     path.chmod(0o600)
@@ -49,7 +49,12 @@ def _key(path: Path, kind: str) -> None:
 
 @dataclass(frozen=True)
 class Identity:
-    """A certificate with its key (for a proxy both in one file), and its issuers but the CA, PEM, nearest first."""
+    """A certificate and its key.
+
+    :param certificate: PEM file of the certificate; that of a proxy also contains its key and its issuers
+    :param key: file of the key; for a proxy, the same file
+    :param issuers: PEM of the certificates between it and the CA, the nearest first
+    """
 
     subject: str
     certificate: Path
@@ -57,9 +62,10 @@ class Identity:
     issuers: str = ""
 
     def proxy(self, days: int = 1, policy: str = INHERIT_ALL, kind: str = "rsa") -> "Identity":
-        """A proxy as grid-proxy-init makes it, of this certificate or of this proxy.
+        """Create a proxy of this certificate or proxy, like grid-proxy-init.
 
-        :param days: life time; negative: expired that many days ago
+        :param days: lifetime in days; if negative, it expired that many days ago
+        :param policy: `INHERIT_ALL` or `LIMITED`
         """
         number = str(secrets.randbelow(10**9))
         file, key = self.certificate.with_name(f"proxy-{number}"), self.certificate.with_name(f"proxy-{number}.key")
@@ -81,9 +87,9 @@ def _sign(subject: str, key: Path, place: Path, extensions: str, issuer: Identit
 
 
 class Authority:
-    """A certificate authority, the folder in which it is trusted, and a certificate for this host.
+    """A certificate authority, the directory of trusted authorities, and a certificate for this host.
 
-    It signs with RSA: the Globus tools make no proxies of what elliptic curves have signed.
+    It signs with RSA, because the Globus tools cannot make proxies of certificates signed with elliptic curves.
     """
 
     def __init__(self, place: Path, name: str = "Test CA") -> None:
@@ -97,7 +103,7 @@ class Authority:
         self.localhost = self.host()
 
     def trust(self, other: "Authority") -> None:
-        """Accept certificates of `other` too."""
+        """Add `other` to the directory of trusted authorities."""
         ca = other.authority
         hashed = _openssl("x509", "-in", ca.certificate, "-noout", "-hash")
         (self.trusted / f"{hashed}.0").write_text(ca.certificate.read_text())
@@ -107,22 +113,26 @@ class Authority:
     def host(
         self, common_name: str = "localhost", names: str = LOOPBACK, stem: str = "host", days: int = 1
     ) -> Identity:
-        """A host certificate; `names` as in openssl's subjectAltName, none if empty; `stem` names its files."""
+        """Issue a host certificate.
+
+        :param names: value of openssl's subjectAltName; empty for none
+        :param stem: name of its files, without the ending
+        """
         alternatives = f"subjectAltName={names}\n" if names else ""
         escaped = common_name.replace("/", "\\/")
         subject = f"{ORGANIZATION}/CN={escaped}"
         return self._issue(subject, stem, self.authority, EXTENSIONS["end"] + alternatives, days)
 
     def user(self, name: str = "Alice", days: int = 1, kind: str = "rsa") -> Identity:
-        """A user's certificate and unencrypted key."""
+        """Issue a user's certificate, with an unencrypted key."""
         return self._issue(f"{ORGANIZATION}/CN={name}", name, self.authority, EXTENSIONS["end"], days, kind)
 
     def intermediate(self, name: str = "Intermediate CA", stem: str = "intermediate") -> Identity:
-        """A CA below this one, which is not in the folder of trusted ones."""
+        """Issue a certificate for another CA, which is not in the directory of trusted authorities."""
         return self._issue(f"{ORGANIZATION}/CN={name}", stem, self.authority, EXTENSIONS["ca"], kind="rsa")
 
     def host_below(self, intermediate: Identity, stem: str = "below") -> Identity:
-        """A certificate for this host that another CA has issued, followed by that CA's."""
+        """Issue a certificate for this host by an intermediate CA; the file also contains that CA's certificate."""
         host = self._issue(
             f"{ORGANIZATION}/CN=localhost", stem, intermediate, EXTENSIONS["end"] + f"subjectAltName={LOOPBACK}\n"
         )
@@ -130,17 +140,21 @@ class Authority:
         return host
 
     def hashed(self, ca: Identity | None = None, old: bool = False) -> str:
-        """Return the beginnings of the names of a CA's files in the folder."""
+        """Return the hash that begins the names of a CA's files in the directory of trusted authorities.
+
+        :param old: whether to return the hash of OpenSSL versions before 1.0
+        """
         option = "-subject_hash_old" if old else "-hash"
         return _openssl("x509", "-in", (ca or self.authority).certificate, "-noout", option)
 
     def revoke(
         self, *revoked: Identity, by: Identity | None = None, days: tuple[int, int] = (-1, 1), to: Path | None = None
     ) -> Path:
-        """Write a revocation list; into the folder of trusted CAs, as `HASH.r0`, unless `to` is another file.
+        """Write a revocation list; return its file.
 
-        :param by: the CA, if it is not this one
-        :param days: from when until when it is valid, from now
+        :param by: the CA that signs it; by default, this one
+        :param days: begin and end of its validity, in days from now
+        :param to: file to write; by default, `HASH.r0` in the directory of trusted authorities
         """
         ca, place = by or self.authority, self.place / f"list-{secrets.token_hex(4)}"
         place.mkdir()
@@ -169,12 +183,15 @@ class Authority:
         return identity
 
     def map(self, user: Identity, account: str | None = None) -> None:
-        """Map the user to the account that runs the tests, or to a given one."""
+        """Map a user to an account in the gridmap; by default, to the account that runs the tests."""
         with self.gridmap.open("a") as file:
             file.write(f'"{user.subject}" {account or getpass.getuser()}\n')
 
     def server_env(self, host: Identity, tls: str = "TLSv1.3") -> dict[str, str]:
-        """The environment of a server; `tls` is the newest version that it may speak."""
+        """Return environment variables for a server.
+
+        :param tls: newest version of TLS that it may use
+        """
         return {
             "X509_CERT_DIR": str(self.trusted),
             "X509_USER_CERT": str(host.certificate),
@@ -184,5 +201,5 @@ class Authority:
         }
 
     def client_env(self, proxy: Identity) -> dict[str, str]:
-        """The environment of a client that has this proxy."""
+        """Return environment variables for a client with this proxy."""
         return {"X509_CERT_DIR": str(self.trusted), "X509_USER_PROXY": str(proxy.certificate)}

@@ -1,7 +1,7 @@
-"""A GSI server with strict requirements: GridFTP's control connection, with logins by certificate.
+"""A GridFTP server with GSI logins that may insist on a mode of data channel authentication, and so on a proxy.
 
-It accepts only the data channel authentication that it is told to, takes whatever proxy is delegated to it, and notes
-who logged in. It has one file, of which it sends nothing.
+It implements only the control connection. It accepts every proxy that is delegated to it, and records proxies and
+logins. It lists one file, but sends no data.
 """
 
 import asyncio
@@ -31,9 +31,9 @@ REPLIES = {
 
 
 class GreedyServer:
-    """Listens on loopback as long as the context lasts; TLS 1.3.
+    """A server that listens on loopback within its `async with` block, with TLS 1.3.
 
-    :param modes: of DCAU that it accepts
+    :param modes: modes of the command DCAU that it accepts
     """
 
     def __init__(self, grid: Authority, host: Identity, modes: str = "A") -> None:
@@ -46,9 +46,9 @@ class GreedyServer:
         self._tls.load_cert_chain(host.certificate, host.key)
         self._modes = modes
         self.logins: list[str] = []
-        """The names in the certificates of logged-in clients."""
+        """Subjects of the certificates with which clients have logged in."""
         self.delegated: list[bytes] = []
-        """The proxies (DER) that it received."""
+        """Proxies (DER) that it has received."""
         self.commands: list[str] = []
         self.port = 0
 
@@ -79,7 +79,7 @@ class GreedyServer:
         return REPLIES.get(verb, "500 Not here.")
 
     def request(self) -> bytes:
-        """A request for a proxy."""
+        """Return a certificate request (DER) for a proxy."""
         key = self._host.certificate.with_name("greedy.key")
         words = ["req", "-new", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-subj", "/CN=x", "-outform", "DER"]
         return subprocess.run(["openssl", *map(str, words)], check=True, capture_output=True, timeout=PATIENCE).stdout
@@ -123,7 +123,7 @@ class _Session:
         self._answer()
 
     async def _take_proxy(self) -> None:
-        """Read the flag that ends the exchange; where it is D, ask for a proxy."""
+        """Read the delegation flag of the client; if it is D, request a proxy."""
         if await self._read() == b"D":
             self._tls.write(self._server.request())
             self._answer()
@@ -143,7 +143,7 @@ class _Session:
         self._send(f"335 ADAT={b64encode(self._outgoing.read()).decode()}")
 
     async def _line(self) -> str:
-        """:raises IncompleteReadError: when the client has gone, in the midst of the handshake, too"""
+        """Read a line. :raises IncompleteReadError: the client has disconnected"""
         return (await self._reader.readuntil(b"\n")).decode().strip()
 
     def _send(self, line: str) -> None:

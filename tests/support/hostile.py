@@ -1,6 +1,7 @@
-"""The most expensive valid or nearly valid requests to a broker, as bytes.
+"""The most expensive valid or nearly valid requests to a broker, and users who send them.
 
-`@@@@@@@@` in a body is a number of eight digits that no other request has: what is sent again has to be new.
+Before a body is sent, `@@@@@@@@` in it is replaced by a new number of eight digits, so that each request reports
+something new.
 """
 
 import json
@@ -24,16 +25,21 @@ __all__ = ["REFUSALS", "Attack", "Siege", "attacks", "children", "resident", "se
 NEW = b"@@@@@@@@"
 OWN = "/broker/v1"
 REFUSALS = frozenset({400, 413, 422, 429, 431})
-"""Statuses of refusals; 400 and 431 are for malformed requests."""
+"""Expected statuses of refusals; 400 and 431 are for malformed requests."""
 LATE = 120
-"""Seconds after which waiting for an answer ends."""
+"""Time limit for an answer in seconds."""
 STEP = 1 << 16
 PAGES = ("overview", "tasks", "grid", "drift", "forecasters", "regret", "decisions", "replicas")
 _numbers = count(10_000_000)
 
 
 class Attack(NamedTuple):
-    """A request, as it is sent; with `pages` by a browser that has logged in."""
+    """A request.
+
+    :param body: body, with `@@@@@@@@` in place of new numbers
+    :param kind: content type of the body
+    :param pages: whether the request has the cookie of a logged-in browser instead of a token
+    """
 
     name: str
     method: str
@@ -46,7 +52,7 @@ class Attack(NamedTuple):
 def attacks(scale: float = 1.0) -> list[Attack]:
     """Return all attacks.
 
-    :param scale: how large they are, of the largest that is taken
+    :param scale: size of the requests, as a share of the largest size that the broker accepts
     """
     return [*_plans(scale), *_reports(scale), *_questions(scale), *_malformed(scale), *_reading(scale)]
 
@@ -56,7 +62,10 @@ def _attack(name: str, path: str, body: object) -> Attack:
 
 
 def network(hosts: int, links: int, files: int, more: Mapping[str, object] | None = None) -> dict[str, object]:
-    """Return a body of `POST /plans`: any host to any other, and files that have three holders each."""
+    """Return a body of `POST /plans` with random links, and files with three holders each.
+
+    :param more: further keys of each host
+    """
     draw = random.Random(hosts)
     names = [f"h{i}" for i in range(hosts)]
     pairs = list(permutations(names, 2))
@@ -160,7 +169,7 @@ def _reading(scale: float) -> Iterator[Attack]:
 
 
 def seated(url: str, token: str, folder: Path) -> str:
-    """Log in with a browser, and return what it says in the header Cookie."""
+    """Log in with a browser; return the value of its Cookie header."""
     browser = Browser(folder / f"cookies-{next(_numbers)}.json")
     try:
         browser.send(browser.open(f"{url}/reports/overview"), token=token)
@@ -170,9 +179,10 @@ def seated(url: str, token: str, folder: Path) -> str:
 
 
 class Siege:
-    """Users who send all attacks, one after the other, each starting elsewhere; and others who are only slow.
+    """Users who send all attacks one after the other, each in another order, and a client that keeps slow connections.
 
-    :param users: the token and the cookies of each
+    :param users: token and Cookie header of each user
+    :ivar statuses: number of answers, by name of the attack and status; status 0 means no answer
     """
 
     def __init__(self, url: str, users: Sequence[tuple[str, str]], scale: float = 1.0) -> None:
@@ -189,7 +199,7 @@ class Siege:
         self._threads = [threading.Thread(target=work, daemon=True) for work in works]
 
     def run(self, seconds: float) -> Mapping[tuple[str, int], int]:
-        """Return how often each attack had which status; 0 is no answer."""
+        """Send attacks for a time; return `statuses`."""
         for each in self._threads:
             each.start()
         self._ended.wait(seconds)
@@ -199,7 +209,7 @@ class Siege:
         return self.statuses
 
     def all_once(self) -> Mapping[tuple[str, int], int]:
-        """Send each attack once, shared among the users."""
+        """Send each attack once, from one of the users; return `statuses`."""
         todo = iter(self._attacks)
 
         def work(number: int) -> None:
@@ -238,7 +248,7 @@ class Siege:
         body = attack.body.replace(NEW, b"%08d" % next(_numbers))
         connection = HTTPConnection(self._address.hostname or "", self._address.port, timeout=LATE)
         try:
-            with suppress(BrokenPipeError, ConnectionResetError):  # it has answered before reading everything
+            with suppress(BrokenPipeError, ConnectionResetError):  # the broker has answered before reading everything
                 connection.request(attack.method, attack.path, body or None, headers)
             answer = connection.getresponse()
             while answer.read(STEP):
@@ -250,7 +260,7 @@ class Siege:
             connection.close()
 
     def _linger(self) -> None:
-        """Keep a hundred connections almost idle: large bodies that have begun, and long heads."""
+        """Keep up to a hundred connections nearly idle, with unfinished large bodies and unfinished long headers."""
         token = self._users[0][0]
         begun = f"POST {OWN}/transfers HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n"
         begun += "Content-Type: application/json\r\nContent-Length: 60000000\r\n\r\n["
@@ -287,7 +297,7 @@ class Siege:
 
 
 def resident(process: int) -> int:
-    """Return the bytes of memory that a process and all its children have."""
+    """Return the resident memory of a process and all its descendants, in bytes."""
     found = 0
     for number in (process, *children(process)):
         with suppress(OSError):  # it has ended
@@ -297,7 +307,7 @@ def resident(process: int) -> int:
 
 
 def children(process: int) -> list[int]:
-    """Return the numbers of all processes below another."""
+    """Return the ids of all descendants of a process."""
     found: list[int] = []
     with suppress(OSError):  # it has ended
         for thread in Path(f"/proc/{process}/task").iterdir():

@@ -1,4 +1,4 @@
-"""Several identity providers at one web server, like Keycloak's realms: real keys, real signatures."""
+"""Several identity providers at one web server, like Keycloak's realms, with real keys and signatures."""
 
 import json
 import time
@@ -16,7 +16,7 @@ AUDIENCE = "https://broker.example"
 
 
 class Realms:
-    """Realms of a running server, each with a key of its own; at two hosts, which are this machine."""
+    """The identity providers (realms) of a running web server, each with its own key."""
 
     def __init__(self, nginx: Nginx, *names: str) -> None:
         self._nginx = nginx
@@ -30,10 +30,13 @@ class Realms:
             (folder / "jwks").write_text(json.dumps({"keys": [{**public, "kid": "1"}]}))
 
     def url(self, name: str, host: str = "127.0.0.1") -> str:
-        """Return the issuer."""
+        """Return the issuer URL of a realm.
+
+        :param host: another host name of this machine gives another issuer
+        """
         return f"http://{host}:{self._nginx.port}/realms/{name}"
 
     def token(self, name: str, sub: Any, host: str = "127.0.0.1") -> str:
-        """Return a token that it signs."""
+        """Return a token that a realm has signed."""
         said = {"iss": self.url(name, host), "sub": sub, "aud": AUDIENCE, "exp": time.time() + 600, "scope": "use"}
         return jwt.encode(said, self._keys[name], "ES256", {"kid": "1"})

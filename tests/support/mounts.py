@@ -1,4 +1,4 @@
-"""Small file systems for tests, to fill disks for real, and a name service that does not answer."""
+"""Mounts for tests: small file systems that can be filled, and a name service that does not answer."""
 
 import socket
 import subprocess
@@ -15,7 +15,7 @@ SILENT = "127.53.53.53"
 
 @contextmanager
 def small_tmpfs(where: Path, size: int) -> Iterator[Path]:
-    """A file system of `size` bytes in memory, mounted at `where`; needs root."""
+    """Mount a file system of `size` bytes in memory at `where`. Skip the test without root."""
     where.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "coget-test", str(where)]
     mounted = subprocess.run(mount, capture_output=True, text=True, check=False)
@@ -29,7 +29,7 @@ def small_tmpfs(where: Path, size: int) -> Iterator[Path]:
 
 @contextmanager
 def caseless(where: Path) -> Iterator[Path]:
-    """An exFAT file system, on which names that differ only in case are equal, mounted at `where`; needs root."""
+    """Mount an exFAT file system, which treats names that differ only in case as equal. Skip the test without root."""
     where.mkdir()
     image = where.with_suffix(".exfat")
     with image.open("wb") as file:
@@ -46,7 +46,7 @@ def caseless(where: Path) -> Iterator[Path]:
     try:
         yield where
     finally:
-        _run("umount", "--lazy", str(where))  # a server that has just ended may still be in it
+        _run("umount", "--lazy", str(where))  # a server that has just ended may still use it
         _run("losetup", "--detach", device)
 
 
@@ -56,7 +56,7 @@ def _run(*words: str) -> str:
 
 @contextmanager
 def silent_names(folder: Path) -> Iterator[list[str]]:
-    """Return words before a command that give it a name service without answers; needs root."""
+    """Yield a command prefix under which name queries get no answers. Skip the test without root."""
     resolver = folder / "resolv.conf"
     resolver.write_text(f"nameserver {SILENT}\noptions timeout:30 attempts:5\n")
     mounted = f"mount --bind {resolver} /etc/resolv.conf"

@@ -1,4 +1,4 @@
-"""A real nginx on loopback with its own configuration; it does not use any of the machine's files."""
+"""A real nginx on loopback, with its own configuration; it reads no configuration of the machine."""
 
 import os
 import shutil
@@ -34,14 +34,14 @@ http {{
 class Nginx:
     """One running server, ready when constructed.
 
-    :param root: the directory it serves
-    :param run: where it keeps its own files
-    :param port: None for one that is free, and stays so when it is killed until it is closed
-    :param certificate: certificate and key files, for https
-    :param more: directives for its server block
-    :param zones: directives for its http block, where limits are counted
-    :param prefix: words before the command, which run it somewhere else and become it
-    :param life: seconds after which it ends in any case
+    :param root: directory that it serves
+    :param run: directory for its configuration, logs and temporary files
+    :param port: None for a free port, which stays reserved until `close`, also while the server is down
+    :param certificate: files of certificate and key, for https
+    :param more: directives for the server block
+    :param zones: directives for the http block, such as zones for limits
+    :param prefix: a command that replaces itself (exec) by the server's command
+    :param life: seconds after which the server is killed in any case
     """
 
     def __init__(
@@ -93,23 +93,23 @@ class Nginx:
         raise RuntimeError(f"nginx did not start: {self._log.read_text()}")
 
     def url(self, path: str, scheme: str | None = None) -> str:
-        """The URL of the file `path` below the root."""
+        """Return the URL of the file `path` below the root."""
         return f"{scheme or self.scheme}://{self.host}:{self.port}/{quote(path)}"
 
     def kill(self) -> None:
-        """SIGKILL: connections are reset, the port is closed."""
+        """Kill the server with SIGKILL; then connections are reset, and the port is closed."""
         kill_group(self._process)
 
     def pause(self) -> None:
-        """SIGSTOP: connections stay open, nothing is answered."""
+        """Stop the server with SIGSTOP: connections stay open, but nothing is answered."""
         os.killpg(self._process.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let it continue."""
+        """Resume a paused server."""
         os.killpg(self._process.pid, signal.SIGCONT)
 
     def close(self) -> None:
-        """End it, and release its port; may be called twice."""
+        """End the server, and release its port. May be called twice."""
         self.kill()
         if self._reserved is not None:
             self._reserved.close()

@@ -1,6 +1,6 @@
-"""A small FTP server with the behaviour of old servers that no package here provides.
+"""A small FTP server that behaves like old servers, which Debian does not package.
 
-It knows no ERET or MLST, and only the checksums it is given; each habit is an argument. Lives in the event loop of
+It does not support ERET or MLST. The parameters of `PlainFTP` select its other behaviour. It runs in the event loop of
 the test.
 """
 
@@ -16,12 +16,18 @@ __all__ = ["PlainFTP", "serve"]
 
 @dataclass
 class PlainFTP:
-    """The content and behaviour of the server.
+    """The content and behaviour of a server.
 
-    :param loses_pipelined: forgets commands that arrived together with PASS, as servers do that start a new program
-    :param lost: called when it has
-    :param passive_host: the host that PASV replies name
-    :param checksums: the algorithms that CKSM computes; None for a server that does not know the command
+    :param content: content of each file
+    :param password: accepted password; None for any
+    :param restarts: whether it supports REST
+    :param loses_pipelined: whether it loses commands that arrive together with PASS, like servers that then start
+        another program
+    :param passive: whether it supports PASV
+    :param passive_host: host in PASV replies
+    :param checksums: algorithms of CKSM; None for a server without this command
+    :param lost: function that is called when commands were lost
+    :param commands: receives the verbs of all commands
     """
 
     content: bytes
@@ -123,7 +129,7 @@ setattr(_Session, "pass", _Session.pass_)
 
 @contextlib.asynccontextmanager
 async def serve(server: PlainFTP) -> AsyncIterator[PlainFTP]:
-    """Run the server inside the block."""
+    """Run a server within the `async with` block."""
     sessions = set()
 
     async def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,4 +1,4 @@
-"""A PostgreSQL server of our own, from Debian's packages: on a socket in a folder, gone with the tests."""
+"""A PostgreSQL server for tests, from Debian's packages: with a socket in a directory, removed when the tests end."""
 
 import os
 import pwd
@@ -18,9 +18,9 @@ __all__ = ["Postgres", "named", "postgres"]
 PROGRAMS = Path("/usr/lib/postgresql")
 MEMORY = Path("/dev/shm")
 ROOM = 2 << 30
-"""Free bytes of memory that the server needs to run there: a database is made in a third of the time."""
+"""Free memory in bytes required to keep the data in memory, where databases are created three times as fast."""
 NOBODY = "nobody"
-"""A user for the server, which refuses to run as root."""
+"""User of the server if the tests run as root; the server refuses to run as root."""
 SETTINGS = {
     "listen_addresses": "",
     "fsync": "off",  # acknowledged data survive a crash of the server, but not of the machine
@@ -30,15 +30,15 @@ SETTINGS = {
 
 
 END = 'cat; "$@" > /dev/null 2>&1; rm -rf "$0"'
-"""A program that ends a server and removes its folder when this process closes a pipe or ends in any way."""
+"""A shell script that waits until its standard input is closed, then ends the server and removes its directory."""
 
 
 class Postgres:
     """A running server.
 
-    :param socket: the folder of its socket
-    :param user: who may do everything
-    :param again: ends it as a power failure would, and starts it
+    :param socket: directory of its socket
+    :param user: name of its superuser
+    :param again: function that stops the server abruptly and starts it again
     """
 
     def __init__(self, socket: Path, user: str, again: Callable[[], None]) -> None:
@@ -56,20 +56,20 @@ class Postgres:
         """Create a database; return its URL."""
         self._made += 1
         name = f"test_{self._made}"
-        self._run(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY FILE_COPY")  # takes half of what WAL_LOG does
+        self._run(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY FILE_COPY")  # takes half as long as WAL_LOG
         return self.url(name)
 
     def drop(self, url: str) -> None:
-        """Remove a database: thousands of them fill disks, and take a minute to remove at the end."""
+        """Remove a database; thousands of them would fill the disk, and take a minute to remove at the end."""
         self._run(f"DROP DATABASE {named(url)} WITH (FORCE)")
 
     def crash(self) -> None:
-        """Stop it as a power failure would, and start it."""
+        """Stop the server abruptly, as in a crash, and start it again."""
         self.close()
         self._again()
 
     def close(self) -> None:
-        """Close our own connection."""
+        """Close this object's own connection to the server."""
         if self._connection:
             self._connection.close()
         self._connection = None
@@ -82,13 +82,13 @@ class Postgres:
 
 
 def named(url: str) -> str:
-    """Return the name of the database at such a URL."""
+    """Return the name of the database in a URL from `Postgres.url`."""
     return url.partition("@/")[2].partition("?")[0]
 
 
 @contextmanager
 def postgres() -> Iterator[Postgres]:
-    """Start a server in a new folder; skip where it is not installed, fail in CI."""
+    """Start a server in a new directory. If PostgreSQL is not installed, skip the test, or fail it in CI."""
     versions = sorted(PROGRAMS.glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
     if not versions:
         if os.environ.get("CI"):

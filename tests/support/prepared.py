@@ -1,6 +1,8 @@
-"""Preparation of what many tests need and takes long: the Globus clients, and compiled forecasters.
+"""Slow preparations for many tests: installs the Globus clients, and compiles the forecasters.
 
-python -m tests.support.prepared    makes what is missing, once; else each process of the tests would
+    python -m tests.support.prepared
+
+does once what is still missing, so that not each process of the tests has to do it.
 """
 
 import os
@@ -26,7 +28,7 @@ def _compile() -> None:
 
 
 def main() -> None:
-    """Prepare everything in parallel."""
+    """Install the clients and compile the forecasters, in parallel."""
     os.environ.update(with_this_checkout(os.environ))
     with ThreadPoolExecutor() as pool:
         clients = [pool.submit(made, name) for name in CLIENTS]

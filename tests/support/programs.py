@@ -1,7 +1,7 @@
-"""Fast starts of `coget` and `coget-broker`: forks of a process that has loaded their modules.
+"""Fast starts of `coget` and `coget-broker`, by forking a process that has loaded their modules.
 
-What is started is a process of its own, a child of the tests' process: it is waited for, killed and measured as any
-other, and `subprocess.Popen` does so. Tests about starting itself use `subprocess`, as `make test-long` does for all.
+The started process is an ordinary child of the tests' process: `subprocess.Popen` waits for it and kills it like any
+other. `make test-long`, and tests about how the programs start, execute the installed scripts instead.
 """
 
 import array
@@ -28,25 +28,25 @@ HOUSE = Path(__file__).parents[2]
 COGET = Path(sys.executable).with_name("coget")
 BROKER = Path(sys.executable).with_name("coget-broker")
 COMPILED = HOUSE / ".pytest_cache" / f"compiled-{stamp(HOUSE / 'predictors')}"
-"""Where forecasters that were compiled are kept, for this state of them."""
+"""Directory for the compiled forecasters of this version of `predictors`."""
 SERVER = Path(__file__).with_name("fork_server.py")
 PLAIN = frozenset({"stdin", "stdout", "stderr", "cwd", "env", "text", "start_new_session"})
-"""Options of Popen that a fork supports."""
+"""Options of Popen that a forked start supports."""
 AT_START = ("LANG", "LC_", "LD_", "MALLOC_", "PYTHON")
-"""Prefix of variables that an interpreter reads at its start."""
+"""Prefixes of variables that an interpreter reads when it starts."""
 LATE = "# When modules are loaded this may run as well.\n"
-"""First line of a sitecustomize.py that also works if modules were loaded before it."""
+"""First line of a sitecustomize.py that also works if it runs after modules were loaded."""
 PR_SET_CHILD_SUBREAPER = 36
 
 forks = "PYTEST_VERSION" in os.environ and not LONG
-"""Switch that is off where starting itself is tested, and in benchmarks, which measure it."""
+"""Whether starts are forked: not in `make test-long`, nor in benchmarks, which measure the time of a start."""
 
 
 def with_this_checkout(environment: Mapping[str, str]) -> dict[str, str]:
-    """Add to an environment that Python finds this checkout's packages first, not those that are installed.
+    """Return an environment in which Python finds this checkout's packages before installed ones.
 
-    What they compile is kept here, too: in the home of a user, one checkout removes what others have compiled, and in
-    that of a test there is nothing.
+    Compiled forecasters are also stored in this checkout: in the user's home, checkouts would delete each other's, and
+    the home of a test is empty.
     """
     before = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path]
     path = os.pathsep.join(before if str(HOUSE) in before else [*before, str(HOUSE)])
@@ -60,9 +60,10 @@ _prctl = ctypes.CDLL(None, use_errno=True).prctl
 
 
 def start(command: Sequence[str | Path], **options: Any) -> subprocess.Popen[Any]:
-    """Start a command as Popen does; quickly if it is one of ours, and nothing is asked for that loading would show.
+    """Start a command like Popen, with this checkout's packages.
 
-    Ours are those of this checkout, whichever is installed.
+    `coget` and `coget-broker` are forked if possible: only with the options in `PLAIN`, and with an environment whose
+    variables have the same effect after modules are loaded as before.
     """
     environment = with_this_checkout(os.environ if options.get("env") is None else options["env"])
     options["env"] = environment
@@ -77,7 +78,7 @@ def start(command: Sequence[str | Path], **options: Any) -> subprocess.Popen[Any
 def run(
     command: Sequence[str | Path], check: bool = False, timeout: float = PATIENCE, **options: Any
 ) -> subprocess.CompletedProcess[Any]:
-    """Run a command to its end as subprocess.run does, with its output captured."""
+    """Run a command to its end like subprocess.run, and capture its output."""
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with start(command, **pipes, **options) as process:
         try:
@@ -94,7 +95,7 @@ class ForkedProcess(subprocess.Popen[Any]):
     """A Popen whose process is forked from a server instead of being executed."""
 
     def _execute_child(self, args: Sequence[str | Path], *rest: Any) -> None:
-        """Do what Popen's method of this name does; see there for the arguments."""
+        """Fork the process. Popen's method of the same name documents the arguments."""
         folder, environment = rest[4:6]
         to_read, _, _, to_write, _, error = streams = rest[9:15]
         session = rest[20]
@@ -116,9 +117,9 @@ class ForkedProcess(subprocess.Popen[Any]):
 
 
 class ForkServer:
-    """The process for one command, and the connection to it; the process ends when the connection closes.
+    """The fork server of one command, and the connection to it. It ends when the connection is closed.
 
-    :param command: the name of the command
+    :param command: name of the command
     """
 
     def __init__(self, command: str) -> None:
@@ -131,7 +132,7 @@ class ForkServer:
         atexit.register(self.close)
 
     def fork(self, request: Mapping[str, Any], streams: Sequence[int]) -> int:
-        """Return the id of a new child of this process that runs the request."""
+        """Start a child of this process that runs the request; return its process id."""
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", streams))]
         with self._lock:
             _prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # the server forks twice: its grandchild becomes our child
@@ -145,7 +146,7 @@ class ForkServer:
         return int(said)
 
     def close(self) -> None:
-        """End it."""
+        """End the fork server."""
         self._connection.close()
         self._process.wait()
 
@@ -160,7 +161,7 @@ def _at_start(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _customized(environment: Mapping[str, str]) -> str:
-    """Return the code that a fork runs before its command; a real start reads it as `sitecustomize`."""
+    """Return the code of a sitecustomize.py marked with `LATE`, which a fork runs before the command; else ""."""
     for folder in environment.get("PYTHONPATH", "").split(os.pathsep):
         file = Path(folder, "sitecustomize.py")
         if folder and file.exists():
@@ -170,6 +171,6 @@ def _customized(environment: Mapping[str, str]) -> str:
 
 
 def _umask() -> int:
-    """Return the umask of this process, without changing it for a moment; see proc(5)."""
+    """Return the umask of this process; unlike `os.umask`, this does not change it. See proc(5)."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return int(next(line for line in lines if line.startswith("Umask:")).split()[1], 8)

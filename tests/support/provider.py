@@ -1,4 +1,4 @@
-"""A real OpenID provider in its own process, with users in groups."""
+"""A real OpenID provider in a separate process, whose users are in groups."""
 
 import json
 import subprocess
@@ -19,7 +19,10 @@ GROUPS = {"ann": ["/lab", "/lab/production"], "bob": ["/elsewhere"]}
 
 
 class Provider:
-    """A running provider whose tokens last for this many seconds."""
+    """A running provider.
+
+    :param seconds: lifetime of its tokens
+    """
 
     def __init__(self, seconds: int) -> None:
         self._reserved = reserved(HERE)
@@ -33,12 +36,12 @@ class Provider:
         assert wait_until_listening(self.process, HERE, port, SECONDS)
 
     def close(self) -> None:
-        """End it, and release its port."""
+        """End the provider, and release its port."""
         kill_group(self.process)
         self._reserved.close()
 
     def token(self, subject: str, audience: str = "coget-broker") -> str:
-        """Log in; return the redirect with a code, which the provider exchanges for a token."""
+        """Log in as a user with the code flow; return the ID token."""
         with httpx.Client(base_url=self.url, timeout=SECONDS) as browser:
             asked = {"client_id": audience, "redirect_uri": BACK, "response_type": "code", "scope": "openid"}
             sent = browser.post("/oauth2/authorize", params=asked, data={"sub": subject})

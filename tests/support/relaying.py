@@ -1,4 +1,4 @@
-"""A collecting method that relays everything, so that tests see the relays at work."""
+"""A collection method that sends every block over a relay, for tests of relays."""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import cycle
@@ -14,10 +14,10 @@ BLOCK = 1 << 20
 
 
 class Relay(Method):
-    """Sends each block over one of the hosts that neither hold nor want anything; after a failure there, from its
-    origin.
+    """A method that sends each block over a host that is neither origin nor destination. If that fails, the block is
+    sent directly from its origin.
 
-    `happened` is called with each event before it is dealt with, and the hops that it has ended.
+    `happened` is called with each event, and the hops that the event has ended, before the method reacts to it.
     """
 
     name: ClassVar[str] = "relay"

@@ -1,8 +1,8 @@
-"""Repeated runs of the tests, with stored outcomes: `make repeat`, for any time, on any day.
+"""Repeated runs of the tests, with stored outcomes: `make repeat`.
 
-What is wanted: three whole runs in a row that are green on an idle machine, three beside two busy loops, and each test
-of `MENDED` 200 times beside them. Each call goes on where the last one was, for the code as it is then, and prints the
-table.
+The goal is three successful runs of all tests in a row on an idle machine, three beside two busy loops, and 200 in a
+row of each test of `MENDED` beside busy loops. Each call continues where the last one stopped, even if the code has
+changed since, and prints a table of all runs.
 """
 
 import argparse
@@ -22,7 +22,7 @@ RUNS = Path("build", "repeated.jsonl")
 WHOLE = "make test"
 WANTED_WHOLE, WANTED_EACH, AT_ONCE = 3, 200, 20
 BUSY = 2
-"""Loops that use all processor time."""
+"""Number of processes that use all processor time (busy loops)."""
 MENDED = (
     "tests/broker/reports/test_overview.py::test_today_and_this_week_begin_at_midnight",
     "tests/broker/reports/test_significance.py::test_it_is_a_probability_that_no_order_and_no_scale_changes",
@@ -39,14 +39,16 @@ MENDED = (
     "tests/faults/test_spare_sources.py::test_a_spare_source_comes_back_when_another_one_fails",
     "tests/faults/test_spare_sources.py::test_connections_and_slots_are_free_before_the_transfer_is_over",
 )
-"""Tests that failed once through their own fault, and were fixed."""
+"""Tests that once failed because of a defect of the test, and were fixed."""
 
 
 class Run(NamedTuple):
     """The outcome of one run.
 
     :param what: `make test`, or a test
-    :param times: how often it was run at once
+    :param busy: whether busy loops ran beside it
+    :param times: number of times that it ran the test
+    :param failed: names of failed tests
     """
 
     what: str
@@ -58,9 +60,9 @@ class Run(NamedTuple):
 
 
 def main() -> int:
-    """Run missing runs until the time is over; return 1 if one failed."""
+    """Start missing runs until the time is over; return 1 if one of them failed."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--minutes", type=float, default=30, help="begin nothing after so long (default: 30)")
+    parser.add_argument("--minutes", type=float, default=30, help="time after which no run is started (default: 30)")
     end, failed = time.monotonic() + 60 * parser.parse_args().minutes, False
     while time.monotonic() < end and (missing := next(_missing(_runs()), None)):
         run = _run(*missing)
@@ -77,7 +79,7 @@ def _runs() -> list[Run]:
 
 
 def _missing(runs: list[Run]) -> Iterator[tuple[str, bool]]:
-    """Yield the runs that are missing, and whether each is beside busy loops; whole runs first."""
+    """Yield each missing run, and whether it needs busy loops; runs of all tests come first."""
     for busy in (False, True):
         if _in_a_row(runs, WHOLE, busy) < WANTED_WHOLE:
             yield WHOLE, busy
@@ -85,7 +87,7 @@ def _missing(runs: list[Run]) -> Iterator[tuple[str, bool]]:
 
 
 def _in_a_row(runs: list[Run], what: str, busy: bool) -> int:
-    """Return the number of green runs since the last failure."""
+    """Return the number of successful runs since the last failure."""
     green = 0
     for run in runs:
         if (run.what, run.busy) == (what, busy):
@@ -124,7 +126,7 @@ def _busy(loops: int) -> Iterator[None]:
 
 
 def _table(runs: list[Run]) -> str:
-    """Return a row for each kind of run: how often, how often green in a row, how long, and failures."""
+    """Return a table with a row for each kind of run, in Markdown."""
     lines = ["| what | beside | runs | green in a row | seconds (median) | failed |", "|---|---|---|---|---|---|"]
     for what, busy in dict.fromkeys((run.what, run.busy) for run in runs):
         own = [run for run in runs if (run.what, run.busy) == (what, busy)]

@@ -1,4 +1,4 @@
-"""Servers with scripted bytes; and programs under limits of memory and time."""
+"""Servers with scripted answers, and programs under limits of memory and processor time."""
 
 import asyncio
 import contextlib
@@ -12,7 +12,7 @@ from pathlib import Path
 __all__ = ["PREAMBLE", "Script", "ftp_server", "limited", "raw_server", "sent_back"]
 
 Script = bytes | Callable[[asyncio.StreamWriter, str], Awaitable[None]]
-"""An answer to a command: bytes, or a function that writes them and gets the command's argument."""
+"""An answer to a command: bytes, or a function that gets a writer and the command's argument, and writes the answer."""
 DEFAULTS: Mapping[str, Script] = {
     "GREETING": b"220 ready\r\n",
     "USER": b"331 password\r\n",
@@ -29,7 +29,7 @@ DEFAULTS: Mapping[str, Script] = {
 async def raw_server(
     serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]], host: str = "127.0.0.1"
 ) -> AsyncIterator[int]:
-    """A server that does this with each connection, whose client may leave at any moment; its port."""
+    """Run a server that calls `serve` with each connection; yield its port. Clients may disconnect at any time."""
     tasks, writers = set(), list[asyncio.StreamWriter]()
 
     async def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -51,12 +51,12 @@ async def raw_server(
         await asyncio.gather(*tasks, return_exceptions=True)
         for writer in writers:
             writer.transport.abort()
-        await asyncio.sleep(0)  # in the next round of the loop they are closed
+        await asyncio.sleep(0)  # the event loop closes aborted connections in its next iteration
 
 
 @contextlib.asynccontextmanager
 async def ftp_server(**answers: Script) -> AsyncIterator[str]:
-    """A server with scripted answers to some commands and usual ones to others; the URL of a file there."""
+    """Run an FTP server with these answers to commands, and `DEFAULTS` for others; yield the URL of a file."""
     said = {**DEFAULTS, **answers}
 
     async def say(writer: asyncio.StreamWriter, verb: str, argument: str) -> None:
@@ -78,7 +78,7 @@ async def ftp_server(**answers: Script) -> AsyncIterator[str]:
 
 
 async def sent_back(argument: str) -> socket.socket:
-    """Open a connection to the argument of a PORT command."""
+    """Open a connection to the address in the argument of a PORT command."""
     *host, high, low = argument.split(",")
     sock = socket.socket()
     sock.setblocking(False)
@@ -110,7 +110,11 @@ async def fetched(url):
 
 
 async def limited(program: str, *arguments: str, memory: int = 400 << 20, seconds: int = 60) -> str:
-    """Return the output of a program of ours, under limits of memory and processor time."""
+    """Run Python code after `PREAMBLE`, in a process with limits; return its output.
+
+    :param memory: limit of the address space in bytes
+    :param seconds: limit of the processor time
+    """
     limits = f"import resource\nresource.setrlimit(resource.RLIMIT_AS, ({memory}, {memory}))\n"
     limits += f"resource.setrlimit(resource.RLIMIT_CPU, ({seconds}, {seconds}))\n"
     code = f"{PREAMBLE}\n{limits}\n{textwrap.dedent(program)}"

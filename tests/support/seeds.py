@@ -1,4 +1,4 @@
-"""Seeds for tests of random cases: the same in each run, others in `make fuzz`, which stores those that fail."""
+"""Seeds for tests of random cases: the same in each run. `make fuzz` uses others, and stores those that fail."""
 
 import fcntl
 import json
@@ -13,15 +13,15 @@ from tests.support.again import first_name
 __all__ = ["FOUND", "FUZZING", "tries"]
 
 FOUND = Path(__file__).parents[1] / "seeds.json"
-"""Seeds that failed once, by test; they are tried first."""
+"""File with seeds that failed once, by test; they are tried first."""
 FUZZING = os.environ.get("COGET_FUZZ")
-"""Value from which `make fuzz` makes new seeds."""
+"""Value from which new seeds are derived in `make fuzz`; None in other runs."""
 
 
 def tries(count: int) -> Iterator[AbstractContextManager[int]]:
-    """Give the seeds that were found for the test that runs, and `count` others.
+    """Return the stored seeds of the running test, then `count` others, each as a context manager.
 
-    What fails within says with which seed: `for attempt in tries(9): with attempt as seed: ...`
+    An error in the `with` block gets a note with the seed: `for attempt in tries(9): with attempt as seed: ...`
     """
     test = first_name(os.environ["PYTEST_CURRENT_TEST"].rpartition(" (")[0])
     chance = Random(f"{FUZZING or ''} {test}")
@@ -38,14 +38,14 @@ def _attempt(test: str, seed: int) -> Iterator[int]:
     try:
         yield seed
     except Exception as error:
-        error.add_note(f"with the seed {seed}, which {FOUND.name} may keep for {test}")
+        error.add_note(f"failed with seed {seed}; to repeat it, add the seed to {FOUND.name} under {test}")
         if FUZZING:
             _keep(test, seed)
         raise
 
 
 def _keep(test: str, seed: int) -> None:
-    """Store a seed; other processes may do so at the same time."""
+    """Store a seed under a lock, because other processes may store seeds at the same time."""
     with FOUND.open("a+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.seek(0)

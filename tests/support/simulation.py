@@ -1,4 +1,4 @@
-"""Whole downloads in virtual time: simulated sources, the real runner, a scheduler that checks itself."""
+"""Whole downloads in virtual time: simulated sources, the real runner, and a scheduler that checks its invariants."""
 
 import asyncio
 from collections.abc import Sequence
@@ -17,7 +17,12 @@ from coalloc.testing.virtual_clock import run
 
 @dataclass
 class Result:
-    """The result of a simulated download."""
+    """The result of a simulated download.
+
+    :param content: the bytes at the destination
+    :param seconds: duration in virtual time
+    :param shares: bytes that each source delivered
+    """
 
     content: bytes = field(repr=False)  # asyncio shows results now and then
     seconds: float
@@ -43,7 +48,13 @@ def simulate(
     limit: float = 1e6,
     admissions: Sequence[Admission | None] = (),
 ) -> Result:
-    """Download `content` from sources with these behaviours; `limit` is in virtual seconds."""
+    """Download `content` from sources with these behaviours.
+
+    :param most: number of sources used at the same time
+    :param missing: ranges to fetch; the other bytes are already there
+    :param limit: time limit in virtual seconds
+    :param admissions: rate limit of each source
+    """
     return run(_download(content, behaviours, strategy, blocks, estimates, most, missing, limit, admissions))
 
 

@@ -1,6 +1,8 @@
-"""Snapshots of a transfer for the progress displays, and a script to show them.
+"""Snapshots of a transfer, for tests of the progress displays.
 
-python -m tests.support.snapshots [SOURCES] [SECONDS]    plays one on this terminal
+    python -m tests.support.snapshots [SOURCES] [SECONDS]
+
+shows such a transfer on this terminal.
 """
 
 import sys
@@ -15,13 +17,18 @@ LONG_HOST = "gridftp-door-{:02d}.data-transfer.tier1.research-institute.example.
 
 
 def url(index: int) -> str:
-    """Return a source's address: long names first, then short ones; one has a password."""
+    """Return the URL of a source, alternately with a long host name and with a password."""
     host = LONG_HOST.format(index) if index % 2 == 0 else f"user:secret@se{index:02d}.example:2811"
     return f"ftp://{host}/store/run 7/file.root"
 
 
 def snapshot(done: float, seconds: float, sources: int = 3, **changes) -> Snapshot:
-    """Return a snapshot after `seconds` with the fraction `done` of `SIZE`; the second source has been dropped."""
+    """Return a snapshot of a transfer whose second source was dropped.
+
+    :param done: share of `SIZE` that has arrived
+    :param seconds: time since the start
+    :param changes: other values of fields
+    """
     rate = SIZE / 80
     parts = [0.0 if index == 1 else 1 / max(1, sources - 1) for index in range(sources)]
     views = tuple(
@@ -44,7 +51,7 @@ def snapshot(done: float, seconds: float, sources: int = 3, **changes) -> Snapsh
 
 
 def stream(sources: int = 3, seconds: float = 80.0, steps: int = 800) -> Iterator[Snapshot]:
-    """Return the snapshots of a whole transfer."""
+    """Yield the snapshots of a whole transfer."""
     yield Snapshot(
         "file.root", "connecting", 0.0, sources=tuple(SourceView(url(i), "connecting") for i in range(sources))
     )

@@ -1,4 +1,4 @@
-"""A real OpenSSH server on this machine, run as this user, with SFTP."""
+"""A real OpenSSH server with SFTP on loopback, which runs as the user of the tests."""
 
 import getpass
 import os
@@ -16,9 +16,10 @@ SECONDS = PATIENCE
 
 
 class SSHD:
-    """A server whose host keys can be exchanged; ended when the block ends.
+    """A server whose host keys can be replaced; the end of the `with` block ends it.
 
-    :param home: a home directory, which gets the key of a user whom the server lets in
+    :param folder: directory for its keys and its log
+    :param home: home directory in which a key is created that the server accepts
     """
 
     def __init__(self, folder: Path, home: Path) -> None:
@@ -32,22 +33,22 @@ class SSHD:
         self._reserved = reserved("127.0.0.1")
         self.port = self._reserved.getsockname()[1]
         if os.getuid() == 0:
-            Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # its own service would make it
+            Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # normally created by its systemd unit
 
     @staticmethod
     def _keygen(path: Path, kind: str) -> None:
-        bits = ["-b", "2048"] if kind == "rsa" else []  # current defaults take seconds to find
+        bits = ["-b", "2048"] if kind == "rsa" else []  # larger keys take seconds to generate
         subprocess.run(["ssh-keygen", "-q", "-t", kind, *bits, "-N", "", "-f", path], check=True)
 
     def url(self, path: Path, host: str = "127.0.0.1") -> str:
         return f"sftp://{getpass.getuser()}@{host}:{self.port}{path}"
 
     def key(self, kind: str) -> str:
-        """Return the public key in the form of known_hosts, without the names."""
+        """Return a host key as a line of known_hosts, without host names."""
         return " ".join((self._folder / f"{kind}.pub").read_text().split()[:2])
 
     def exchange(self) -> None:
-        """Give the server other host keys."""
+        """Replace the host keys, and restart the server."""
         for kind in ("ed25519", "rsa"):
             for path in (self._folder / kind, self._folder / f"{kind}.pub"):
                 path.unlink()

@@ -1,7 +1,7 @@
-"""SQL statements compiled once in a process: else each test compiles some hundred of them for its own broker.
+"""A cache of compiled SQL statements for all engines of a process, so that not each test compiles its broker's.
 
-SQLAlchemy keeps compiled statements for each engine, and tells them apart by dialect. Here engines share what they
-compile, and the dialects of one kind count as the same one: their servers are of one version.
+SQLAlchemy caches compiled statements by engine and dialect object. Here all engines share a cache, and dialect objects
+of one class count as equal, which is right if their servers have the same version.
 """
 
 from typing import Any
@@ -19,7 +19,7 @@ COMPILED: LRUCache[Any, Any] = LRUCache(MOST)
 
 
 class _Alike:
-    """Make a dialect equal to others of its class, so that their engines share compiled statements."""
+    """A mixin that makes dialects of one class equal, so that their engines share compiled statements."""
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other)
@@ -33,19 +33,19 @@ class _Alike:
 
 
 class SharedSQLite(_Alike, SQLiteDialect_aiosqlite):
-    """SQLite, as the broker uses it."""
+    """The SQLite dialect of the broker, with shared statements."""
 
     supports_statement_cache = True
 
 
 class SharedPostgreSQL(_Alike, PGDialectAsync_psycopg):
-    """PostgreSQL, as the broker uses it."""
+    """The PostgreSQL dialect of the broker, with shared statements."""
 
     supports_statement_cache = True
 
 
 class Psycopg(PGDialect_psycopg):
-    """The library, of which SQLAlchemy asks for the asynchronous dialect."""
+    """The synchronous dialect of psycopg, from which SQLAlchemy gets the asynchronous one."""
 
     supports_statement_cache = True
 
@@ -55,6 +55,6 @@ class Psycopg(PGDialect_psycopg):
 
 
 def share() -> None:
-    """Let all engines created from now on share compiled statements."""
+    """Register the dialects, so that all engines created from now on share compiled statements."""
     registry.register("sqlite.aiosqlite", __name__, SharedSQLite.__name__)
     registry.register("postgresql.psycopg", __name__, Psycopg.__name__)

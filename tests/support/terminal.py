@@ -1,4 +1,4 @@
-"""Programs at a terminal, and their output byte for byte."""
+"""Programs that run at a pseudo-terminal, and the exact bytes of their output."""
 
 import os
 import pty
@@ -13,7 +13,7 @@ __all__ = ["at_terminal"]
 
 
 def at_terminal(command: Sequence[str | Path], home: Path, **environment: str) -> tuple[int, bytes]:
-    """Run a command whose three standard streams are a terminal; return its status and output."""
+    """Run a command whose standard streams are a terminal; return its exit status and its output."""
     ours, theirs = pty.openpty()
     plain: Mapping[str, str] = {k: v for k, v in os.environ.items() if not k.startswith(("COGET_", "XDG_"))}
     with start(

@@ -1,4 +1,4 @@
-"""Repeated tests get all their fixtures each time, and the same seeds as alone."""
+"""Repeated tests get new fixtures each time, and the same seeds as a single run."""
 
 import os
 import subprocess

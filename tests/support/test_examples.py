@@ -1,4 +1,4 @@
-"""Examples of property tests: in `make test` always the same, whatever ran before."""
+"""Examples of property tests in `make test` are always the same, whichever tests ran before."""
 
 import runpy
 import sys

@@ -1,4 +1,4 @@
-"""The output for a failed test."""
+"""The output for a failed test has its name, the command that repeats it, and logs."""
 
 import subprocess
 import sys
@@ -23,7 +23,7 @@ def test_it_is_named_at_once_with_how_to_repeat_it_and_what_was_logged(tmp_path:
     words = [sys.executable, "-m", "pytest", "-q", *plugins, "--rootdir", tmp_path, "-n", "2"]
     said = subprocess.run([*words, tmp_path], capture_output=True, text=True, check=False).stdout
     command = "COGET_TESTS_PATIENCE=60 "
-    assert f"FAILED test_some.py::test_it[a b] (call), again by: {command}" in said
+    assert f"FAILED test_some.py::test_it[a b] (call), repeat with: {command}" in said
     assert ".venv/bin/python -m pytest 'test_some.py::test_it[a b]'" in said
     assert "error.log" in said
     assert "no room on the disk" in said

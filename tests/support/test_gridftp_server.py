@@ -1,4 +1,4 @@
-"""The GridFTP servers of the tests: they start, serve, stop answering when paused and end when killed."""
+"""The GridFTP servers of the tests start, serve files, do not answer while paused, and end when killed."""
 
 import socket
 import subprocess
@@ -20,7 +20,7 @@ def get(url, target):
 def test_serves_a_file(start_gridftp, tmp_path, host):
     server = start_gridftp(tmp_path / "root", host)
     (server.root / "with space").write_bytes(b"content")
-    # globus-url-copy asks for IPv6 by -ipv6 only; here the greeting is enough
+    # globus-url-copy uses IPv6 only with -ipv6, so for IPv6 only the greeting is checked
     with socket.create_connection((server.host, server.port), timeout=PATIENCE) as sock:
         assert sock.recv(4) == b"220 "
     if ":" not in host:

@@ -1,4 +1,4 @@
-"""Forks behave like real starts: the same arguments, environment, streams, signals, process group and end."""
+"""Forked starts behave like real ones: the same arguments, environment, streams, signals, process group and end."""
 
 import os
 import signal
@@ -43,7 +43,7 @@ def test_what_is_printed_and_the_status(forks, command, tmp_path):
 @pytest.mark.long
 @starts
 def test_environment_folder_and_umask(forks, tmp_path):
-    """The history is created at the variable's path, in this folder, with the umask's permissions."""
+    """A started command uses the given environment, working directory and umask."""
     environment = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "COGET_HISTORY": "one/history"}
     with umask(0o027):
         run([COGET, "ftp://127.0.0.1:1/x", "-o", "x"], cwd=tmp_path, env=environment)
@@ -78,7 +78,7 @@ def test_standard_input_and_no_other_descriptor(forks, tmp_path):
     with start([COGET, "doctor", "--json"], stdin=kept, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
         os.close(kept)
         assert process.stdout.read().startswith(b"{")
-    with pytest.raises(BrokenPipeError):  # no process has the other end of it
+    with pytest.raises(BrokenPipeError):  # no process has the reading end
         os.write(other, b"x")
     os.close(other)
     assert process.returncode in (0, 3)
@@ -103,7 +103,7 @@ def test_code_that_may_run_late_runs_before_the_command(forks, tmp_path):
 @starts
 @pytest.mark.parametrize("command", [COGET, BROKER])
 def test_it_is_of_this_checkout_whatever_is_installed(forks, command, tmp_path):
-    """Python searches here before the installed packages, whatever else a test sets."""
+    """Python searches this checkout before the installed packages, even if a test sets PYTHONPATH."""
     (tmp_path / "sitecustomize.py").write_text(f"{LATE}{SAYS_WHERE}")
     environment = {"PYTHONPATH": str(tmp_path), "HOME": str(tmp_path)}
     said = run([command, "--help"], env=environment, cwd=tmp_path, text=True)

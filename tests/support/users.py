@@ -1,4 +1,4 @@
-"""Another user of this machine, who plants files where a test's own user will work."""
+"""Another user of this machine, who creates files in directories that the test's own user will use."""
 
 import os
 import struct
@@ -19,7 +19,7 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another
 
 @contextmanager
 def another_user() -> Iterator[None]:
-    """Become another user for a while, in no group of the first one's."""
+    """Become another user, without any of the current groups, within the `with` block."""
     groups = os.getgroups()
     os.setgroups([])
     os.setegid(OTHER)
@@ -34,7 +34,7 @@ def another_user() -> Iterator[None]:
 
 @contextmanager
 def umask(mask: int) -> Iterator[None]:
-    """Set another umask for a while."""
+    """Set another umask within the `with` block."""
     before = os.umask(mask)
     try:
         yield
@@ -44,9 +44,9 @@ def umask(mask: int) -> Iterator[None]:
 
 @contextmanager
 def shared_directory(mode: int) -> Iterator[Path]:
-    """Make a directory that all users can reach, with this mode.
+    """Create a directory with this mode that all users can reach.
 
-    It is outside of pytest's folders: these are closed to others, and tests that run side by side share them.
+    It is not in pytest's directories, which other users cannot enter, and which parallel tests share.
     """
     with tempfile.TemporaryDirectory(prefix="coget-shared-") as outer:
         Path(outer).chmod(0o711)
@@ -57,7 +57,7 @@ def shared_directory(mode: int) -> Iterator[Path]:
 
 
 def set_default_acl(directory: Path, user: int, rights: int) -> None:
-    """Grant `user` these rights to everything made in a directory; skip where the file system has no ACLs."""
+    """Grant `user` these rights to all files that are created in a directory. Skip the test without ACLs."""
     none = 0xFFFFFFFF
     entries = [(0x01, 7, none), (0x02, rights, user), (0x04, 5, none), (0x10, 7, none), (0x20, 0, none)]
     acl = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *each) for each in entries)

@@ -1,4 +1,4 @@
-"""Polling for changes without notification: a table or folder changes, a process comes up."""
+"""Polling for events without a notification, such as a change of a table or a directory, or the start of a process."""
 
 import asyncio
 import os
@@ -10,13 +10,13 @@ from typing import Any
 __all__ = ["PATIENCE", "until", "wait_until"]
 
 PATIENCE = float(os.environ.get("COGET_TESTS_PATIENCE", "180"))
-"""Seconds that tests wait for a certain event; slow machines may need more."""
+"""Seconds for which tests wait for an expected event; slow machines may need more."""
 
 
 async def until(question: Callable[[], Any], seconds: float = PATIENCE) -> Any:
-    """Return the first true answer to a question, which may be awaitable.
+    """Call `question` again and again, and await its result if it is awaitable; return the first true result.
 
-    :raises TimeoutError: when there is none within `seconds`
+    :raises TimeoutError: there is no true result within `seconds`
     """
     async with asyncio.timeout(seconds):
         while True:
@@ -29,14 +29,14 @@ async def until(question: Callable[[], Any], seconds: float = PATIENCE) -> Any:
 
 
 def wait_until(question: Callable[[], Any], seconds: float = PATIENCE) -> Any:
-    """Return the same outside of an event loop, for a plain function; it may raise to give up.
+    """Call `question` again and again; return the first true result. For use outside of event loops.
 
-    :raises TimeoutError: when there is none within `seconds`
+    :raises TimeoutError: there is no true result within `seconds`
     """
     began = time.monotonic()
     while not (answer := question()):
         waited = time.monotonic() - began
         if waited > seconds:
             raise TimeoutError(f"not within {seconds:g} s")
-        time.sleep(min(0.5, 0.002 + waited / 20))  # soon at first; later less often, to save processor time
+        time.sleep(min(0.5, 0.002 + waited / 20))  # less and less often, to save processor time
     return answer

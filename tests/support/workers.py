@@ -1,4 +1,4 @@
-"""Workers in processes of their own, and a proxy to their database that can be cut."""
+"""Workers in separate processes, and a proxy to their database that can cut its connections."""
 
 import asyncio
 import os
@@ -26,7 +26,7 @@ time.time = shifted
 
 
 class Workers:
-    """Worker processes; ended with `close`."""
+    """Worker processes; `close` ends them."""
 
     def __init__(self, database: str, folder: Path) -> None:
         self._database = database
@@ -34,9 +34,9 @@ class Workers:
         self.running: list[subprocess.Popen[bytes]] = []
 
     def start(self, database: str | None = None, ahead: float = 0.0) -> subprocess.Popen[bytes]:
-        """Start one.
+        """Start a worker.
 
-        :param ahead: seconds by which the clock of its host is ahead of ours
+        :param ahead: seconds by which its clock is ahead of the clock of this process
         """
         words = [PROGRAM, "worker", "--database", database or self._database, "--site", "here"]
         changed = {"env": {**os.environ, "PYTHONPATH": str(self._clock(ahead))}} if ahead else {}
@@ -45,7 +45,7 @@ class Workers:
         return self.running[-1]
 
     def _clock(self, ahead: float) -> Path:
-        """Return a folder that shifts the clock of Python processes which load it."""
+        """Return a directory for PYTHONPATH that shifts the clock of a process."""
         folder = self._folder / f"clock{ahead:+g}"
         folder.mkdir(exist_ok=True)
         (folder / "sitecustomize.py").write_text(f"{LATE}{SHIFTED.format(ahead=ahead)}")
@@ -62,7 +62,11 @@ class Workers:
 
 
 class Way:
-    """A second address of a PostgreSQL server on a socket; it transmits nothing while it is cut or stalled."""
+    """A proxy to the socket of a PostgreSQL server; it transmits nothing while it is cut or stalled.
+
+    :ivar database: URL of the database through the proxy
+    :ivar lost: event that is set when `lose` has taken effect
+    """
 
     def __init__(self, database: str, folder: Path) -> None:
         self._server = f"{urlsplit(database).query.removeprefix('host=')}/{SOCKET}"
@@ -76,7 +80,7 @@ class Way:
         self.lost = asyncio.Event()
 
     async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Carry one connection until it is cut."""
+        """Carry one connection until it ends or is cut."""
         back, forth = await asyncio.open_unix_connection(self._server)
         if not self._whole:  # also if it was cut while this connection was being opened
             writer.close()
@@ -104,17 +108,15 @@ class Way:
             writer.close()
 
     def lose(self, after: bytes) -> None:
-        """Lose the answer to a COMMIT, once, on a connection that has sent these bytes before; then end all
-        connections.
-        """
+        """Lose one answer to a COMMIT, on a connection that has sent these bytes before; then end all connections."""
         self._after = after
 
     def loses(self, said: bytes) -> bool:
-        """Return whether the bytes have been sent."""
+        """Return whether data contains the bytes of `lose`."""
         return self._after is not None and self._after in said
 
     def stall(self) -> None:
-        """Transmit nothing, and end nothing."""
+        """Stop transmitting, but keep all connections open."""
         self._flows.clear()
 
     def end(self) -> None:
@@ -135,26 +137,26 @@ class Way:
 
 
 class _Carried:
-    """The state of one connection that decides what gets lost."""
+    """The state of one connection that decides whether an answer is lost."""
 
     def __init__(self, way: Way) -> None:
         self._way = way
         self._chosen = self._committing = False
 
     def asked(self, some: bytes) -> bool:
-        """Record sent data, which always arrives."""
+        """Note data from the client, and return True: it is always transmitted."""
         self._chosen |= self._way.loses(some)
         self._committing |= self._chosen and b"COMMIT" in some
         return True
 
     def answered(self, _: bytes) -> bool:
-        """Return whether an answer arrives."""
+        """Return whether an answer is transmitted."""
         return not self._committing
 
 
 @asynccontextmanager
 async def way(database: str, folder: Path) -> AsyncIterator[Way]:
-    """A proxy to the server of a database, at a socket in this folder."""
+    """Run a proxy to the server of a database, at a socket in this directory."""
     made = Way(database, folder)
     server = await asyncio.start_unix_server(made.carry, made.socket)
     try:

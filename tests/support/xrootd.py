@@ -1,4 +1,4 @@
-"""A real xrootd, from which coget's competitors fetch in parallel; one per context manager, read-only."""
+"""A real, read-only xrootd for xrdcp, with which coget is compared; each server is a context manager."""
 
 import os
 import shutil
@@ -27,7 +27,7 @@ all.pidpath {run}
 xrd.port {port}
 xrd.network nodnr
 """
-# It refuses to run as root. As nobody, it can still read the files that root gives it.
+# xrootd refuses to run as root. As nobody with this capability, it can read all files.
 NOBODY = (
     "setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=+dac_read_search --ambient-caps=+dac_read_search"
 )
@@ -36,10 +36,10 @@ NOBODY = (
 class XRootD:
     """One running server, ready when constructed.
 
-    :param root: the directory it serves
-    :param run: where it keeps its own files
-    :param prefix: words before the command, which run it somewhere else and become it
-    :param life: seconds after which it ends in any case
+    :param root: directory that it serves
+    :param run: directory for its configuration, logs and other files
+    :param prefix: a command that replaces itself (exec) by the server's command
+    :param life: seconds after which the server is killed in any case
     """
 
     def __init__(
@@ -73,15 +73,15 @@ class XRootD:
         raise RuntimeError("xrootd did not start:\n" + "".join(log.read_text() for log in run.glob("**/log")))
 
     def url(self, path: str) -> str:
-        """The URL of the file `path` below the root."""
+        """Return the URL of the file `path` below the root."""
         return f"root://{self.host}:{self.port}//{quote(path)}"
 
     def kill(self) -> None:
-        """SIGKILL: connections are reset, the port is closed."""
+        """Kill the server with SIGKILL; then connections are reset, and the port is closed."""
         kill_group(self._process)
 
     def close(self) -> None:
-        """End it; may be called twice."""
+        """End the server. May be called twice."""
         self.kill()
 
     def __enter__(self) -> "XRootD":
