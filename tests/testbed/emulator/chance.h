@@ -1,4 +1,4 @@
-/* Reproducible random numbers: xorshift64*, quick and more than random enough for lost packets. */
+/* Reproducible random numbers: xorshift64*, which is fast, and random enough for packet loss. */
 #pragma once
 
 #include <math.h>
@@ -8,13 +8,13 @@ struct chance {
     uint64_t state;
 };
 
-/* Two seeds that differ by one shall give unlike series, hence the multiplication. */
+/* The multiplication makes the series of adjacent seeds differ. */
 static inline void chance_seed(struct chance *chance, uint64_t seed)
 {
     chance->state = (seed + 1) * 0x9E3779B97F4A7C15u;
 }
 
-/* From 0 up to, not including, 1. */
+/* Return a random number from 0 up to, but not including, 1. */
 static inline double chance_uniform(struct chance *chance)
 {
     uint64_t x = chance->state;
@@ -25,7 +25,7 @@ static inline double chance_uniform(struct chance *chance)
     return (double)((x * 0x2545F4914F6CDD1Du) >> 11) / 9007199254740992.0;
 }
 
-/* The time between events that know nothing of each other. */
+/* Return an exponentially distributed time between independent events. */
 static inline double chance_exponential(struct chance *chance, double mean)
 {
     return -mean * log(1.0 - chance_uniform(chance));

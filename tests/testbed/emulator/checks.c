@@ -1,6 +1,6 @@
-/* checks [NAME]: the emulator's arithmetic, held against what can be worked out by hand; without NAME, all names.
+/* checks [NAME]: checks the emulator's arithmetic against values computed by hand; without NAME, prints all names.
  *
- * Built with the compiler's sanitizers, so that a wrong address or an overflow fails too. Run by test_emulator.py.
+ * Built with the compiler's sanitizers, which also detect wrong addresses and overflows. test_emulator.py runs it.
  */
 #include <math.h>
 #include <stdio.h>
@@ -166,8 +166,8 @@ static void strangers_take_their_share(void)
     int passed = 0;
     struct chance ours = {1};
     double now = START;
-    /* Twice what the link can send, for 10 s; at random times, else the one who comes just after a packet has left
-     * takes every place. */
+    /* Twice the link's rate, for 10 s. Packets come at random times: with regular times, the sender whose packets come
+     * just after another packet has left would get every free place in the queue. */
     for (; now < START + 10. * SECOND; now += chance_exponential(&ours, MS / 2))
         passed += shaper_admit(&shaper, (uint64_t)now, PACKET, &times) == PASSED;
     expect("all time is used", passed + (double)shaper.cross_packets, 10000, 50);
@@ -256,7 +256,7 @@ static void expect_piece(const uint8_t *super, const uint8_t *piece, size_t leng
     expect("payload", memcmp(tcp + TCP, whole + HEADERS + from, payload), 0, 0);
 }
 
-/* Cut so many segments at a time. */
+/* Cut a super-packet into frames of this many segments. */
 static void cut_by(uint32_t step)
 {
     const size_t payload = 10 * MSS + 77;
@@ -292,7 +292,7 @@ static void strange_frames_are_refused(void)
     uint8_t *super = super_packet(5000, &length);
     struct frame frame;
     for (size_t shorter = 0; shorter <= VIRTIO_BYTES + HEADERS; shorter++) {
-        uint8_t *cut = malloc(shorter ? shorter : 1); /* its own memory, so that the sanitizer sees each step beyond */
+        uint8_t *cut = malloc(shorter ? shorter : 1); /* the sanitizer detects reads beyond it */
         memcpy(cut, super, shorter);
         expect("cut short", frame_parse(&frame, cut, shorter), 0, 0);
         free(cut);

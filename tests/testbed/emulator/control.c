@@ -41,7 +41,7 @@ static void make_host(struct wan *wan, const char *arguments, struct answer *ans
     say(answer, "ok %d %d", host->network, host->name);
 }
 
-/* Begin to carry packets from one device to another. */
+/* Start to carry packets from one device to another. */
 static void add_direction(struct wan *wan, int from, int to)
 {
     uint32_t number = wan->direction_count++;

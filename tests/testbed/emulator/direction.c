@@ -8,11 +8,11 @@
 
 #include "frame.h"
 
-/* So that one busy direction does not keep the others waiting. */
+/* Limit of packets in one call, so that a busy direction does not delay the others. */
 #define BATCH 16
 #define LATE_NS 1000000
-/* Segments of a super-packet that follow each other within this time travel on together, when the last of them is due.
- * The kernel's work is by the packet, whatever its size: this decides how much a processor can carry. */
+/* Adjacent segments of a super-packet that are due within this time are forwarded together, when the last one is due.
+ * The kernel's work depends on the number of packets, so this determines how much a processor can carry. */
 #define TOGETHER_NS 1000000
 
 struct packet {
@@ -30,14 +30,14 @@ uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* Neighbouring segments that travel on together. */
+/* A run of adjacent segments that are forwarded together. */
 struct run {
     uint32_t first, end, wire_bytes;
     uint64_t began;
     struct times times; /* of the last one */
 };
 
-/* Put a run into the line of those that wait, and begin a new one. */
+/* Append a run to the list of waiting packets, and begin a new run. */
 static void enqueue(struct direction *direction, const struct frame *frame, struct run *run)
 {
     if (run->first == run->end)
@@ -101,7 +101,7 @@ bool direction_receive(struct direction *direction, bool overdue)
     return false;
 }
 
-/* Hand a packet to the kernel of the host at the other end. */
+/* Write a packet to the device of the host at the other end. */
 static void deliver(struct direction *direction, const struct packet *packet, uint64_t now)
 {
     struct counters *counters = &direction->counters;
@@ -141,7 +141,7 @@ void direction_change(struct direction *direction, const struct settings *settin
     shaper_change(&direction->shaper, settings, now);
     for (struct packet *packet = direction->head; packet; packet = packet->next) {
         packet->times = shaper_moved(packet->times, old_rate, settings->rate, now);
-        if (packet->times.due < before) /* jitter must not turn the order round */
+        if (packet->times.due < before) /* jitter must not change the order */
             packet->times.due = before;
         before = packet->times.due;
     }

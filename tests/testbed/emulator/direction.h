@@ -1,6 +1,6 @@
 /* One direction of a link: reads packets from one TUN device, holds them, writes them to another when they are due.
  *
- * What happens to a packet is decided by the shaper; what is counted here is what the numbers of the testbed rest on.
+ * The shaper decides what happens to a packet; the counters here become the testbed's statistics.
  */
 #pragma once
 
@@ -9,14 +9,14 @@
 
 #include "shaper.h"
 
-struct packet; /* one frame that waits for its time */
+struct packet; /* a frame that waits until it is due */
 
 struct counters {
-    uint64_t packets, bytes; /* that left, as on the wire: segments, with their IP headers */
+    uint64_t packets, bytes; /* segments that left, and their bytes with IP headers */
     uint64_t queue_drops, loss_drops;
     uint64_t late;           /* packets that left more than 1 ms after they were due, or may have */
     uint64_t worst_late;     /* nanoseconds */
-    uint64_t rejected;       /* packets that the kernel did not take, or that are none of ours */
+    uint64_t rejected;       /* packets that the kernel refused, or that the emulator cannot parse */
 };
 
 struct direction {
@@ -28,11 +28,11 @@ struct direction {
 
 uint64_t now_ns(void);
 
-/* Read what has arrived, up to a small number, and decide about it. `overdue`: we should have looked earlier, so that
- * these packets may have waited for us. Returns whether that was all. */
+/* Read a limited number of arrived packets, and pass them to the shaper. `overdue`: this call is late, so the packets
+ * may have waited to be read. Returns whether all arrived packets were read. */
 bool direction_receive(struct direction *direction, bool overdue);
 
-/* Write what is due, up to a small number. Returns when the next packet is due; UINT64_MAX: none waits. */
+/* Write a limited number of packets that are due. Returns when the next packet is due; UINT64_MAX: no packet waits. */
 uint64_t direction_release(struct direction *direction);
 
 /* Change the settings, for waiting packets too. */

@@ -1,7 +1,7 @@
 /* enter PID NETWORK NAME COMMAND...: become COMMAND inside a host of the WAN whose emulator is PID.
  *
- * NETWORK and NAME are the emulator's file descriptors of the host's namespaces (host.h). As nsenter(1), but it stays in
- * the working directory. No process in between: whoever started us can signal and wait for the command itself.
+ * NETWORK and NAME are the emulator's file descriptors of the host's namespaces (host.h). Like nsenter(1), but keeps
+ * the working directory. It replaces itself by the command, so the caller can signal the command and wait for it.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Move into a namespace of the emulator's. */
+/* Move into a namespace of the emulator. */
 static int join(const char *pid, const char *folder, const char *what)
 {
     char path[64];
@@ -29,7 +29,7 @@ int main(int count, char **words)
     char folder[PATH_MAX];
     const char *pid = words[1];
     if (!getcwd(folder, sizeof folder) || join(pid, "fd", words[2]) < 0 || join(pid, "fd", words[3]) < 0 ||
-        join(pid, "ns", "mnt") < 0 || chdir(folder) < 0) { /* a new mount namespace moves us to its root directory */
+        join(pid, "ns", "mnt") < 0 || chdir(folder) < 0) { /* a new mount namespace changes the working directory */
         perror("enter: the host cannot be entered, has its WAN ended?");
         return 1;
     }

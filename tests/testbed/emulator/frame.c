@@ -94,7 +94,7 @@ uint32_t frame_wire_bytes(const struct frame *frame, uint32_t segment)
     return (uint32_t)(frame->headers + payload);
 }
 
-/* Make the copied headers true for a part of the stream. */
+/* Correct the copied headers for a part of the stream. */
 static void mend_headers(const struct frame *frame, uint8_t *ip, uint32_t first, bool last, size_t payload)
 {
     uint8_t *tcp = ip + frame->ip_header;
@@ -107,7 +107,7 @@ static void mend_headers(const struct frame *frame, uint8_t *ip, uint32_t first,
         tcp[TCP_FLAGS] &= (uint8_t)~(FIN | PSH);
     if (first > 0)
         tcp[TCP_FLAGS] &= (uint8_t)~CWR;
-    /* Whoever receives it finishes the checksum; so far it covers the pseudo-header only. */
+    /* The receiving kernel completes the checksum, which covers only the pseudo-header so far. */
     size_t tcp_bytes = frame->headers - frame->ip_header + payload;
     put16(tcp + TCP_CHECKSUM, sum16(ip + IP_ADDRESSES, 8, PROTOCOL_TCP + (uint32_t)tcp_bytes));
 }
@@ -126,8 +126,8 @@ size_t frame_cut(const struct frame *frame, uint32_t first, uint32_t end, uint8_
     mend_headers(frame, ip, first, end == frame->segments, payload);
 
     struct virtio_net_hdr virtio = virtio_of(frame->bytes);
-    /* The kernel puts here how much of the packet lies in its first piece of memory. A smaller packet with the old
-     * number is refused by the next device, silently for the sender: hidden loss. */
+    /* The kernel stores here how much of the packet is in its first piece of memory. The next device would silently
+     * drop a smaller packet with the old number. */
     virtio.hdr_len = (uint16_t)frame->headers;
     if (end - first == 1) {
         virtio.gso_type = VIRTIO_NET_HDR_GSO_NONE;

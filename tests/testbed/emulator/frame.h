@@ -1,9 +1,9 @@
-/* What comes out of a TUN device: an IPv4 packet behind a virtio header, or a super-packet.
+/* Frames from a TUN device: a virtio header, then an IPv4 packet or a super-packet.
  *
- * With segmentation offload the kernel hands out up to 64 KiB of one TCP stream as one packet with one header, to be
- * cut into segments by the network card. That makes the emulator four times as fast, and is why a link has to know
- * how to cut: it decides about each segment, and passes on runs of neighbours as smaller super-packets.
- * No I/O in here.
+ * With segmentation offload the kernel delivers up to 64 KiB of one TCP stream as one packet with one header, which a
+ * network card would cut into segments. This makes the emulator four times as fast. A link decides about each segment
+ * separately, and forwards runs of adjacent segments as smaller super-packets, so it has to cut super-packets.
+ * This file does no I/O.
  */
 #pragma once
 
@@ -19,13 +19,13 @@
 struct frame {
     const uint8_t *bytes; /* the virtio header, then the packet */
     size_t length;        /* of both */
-    uint32_t segments;    /* packets on the wire: 1, or what a super-packet stands for */
-    size_t ip_header;     /* bytes; this and the next two for super-packets only */
+    uint32_t segments;    /* number of packets on the wire: 1, or the segments of a super-packet */
+    size_t ip_header;     /* bytes; this and the next two fields are set only for super-packets */
     size_t headers;       /* IP and TCP header, bytes */
     size_t segment_size;  /* payload of each segment but the last, bytes */
 };
 
-/* Look at what was read; false when it is none of our packets (IPv6, or cut short). */
+/* Parse a frame. Returns false if it is not a complete IPv4 packet. */
 bool frame_parse(struct frame *frame, const uint8_t *bytes, size_t length);
 
 /* Bytes of one segment on the wire, IP header included. */

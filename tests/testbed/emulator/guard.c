@@ -21,13 +21,13 @@ int guard_enter(const char *folder)
 {
     char hosts[4096];
     snprintf(hosts, sizeof hosts, "%s/hosts", folder);
-    /* A slave sees what the machine mounts later, and shows the machine nothing of its own. */
+    /* MS_SLAVE: later mounts of the machine appear here, but mounts made here do not appear on the machine. */
     if (unshare(CLONE_NEWNS) < 0 || mount(NULL, "/", NULL, MS_SLAVE | MS_REC, NULL) < 0)
         return -1;
     return mount(hosts, "/etc/hosts", NULL, MS_BIND, NULL);
 }
 
-/* What /proc says about a process's mount namespace; "" when it is gone, or another user's. */
+/* Read the name of a process's mount namespace from /proc; "" if the process has ended or cannot be read. */
 static void mounts_of(const char *pid, char *into, size_t room)
 {
     char path[300];
@@ -36,7 +36,7 @@ static void mounts_of(const char *pid, char *into, size_t room)
     into[length > 0 ? length : 0] = 0;
 }
 
-/* SIGKILL all others in our mount namespace; true when there were any. */
+/* Send SIGKILL to all other processes in this mount namespace; return whether there were any. */
 static bool kill_others(void)
 {
     char ours[64], theirs[64];
@@ -46,7 +46,7 @@ static bool kill_others(void)
     if (!processes || !*ours)
         return false;
     for (struct dirent *entry; (entry = readdir(processes));) {
-        pid_t pid = atoi(entry->d_name); /* 0 for what is no process */
+        pid_t pid = atoi(entry->d_name); /* 0 if the entry is not a process */
         if (pid <= 1 || pid == getpid())
             continue;
         mounts_of(entry->d_name, theirs, sizeof theirs);
@@ -60,7 +60,7 @@ static bool kill_others(void)
 void guard(pid_t emulator, const char *folder)
 {
     waitpid(emulator, NULL, 0);
-    /* Again and again, for a process may have begun another one while we looked. */
+    /* Repeat, because a process may have started another one meanwhile. */
     for (int i = 0; i < ROUNDS && kill_others(); i++)
         nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
     execlp("rm", "rm", "-rf", "--", folder, (char *)NULL);

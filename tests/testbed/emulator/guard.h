@@ -1,12 +1,13 @@
-/* Nothing outlives a WAN: processes in its hosts and its folder go when the emulator ends, however it ends.
+/* The guardian of a WAN: when the emulator ends, for whatever reason, it kills the processes in the hosts and removes
+ * the WAN's directory.
  *
- * All of a WAN's processes, and no others, share one mount namespace; that is how they are found.
+ * It finds these processes by their mount namespace, which only processes of the WAN share.
  */
 #pragma once
 
 #include <sys/types.h>
 
-/* Move into a mount namespace of our own, in which `folder`/hosts is /etc/hosts. Returns 0, or -1 with errno. */
+/* Move this process into a new mount namespace, in which `folder`/hosts is /etc/hosts. Returns 0, or -1 with errno. */
 int guard_enter(const char *folder);
 
 /* Wait for the emulator's end, then end the processes of the hosts and remove `folder`. Does not return. */

@@ -16,10 +16,10 @@
 
 static const char *const HOST_SETTINGS[][2] = {
     {"/proc/sys/net/ipv4/ip_forward", "1"},
-    /* The way back may be another one than the way there. */
+    /* Packets may return over another link than the one they came over. */
     {"/proc/sys/net/ipv4/conf/all/rp_filter", "0"},
     {"/proc/sys/net/ipv4/conf/default/rp_filter", "0"},
-    /* What one connection learns about a path must not speed up the next: runs are to be alike. */
+    /* Metrics saved from one connection must not speed up the next one: runs must be comparable. */
     {"/proc/sys/net/ipv4/tcp_no_metrics_save", "1"},
     {"/proc/sys/net/ipv6/conf/all/disable_ipv6", "1"},
 };
@@ -41,7 +41,7 @@ static int own_namespace(const char *kind)
     return open(path, O_RDONLY | O_CLOEXEC);
 }
 
-/* What has to be done inside, once the namespaces are there. */
+/* Configure a host from inside its new namespaces. */
 static int furnish(struct host *host, const char *name)
 {
     *host = (struct host){own_namespace("net"), own_namespace("uts")};
@@ -93,7 +93,7 @@ int host_device(const struct host *host, const char *name)
     return device;
 }
 
-/* Sum the column "drop" of what was sent, over all devices (proc(5), /proc/net/dev). */
+/* Sum the column "drop" of the transmit counters over all devices (proc(5), /proc/net/dev). */
 static uint64_t sum_drops(FILE *file)
 {
     char line[512];

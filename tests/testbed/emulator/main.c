@@ -1,8 +1,9 @@
 /* emulator FOLDER: the links of a WAN on one machine.
  *
- * Standard input is a socket (AF_UNIX, SOCK_SEQPACKET): commands come from it, one a message (wan.h), answers go back.
- * The first message is ours: "ready PID". When the other end is closed, also because its process was killed, the WAN
- * ends: devices and namespaces vanish, processes in its hosts are killed, FOLDER is removed (guard.h).
+ * Standard input is a socket (AF_UNIX, SOCK_SEQPACKET), from which the emulator reads commands, one per message, and to
+ * which it writes answers (wan.h). It first writes "ready PID". When the other end is closed, even by the death of its
+ * process, the WAN ends: devices and namespaces disappear, processes in its hosts are killed, and FOLDER is removed
+ * (guard.h).
  */
 #define _GNU_SOURCE
 #include <malloc.h>
@@ -21,10 +22,10 @@
 
 #define CONTROL 0
 #define CONTROL_EVENT UINT32_MAX
-#define EVENTS (2 * MOST_LINKS + 1) /* all that can be ready at once */
-/* A packet's time begins when we read it. So that we notice when that is late, we look at least this often; */
+#define EVENTS (2 * MOST_LINKS + 1) /* most descriptors that can be ready at once */
+/* A packet's time begins when it is read. To notice late reads, the emulator polls at least this often; */
 #define LOOK_NS 1000000u
-/* after this long, what we find may have waited for us. */
+/* after a longer pause, packets may have waited to be read. */
 #define OVERDUE_NS 2000000u
 
 static void fail(const char *what)
@@ -33,17 +34,17 @@ static void fail(const char *what)
     exit(1);
 }
 
-/* Be on time though the machine is busy. What is refused here shows as late packets. */
+/* Ask for priority over other processes. If the kernel refuses, packets may be late, which is counted. */
 static void be_punctual(void)
 {
     sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &(struct sched_param){.sched_priority = 10});
     prctl(PR_SET_TIMERSLACK, 1);
-    /* Packets come and go in megabytes: keep that memory, giving it back and asking again takes too long. */
+    /* Do not return freed memory to the kernel: packets take megabytes, and allocating them again takes too long. */
     mallopt(M_TRIM_THRESHOLD, 1 << 30);
     mallopt(M_MMAP_THRESHOLD, 1 << 20);
 }
 
-/* One command; ends the process when there are no more. */
+/* Carry out one command; exit if the other end has closed the socket. */
 static void serve(struct wan *wan)
 {
     static char command[4096], answer[1 << 17];
@@ -56,7 +57,7 @@ static void serve(struct wan *wan)
         exit(0);
 }
 
-/* Write what is due in all directions; returns how long to wait for the next. */
+/* Write the packets that are due in all directions; return how long to wait for the next one. */
 static struct timespec release(struct wan *wan)
 {
     uint64_t next = now_ns() + LOOK_NS;
@@ -76,7 +77,7 @@ static _Noreturn void run(struct wan *wan)
         struct epoll_event events[EVENTS];
         int count = epoll_pwait2(wan->epoll, events, EVENTS, &wait, NULL);
         uint64_t now = now_ns();
-        bool all = count >= 0; /* else a signal interrupted us, and nothing was looked at */
+        bool all = count >= 0; /* negative: interrupted by a signal before anything was checked */
         for (int i = 0; i < count; i++) {
             if (events[i].data.u32 == CONTROL_EVENT)
                 serve(wan);

@@ -9,7 +9,7 @@ static uint64_t later(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* Take a place in the queue and the time on the wire; false when the queue has no room. */
+/* Put a packet into the queue, and reserve its time on the wire; return false if the queue has no room. */
 static bool occupy(struct shaper *shaper, uint64_t now, uint32_t bytes)
 {
     const struct settings *s = &shaper->settings;
@@ -20,8 +20,8 @@ static bool occupy(struct shaper *shaper, uint64_t now, uint32_t bytes)
     return true;
 }
 
-/* Strangers' packets have no memory: what they did before the oldest one that could still be in the queue is skipped,
- * so that catching up after a long silence costs no more than one queue. */
+/* The times of cross traffic's packets are memoryless. So packets that cannot be in the queue any more are skipped, and
+ * catching up after a long pause computes no more packets than fit into the queue. */
 static void forget_strangers(struct shaper *shaper, uint64_t now)
 {
     const struct settings *s = &shaper->settings;
@@ -31,7 +31,7 @@ static void forget_strangers(struct shaper *shaper, uint64_t now)
         shaper->stranger.next = shaper->stranger.toggle < since ? shaper->stranger.toggle : since;
 }
 
-/* The stranger begins or ends a pause. */
+/* Begin or end a pause of the cross traffic. */
 static void toggle(struct shaper *shaper)
 {
     const struct cross *cross = &shaper->settings.cross;
@@ -42,7 +42,7 @@ static void toggle(struct shaper *shaper)
     shaper->stranger.next = shaper->stranger.busy ? then : shaper->stranger.toggle;
 }
 
-/* Let the strangers' packets up to now take their places. */
+/* Admit the packets of cross traffic up to now. */
 static void cross_until(struct shaper *shaper, uint64_t now)
 {
     const struct cross *cross = &shaper->settings.cross;
@@ -66,7 +66,7 @@ static void cross_until(struct shaper *shaper, uint64_t now)
     }
 }
 
-/* Whether the packet is lost; moves in and out of bursts. */
+/* Begin or end a burst at random; return whether the packet is lost. */
 static bool lost(struct shaper *shaper)
 {
     const struct settings *s = &shaper->settings;
@@ -86,7 +86,7 @@ enum verdict shaper_admit(struct shaper *shaper, uint64_t now, uint32_t bytes, s
     cross_until(shaper, now);
     if (!occupy(shaper, now, bytes))
         return QUEUE_FULL;
-    if (lost(shaper)) /* on the wire, so it has used its time there */
+    if (lost(shaper)) /* lost on the wire, so it has used time there */
         return LOST;
     uint64_t due = shaper->free_at + s->delay;
     if (s->jitter)

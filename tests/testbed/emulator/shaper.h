@@ -1,13 +1,13 @@
-/* What one direction of a link does to packets, as arithmetic on times.
+/* The effects of one direction of a link on packets, as arithmetic on times.
  *
- * A packet waits in a queue of so many bytes, is sent at a rate, may be lost, and travels for a delay:
+ * A packet waits in a queue of limited size, is sent at a rate, may be lost, and travels for a delay:
  *
  *     arrival ──▶ [ queue ]──▶ rate ──▶ lost? ──▶ delay + jitter ──▶ due
  *                  full: dropped   ^ finish
  *
- * The queue is never stored: `free_at`, the time when all that was accepted will have been sent, says how long it is.
- * No clock, socket or packet in here: times are arguments, in nanoseconds of one clock. Holding packets until they are
- * due is left to direction.c.
+ * The queue is not stored: its length follows from `free_at`, the time when all accepted packets will have been sent.
+ * The shaper uses no clock, socket or packet: times are arguments, in nanoseconds of one clock. direction.c holds the
+ * packets until they are due.
  */
 #pragma once
 
@@ -22,16 +22,16 @@ struct bursts {
     double loss;       /* that a packet is lost within a burst */
 };
 
-/* Packets of strangers: they take their part of queue and rate, but exist as numbers only. */
+/* Cross traffic: its packets take part of queue and rate, but exist only in this computation. */
 struct cross {
-    double rate;        /* bytes per second while they come; 0: none */
-    double busy, quiet; /* mean length of the times with and without, nanoseconds; busy 0: always */
+    double rate;        /* bytes per second in a busy time; 0: no cross traffic */
+    double busy, quiet; /* mean length of busy times and of pauses, nanoseconds; busy 0: no pauses */
 };
 
 struct settings {
     double rate;       /* bytes per second, more than 0 */
     uint64_t delay;    /* nanoseconds */
-    uint64_t jitter;   /* nanoseconds; added to the delay evenly from 0 to this, packets keep their order */
+    uint64_t jitter;   /* nanoseconds; largest random addition to the delay, uniformly distributed; order is kept */
     uint64_t queue;    /* bytes */
     double loss;       /* probability per packet */
     struct bursts bursts;
@@ -41,12 +41,12 @@ struct settings {
 struct shaper {
     struct settings settings;
     struct chance chance;
-    uint64_t free_at;  /* when all that was accepted will have been sent */
+    uint64_t free_at;  /* when all accepted packets will have been sent */
     uint64_t last_due;
     bool in_burst;
     struct {
-        uint64_t next;   /* the stranger's next packet; 0: not begun */
-        uint64_t toggle; /* when it begins or ends its pause */
+        uint64_t next;   /* time of the next packet of cross traffic; 0: not begun */
+        uint64_t toggle; /* when its next pause begins or ends */
         bool busy;
     } stranger;
     uint64_t cross_packets;
@@ -54,7 +54,7 @@ struct shaper {
 
 enum verdict { PASSED, QUEUE_FULL, LOST };
 
-/* When the link has sent a packet, and when it leaves the emulator. */
+/* `finish`: when the link has sent a packet; `due`: when the packet leaves the emulator. */
 struct times {
     uint64_t finish, due;
 };
@@ -62,9 +62,9 @@ struct times {
 /* Decide about one packet that arrives now; `times` is set when it passed. Calls must come in the order of time. */
 enum verdict shaper_admit(struct shaper *shaper, uint64_t now, uint32_t bytes, struct times *times);
 
-/* Change the settings while packets wait. Those already travelling are not touched; those in the queue are sent at the
- * new rate: their times go through shaper_moved. Delay, loss and the rest hold for packets that come from now on. */
+/* Change the settings while packets wait. A new rate also applies to packets in the queue: the caller passes their
+ * times through shaper_moved. All other settings apply only to packets that arrive later. */
 void shaper_change(struct shaper *shaper, const struct settings *settings, uint64_t now);
 
-/* The times of a packet that waits, after the rate changed from `old_rate` at `now`. */
+/* Return the new times of a waiting packet after the rate changed at `now`. */
 struct times shaper_moved(struct times times, double old_rate, double new_rate, uint64_t now);
