@@ -111,7 +111,7 @@ def _sizes(number: int, draw: Random) -> list[int]:
 def _traffic(
     graph: TransitStub, homes: dict[str, int], load: int, senders: int, draw: Random
 ) -> tuple[tuple[Stream, ...], tuple[Udp, ...]]:
-    """Return `load` flows from B to A between stub domains that have no bistro; second, those that are UDP."""
+    """Return `load` streams from B to A between stub domains without a bistro, and the UDP streams among them."""
     streams: list[Stream] = []
     udp: list[Udp] = []
     from_stubs, to_stubs = (_free(graph, homes, domain) for domain in ("B", "A"))
