@@ -18,7 +18,7 @@ import threading
 import time
 from collections import Counter
 from contextlib import ExitStack
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPException
 from multiprocessing.connection import Connection
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -72,7 +72,7 @@ class Honest:
                 answer = connection.getresponse()
                 answer.read()
                 status = answer.status
-            except OSError:
+            except (OSError, HTTPException):
                 connection.close()
             self.took.append((what, began, time.monotonic() - began, status))
         connection.close()

@@ -8,6 +8,7 @@ directories.
 """
 
 import ctypes
+import errno
 import os
 import re
 import subprocess
@@ -121,12 +122,13 @@ def _drop(unit: Path) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if said(unit, "CapabilityBoundingSet") == [""]:
         for each in range(64):
-            libc.prctl(PR_CAPBSET_DROP, each, 0, 0, 0)
+            if libc.prctl(PR_CAPBSET_DROP, each, 0, 0, 0) and ctypes.get_errno() != errno.EINVAL:  # EINVAL: no such one
+                raise OSError(ctypes.get_errno(), f"capability {each} cannot be dropped")
     os.setgroups([])
     os.setresgid(USER, USER, USER)
     os.setresuid(USER, USER, USER)
-    if said(unit, "NoNewPrivileges") == ["yes"]:
-        libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    if said(unit, "NoNewPrivileges") == ["yes"] and libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "NoNewPrivileges cannot be set")
     os.umask(int(next(iter(said(unit, "UMask")), "022"), 8))
 
 

@@ -119,9 +119,24 @@ def _reports(scale: float) -> Iterator[Attack]:
     )
     metalink = f'<metalink xmlns="urn:ietf:params:xml:ns:metalink">{files}</metalink>'.encode()
     yield Attack("Metalink", "POST", f"{OWN}/import?format=metalink", metalink, "application/xml")
-    part = {"source": "ftp://a.example", "url": "ftp://a.example/f", "bytes": 1, "seconds": 1, "flow_seconds": 1}
-    decided = {"id": "@@@@@@@@", "parts": [{**part, "outcome": "ok"}] * 100}
-    yield _attack("decisions", "/decisions", [decided] * int(1_000 * scale))
+    part = {"url": "ftp://a.example/f", "bytes": 10**7, "seconds": 1, "flow_seconds": 1, "outcome": "ok"}
+    decided = {
+        "at": now,
+        "kind": "download",
+        "thing": "run:000001",
+        "bytes": 10**9,
+        "moved": 10**9,
+        "strategy": "brute",
+        "outcome": "ok",
+        "seconds": 12,
+        "fetch_seconds": 11,
+        "range_count": 2_000,
+        "sources": [{**part, "source": f"ftp://s{i}.example"} for i in range(100)],
+        "ranges": [{"source": i % 100, "start": i, "end": i + 1, "bytes": 1, "asked": i} for i in range(2_000)],
+    }
+    yield _attack(
+        "decisions", "/decisions", [{**decided, "id": f"@@@@@@@@-{i}"} for i in range(max(1, int(30 * scale)))]
+    )
 
 
 def _questions(scale: float) -> Iterator[Attack]:
@@ -199,14 +214,15 @@ class Siege:
         self._threads = [threading.Thread(target=work, daemon=True) for work in works]
 
     def run(self, seconds: float) -> Mapping[tuple[str, int], int]:
-        """Send attacks for a time; return `statuses`."""
+        """Send attacks for a time; return a copy of `statuses`: a thread that gets no answer may still add to it."""
         for each in self._threads:
             each.start()
         self._ended.wait(seconds)
         self._ended.set()
         for each in self._threads:
             each.join(LATE)
-        return self.statuses
+        with self._lock:
+            return Counter(self.statuses)
 
     def all_once(self) -> Mapping[tuple[str, int], int]:
         """Send each attack once, from one of the users; return `statuses`."""

@@ -30,7 +30,11 @@ def tries(count: int) -> Iterator[AbstractContextManager[int]]:
 
 
 def _found() -> dict[str, list[int]]:
-    return json.loads(FOUND.read_text()) if FOUND.exists() else {}
+    if not FOUND.exists():
+        return {}
+    with FOUND.open() as file:
+        fcntl.flock(file, fcntl.LOCK_SH)  # while another process writes, the file is empty for a moment
+        return json.loads(file.read() or "{}")
 
 
 @contextmanager

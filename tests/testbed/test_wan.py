@@ -66,6 +66,18 @@ def pings(wan: Wan, *, count: int = 3) -> list[float]:
     return [float(word) / 1e3 for word in re.findall(r"time=([0-9.]+)", said)]
 
 
+def test_a_route_back_may_be_another():
+    links = {
+        "a-b": {"rate": "100mbit", "ab": {"delay": "1ms"}, "ba": {"delay": "50ms"}},
+        "b-c": {"rate": "100mbit", "delay": "1ms"},
+        "c-a": {"rate": "100mbit", "delay": "1ms"},
+    }
+    with Wan(Topology.load({"links": links})) as wan:
+        assert wan.topology.routes("b")["a"] == "c"
+        assert len(pings(wan)) == 3
+        wan.check()
+
+
 def transfer(wan: Wan, file: Path) -> str:
     """Send a file from `a` to `b` over TCP; return the digest of the received bytes."""
     command = wan.command("b", [sys.executable, "-c", RECEIVE])

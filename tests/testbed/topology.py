@@ -11,6 +11,7 @@ direction. docs/howto/testbed.md lists all settings.
 """
 
 import heapq
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,7 +25,7 @@ TOPOLOGIES = Path(__file__).with_name("topologies")
 DIRECTIONS = ("ab", "ba")
 CONGESTION = ("bbr", "cubic", "reno")
 MOST_HOSTS = 250
-LONGEST_HOST = 11  # a device is called "to-" and the neighbour's name, and may have 15 characters
+HOST = re.compile("[A-Za-z0-9]{1,11}")  # a device is called "to-" and the neighbour's name, and may have 15 characters
 DEFAULT_QUEUE = "50ms"  # as usual in routers
 
 
@@ -137,10 +138,8 @@ def _no_doubles(links: tuple[Link, ...]) -> None:
 
 def _link(name: str, content: object) -> Link:
     ends = name.split("-")
-    if len(ends) != 2 or ends[0] == ends[1] or not all(end.isalnum() and len(end) <= LONGEST_HOST for end in ends):
-        raise TopologyError(
-            f"{name}: a link is called FIRST-SECOND, after two hosts of up to {LONGEST_HOST} letters and digits"
-        )
+    if len(ends) != 2 or ends[0] == ends[1] or not all(map(HOST.fullmatch, ends)):
+        raise TopologyError(f"{name}: a link is called FIRST-SECOND, after two hosts of up to 11 letters and digits")
     if not isinstance(content, Mapping):
         raise TopologyError(f"{name}: not a mapping; write for example `{name}: {{rate: 100mbit, delay: 10ms}}`")
     both = {key: value for key, value in content.items() if key not in DIRECTIONS}

@@ -169,10 +169,9 @@ class Wan:
     def _give_addresses(self, host: str) -> None:
         address, routes = self.address(host), self.topology.routes(host)
         lines = ["link set lo up", f"address add {address}/32 dev lo"]
-        lines += [
-            f"link set to-{neighbour} mtu {MTU} txqueuelen {DEVICE_QUEUE} up"
-            for neighbour in sorted(set(routes.values()))
-        ]
+        # Also those of links that no route from here uses: a route to here may.
+        neighbours = [link.b if link.a == host else link.a for link in self.topology.links if host in (link.a, link.b)]
+        lines += [f"link set to-{neighbour} mtu {MTU} txqueuelen {DEVICE_QUEUE} up" for neighbour in neighbours]
         # A namespace's sysctl refuses congestion controls that the machine does not allow; routes may name any.
         congestion = self.topology.congestion[host]
         lines += [
