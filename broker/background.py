@@ -1,4 +1,4 @@
-"""Work beside requests, wired from the services of the factory: workers of tasks, and periodic jobs."""
+"""Background work of the broker, built from the factory's services: the task worker, and periodic jobs."""
 
 from broker.factory import Factory
 from broker.jobs.following import ObservationFollower, Rolling
@@ -13,7 +13,7 @@ __all__ = ["WakeUps", "followers_of", "poster_of", "prober_of", "worker_of"]
 
 
 def worker_of(factory: Factory) -> Worker:
-    """Return a worker of this process for its site; tasks submitted to this process wake it."""
+    """Return a task worker for this process and its site; each task submitted to this process wakes it."""
     executor = Executor(
         factory.database, factory.trees, factory.places, factory.replicas, factory.settings.copy_unverified
     )
@@ -23,19 +23,19 @@ def worker_of(factory: Factory) -> Worker:
 
 
 def prober_of(factory: Factory) -> Prober | None:
-    """Return the prober that measures links between endpoints; None unless the settings ask for it."""
+    """Return the prober that measures links between endpoints; None if the settings have no `probing`."""
     probing = factory.settings.probing
     return probing and Prober(factory.database, factory.places, factory.transfers, probing)
 
 
 def poster_of(factory: Factory) -> Poster | None:
-    """Return the poster of weekly reports; None unless the settings ask for it."""
+    """Return the poster of weekly reports; None if the settings have no `posting`."""
     posting = factory.settings.posting
     return posting and Poster(factory.database, factory.archive, posting, factory.drawing)
 
 
 def followers_of(factory: Factory) -> list[ObservationFollower]:
-    """Return the followers that keep the data behind reports current; new observations of this process wake them."""
+    """Return the followers that keep traffic sums and forecast scores current; transfers reported here wake them."""
     scoring = Scoring(factory.database, factory.forecasting.compiled)
     followers = [
         ObservationFollower("traffic", Rolling(factory.database).step),

@@ -13,14 +13,14 @@
     │   └── NoBookmark     404
     ├── Conflict           409  the request contradicts the stored state
     │   └── Paused         409  an admin has paused the operation
-    ├── Outdated           412  the change is meant for an earlier state
+    ├── Outdated           412  the resource has changed since the caller read it
     ├── TooLarge           413  the request exceeds a limit
     ├── Invalid            422  the request can be parsed, but is not valid
-    ├── TooManyRequests    429  says when to come back
+    ├── TooManyRequests    429  with the seconds until the next try
     └── Unavailable        503  the database cannot be used now
 
-The number is the HTTP status. Responses have the form `{"error": {"code", "message", "remedy"}}`, except where a
-standard has its own (`broker.main`). A request that cannot be parsed is refused earlier, with 400.
+The number is the HTTP status. Responses have the form `{"error": {"code", "message", "remedy"}}`, except for APIs
+with a standard form (`broker.main`). A request that cannot be parsed is refused earlier, with 400.
 """
 
 from coalloc.errors import PermissionRefused
@@ -56,7 +56,7 @@ class BrokerError(Exception):
     :param message: what went wrong, naming the object
     :param remedy: what to do about it, as an imperative sentence
 
-    Both may contain text from servers and users: they are escaped here, and are one line each.
+    Both may contain text from servers and users, so the constructor escapes control characters and line breaks.
     """
 
     status = 500
@@ -98,9 +98,9 @@ class Unauthenticated(BrokerError):
 
 
 class LoggedOut(Unauthenticated):
-    """A browser that is not logged in, or no longer.
+    """A browser without a valid login.
 
-    :param where: address of the login
+    :param where: URL of the login page
     """
 
     def __init__(self, where: str) -> None:
@@ -116,7 +116,7 @@ class Forbidden(BrokerError):
 
 
 class NoRole(Forbidden):
-    """A user to whom an identity provider gives no role here, or no longer."""
+    """A user whose identity provider grants no role at this broker."""
 
     def __init__(self, subject: str) -> None:
         super().__init__(f"{subject} has no role here", "ask an admin of the broker which scope or group gives one")
@@ -130,7 +130,7 @@ class Insufficient(Forbidden):
 
 
 class NotGranted(Forbidden):
-    """A path of a collection that was not granted to the caller, or not for writing."""
+    """A path of a collection to which the caller has no access, or no write access."""
 
 
 class NotFound(BrokerError):
@@ -164,7 +164,7 @@ class Paused(Conflict):
 
 
 class Outdated(BrokerError):
-    """A change that is meant for another state of the resource."""
+    """A conditional change of a resource that has changed since the caller read it."""
 
     status = 412
     code = "outdated"
@@ -185,7 +185,7 @@ class Invalid(BrokerError):
 
 
 class TooManyRequests(BrokerError):
-    """Requests of one caller that come more often than allowed.
+    """Requests of one caller above the rate limit.
 
     :param retry_after: seconds until the caller may try again
     """
@@ -206,4 +206,4 @@ class Unavailable(BrokerError):
 
 
 class CredentialRefused(PermissionRefused):
-    """A collection's credential is not known here, or may not be shown where its endpoint is."""
+    """A collection's credential that is not configured here, or not for the collection's endpoint."""

@@ -44,22 +44,22 @@ __all__ = ["Announcements", "Factory"]
 
 MB = 1 << 20
 WORKING = Budget(250 * MB, 20, 60, 2)
-"""For plans, and for files of other programs that are read or written."""
+"""Budget of the subprocess that computes plans, and reads and writes other programs' files."""
 DRAWING = Budget(250 * MB, 20, 60, 20, reserved=600 * MB)
-"""For figures: the drawing engine reserves that much for code that it never generates."""
+"""Budget of the subprocess that draws figures; the drawing engine reserves address space that it never uses."""
 EACH, WAITING = 30.0, 8
-"""Seconds of large requests that one user may use within minutes, and how many of theirs may wait."""
+"""Limits for the large requests of one user: recent processing time in seconds, and number that may wait."""
 P = ParamSpec("P")
 
 
 class Announcements(Generic[P]):
-    """Calls all subscribers; without any, an announcement has no effect."""
+    """An event with subscribers: a call of the object calls all of them."""
 
     def __init__(self) -> None:
         self._subscribers: list[Callable[P, None]] = []
 
     def subscribe(self, subscriber: Callable[P, None]) -> None:
-        """Call this function at each announcement from now on; it must return at once."""
+        """Call `subscriber` at each later announcement; it must not block."""
         self._subscribers.append(subscriber)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> None:
@@ -111,9 +111,9 @@ class Factory(NamedTuple):
 
     @classmethod
     def of(cls, settings: Settings, compiled: bool | None = None) -> Self:
-        """Return all services that these settings ask for; opens no connection yet.
+        """Create all services that the settings need, without opening a connection.
 
-        :param compiled: whether forecasters are compiled; by default if numba is installed
+        :param compiled: whether to compile forecasters; by default if numba is installed
         """
         database, issuers = Database(addressed(settings.database)), Issuers(settings.issuers, settings.network)
         introspection = Introspection(settings.introspection) if settings.introspection else None

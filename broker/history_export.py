@@ -1,4 +1,4 @@
-"""The history as a table: CSV as a stream, Parquet through a temporary file."""
+"""The history of transfers as a table: CSV as a stream, Parquet through a temporary file."""
 
 import asyncio
 import csv
@@ -37,10 +37,10 @@ def _lines(rows: Any) -> bytes:
 
 
 async def parquet_of(pages: Pages, apart: SeparateProcess, subject: str) -> Iterator[bytes]:
-    """Return the pieces of a Parquet file, with one row group for each page.
+    """Return the chunks of a Parquet file that has one row group per page.
 
-    :param apart: process that writes it, since that takes a hundred MB
-    :param subject: user who asked for it
+    :param apart: process that writes the file, which takes a hundred MB of memory
+    :param subject: user who requested the file
     :raises Invalid: when pyarrow is not installed
     """
     target = tempfile.NamedTemporaryFile(prefix="coget-parquet-")  # noqa: SIM115 - it is closed when it was sent
@@ -77,7 +77,7 @@ def write_parquet(source: str, target: str) -> None:
 
 
 def _arrow(annotation: Any, kinds: dict[type, Any]) -> Any:
-    """Return the Arrow type of a field: of the other type if the field is optional, text for a literal."""
+    """Return the Arrow type of a field; for an optional field, its type without None; for a literal, text."""
     options = [annotation, *get_args(annotation)]
     return next((kinds[option] for option in options if option in kinds), kinds[str])
 

@@ -28,19 +28,19 @@ from broker.services.auth.attempts import Attempts
 __all__ = ["create_app"]
 
 SHOWN = 5
-"""The most faults of one request that are reported."""
+"""Most faults of one request that are reported."""
 WRONG_TOKENS = 30
-"""Wrong tokens that one address may send in a minute; valid tokens are always accepted."""
+"""Invalid tokens that one address may send in a minute; valid tokens are always accepted."""
 DOCUMENTS = ("/openapi.json",)
-"""Public paths that no handler of ours serves."""
+"""Public paths that the framework serves."""
 CODES = {400: "malformed", 404: "not_found", 405: "method_not_allowed"}
 REMEDIES = dict.fromkeys((404, 405), "see /openapi.json for all routes")
 
 
 ROUTES = [*own, *others]
-"""Routes shared by all applications of a process, since FastAPI takes a second to prepare them."""
+"""Routes, shared by all applications of a process, since FastAPI takes a second to prepare them."""
 ALIAS = APIRouter()
-"""The broker's own interface at a path that the globus CLI can reach."""
+"""The broker's own API below `/v0.10`, where the globus CLI can reach it."""
 ALIAS.include_router(APIRouter(routes=own), prefix="/v0.10", include_in_schema=False)
 
 WORDS = {
@@ -56,7 +56,7 @@ OURS = frozenset({"malformed", "invalid", "too_large", "not_found", "method_not_
 
 
 def create_app(factory: Factory) -> FastAPI:
-    """Return the application over these services; it closes them when it ends."""
+    """Return the application; it closes the services when it stops."""
 
     app = FastAPI(
         title="coget broker",
@@ -66,7 +66,7 @@ def create_app(factory: Factory) -> FastAPI:
         routes=[*ROUTES, *ALIAS.routes],
         docs_url=None,
         redoc_url=None,
-        redirect_slashes=False,  # such redirects would use the host name that the request claims
+        redirect_slashes=False,  # a redirect would use the host name in the request, which may be forged
     )
     app.state.changing = asyncio.Lock()
     app.state.wrong_tokens = Attempts(WRONG_TOKENS, 60)
@@ -83,7 +83,7 @@ def create_app(factory: Factory) -> FastAPI:
 
 @asynccontextmanager
 async def _running(factory: Factory) -> AsyncIterator[None]:
-    """Run the background work while requests are answered, and close the services at the end."""
+    """Run the background work while the application runs, then close the services."""
     beside = [asyncio.create_task(work) for work in _beside(factory)]
     async with AsyncExitStack() as stack:
         if not factory.database.sqlite:  # with PostgreSQL, separate workers carry out tasks
@@ -138,7 +138,7 @@ async def _refused(request: Request, error: Exception) -> Response:
 
 
 async def _invalid(request: Request, error: Exception) -> Response:
-    """Return the places and reasons of the faults in a request, without the data that were sent."""
+    """Return the fields and faults of an invalid request, without the values that were sent."""
     assert isinstance(error, RequestValidationError)
     faults = fault_messages(error.errors(), error.body)
     more = f" (and {len(faults) - SHOWN} more)" if len(faults) > SHOWN else ""
@@ -152,7 +152,7 @@ async def _invalid(request: Request, error: Exception) -> Response:
 
 async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    if isinstance(error.__cause__, BrokerError):  # the body turned out to be too long while it was read
+    if isinstance(error.__cause__, BrokerError):  # the body exceeded a limit while it was read
         return await _refused(request, error.__cause__)
     code, remedy = CODES.get(error.status_code, "refused"), REMEDIES.get(error.status_code, "")
     fault = Fault(code=code, message=str(error.detail), remedy=remedy)
@@ -160,7 +160,7 @@ async def _http(request: Request, error: Exception) -> Response:
 
 
 async def _defect(request: Request, error: Exception) -> Response:
-    """Return an answer without details of the defect, which only the log has."""
+    """Return a general error; only the log has the details of the defect."""
     remedy = "tell its admin the time of this error: the log has details"
     return _answer(request, 500, Fault(code="defect", message="internal error of the broker", remedy=remedy))
 
@@ -172,7 +172,7 @@ def _answer(
     headers: Mapping[str, str] | None = None,
     cause: BrokerError | None = None,
 ) -> Response:
-    """Return an error in the broker's own form, or that of the standard whose path was requested."""
+    """Return an error in the form that belongs to the requested path: the broker's own, or a standard's."""
     path: str = request.scope["path"]
     for beginning, shape in SHAPES.items():
         if path.startswith(beginning):
@@ -188,7 +188,7 @@ def _answer(
 def _oauth_error(status: int, fault: Fault, headers: Mapping[str, str]) -> Response:
     """Return an error in the form of RFC 6749, 5.2.
 
-    The code is repeated in `errors`, where globus-sdk looks for a message, and the CLI for instructions.
+    `errors` repeats the code, because globus-sdk reads its message and the globus CLI its instructions from there.
     """
     word = WORDS.get(fault.code, "invalid_request" if fault.code in OURS else fault.code)
     each = {"status": str(status), "code": word.upper(), "title": word}
@@ -219,4 +219,4 @@ SHAPES = {
     "/v2/oauth2/": _oauth_error,
     "/v2/api/": _auth_error,
 }
-"""Error forms by the beginning of the path; the first match counts."""
+"""Error forms by path prefix; the first match counts."""

@@ -1,7 +1,4 @@
-"""Middleware for every request: limits its length, counts and logs it, and forbids caches to keep the answer.
-
-It also logs clients that send headers of a proxy and are not trusted proxies.
-"""
+"""Middleware for all requests: body limits, metrics, logs, `Cache-Control`, and warnings about untrusted proxies."""
 
 import asyncio
 import ipaddress
@@ -23,29 +20,29 @@ __all__ = ["BodyLimit", "Observer", "Proxies"]
 log = structlog.get_logger("broker.requests")
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-"""HTTP methods that are counted by name; each other word that a client sends would stay as a series of its own."""
+"""HTTP methods that are counted by name; others count as OTHER, so that clients cannot create new time series."""
 
 
 FEW = 1 << 20
-"""The most bytes of a body with one or a few objects."""
+"""Largest body in bytes with one or a few objects."""
 HELD, HELD_OF_ONE = 48 << 20, 24 << 20
-"""The most bytes of bodies under way at once, in total and of one user."""
+"""Most bytes of all bodies in memory, in total and per user."""
 SLOWEST = 120
-"""The longest time in seconds for a body to arrive."""
+"""Longest time for a body to arrive, in seconds."""
 MOST_TOKENS = 1000
-"""Tokens that are counted each by itself."""
+"""Most tokens with metrics of their own."""
 MOST_ADDRESSES = 100
-"""Addresses that are logged, each once, for headers of a proxy."""
+"""Most addresses that are logged as untrusted proxies."""
 
 
 class BodyLimit:
-    """Refuses bodies that are longer than any request needs, before they fill the memory, and too many at once.
+    """Refuses bodies that are too long, or too many at once, before they fill the memory.
 
-    The framework's own limit answers in plain text; this one raises the broker's errors.
+    It raises the broker's errors, whereas the framework's own limit answers in plain text.
 
-    :param largest: limit in bytes for paths that take many objects at once
-    :param many: those paths
-    :param unlimited: paths whose bodies are streams, and never held in memory
+    :param largest: limit in bytes for paths in `many`; other paths have a limit of at most `FEW`
+    :param many: paths that take many objects in one request
+    :param unlimited: paths whose bodies are streams, which are never in memory as a whole
     """
 
     def __init__(self, app: ASGIApp, largest: int, many: Collection[str], unlimited: Collection[str]) -> None:
@@ -96,16 +93,16 @@ def _too_long(largest: int) -> TooLarge:
 
 
 def _subject(scope: Scope) -> str:
-    """Return the subject of the request, which the route has found before it reads the body."""
+    """Return the authenticated subject; the route authenticates before it reads the body."""
     bearer = scope.get("state", {}).get("bearer")
     return bearer.caller.subject if bearer else ""
 
 
 class Proxies:
-    """Logs each address once that sends headers of a proxy and is no trusted proxy.
+    """Logs each address once that sends proxy headers but is not a trusted proxy.
 
-    It may be a proxy that an admin forgot, or a client with forged headers: the headers are ignored. This middleware
-    must wrap the one that applies the headers of trusted proxies, since that changes the client's address.
+    It may be a proxy missing in the configuration, or a client with forged headers; the headers are ignored. This
+    middleware must wrap the one that applies the headers of trusted proxies, since that changes the client's address.
     """
 
     def __init__(self, app: ASGIApp, trusted: Collection[str]) -> None:
@@ -140,10 +137,10 @@ def _forwarded(header: tuple[bytes, bytes]) -> bool:
 
 
 class Observer:
-    """Counts requests and their durations by route, and logs each; neither headers nor bodies get into the log.
+    """Counts and logs requests with route and duration, without headers and bodies.
 
-    Logs have the number of the token, with which an admin can find and revoke it; so have counts, for the first tokens
-    that come. Answers that do not set their own caching rules are marked `no-store`.
+    Logs and counts name the token by its number, with which an admin can revoke it; counts do so for the first
+    `MOST_TOKENS` tokens. Responses without their own caching rules get `Cache-Control: no-store`.
     """
 
     def __init__(self, app: ASGIApp, registry: CollectorRegistry) -> None:
@@ -182,7 +179,7 @@ class Observer:
             log.info("request", method=method, route=route, token=token, status=status, seconds=round(seconds, 6))
 
     def _named(self, token: int | None) -> str:
-        """Return the token's number; `other` once there are too many series; `none` for a request without our token."""
+        """Return the token's number as text; `other` above `MOST_TOKENS` tokens, `none` for no token of this broker."""
         if token is None:
             return "none"
         if token not in self._known and len(self._known) >= MOST_TOKENS:
@@ -198,5 +195,5 @@ def _route(scope: Scope) -> str:
 
 
 def _token(scope: Scope) -> int | None:
-    """Return the number of the token that was sent, if it is a valid token of this broker."""
+    """Return the number of the request's token, or None if it is no valid token of this broker."""
     return getattr(scope.get("state", {}).get("bearer"), "number", None)

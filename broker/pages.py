@@ -1,8 +1,8 @@
-"""The HTML pages for users: rendered here, and protected against framing and injection.
+"""The renderer of HTML pages, with protection against framing and injection.
 
-Values in templates are escaped. A page loads nothing from other hosts, and its form goes only to this host, and to the
-origin to which the answer redirects the browser (browsers apply the policy to redirects, too). Login pages have no
-script; report pages have one, in a file of ours.
+Templates escape all values. A page loads nothing from other hosts. Its form may be sent only to this host, and be
+redirected to one other origin (browsers apply the policy to redirects, too). Login pages have no script; report pages
+have one, from this host.
 """
 
 import base64
@@ -49,12 +49,12 @@ class PageFile(NamedTuple):
 
 
 def local(address: str) -> str:
-    """Return a relative address in a report if it is safe; an empty string otherwise, which is this page."""
+    """Return a report's relative URL if it is safe; otherwise an empty string, which links to the current page."""
     return address if LOCAL.fullmatch(address) else ""
 
 
 def slug(label: str) -> str:
-    """Return a label in the form of ids.
+    """Return a label in the form of an element id.
 
     >>> slug("Moved today")
     'moved-today'
@@ -63,7 +63,7 @@ def slug(label: str) -> str:
 
 
 def number(value: Value) -> str:
-    """Return the number that a cell is sorted by; empty if it has none.
+    """Return the number, as text, by which a cell is sorted; empty for other values.
 
     >>> number(0.5), number(True), number(None)
     ('0.5', '1', '')
@@ -72,7 +72,7 @@ def number(value: Value) -> str:
 
 
 def _named(name: str, kind: str, before: str = "") -> tuple[str, PageFile]:
-    """Return a name that changes with the content, so that browsers may cache the file, and the file."""
+    """Return a file, and its name with a hash of the content, so that browsers may cache it."""
     content = before.encode() + files("broker").joinpath("static", name).read_bytes()
     stem, _, suffix = name.partition(".")
     return f"{stem}-{hashlib.sha256(content).hexdigest()[:12]}.{suffix}", PageFile(kind, content)
@@ -86,22 +86,22 @@ TEMPLATES.globals |= {"written": written, "styled": STYLED[0], "script": SCRIPT[
 
 
 def page(name: str, status: int = 200, goes_to: str = "", **values: Any) -> HTMLResponse:
-    """Return a page of this name, without a script.
+    """Render a template as a page without a script.
 
-    :param goes_to: origin to which the answer to its form may redirect
+    :param goes_to: origin to which the response to its form may redirect
     """
     text = TEMPLATES.get_template(f"{name}.html").render(style=STYLE, **values)
     return HTMLResponse(text, status, {**SAFE, "Content-Security-Policy": f"{PLAIN} {goes_to}".rstrip()})
 
 
 def shown(name: str, /, **values: Any) -> HTMLResponse:
-    """Return a page of this name in the layout of reports, with their script and style."""
+    """Render a template as a page with the script and stylesheet of reports."""
     text = TEMPLATES.get_template(f"{name}.html").render(**values)
     return HTMLResponse(text, headers={**SAFE, "Content-Security-Policy": SCRIPTED})
 
 
 def parts(facts: Sequence[Fact], tables: Sequence[Table], acts: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the HTML of facts and of the rows of tables, by the ids of the page's elements."""
+    """Return the HTML of facts, table rows and notes, by the ids of the page's elements."""
     macros: Any = TEMPLATES.get_template("parts.html").module
     found: dict[str, object] = {}
     for fact in facts:

@@ -35,7 +35,7 @@ site_option = click.option(
     "--site",
     default="",
     metavar="NAME",
-    help="Site of this machine: directories of collections at this site are local.",
+    help="Site of this machine; it accesses the directories of this site's collections directly.",
 )
 
 
@@ -62,8 +62,8 @@ def broker() -> None:
     default=",".join(Settings().ranking),
     show_default=True,
     metavar="NAMES",
-    help=f"Criteria that order replicas, of {', '.join(get_args(Strategy))}; "
-    "each one orders the replicas that the ones before it rank equally.",
+    help=f"Criteria that order replicas, out of {', '.join(get_args(Strategy))}; "
+    "each criterion decides between replicas that are equal by the earlier ones.",
 )
 @click.option(
     "--explore",
@@ -71,13 +71,13 @@ def broker() -> None:
     show_default=True,
     type=click.IntRange(0),
     metavar="N",
-    help="One answer in N may put a replica with an unmeasured link first; 0: none.",
+    help="At most one answer in N puts a replica with an unmeasured link first; 0: none.",
 )
 @click.option(
     "--keep-days",
     type=click.FloatRange(0, min_open=True),
     metavar="DAYS",
-    help="Age after which transfers are deleted; on PostgreSQL, whole months.  [default: never]",
+    help="Age after which transfers are deleted; PostgreSQL deletes whole months.  [default: never]",
 )
 @site_option
 @config_option
@@ -101,9 +101,9 @@ def serve(
 ) -> None:
     """Serve the REST interface until interrupted.
 
-    An empty database gets its tables and a first admin token. The token is shown once if a terminal is attached;
-    otherwise it is written to a file that only you can read, and the file's path is shown. A database of an older
-    version is refused until `coget-broker upgrade` was run.
+    In an empty database, the command creates the tables and a first admin token. It shows the token once on a
+    terminal; otherwise it writes the token to a file that only you can read, and shows the file's path. It refuses a
+    database of an older version: run `coget-broker upgrade` first.
     """
     from broker.server import serve as run
     from broker.storage.database import addressed
@@ -129,8 +129,8 @@ def serve(
 def upgrade(database: str, config: Path | None) -> None:
     """Upgrade the tables of a database to the version that this broker needs. Make a backup first.
 
-    Use the same --config as for serve: subjects named by an identity provider then get the whole issuer in their
-    name. Subjects that cannot be matched to a person are listed, and locked until `coget-broker subject assign`.
+    Use the same --config as for serve: names of subjects from an identity provider then get the full issuer URL.
+    Subjects that cannot be matched to a person are listed, and locked until `coget-broker subject assign`.
     """
     from broker.storage.database import addressed
     from broker.storage.migration import upgrade as run
@@ -145,7 +145,7 @@ def upgrade(database: str, config: Path | None) -> None:
 
 
 def _list_places(database: str) -> None:
-    """Print the places where credentials may be shown, for those without places in the workers' TOML file."""
+    """Print the URLs that credentials without `for` in the workers' TOML file are used for, as entries of that file."""
     from broker.storage.collections import CollectionStore
 
     async def read(broker: "Factory") -> dict[str, list[str]]:
@@ -168,9 +168,9 @@ def _quoted(url: str) -> str:
 @site_option
 @config_option
 def worker(database: str, site: str, config: Path | None) -> None:
-    """Carry out tasks until interrupted, next to the broker and other workers of the same PostgreSQL database.
+    """Carry out tasks until interrupted, in parallel with the broker and other workers of a PostgreSQL database.
 
-    Run one on each data-transfer node. On SQLite the broker itself carries them out.
+    Run one worker on each data-transfer node. With SQLite, the broker itself carries out tasks.
     """
     from broker.server import work as run
     from broker.storage.database import addressed
@@ -186,7 +186,7 @@ def worker(database: str, site: str, config: Path | None) -> None:
 
 @broker.group()
 def token() -> None:
-    """Create, list and revoke tokens, whether the broker is running or not."""
+    """Create, list and revoke tokens. The broker need not be running."""
 
 
 @token.command()
@@ -217,11 +217,11 @@ def _token(each: TokenRecord, state: str) -> str:
 @token.command()
 @database_option
 @click.argument("number", type=int)
-@click.option("--issued", is_flag=True, help="Also revoke the tokens that were issued with it.")
+@click.option("--issued", is_flag=True, help="Also revoke the tokens that were issued with this token.")
 def revoke(database: str, number: int, issued: bool) -> None:
-    """Revoke the token or login with this NUMBER, as listed by `coget-broker token list`, and all that derives from it.
+    """Revoke the token or login NUMBER of `coget-broker token list`, and all tokens that derive from it.
 
-    Print the tokens that were issued with it: they stay valid unless --issued is given.
+    Also print the tokens that were issued with it: they stay valid unless --issued is given.
     """
     found = with_services(Settings(database), lambda broker: broker.access.revoke("coget-broker", number, issued))
     for each in found:
@@ -256,7 +256,7 @@ def create_client(database: str, name: str, role: Role | None) -> None:
 @client.command("list")
 @database_option
 def list_clients(database: str) -> None:
-    """List the clients that were created here, but not those that registered themselves, such as the globus CLI."""
+    """List the clients that admins created; clients that registered themselves, like the globus CLI, are left out."""
     for each in with_services(Settings(database), lambda broker: broker.clients.made()):
         say(f"{each.id}  {each.role or '-':<8}  {each.name}")
 
@@ -285,9 +285,9 @@ broker.add_command(subject)
 
 
 def _origin(url: str) -> str:
-    """Return an origin without a trailing slash.
+    """Return a URL without its trailing slash.
 
-    :raises click.BadParameter: when it is no origin
+    :raises click.BadParameter: when it has more than scheme, host and port
     """
     parts = urlsplit(url)
     if url and (parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/") or parts.query):

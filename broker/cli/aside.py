@@ -17,8 +17,7 @@ __all__ = ["aside"]
 def aside() -> None:
     """Ignore the reports of a subject, list such subjects, and stop ignoring them.
 
-    Forecasts, the order of replicas and their states are then as if the subject had reported nothing. The reports are
-    kept.
+    Forecasts and the order and states of replicas are then computed without these reports, which stay in the database.
     """
 
 

@@ -39,14 +39,14 @@ PIECE = 1 << 20
     "--log",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     metavar="FILE",
-    help="Log whose transfers are shown instead of made-up ones, in any format of `coget history import`.",
+    help="Log with transfers to show instead of invented ones, in any format of `coget history import`.",
 )
-@click.option("--seed", default=1, show_default=True, help="Seed of the made-up transfers.")
+@click.option("--seed", default=1, show_default=True, help="Seed of the invented data.")
 def demo(database: str | None, port: int, log: Path | None, seed: int) -> None:
     """Serve a demonstration on this machine: six sites, eight weeks of transfers, tasks, and failures.
 
-    All data are invented, and end now. The command prints a token of an admin, who sees all reports, and one of a user.
-    As in any broker, forecasts are compared with the results in the background, which takes another minute.
+    All data are invented. The command prints a token of an admin, who sees all reports, and a token of a user. The
+    scores of forecasts appear about a minute later.
 
     \b
     Examples:
@@ -58,7 +58,7 @@ def demo(database: str | None, port: int, log: Path | None, seed: int) -> None:
     from broker.storage.database import addressed
     from broker.storage.migration import check, upgrade
 
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # otherwise the folder would stay
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # to remove the directory
     with TemporaryDirectory(prefix="coget-demo-") as folder:
         settings = Settings(database or f"sqlite:///{folder}/demo.sqlite", network=LOOPBACK)
         address = addressed(settings.database)
@@ -95,7 +95,7 @@ async def _fill(settings: "Settings", log: Path | None, seed: int) -> None:
 
 
 async def _import(factory: "Factory", log: Path) -> None:
-    """Import a log as the user's transfers, so that the user sees them, too."""
+    """Import a log as transfers of the user, because users see only their own."""
     taken = await factory.logs.take(USER, _pieces(log))
     click.echo(f"{taken.accepted} transfers were imported from {log} ({taken.kind}).")
     for refusal in taken.refused:

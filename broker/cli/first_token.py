@@ -1,4 +1,4 @@
-"""Delivery of the first admin token, to a terminal or to a file for its owner alone; logs are read by others."""
+"""Delivery of the first admin token to a terminal, or to a file with mode 0600, since others may read the logs."""
 
 import os
 import secrets
@@ -19,10 +19,10 @@ SUFFIX = "admin-token"
 
 @contextmanager
 def handed_over(database: str) -> Iterator[Callable[[str], None]]:
-    """Yield a function that delivers a token; its file exists before the block begins, and is removed if that fails.
+    """Yield a function that delivers a token. A token file is created before the block, and removed if the block fails.
 
     :param database: address of the database; the file is beside a SQLite file, otherwise in the state directory
-    :raises BrokerError: when no file can be made, with another way to get a token
+    :raises BrokerError: when the file cannot be created; the remedy names other ways to get a token
     """
     if sys.stderr.isatty():
         yield lambda token: click.echo(f"The first admin token, shown only now: {token}", err=True)
@@ -52,7 +52,7 @@ def handed_over(database: str) -> Iterator[Callable[[str], None]]:
 
 
 def _place(database: str) -> Path:
-    """Return the file's usual path."""
+    """Return the path of the token file: beside the SQLite file, otherwise in the state directory."""
     name = make_url(database).database if database.startswith("sqlite") else None
     if name and name != ":memory:":
         return Path(f"{Path(name).absolute()}.{SUFFIX}")
@@ -64,9 +64,11 @@ def _place(database: str) -> Path:
 
 
 def _created(path: Path) -> tuple[int, Path]:
-    """Create a file for its owner alone, under another name if it exists: that may hold the token of another database.
+    """Create a file with mode 0600; return its descriptor and path.
 
-    :raises OSError: when it cannot be made
+    An existing file may hold another database's token: then the new file's name gets a random suffix.
+
+    :raises OSError: when it cannot be created
     """
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

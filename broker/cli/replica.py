@@ -1,4 +1,4 @@
-"""The command `coget-broker replica`: replicas inside collections, which the collections' owners or admins confirm."""
+"""The command `coget-broker replica`: lists and confirms replicas whose files lie inside collections."""
 
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,7 @@ FEW = 100
 def replica() -> None:
     """List unconfirmed replicas inside collections, and confirm them.
 
-    An unconfirmed replica is read with the grants of the user who asks. Once confirmed, it is open to all who may use
+    An unconfirmed replica is readable only with access to its collection. Once confirmed, it is open to every user of
     the catalogue.
     """
 
@@ -44,7 +44,7 @@ def listed(database: str, within: str | None) -> None:
 @click.argument("url", required=False)
 @click.option("--in", "within", metavar="COLLECTION", help="Confirm all replicas inside this collection.")
 def confirm(database: str, dataset: str | None, url: str | None, within: str | None) -> None:
-    """Confirm the replica of DATASET at URL, or all replicas that are now inside a collection."""
+    """Confirm the replica of DATASET at URL, or all unconfirmed replicas inside a collection."""
     if within is None:
         if dataset is None or url is None:
             raise click.UsageError("name a DATASET and a URL, or a collection with --in")
@@ -64,7 +64,7 @@ async def _confirm(broker: "Factory", named: list[ConfirmedReplica]) -> None:
 
 
 def list_unconfirmed(database: str) -> None:
-    """Print the replicas inside collections that are read with grants only, until they are confirmed."""
+    """Print the unconfirmed replicas inside collections, at most `FEW` of each collection."""
     counts: dict[str, int] = {}
     for each in _unconfirmed(database):
         if not counts:

@@ -23,7 +23,7 @@ DAY = 86_400.0
 
 
 def _moment(text: str) -> float:
-    """Return the moment of a date, or of a date and time; in UTC unless an offset is given."""
+    """Return an ISO date, with or without a time, in seconds since 1970; UTC if it has no offset."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -52,7 +52,7 @@ def _pair(text: str) -> tuple[str, str]:
     "--days",
     type=click.FloatRange(0, min_open=True),
     metavar="N",
-    help="Number of days before --until, instead of --since.",
+    help="Length of the period before --until, in days; excludes --since.",
 )
 @click.option(
     "--format",
@@ -78,9 +78,9 @@ def report(
     kind: str | None,
     output: Path | None,
 ) -> None:
-    """Write the report NAME, or `all` of them, as one self-contained file, as an admin sees them.
+    """Write the report NAME, or `all` reports, as one self-contained file, with all that an admin may see.
 
-    HTML contains its figures and its style, and no script. PDF has figures as vectors; it needs the extra `pdf`.
+    HTML includes the figures and styles, without scripts. PDF has vector figures, and needs `coget[pdf]`.
 
     \b
     Examples:
@@ -110,7 +110,7 @@ def report(
 
 
 def _print(content: bytes, kind: str) -> None:
-    """Print a report: escaped on a terminal, since users and devices supplied its texts; else unchanged."""
+    """Print a report, on a terminal with escaped control characters, since users and devices supplied its texts."""
     if sys.stdout.isatty() and kind != "pdf":
         print(content.decode(), end="")
     else:
@@ -127,7 +127,7 @@ def _kind(output: Path | None) -> str:
 def _period(since: float | None, until: float | None, days: float | None) -> "Period":
     """Return the period of the report.
 
-    :raises Invalid: when its options contradict each other, or it ends before it begins
+    :raises Invalid: when --days and --since are both given, or the period is empty
     """
     from broker.reports.catalogue import Period
 

@@ -1,4 +1,4 @@
-"""Common parts of the commands of `coget-broker`: options, and the services over a database."""
+"""Common parts of the `coget-broker` commands: options, and a runner for code that uses the services."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -24,9 +24,9 @@ VARIABLE = "COGET_BROKER_DATABASE"
 
 
 def _database(context: click.Context, parameter: click.Parameter, value: str) -> str:
-    """Return the database's address from the command line, else from the environment or the file that it names.
+    """Return the database URL from the command line, else from the variable or the file named in VARIABLE_FILE.
 
-    :raises Invalid: when the environment names both, or a file that cannot be read
+    :raises Invalid: when both variables are set, or the file cannot be read
     """
     if context.get_parameter_source(str(parameter.name)) is ParameterSource.COMMANDLINE:
         return value
@@ -58,12 +58,12 @@ port_option = click.option(
     default=8642,
     show_default=True,
     type=click.IntRange(0, 65535),
-    help="Port to listen on; 0 takes a free one.",
+    help="Port to listen on; 0: any free port.",
 )
 
 
 def with_services(settings: Settings, work: "Callable[[Factory], Awaitable[Result]]") -> Result:
-    """Run `work` on the services over a database, and return its result.
+    """Run `work` with a factory of services for a database, and return its result.
 
     :raises BrokerError: when the database has no tables yet
     """

@@ -48,9 +48,9 @@ def show_locks(locks: "Iterable[Lock]") -> None:
 @click.argument("old")
 @click.argument("new")
 def assign(database: str, old: str, new: str) -> None:
-    """Give all that belongs to the locked subject OLD, with its UUID, to NEW: SUB@ISSUER, or a local name.
+    """Move everything of the locked subject OLD, its UUID included, to NEW: SUB@ISSUER, or a local name.
 
-    NEW may equal OLD: then the name belongs to the holder of its tokens.
+    NEW may equal OLD: then OLD is unlocked, and belongs to the holder of its tokens.
     """
     left, here = with_services(Settings(database), lambda broker: broker.identities.assign("coget-broker", old, new))
     if left:

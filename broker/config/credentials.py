@@ -1,10 +1,10 @@
-"""Proxy certificates for collections, and the places where each may be shown: `[credentials]`.
+"""Proxy certificates for collections, and the server folders where each is used: `[credentials]`.
 
     [credentials.robot]
     proxy = "/etc/coget/robot-proxy.pem"
     for = ["gsiftp://dtn1.example:2811/archive/"]
 
-An entry with only the file has no places here: the certificate may be shown where an upgrade found its collections.
+An entry may also be only the path of the file. The certificate is then used at the folders that an upgrade stored.
 """
 
 from collections.abc import Iterable, Mapping
@@ -30,7 +30,7 @@ class ServerFolder(NamedTuple):
     folder: tuple[str, ...]
 
     def covers(self, other: "ServerFolder") -> bool:
-        """Return whether another place is this one or below it; a path with `..` never is."""
+        """Return whether another folder is this one or below it; False for a path with `..`."""
         inside = self[:3] == other[:3] and other.folder[: len(self.folder)] == self.folder
         return inside and ".." not in other.folder
 
@@ -40,19 +40,19 @@ class ServerFolder(NamedTuple):
 
 
 class CollectionCredential(NamedTuple):
-    """A proxy certificate's file, and the places where it may be shown; None for the places in the database."""
+    """A proxy certificate's file, and the folders where it is used; None for those in the database."""
 
     proxy: Path
     places: tuple[ServerFolder, ...] | None = None
 
 
 def place(url: str) -> ServerFolder:
-    """Return the place of a URL.
+    """Return the server folder of a URL.
 
     >>> str(place("GSIFTP://DTN1.Example./a%20b//./c")), str(place("gsiftp://[0:0::1]:99"))
     ('gsiftp://dtn1.example:2811/a b/c/', 'gsiftp://[::1]:99/')
 
-    :raises ValueError: when it is no folder of a GridFTP server
+    :raises ValueError: when it is not the URL of a GridFTP server's folder
     """
     parts = urlsplit(url)
     scheme = parts.scheme.lower()
@@ -67,7 +67,7 @@ def place(url: str) -> ServerFolder:
 
 
 def at(endpoint: Endpoint, folder: str) -> ServerFolder:
-    """Return the place of a folder of an endpoint's server, given by its path from the server's root."""
+    """Return a folder of an endpoint's server, given by its path from the server's root."""
     return ServerFolder(endpoint.scheme, _host(endpoint.host), endpoint.port or PORTS[endpoint.scheme], _folder(folder))
 
 

@@ -1,4 +1,4 @@
-"""The broker's TOML file: its permissions, its sections, and secrets in files of their own."""
+"""The reader of the broker's TOML file: checks its permissions and sections, and reads secrets from separate files."""
 
 import os
 import stat
@@ -28,17 +28,17 @@ KNOWN = {
 }
 """The sections that a file may have."""
 SECRETS = (("login", "client_secret"), ("introspection", "client_secret"), ("notify", "secret"))
-"""Keys that are secrets, with their sections; KEY_file names a file instead."""
+"""Secrets, as section and key; the key `KEY_file` may name a file with the secret instead."""
 OTHERS = stat.S_IROTH | stat.S_IWOTH
 
 
 def document(path: Path) -> dict[str, Any]:
     """Read a TOML file, and the files of secrets that it names.
 
-    :raises Invalid: naming the file, and the invalid entry, or the secrets in a file that others may read or change
+    :raises Invalid: when the file cannot be read, has an invalid entry, or has secrets that others may read or change
     """
     try:
-        with path.open("rb") as file:  # fstat by descriptor, since the mode of a link is not that of its target
+        with path.open("rb") as file:  # fstat: the mode of exactly the file that was read
             found, mode = tomllib.load(file), os.fstat(file.fileno()).st_mode
     except (OSError, ValueError) as error:
         raise Invalid(f"{path} cannot be read: {error}", "see docs/howto/broker.md for its format") from None
@@ -56,7 +56,7 @@ def document(path: Path) -> dict[str, Any]:
 
 
 def _secrets(found: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the names of secrets that the document itself contains."""
+    """Yield the section and key of each secret in the document itself, including passwords in URLs."""
     for section, entries in found.items():
         for key, value in _texts(entries):
             if (section, key) in SECRETS or ("://" in value and redact(value) != value):
@@ -64,7 +64,7 @@ def _secrets(found: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _texts(entry: object, key: str = "") -> Iterator[tuple[str, str]]:
-    """Yield all texts in a section, each with its key."""
+    """Yield the key and value of each string in a section, however deep."""
     if isinstance(entry, str):
         yield key, entry
     elif isinstance(entry, Mapping):
@@ -76,7 +76,9 @@ def _texts(entry: object, key: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _filled(path: Path, section: str, key: str, entries: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a section with its secret read from the file that it names."""
+    """Return a section in which the secret from the file replaces `KEY_file`.
+
+    :raises Invalid: when both keys are given, or the file cannot be read"""
     if key in entries:
         raise Invalid(f"{path}: [{section}] has {key} and {key}_file", "leave out one of them")
     try:

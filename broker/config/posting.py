@@ -1,4 +1,4 @@
-"""The settings of the weekly report: the directory it is written to, and the addresses it is mailed to."""
+"""The settings of the weekly report: its directory, and its mail server and recipients."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,7 +9,7 @@ from broker.errors import Invalid
 __all__ = ["LOOPBACK", "Mail", "Posting", "posting"]
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
-"""Hosts that are this machine: passwords may be sent there without encryption."""
+"""Names of this machine, to which passwords may be sent unencrypted."""
 SUBMISSION = 587
 REMEDY = 'write directory = "/srv/reports", or to = ["ann@x.example"], sender = "me@x.example", smtp = "mail.x.example"'
 
@@ -19,8 +19,8 @@ class Mail(NamedTuple):
 
     :param to: recipients' addresses
     :param sender: sender's address
-    :param starttls: whether the server is authenticated, and the connection encrypted, before the login and the mail
-    :param user: name for the login at the server, with the password; empty for no login
+    :param starttls: whether to verify the server and encrypt the connection before the login and the mail
+    :param user: user name at the server; empty for no login
     """
 
     to: tuple[str, ...]
@@ -44,7 +44,9 @@ class Posting(NamedTuple):
 
 
 def posting(path: Path, entries: Mapping[str, Any] | None) -> Posting | None:
-    """Return `[report]` of a TOML file: directory, or to, sender and smtp; optionally starttls, user, password_file.
+    """Return `[report]` of a TOML file, None if it is missing.
+
+    Keys: directory, or to, sender and smtp, or all; with smtp, optionally starttls, user and password_file.
 
     :raises Invalid: naming the file and the invalid entry
     """

@@ -33,7 +33,7 @@ __all__ = [
 
 Strategy = Literal["priority", "predicted", "distance", "random"]
 ASYMMETRIC = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
-"""The accepted signature algorithms. A shared secret would let the broker, or anyone with the public key, sign."""
+"""The accepted signature algorithms: no HMAC, with which any holder of the verification key could sign tokens."""
 
 SHORTEST_KEY = 24
 
@@ -42,9 +42,9 @@ class Issuer(NamedTuple):
     """An issuer whose signed tokens are accepted.
 
     :param url: issuer's URL as in the tokens
-    :param audience: names of this broker, one of which tokens must have as their audience
+    :param audience: accepted audiences: a token must have one of these names of the broker
     :param roles: roles by scope or group
-    :param algorithms: signature algorithms that it uses
+    :param algorithms: accepted signature algorithms
     """
 
     url: str
@@ -59,8 +59,8 @@ class IntrospectionSettings(NamedTuple):
     :param url: address of the service
     :param client_id: id of the broker at the service
     :param roles: roles by scope or group
-    :param audience: names of this broker, one of which tokens must have as their audience
-    :param issuer: the only issuer whose tokens it knows; empty if that is not known
+    :param audience: accepted audiences: a token must have one of these names of the broker
+    :param issuer: issuer of all its tokens; empty if not known
     """
 
     url: str
@@ -82,11 +82,11 @@ class Hook(NamedTuple):
 
 
 class Probing(NamedTuple):
-    """The cost limits of measurements of links between endpoints, which are made while no task is under way.
+    """The limits for measurements of links between endpoints, which run only while no task runs.
 
-    :param a_day: bytes a day
-    :param bytes: the most bytes of one measurement
-    :param seconds: the longest duration of one measurement
+    :param a_day: bytes of all measurements of one day
+    :param bytes: bytes of one measurement
+    :param seconds: duration of one measurement
     """
 
     a_day: int
@@ -97,7 +97,7 @@ class Probing(NamedTuple):
 class ProviderSettings(NamedTuple):
     """An identity provider for logins with a browser (OpenID Connect).
 
-    :param issuer: URL of one of the issuers, whose roles apply
+    :param issuer: URL of one of the `[[issuer]]` entries, whose roles apply
     :param client_id: id of the broker at the provider
     :param scope: scopes that the broker requests
     """
@@ -109,26 +109,26 @@ class ProviderSettings(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """The behaviour of one broker; the defaults should suit most sites.
+    """The settings of one broker; the defaults suit most sites.
 
     :param database: address of the database, as in SQLAlchemy
     :param anonymous: whether callers without a token may read
-    :param ranking: criteria that order replicas: each decides where those before it are equal or unknown
-    :param explore: at most one in so many answers may put a replica first whose link is unknown; 0 is never
-    :param keep_days: days after their end when transfers are deleted; None is never
+    :param ranking: criteria that order replicas: each decides if the earlier ones are equal or unknown
+    :param explore: N: at most one answer in N puts a replica with an unmeasured link first; 0 is never
+    :param keep_days: days from the end of a transfer to its deletion; None is never
     :param issuers: issuers whose signed tokens are accepted, in addition to the broker's own
     :param introspection: service that describes other tokens
     :param hook: webhook that is called when tasks end
-    :param requests_per_second: limit for one caller, on average
-    :param largest_body: limit of a request in bytes, except for imports
-    :param added_per_hour: transfers and names that one user may report and import
-    :param site: site of this process: folders of collections at it are folders of this machine
+    :param requests_per_second: average rate of requests that one caller may send
+    :param largest_body: largest request body in bytes, except for imports
+    :param added_per_hour: transfers and dataset names that one user may add per hour
+    :param site: site of this process, which accesses folders of this site's collections directly
     :param probing: cost limits of measurements of links; None for no measurements
-    :param credentials: proxy certificates and where they may be shown, by the names that collections use
+    :param credentials: proxy certificates and the folders where they are used, by the names that collections use
     :param posting: destination of the weekly report
     :param proxies: networks of the proxies that are trusted to report the client's address; empty for none
-    :param network: private and loopback addresses that endpoints may have, whichever user registered them
-    :param copy_unverified: whether files that cannot be verified are copied, although they should be verified
+    :param network: private and loopback addresses that endpoints of all users may have
+    :param copy_unverified: whether tasks that verify checksums also copy files that cannot be verified
     """
 
     database: str = "sqlite:///coget-broker.sqlite"
@@ -154,12 +154,12 @@ class Settings(NamedTuple):
 
     @property
     def domain(self) -> str:
-        """The domain of user names that have none of their own."""
+        """The domain of user names without a domain."""
         return urlsplit(self.public_url).hostname or "localhost"
 
     @property
     def namers(self) -> tuple[tuple[str, str | None], ...]:
-        """The URLs that identify users, each with its issuer; None if the issuer is not known."""
+        """The URLs in subjects' names, each with its issuer; None if the issuer is not known."""
         signing = tuple((each.url, each.url) for each in self.issuers)
         introspection = self.introspection
         return (*signing, (introspection.url, introspection.issuer or None)) if introspection else signing
@@ -171,7 +171,7 @@ class Settings(NamedTuple):
 
 
 def configured(settings: Settings, path: Path) -> Settings:
-    """Return these settings with those of a TOML file.
+    """Return the settings, overridden by a TOML file.
 
     :raises Invalid: naming the file and the invalid entry
     """
@@ -219,7 +219,7 @@ def _copy_unverified(path: Path) -> bool:
 
 
 def _proxies(path: Path) -> tuple[str, ...]:
-    """Return the addresses and networks of trusted proxies, `trusted` in `[proxy]` of a TOML file.
+    """Return the networks of trusted proxies: `trusted` in `[proxy]` of a TOML file.
 
     :raises Invalid: naming the file and the invalid entry
     """
@@ -316,7 +316,7 @@ def _network(path: Path) -> tuple[Network, ...]:
 
 
 def _hook(path: Path) -> Hook | None:
-    """Return `[notify]` of a TOML file, with url and secret in the format of Standard Webhooks.
+    """Return `[notify]` of a TOML file, with url and a secret in the format of Standard Webhooks.
 
     :raises Invalid: naming the file and the invalid entry
     """

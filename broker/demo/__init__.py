@@ -1,5 +1,5 @@
-"""A demonstration: an invented world with eight weeks of history, so that each report has data to show.
+"""A demonstration: invented sites and datasets with eight weeks of transfers and tasks, so that each report has data.
 
-The world and its events are pure functions of a seed and of the moment at which the history ends; `filling` takes them
-in as real data come in. The same seed makes the same world, whenever it ends.
+The data are pure functions of a seed and of the end of the history; `filling` stores them through the services.
+Histories of the same seed differ only in their dates.
 """

@@ -1,4 +1,4 @@
-"""The decisions of the demonstration: the replicas that were chosen, their forecasts, and the results."""
+"""The decisions of the demonstration: chosen replicas, their forecasts, and the results."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -21,11 +21,11 @@ OFF = 0.35
 """Standard deviation of the logarithm of forecast / actual."""
 WIDTH = math.exp(0.45)
 MISHAPS = (0.06, 0.12)
-"""Share of downloads in which a server stalls, and share in which one stalls or fails."""
+"""Share of downloads in which a server stalls, and in which a server stalls or fails."""
 
 
 class DemoDownload(NamedTuple):
-    """A file that a user fetched to a site, so many seconds before the end."""
+    """A dataset that a user fetched to a site, `age` seconds before the end of the history."""
 
     subject: str
     dataset: Dataset
@@ -42,7 +42,7 @@ def downloads(made: World, seed: int) -> Iterator[DemoDownload]:
 
 
 def decided(made: World, download: DemoDownload, key: str, seed: int, end: float) -> ReportedDecision | None:
-    """Return a decision and its result; None if the sink has a link to at most one replica."""
+    """Return a decision and its result; None if fewer than two replicas have a link to the sink."""
     chance = Random(f"decision {seed} {key}")
     endpoints = {each.endpoint for each in made.replicas if each.dataset == download.dataset.name}
     links = [link for link in made.links if link.sink == download.sink and link.source.name in endpoints]
@@ -80,7 +80,7 @@ def decided(made: World, download: DemoDownload, key: str, seed: int, end: float
 
 
 def _plan(size: int, worth: Sequence[float], alone: bool) -> list[int]:
-    """Return each source's share by its expected rate, set-up included, or all bytes for the best source."""
+    """Return the bytes for each source, in proportion to its `worth`; if `alone`, the best source gets all."""
     if alone:
         return [size if each == max(worth) else 0 for each in worth]
     shares = [int(size * each / sum(worth)) for each in worth]
@@ -88,7 +88,7 @@ def _plan(size: int, worth: Sequence[float], alone: bool) -> list[int]:
 
 
 def _mishap(servers: list[DemoServer], chance: Random) -> list[DemoServer]:
-    """Return the servers, of which now and then one stops in the middle."""
+    """Return the servers; in some downloads, one of them stops midway."""
     drawn, i = chance.random(), chance.randrange(len(servers))
     if drawn > MISHAPS[1]:
         return servers

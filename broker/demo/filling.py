@@ -1,6 +1,6 @@
-"""Fills a database with the demonstration, through the services that take in real data.
+"""The writer of the demonstration's data to a database, through the services that store real data.
 
-Where a service would record the current time, it uses the storage layer below the service.
+It uses the storage layer directly where a service would record the current time.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ __all__ = ["count", "fill"]
 
 
 async def fill(factory: Factory, seed: int, end: float) -> None:
-    """Fill an empty database with the demonstration of a seed, which ends at this moment."""
+    """Fill an empty database with the demonstration of a seed, whose history ends at `end` (seconds since 1970)."""
     made, database = world(seed), factory.database
     notes = await place(database, made, end)
     await _report(factory, made, seed, end)
@@ -48,13 +48,13 @@ async def _decide(factory: Factory, made: World, copied: Sequence[Copied], seed:
 
 
 async def count(factory: Factory) -> None:
-    """Sum up the transfers. A running broker does this, too, and also scores forecasts, which takes a minute."""
+    """Compute the traffic sums of all transfers, as a running broker does in the background."""
     while await Rolling(factory.database).step():
         pass
 
 
 async def _report(factory: Factory, made: World, seed: int, end: float) -> None:
-    """Report the transfers by day and by user, so that those of a link are numbered in the order of their ends."""
+    """Report the transfers by day and user, so that each link's transfers are stored in the order of their ends."""
 
     def day_and_subject(each: DemoTransfer) -> tuple[int, str]:
         return int((each.observed.started - end) // DAY), each.subject

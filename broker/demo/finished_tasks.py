@@ -1,4 +1,4 @@
-"""Creation of tasks in the states that workers leave: done, failed, canceled or unfinished, each with its events."""
+"""Tasks of the demonstration in the database, with events: succeeded, failed, canceled or unfinished."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -38,7 +38,7 @@ class Copied(NamedTuple):
 
 
 class DemoResult(NamedTuple):
-    """The result of an errand: the files that were copied, and notes for the audit log."""
+    """The result of an errand: copied files, and notes for the audit log."""
 
     copied: Sequence[Copied] = ()
     notes: Sequence[Note] = ()
@@ -46,7 +46,7 @@ class DemoResult(NamedTuple):
 
 @retried
 async def enrol(database: Database) -> None:
-    """Add the worker that did all tasks; it is no longer seen."""
+    """Add the worker that ran all tasks and has since stopped."""
     async with database.write() as connection:
         await WorkerStore(connection).enrol(WORKER, "geneva", "dtn1.geneva.example, process 4711")
 
@@ -68,7 +68,7 @@ async def carry_out(database: Database, errand: Errand, key: UUID, end: float) -
 
 @retried
 async def tune(database: Database, tuned: Sequence[Tuned], end: float) -> None:
-    """Add the changes to the numbers of lanes."""
+    """Record the changes to the numbers of lanes."""
     async with database.write() as connection:
         for each in tuned:
             pair = CollectionPair(SOURCE, str(collection(each.destination)))
@@ -105,7 +105,7 @@ def _path(dataset: Dataset) -> str:
 
 
 async def _begin(connection: AsyncConnection, number: str, now: float) -> int:
-    """Begin a task as a worker does that has a lane for it."""
+    """Start a task like a worker: open a lane, and add the event STARTED; return the lane's number."""
     tasks, lanes = TaskStore(connection), LaneStore(connection)
     (candidate,) = [each for each in await lanes.candidates(["demo"], now) if each.task == number]
     lane = await lanes.add(WORKER, candidate, now)
@@ -114,7 +114,7 @@ async def _begin(connection: AsyncConnection, number: str, now: float) -> int:
 
 
 async def _do(connection: AsyncConnection, errand: Errand, number: str, began: float, end: float) -> list[Copied]:
-    """Copy its files, one after the other, and add its faults."""
+    """Record a task's copied files, one after the other, and its faults; return the copies."""
     tasks, works = TaskStore(connection), WorkStore(connection)
     held = await works.lease(number, WORKER, ["copy"], False, len(errand.files), 2**62, began)
     for trouble in errand.troubles:

@@ -1,4 +1,4 @@
-"""Creation of places, collections, datasets and replicas, dated as the demonstration demands."""
+"""Sites, endpoints, collections, datasets and replicas of the demonstration in the database, with their dates."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -18,7 +18,7 @@ __all__ = ["ADMIN", "Note", "collection", "note", "place"]
 
 ADMIN = "admin"
 FIRST = WEEKS * 7 * DAY + 3600
-"""Seconds before the end when the first of them was created."""
+"""Seconds from the creation of the first site to the end of the history."""
 
 
 class Note(NamedTuple):
@@ -37,7 +37,7 @@ def collection(name: str) -> UUID:
 
 @retried
 async def place(database: Database, made: World, end: float) -> list[Note]:
-    """Create everything that exists; return the notes for the audit log."""
+    """Store the sites, endpoints, collections, datasets and replicas; return the notes for the audit log."""
     async with database.write() as connection:
         await _places(connection, made, end - FIRST)
         await _catalogue(connection, made, end)

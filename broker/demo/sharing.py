@@ -1,4 +1,4 @@
-"""A simulation of servers that share a file: each has a part, and a server that is done takes over from a late one."""
+"""A simulation of servers that share a file: an idle server takes over a part of the slowest server's share."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,15 +13,15 @@ __all__ = ["DemoServer", "shared"]
 PATIENCE = 10.0
 """Seconds without a byte after which a server counts as stalled."""
 WORTH = 2.0
-"""Remaining seconds of a server's part from which on another may take over some of it."""
+"""Remaining seconds of a server's share above which another server may take over a part of it."""
 
 
 class DemoServer(NamedTuple):
-    """A server's abilities, and its first part.
+    """A server's performance, and its first share.
 
     :param setup: seconds from a request for a range to its first byte
     :param rate: bytes per second
-    :param planned: bytes of its first part
+    :param planned: bytes of its first share
     :param stops: seconds after which it delivers no more bytes
     :param fails: whether it then reports an error; otherwise it stalls
     """
@@ -35,7 +35,7 @@ class DemoServer(NamedTuple):
 
 @dataclass
 class _Job:
-    """Bytes [start, end) that a server was asked for; some of them may be given to others later."""
+    """Bytes [start, end) requested from a server; a part of them may move to another server later."""
 
     start: int
     end: int
@@ -44,7 +44,7 @@ class _Job:
 
 
 def _done(server: DemoServer, job: _Job) -> float:
-    """Return when a server has delivered all of a job, unless it stops."""
+    """Return when a server that does not stop has delivered all of a job, in seconds from the start."""
     return job.requested + server.setup + (job.end - job.start) / server.rate
 
 
@@ -72,7 +72,7 @@ class _Sharing:
                 self._take(idle, now)
 
     def _over(self, i: int) -> float:
-        """Return when a server is done with its job, or is given up."""
+        """Return when a server finishes its job, fails, or counts as stalled, in seconds from the start."""
         server, job = self._servers[i], self._jobs[i]
         done = _done(server, job)
         return done if done <= server.stops else max(job.requested, server.stops) + (0.0 if server.fails else PATIENCE)
@@ -108,7 +108,7 @@ class _Sharing:
         )
 
     def _take(self, i: int, now: float) -> None:
-        """Give a server the bytes that no server delivers, or else the end of the part that would be finished last."""
+        """Give a server the bytes of a failed server, otherwise the end of the share that would finish last."""
         if self._left:
             self._jobs[i] = _Job(*self._left.pop(), now)
             return
@@ -122,7 +122,7 @@ class _Sharing:
         self._jobs[late] = replace(job, end=cut, shortened=True)
 
     def _seconds_left(self, i: int, now: float) -> float:
-        """Return the expected seconds until a job is done; a stop of the server is not known in advance."""
+        """Return the seconds until a server's job is done if the server does not stop."""
         server, job = self._servers[i], self._jobs[i]
         left = job.end - job.start - self._came(i, job, now)
         return left / server.rate + max(0.0, job.requested + server.setup - now) if left else 0.0

@@ -1,4 +1,4 @@
-"""The tasks of the demonstration: some succeeded, some did not, and some are under way."""
+"""The tasks of the demonstration: succeeded, failed, canceled, paused, waiting and running ones."""
 
 from collections.abc import Sequence
 from random import Random
@@ -37,7 +37,7 @@ CLIMB = (
 
 
 class FailedAttempt(NamedTuple):
-    """A failed attempt: the number of its file, its error, and the seconds after the task's begin."""
+    """A failed attempt: the index of its file, its error, and the seconds from the task's start."""
 
     file: int
     code: str
@@ -48,9 +48,9 @@ class FailedAttempt(NamedTuple):
 class Errand(NamedTuple):
     """A task that copies datasets to a collection.
 
-    :param age: seconds before the end when it was submitted
-    :param seconds: its duration so far; 0 if it has not begun
-    :param done: number of its files that are copied
+    :param age: seconds from its submission to the end of the history
+    :param seconds: duration so far; 0 if it has not started
+    :param done: number of copied files
     """
 
     owner: str
@@ -70,7 +70,7 @@ class Errand(NamedTuple):
 
 
 class Tuned(NamedTuple):
-    """A change to the number of lanes to a destination, so many seconds before the end."""
+    """A change to the number of lanes to a destination, `age` seconds before the end of the history."""
 
     destination: str
     age: float
@@ -107,7 +107,7 @@ def _errand(made: World, fate: Fate, age: float, chance: Random) -> Errand:
 
 
 def tunings(seed: int) -> list[Tuned]:
-    """Return the search for the best number of lanes to two destinations, the oldest change first."""
+    """Return changes to the numbers of lanes to two destinations, oldest first."""
     chance = Random(f"tunings {seed}")
     found = []
     for hours, destination in enumerate(list(DESTINATIONS)[:2], 2):

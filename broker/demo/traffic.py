@@ -11,16 +11,16 @@ from broker.models.history import Observed
 __all__ = ["DemoTransfer", "rate", "transfers"]
 
 LASTS = 0.85
-"""Share of a gust that remains with the next transfer."""
+"""Correlation between the network states of a link's successive transfers."""
 RAMP = 1.0
-"""Time until the full rate is reached, in multiples of the set-up time."""
+"""Seconds lost until the full rate is reached, per second of set-up time."""
 WORSE = 5.0
-"""Factor by which the rates of a link that became worse scatter more since the last full week began."""
+"""Factor on the scatter of a "worse" link's rates since the start of the last full week."""
 WEEK = 7 * DAY
 UNUSED = 24 * DAY
 PROBED = 64_000_000
 SIZES = ((2e6, 0.08), (40e6, 0.12), (400e6, 0.35), (1.6e9, 0.3), (5e9, 0.15))
-"""Bytes of files, with the frequency of each size."""
+"""File sizes in bytes, each with its relative frequency."""
 FAULTS = (
     ("failed", "no byte came for 30 seconds"),
     ("failed", "the connection was lost: Connection reset by peer"),
@@ -37,9 +37,9 @@ class DemoTransfer(NamedTuple):
 
 
 def transfers(made: World, seed: int, end: float) -> list[DemoTransfer]:
-    """Return all transfers of the eight weeks before the end, in the order in which they ended.
+    """Return all transfers of the eight weeks before the end, ordered by their own end.
 
-    Each link is used by one user a day, so that reports by day and by user keep the order of each link.
+    One user a day uses each link, so that reports by day and user keep the order of each link's transfers.
     """
     found = []
     for number, link in enumerate(made.links):
@@ -49,8 +49,9 @@ def transfers(made: World, seed: int, end: float) -> list[DemoTransfer]:
 
 
 def rate(link: DemoLink, age: float, gust: float, nbytes: int) -> float:
-    """Return the bytes per second of a transfer that begins so many seconds before the end.
+    """Return the bytes per second of a transfer.
 
+    :param age: seconds from the transfer's start to the end of the history
     :param gust: state of the network: 0 is normal, most values are between -2 and 2
     """
     busy = (1 - math.cos(2 * math.pi * age / DAY)) / 2
@@ -87,7 +88,7 @@ def _of_link(link: DemoLink, key: str, chance: Random, end: float) -> Iterator[D
 
 
 def _begun(link: DemoLink, chance: Random) -> Iterator[tuple[str, float]]:
-    """Yield the user and the begin of each transfer, in seconds before the end, the oldest first."""
+    """Yield the user of each transfer, and the seconds from its start to the end of the history, oldest first."""
     for day in range(WEEKS * 7, 0, -1):
         subject = PROBER if link.story == "probed" else chance.choice(PEOPLE)
         count = math.floor(link.a_day * chance.uniform(0.5, 1.5) + chance.random())

@@ -1,4 +1,4 @@
-"""The world of the demonstration: sites, endpoints, the links between them, datasets and replicas."""
+"""The entities of the demonstration: sites, endpoints, links, datasets and replicas."""
 
 import hashlib
 from collections.abc import Sequence
@@ -18,13 +18,18 @@ PROBER = "broker"
 DATASETS = 140
 WAYS = 22
 SECONDS_PER_KM = 2 / 200_000 * 1.5
-"""Round-trip seconds per km: light in glass, on a route that is not straight."""
+"""Round-trip seconds per km of distance, for light in fibres that are 1.5 times as long."""
 ROUND_TRIPS = 5
 """Round trips from the request for a file to its first byte."""
 
 Story = Literal["", "drifting", "worse", "stale", "rare", "probed"]
-"""The story of a link: it gets slower from week to week; its forecasts are half as good since a week; it was not used
-for weeks; it is rarely used; only the broker measures it.
+"""The stories of links, as reports should show them.
+
+- "drifting": becomes slower from week to week
+- "worse": varies more since a week, so that its forecasts are less accurate
+- "stale": not used in the last weeks
+- "rare": rarely used
+- "probed": used only by the broker's measurements
 """
 STORIES: tuple[Story, ...] = ("drifting", "worse", "stale", "rare", "probed", "probed")
 
@@ -69,13 +74,13 @@ MOVED, AWAY = 0.03, {"state": "TEMPORARY_UNAVAILABLE", "reason": "the server is 
 class DemoLink(NamedTuple):
     """A link from an endpoint to a site.
 
-    :param rate: bytes per second of a large file at a quiet hour
-    :param spread: standard deviation of the logarithm of the rate from transfer to transfer
-    :param swing: difference of that logarithm between the quietest and the busiest hour
+    :param rate: bytes per second of a large file at the quietest hour
+    :param spread: standard deviation of the natural logarithm of the rate
+    :param swing: decrease of that logarithm from the quietest to the busiest hour
     :param setup: seconds to the first byte
     :param a_day: transfers a day, on average
     :param failing: share of transfers that fail
-    :param story: its story
+    :param story: its behaviour over the weeks
     """
 
     source: Endpoint
@@ -90,7 +95,7 @@ class DemoLink(NamedTuple):
 
 
 class Bad(NamedTuple):
-    """A replica that a user marked as bad, so many seconds before the end."""
+    """A replica that a user marked as bad, `age` seconds before the end of the history."""
 
     replica: CatalogueReplica
     by: str
@@ -110,7 +115,7 @@ class World(NamedTuple):
 
 
 def world(seed: int) -> World:
-    """Return the world of a seed."""
+    """Return the entities for a seed."""
     datasets = _datasets(Random(f"datasets {seed}"))
     replicas = _replicas(datasets, Random(f"replicas {seed}"))
     links = _links(Random(f"ways {seed}"))
@@ -119,7 +124,7 @@ def world(seed: int) -> World:
 
 
 def _links(chance: Random) -> list[DemoLink]:
-    """Return some of all possible links, so that others were never measured; the last ones have stories."""
+    """Return `WAYS` of the possible links, the last ones with stories; all others count as never measured."""
     possible = [(endpoint, site) for endpoint in ENDPOINTS for site in SITES if endpoint.site != site.name]
     chance.shuffle(possible)
     chosen = enumerate(possible[:WAYS], len(STORIES) - WAYS)
@@ -170,7 +175,7 @@ def _replicas(datasets: Sequence[Dataset], chance: Random) -> list[CatalogueRepl
 
 
 def _bad(replicas: Sequence[CatalogueReplica], chance: Random) -> list[Bad]:
-    """Return bad replicas, most of them at one server, as if a disk had failed."""
+    """Return replicas to mark as bad, most at one server, as after a disk failure."""
     here = [each for each in replicas if each.endpoint == "oxford-web" and each.state == "AVAILABLE"]
     others = [each for each in replicas if each.endpoint != "oxford-web" and each.state == "AVAILABLE"]
     found = []

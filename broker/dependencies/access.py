@@ -1,4 +1,4 @@
-"""Policies of routes: the role and the scope that each needs.
+"""Access policies of routes: the required role and token scope.
 
 The application does not start unless every route declares exactly one policy (`checked`).
 """
@@ -39,16 +39,16 @@ __all__ = [
 ANONYMOUS = Caller(subject="anonymous", role="reader")
 LARGE = "large requests"
 BURST = 2.0
-"""Seconds whose share of requests a caller may send at once."""
+"""Size of a caller's token bucket, in seconds of the permitted rate."""
 MOST_CALLERS = 10_000
 
 
 class RoutePolicy:
-    """The callers that a route admits: those with a role, and a token with one of the scopes.
+    """The callers that a route admits: those with the required role and one of the accepted scopes.
 
-    :param role: least role; None admits everybody, with or without a token
+    :param role: lowest admitted role; None admits everybody, with or without a token
     :param scopes: accepted scopes, all of one resource server
-    :param issued: whether only tokens issued by an admin are accepted, and none from a login or a client
+    :param issued: whether to accept only tokens that an admin issued, and none from a login or a client
     """
 
     def __init__(self, role: Role | None, scopes: Sequence[str] = (ALL,), issued: bool = False) -> None:
@@ -58,7 +58,7 @@ class RoutePolicy:
         (self.server,) = {KNOWN[each] for each in scopes}
 
     async def __call__(self, request: Request) -> Caller:
-        """Return the caller that the route has authenticated."""
+        """Return the authenticated caller of a request."""
         return _sent(request).caller
 
     async def judge(self, request: Request) -> Bearer:
@@ -86,9 +86,9 @@ class RoutePolicy:
         return bearer
 
     async def still(self, request: Request) -> bool:
-        """Return whether the caller may still be served; used by answers that take long.
+        """Return whether the caller may still use the route; long responses ask this while they run.
 
-        A caller who has only exceeded the rate limit may.
+        A caller above the rate limit may.
         """
         try:
             await self.judge(request)
@@ -104,10 +104,10 @@ class RoutePolicy:
 
 
 class Guarded(APIRoute):
-    """A route that applies its policy first: the framework would read and parse a body before any dependency.
+    """A route that applies its policy before the framework reads and parses the request body.
 
-    Large requests wait for their turn, in which they are parsed and handled. If `elsewhere` is true, they are only
-    parsed in their turn, and handled after it.
+    Large requests wait for a turn, and are parsed and handled during it. If `elsewhere` is true, only parsing takes
+    place during the turn.
     """
 
     elsewhere = False
@@ -131,7 +131,7 @@ class Guarded(APIRoute):
             exact = Exactly(request.scope, request.receive)
             if request.method == "PUT" and (if_match := request.headers.getlist("If-Match")):
                 broker = services(request)
-                # No other request with If-Match may come between the check and the change.
+                # no other conditional request may change the resource between the check and the change
                 async with request.app.state.changing, broker.database.alone("changes"):
                     broker.places.look_again()
                     await matched(request, if_match)
@@ -142,7 +142,7 @@ class Guarded(APIRoute):
             caller, large = request.state.bearer.caller, services(request).large
             if not (admitted := caller.may("admin")):
                 large.admit(caller.subject, LARGE)
-            await exact.body()  # before the turn, so that others do not wait for a slow upload
+            await exact.body()  # before the turn, which a slow upload would block
             async with large.turn(caller.subject, LARGE, admitted):
                 await exact.prepare(field)
                 if not self.elsewhere:
@@ -163,8 +163,8 @@ def _policy(route: APIRoute) -> RoutePolicy:
 def checked(routes: Sequence[BaseRoute], free: Sequence[str]) -> None:
     """Check that every route applies a policy before it reads a body.
 
-    :param free: paths of documents that everybody may read
-    :raises RuntimeError: for a route that does not; the error names it
+    :param free: paths that need no policy, because everybody may read them
+    :raises RuntimeError: naming a route without a policy
     """
     for context in iter_route_contexts(routes):
         route = context.original_route
@@ -203,7 +203,7 @@ def _turn(request: Request, caller: Caller, rate: float) -> None:
 
 
 def _sent(request: Request) -> Bearer:
-    """Return the token that a policy has accepted, with its caller."""
+    """Return the token that the policy has accepted, with its caller."""
     return cast(Bearer, request.state.bearer)
 
 
@@ -223,5 +223,5 @@ Named = Annotated[Caller, Depends(RoutePolicy("reader", ("openid",)))]
 Identified = Annotated[Caller, Depends(RoutePolicy("reader", (VIEW_IDENTITIES, VIEW_IDENTITY_SET, "openid")))]
 Consenting = Annotated[Caller, Depends(RoutePolicy("reader", (VIEW_CONSENTS, VIEW_IDENTITY_SET, "openid")))]
 Still = Annotated[Callable[[], Awaitable[bool]], Depends(_still)]
-"""A function that returns whether the caller may still be served; streams call it at each heartbeat."""
+"""A function that returns whether the caller may still use the route; streams call it at each heartbeat."""
 Sent = Annotated[Bearer, Depends(_sent)]

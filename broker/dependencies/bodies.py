@@ -1,4 +1,4 @@
-"""Strict parsing of request bodies. Large ones are parsed in a thread, so that other requests are served meanwhile."""
+"""Strict parsing of request bodies; large bodies are parsed in a thread, which keeps the event loop responsive."""
 
 import asyncio
 from typing import Any
@@ -13,9 +13,9 @@ from broker.models.strict_json import document
 __all__ = ["Exactly", "is_large"]
 
 SMALL = 64 << 10
-"""Bytes of the largest body that is parsed without a thread."""
+"""Largest body in bytes that is parsed in the event loop."""
 MOST_VALUES = 1_000_000
-"""Most values in a body: each takes some hundred bytes of memory, however short it is on the wire."""
+"""Most values in a body; a parsed value takes some hundred bytes of memory, even if it is one byte of JSON."""
 SHOWN = 50
 """Most faults of a body that are reported."""
 
@@ -27,20 +27,20 @@ def is_large(request: Request) -> bool:
 
 
 class Exactly(Request):
-    """A request whose JSON is read strictly: no object may have a key twice."""
+    """A request with strict JSON: an object with a duplicate key is an error."""
 
     _made: Any = None
 
     async def json(self) -> Any:
-        """Return the body, parsed. :raises Invalid: when an object in it has a key twice"""
+        """Return the parsed body. :raises Invalid: when an object in it has a duplicate key"""
         return document(await self.body()) if self._made is None else self._made
 
     async def prepare(self, field: ModelField | None) -> None:
-        """Read the whole body. Parse and validate large JSON in a thread, so that other requests are not held up.
+        """Read the whole body; parse and validate large JSON in a thread.
 
-        :param field: body parameter of the route, if it has just one; None: the body is parsed, but not validated
-        :raises TooLarge: when it has too many values
-        :raises RequestValidationError: when it does not fit the parameter
+        :param field: the route's only body parameter, to validate against; None: only parse
+        :raises TooLarge: when the body has too many values
+        :raises RequestValidationError: when the body does not fit the parameter
         """
         body = await self.body()
         if len(body) <= SMALL or "json" not in self.headers.get("Content-Type", ""):
@@ -51,7 +51,7 @@ class Exactly(Request):
         try:
             self._made = await asyncio.to_thread(_made, body, field)
         except ValueError:
-            return  # the framework parses it again, and refuses it as it refuses small ones
+            return  # the framework parses the body again, and reports the error as for small bodies
         self._body = b"{}"
 
 

@@ -1,7 +1,7 @@
-"""The services of the application that handles the request, and its public URL.
+"""The services of the application, and the broker's public URL.
 
-The URL names the configured origin, or the one at which the request has reached the broker. The header `Host` is not
-trusted: a client can forge it.
+The URL is the configured one, or the address at which the connection was accepted. The header `Host` is not trusted,
+because clients can forge it.
 """
 
 import ipaddress
@@ -19,13 +19,13 @@ USUAL = {"http": 80, "https": 443}
 
 
 def found_at(scheme: str, host: str, server: tuple[str, int | None] | None) -> str:
-    """Return the origin that an answer may name.
+    """Return the broker's origin for URLs in a response: the address at which the connection was accepted.
 
-    This is the address at which the connection was accepted. `Host` counts only if it names the same address, or if
-    both are loopback addresses of this machine: users reach it through tunnels, at other ports.
+    `Host` is used only if it names the same address, or if both are loopback addresses, because a tunnel may use
+    another port.
 
     :param host: header `Host`; empty if there is none
-    :param server: address and port of the socket; None as port: the default port of the scheme
+    :param server: address and port of the socket; port None is the default port of the scheme
 
     >>> found_at("http", "192.0.2.1:8642", ("192.0.2.1", 8642)), found_at("http", "evil.example", ("192.0.2.1", 8642))
     ('http://192.0.2.1:8642', 'http://192.0.2.1:8642')

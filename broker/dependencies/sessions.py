@@ -1,6 +1,6 @@
-"""The user of a browser that has logged in, and the token that proves that a form is the broker's own.
+"""Browser sessions: the logged-in user, and the token against cross-site request forgery.
 
-The broker's cookies can be read by no script, and sent with a form by no other site.
+No script can read the broker's cookies, and no other site's form can send them.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ LOGIN = "/reports/login"
 
 
 def cookie(name: str, home: str) -> str:
-    """Return the full name of a cookie; with TLS it has a prefix that makes browsers refuse one set by another host."""
+    """Return the full name of a cookie; over TLS with the prefix `__Host-`, so that no other host can set it."""
     return f"__Host-coget-{name}" if home.startswith("https:") else f"coget-{name}"
 
 
@@ -52,7 +52,7 @@ def keep(answer: Response, name: str, home: str, value: str, seconds: float) -> 
 
 
 class RequiresBrowserLogin(RoutePolicy):
-    """A policy that requires a login with this browser and this role, even if the broker lets everybody read."""
+    """A policy that requires a browser login with a role, even if the broker allows anonymous reading."""
 
     def __init__(self, role: Role) -> None:
         super().__init__(role)
@@ -63,13 +63,13 @@ class RequiresBrowserLogin(RoutePolicy):
         caller = await services(request).sessions.current(secret) if secret else None
         if caller is None:
             here = f"{request.scope['path']}?{request.url.query}".rstrip("?") if request.method == "GET" else "/reports"
-            public = services(request).settings.public_url  # if it is configured, cookies belong to its host
+            public = services(request).settings.public_url  # if configured, the cookies are valid for its host only
             raise LoggedOut(f"{public}{LOGIN}?to={quote(here, safe='')}")
         return Bearer(caller)
 
 
 def form(request: Request) -> str:
-    """Return the token against forged forms of this session: an HMAC, which does not reveal the session's secret."""
+    """Return the session's token against forged forms: an HMAC, so that no page contains the session's secret."""
     secret = request.cookies.get(cookie("session", home(request)), "")
     return hmac.new(secret.encode(), b"form", hashlib.sha256).hexdigest()
 
@@ -81,5 +81,5 @@ Form = Annotated[str, Depends(form)]
 
 
 def browsing(admin: bool) -> object:
-    """Return the dependency of pages for admins only, or of pages for all users."""
+    """Return the dependency for pages: for admins only, or for all logged-in users."""
     return BrowsingAdmin if admin else Browsing

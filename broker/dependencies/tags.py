@@ -1,4 +1,4 @@
-"""Entity tags: the version of a resource, and the check that a change is meant for it (RFC 9110, 13.1.1)."""
+"""Entity tags: versions of resources, and the check of `If-Match` before a change (RFC 9110, 13.1.1)."""
 
 import hashlib
 from collections.abc import MutableMapping, Sequence
@@ -14,7 +14,7 @@ SAME = ("type", "asgi", "http_version", "scheme", "path", "raw_path", "server", 
 
 
 def tagged(answer: Response) -> Response:
-    """Return the answer to a GET, with its tag if its status is 200 and its body is complete."""
+    """Return the response to a GET, with an ETag if its status is 200 and it is not a stream."""
     if answer.status_code == 200 and "ETag" not in answer.headers and isinstance(getattr(answer, "body", None), bytes):
         answer.headers["ETag"] = _tag(bytes(answer.body))
     return answer
@@ -25,11 +25,10 @@ def _tag(body: bytes) -> str:
 
 
 async def matched(request: Request, if_match: Sequence[str]) -> None:
-    """Check that the resource, as the caller sees it, has one of the wanted tags.
+    """Check that the resource has one of the tags in If-Match, for this caller.
 
-    :param if_match: values of all If-Match headers; an empty list matches nothing, and neither does a weak tag
-
-    :raises Outdated: when it has none of these tags, or does not exist
+    :param if_match: values of all If-Match headers; weak tags and an empty list match nothing
+    :raises Outdated: when the resource has none of these tags, or does not exist
     """
     known = await _now(request)
     given = {each.strip() for header in if_match for each in header.split(",")}
@@ -40,7 +39,7 @@ async def matched(request: Request, if_match: Sequence[str]) -> None:
 
 
 async def _now(request: Request) -> str | None:
-    """Return the tag of the current answer to GET; None if its status is not 200."""
+    """Return the tag of the resource, from an internal GET; None if the status is not 200."""
     status, body = 0, b""
     headers = [each for each in request.scope["headers"] if each[0] in (b"authorization", b"host", b"cookie")]
     scope = {name: request.scope[name] for name in SAME if name in request.scope}

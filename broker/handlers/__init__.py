@@ -1,4 +1,4 @@
-"""Routes, one resource per file. A handler declares its route and its policy, calls one service, returns a model."""
+"""Routes, one resource per file. A handler declares a route and its policy, calls one service, and returns a model."""
 
 from broker.handlers import (
     access,

@@ -16,7 +16,7 @@ router = own_router("access")
 
 
 class Tokens(Wire):
-    """Descriptions of tokens, without the tokens themselves."""
+    """Records of tokens, without the secrets."""
 
     tokens: list[TokenRecord]
 
@@ -30,7 +30,7 @@ class Audit(Wire):
 
 @router.get("/whoami")
 async def whoami(caller: Reader) -> Caller:
-    """Return the caller that the token stands for."""
+    """Return the caller that the token identifies."""
     return caller
 
 
@@ -42,22 +42,22 @@ async def tokens(caller: Admin, services: Services) -> Tokens:
 
 @router.post("/tokens", status_code=status.HTTP_201_CREATED)
 async def issue(new: NewToken, caller: Issuer, bearer: Sent, services: Services) -> IssuedToken:
-    """Issue a token, which is shown only now. The caller needs an issued token, not one from a login or a client."""
+    """Issue a token, which is shown only in this response. The caller needs a token issued by an admin."""
     return await services.access.issue(caller.subject, new, bearer.number)
 
 
 @router.delete(
-    "/tokens/{number}", response_model=Tokens, responses={204: {"description": "no token was issued with it"}}
+    "/tokens/{number}", response_model=Tokens, responses={204: {"description": "no valid token was issued with it"}}
 )
 async def revoke(
     number: Annotated[int, Path(ge=0, lt=2**63)],
     caller: Admin,
     services: Services,
-    issued: Annotated[bool, Query(description="also revoke the tokens that were issued with it")] = False,
+    issued: Annotated[bool, Query(description="also revoke the tokens that were issued with this token")] = False,
 ) -> Tokens | Response:
-    """Revoke a token, and list those that were issued with it.
+    """Revoke a token, and list the valid tokens that were issued with it.
 
-    Other processes of the broker may accept it for five more seconds.
+    Other processes of the broker may accept the revoked token for five more seconds.
     """
     found = await services.access.revoke(caller.subject, number, issued)
     if not found:

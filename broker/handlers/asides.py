@@ -1,4 +1,4 @@
-"""Subjects whose reports an admin has set aside, so that they have no effect."""
+"""Subjects whose reports are set aside: kept, but ignored."""
 
 from typing import Annotated
 

@@ -19,7 +19,7 @@ router = own_router("bulk")
 PATHS = ("/import",)
 """Paths whose request bodies may have any length."""
 STREAM: dict[int | str, dict[str, Any]] = {
-    200: {"description": "one JSON object per line; the last one has end: true", "content": {NDJSON: {}}}
+    200: {"description": "one JSON object per line; the last object has end: true", "content": {NDJSON: {}}}
 }
 
 
@@ -34,16 +34,16 @@ async def read(
     caller: Curator,
     services: Services,
     format: Annotated[Format, Query()] = "ndjson",
-    endpoint: Annotated[Named | None, Query(description="endpoint of the files in a list of checksums")] = None,
+    endpoint: Annotated[Named | None, Query(description="endpoint of the files, for a list of checksums")] = None,
     scope: Annotated[Named | None, Query(description="default scope of names")] = None,
 ) -> Response:
-    """Import datasets and replicas from a stream: valid entries are stored, invalid ones are reported line by line.
+    """Import datasets and replicas from a stream: store valid entries, and report each invalid entry on a line.
 
     The last line of the response is `{"end": true, "read": n, "kept": n, "changed": n, "refused": n}`. Entries are
-    stored in groups of a thousand; sending them again changes nothing.
+    stored in groups of a thousand; an import can be repeated safely.
     """
     report = services.bulk.read(caller.subject, format, request.stream(), endpoint, scope or "", caller.role)
-    first = await anext(report)  # by now all is stored, or an error gets its own response
+    first = await anext(report)  # waits until all is stored; an error before this line can still get its own status
 
     async def lines() -> AsyncIterator[bytes]:
         yield first
@@ -59,7 +59,7 @@ async def write(
     services: Services,
     prefix: Annotated[Beginning | None, Query(description="beginning of names; SCOPE:BEGINNING within a scope")] = None,
 ) -> Response:
-    """Export all datasets with their replicas, one per line, as `import` takes them; the last line has their number."""
+    """Export all datasets with their replicas, one per line, in the format of `import`; the last line counts them."""
     if not caller.may("admin"):
         services.large.admit(caller.subject, "exports")
     return StreamingResponse(services.bulk.write(prefix or "", caller), media_type=NDJSON)

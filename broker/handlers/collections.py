@@ -21,7 +21,7 @@ Name = Annotated[Title, Path()]
 
 
 class CollectionPage(Wire):
-    """Some collections, in full where the caller may change who has access."""
+    """A list of collections, with all fields for collections whose access rules the caller may change."""
 
     collections: list[Collection | UsableCollection]
 
@@ -34,7 +34,7 @@ class Rules(Wire):
 
 @router.get("/collections")
 async def collections(caller: Reader, services: Services) -> CollectionPage:
-    """List the collections in which the caller may use something, by name; admins see all."""
+    """List the collections to which the caller has any access, by name; admins see all."""
     seen = await services.collections.visible(caller)
     return CollectionPage.model_construct(collections=[_document(each, caller) for each in seen])
 
@@ -53,7 +53,7 @@ async def collection(name: Name, caller: Admin, services: Services) -> Collectio
 
 @router.put("/collections/{name}")
 async def put_collection(name: Name, collection: NewCollection, caller: Admin, services: Services) -> Collection:
-    """Create a collection, or change it."""
+    """Create or change a collection."""
     if collection.name != name:
         raise Invalid(
             f"the address has the name {name}, but the body has {collection.name}", "send the same name in both"

@@ -53,7 +53,7 @@ async def dataset(name: Name, caller: Reader, services: Services) -> Described:
 
 @router.put("/datasets/{name:path}")
 async def put_dataset(name: Name, dataset: Dataset, caller: Curator, services: Services) -> Dataset:
-    """Create a dataset, or add to its data. Known values cannot be changed."""
+    """Create a dataset, or add its missing values. Stored values cannot be changed."""
     if dataset.name != name:
         raise Invalid(f"the address has the name {name}, but the body has {dataset.name}", "send the same name in both")
     return await services.catalogue.put(caller.subject, dataset)

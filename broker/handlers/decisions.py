@@ -1,4 +1,4 @@
-"""Decisions: which replicas were chosen for a transfer, and the result."""
+"""Decisions: the replicas chosen for a transfer, and the result."""
 
 from typing import Annotated
 
@@ -28,6 +28,6 @@ async def report(
     caller: Transferrer,
     services: Services,
 ) -> DecisionsAccepted:
-    """Report how one or several files were fetched. The response means that they are stored; repeats change nothing."""
+    """Report how one or several files were fetched. They are stored before the response; repeats have no effect."""
     some = decided if isinstance(decided, list) else [decided]
     return await services.decisions.keep(caller.subject, [Made(each) for each in some], caller.role)

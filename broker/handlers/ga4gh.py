@@ -1,4 +1,4 @@
-"""GA4GH's Data Repository Service 1.5, read-only, for existing clients. Its documents and errors have their own forms.
+"""GA4GH's Data Repository Service (DRS) 1.5, read-only, for existing clients; documents and errors as DRS defines them.
 
 A DRS object is a dataset, its id the dataset's name; an access method is a replica, its id the endpoint's name.
 """
@@ -57,7 +57,7 @@ async def service_info(caller: Open, home: Home) -> dict[str, Any]:
 async def access(
     name: Id, endpoint: Annotated[Named, Path()], request: Request, caller: Reader, services: Services, home: Home
 ) -> dict[str, Any]:
-    """Return the address of one replica, or the object with this path as its id: ids may contain `/access/`."""
+    """Return the URL of one replica; or, as ids may contain `/access/`, the object whose id is this path."""
     whole = f"{name}/access/{endpoint}"
     if await _called(whole, request, caller, services):
         return await drs_object(whole, caller, services, home)
@@ -68,10 +68,10 @@ async def access(
 
 
 async def _called(whole: str, request: Request, caller: Caller, services: Factory) -> bool:
-    """Return whether the path means the object with this id rather than a replica.
+    """Return whether the path names the object with this id rather than a replica.
 
-    Clients should write the slashes of an id as %2F. Where a client does not, an existing replica comes first, then an
-    existing object.
+    Clients should write the slashes of an id as %2F. Otherwise, an existing replica takes precedence over an existing
+    object.
     """
     raw: bytes = request.scope.get("raw_path") or b""
     if not raw.lower().partition(b"?")[0].endswith(b"%2f" + whole.rpartition("/")[2].lower().encode()):
@@ -95,7 +95,7 @@ async def _replica(name: str, endpoint: str, caller: Caller, services: Factory) 
 
 @router.get("/objects/{name:path}", responses=ERRORS)
 async def drs_object(name: Id, caller: Reader, services: Services, home: Home) -> dict[str, Any]:
-    """Return a dataset with the addresses of its replicas, the best first."""
+    """Return a dataset with the URLs of its replicas, the best first."""
     resolved = await services.replicas.one(name, caller.site, caller)
     if resolved.size is None or not resolved.checksums:
         raise NotFound(f"{name} has no size or no checksum yet, which DRS requires")

@@ -26,12 +26,12 @@ async def healthz(caller: Open) -> Health:
 
 @router.get("/readyz", responses={503: {"model": Problem}})
 async def readyz(caller: Open, services: Services) -> Health:
-    """Report that the database responds, too."""
+    """Report that the process and the database respond."""
     await services.database.ready()
     return Health()
 
 
 @router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
 async def metrics(caller: Open, request: Request) -> Response:
-    """Return the counts and times of requests, for Prometheus."""
+    """Return the numbers and durations of requests as Prometheus metrics."""
     return Response(generate_latest(request.app.state.registry), media_type=CONTENT_TYPE_LATEST)

@@ -1,4 +1,4 @@
-"""The figures of the reports, as Prometheus metrics."""
+"""The numbers of the reports, as Prometheus metrics."""
 
 from collections.abc import Iterator
 
@@ -21,9 +21,9 @@ router = own_router("operation")
 
 @router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
 async def metrics(caller: Reader, request: Request, services: Services) -> Response:
-    """Return the metrics of /metrics, and those of transfers by link, tasks, workers, and the quality of forecasts.
+    """Return the metrics of /metrics, and metrics of transfers by link, tasks, workers, and forecast quality.
 
-    They are open to all readers, who may list all transfers anyway.
+    All readers may see them, since they may list all transfers anyway.
     """
     registry = CollectorRegistry()
     registry.register(_Shown(await services.monitoring.measured()))
@@ -32,13 +32,13 @@ async def metrics(caller: Reader, request: Request, services: Services) -> Respo
 
 
 class _Shown(Collector):
-    """The measurements, as a collector of the Prometheus library."""
+    """A Prometheus collector of these metrics."""
 
     def __init__(self, measured: MonitoringNumbers | None) -> None:
         self._measured = measured
 
     def collect(self) -> Iterator[Metric]:
-        """Yield only `coget_measured` if nothing could be measured."""
+        """Yield all metrics, or only `coget_measured` if the database did not answer."""
         known = self._measured is not None
         yield GaugeMetricFamily(
             "coget_measured", "Whether the database answered the queries for the following metrics", known
@@ -75,7 +75,7 @@ def _work(measured: MonitoringNumbers) -> Iterator[Metric]:
 
 
 def _forecasts(measured: MonitoringNumbers) -> Iterator[Metric]:
-    """Yield the metrics of forecasts of this week and the last one, by file size."""
+    """Yield the metrics of this and last week's forecasts, by file size."""
     rest = GaugeMetricFamily("coget_forecast_transfers", "Transfers with scored forecasts", labels=SIZE)
     error = GaugeMetricFamily("coget_forecast_error_ratio", "Median of |forecast / actual - 1|", labels=SIZE)
     bias = GaugeMetricFamily("coget_forecast_bias_ratio", "Median of forecast / actual", labels=SIZE)

@@ -45,7 +45,7 @@ async def site(name: Name, caller: Reader, services: Services) -> Site:
 
 @router.put("/sites/{name}")
 async def put_site(name: Name, site: Site, caller: Curator, services: Services) -> Site:
-    """Create a site, or change it."""
+    """Create or change a site."""
     return await services.places.put_site(caller.subject, _called(site, name))
 
 
@@ -69,9 +69,9 @@ async def endpoint(name: Name, caller: Reader, services: Services) -> Endpoint:
 
 @router.put("/endpoints/{name}")
 async def put_endpoint(name: Name, endpoint: Endpoint, caller: Curator, services: Services) -> Endpoint:
-    """Create an endpoint, or change it. If an admin does so, it may have a private or loopback address.
+    """Create or change an endpoint. An admin may give it a private or loopback address.
 
-    Only admins may change the address of an endpoint whose collections use a credential, or allow delegation to it.
+    Only admins may allow delegation to an endpoint, or change its address if its collections use a credential.
     """
     return await services.places.put_endpoint(caller.subject, _called(endpoint, name), caller.role)
 

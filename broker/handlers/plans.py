@@ -14,7 +14,7 @@ __all__ = ["router"]
 
 
 class SeparateRoute(Guarded):
-    """A route whose work is done in a separate process."""
+    """A route whose large requests are computed in a subprocess, after their turn for parsing."""
 
     elsewhere = True
 
@@ -35,9 +35,9 @@ AnyPlanRequest = Annotated[
 
 @router.post("/plans", response_model=DatasetPlan | FlowsPlanned)
 async def plan(request: AnyPlanRequest, caller: Reader, services: Services) -> DatasetPlan | Response:
-    """Plan which source should deliver what of a dataset, or which host should send which files to which other host.
+    """Plan which source delivers which share of a dataset, or which host sends which files to which other host.
 
-    A plan includes times and reasons. Planning moves nothing, and contacts no server.
+    A plan includes times and reasons. Planning transfers no data, and contacts no server.
     """
     if isinstance(request, FlowsRequest):
         return Response(await services.flows.make(request, caller), media_type="application/json")

@@ -60,10 +60,10 @@ async def wanting(
         Query(description="any state but AVAILABLE; default: BAD and SUSPICIOUS"),
     ] = None,
     after: Annotated[Did | None, Query(description="dataset of the last item of the previous page")] = None,
-    after_endpoint: Annotated[Named | None, Query(description="its endpoint")] = None,
+    after_endpoint: Annotated[Named | None, Query(description="endpoint of that item")] = None,
     limit: Limit = 100,
 ) -> ReplicaPage:
-    """List replicas that are not available and need attention, by dataset and endpoint."""
+    """List replicas in a state that needs attention, by dataset and endpoint."""
     page = await services.catalogue.wanting(
         [state] if state else ["BAD", "SUSPICIOUS"], after or "", after_endpoint or "", limit, caller
     )
@@ -75,7 +75,7 @@ async def wanting(
 
 @router.put("/replicas")
 async def put_replica(replica: CatalogueReplica, caller: Curator, services: Services) -> CatalogueReplica:
-    """Create a replica, or change it."""
+    """Create or change a replica."""
     return await services.catalogue.put_replica(caller.subject, replica, caller.role)
 
 
@@ -92,13 +92,13 @@ async def unconfirmed(
     caller: Reader,
     services: Services,
     after: Annotated[Did | None, Query(description="dataset of the last item of the previous page")] = None,
-    after_endpoint: Annotated[Named | None, Query(description="its endpoint")] = None,
+    after_endpoint: Annotated[Named | None, Query(description="endpoint of that item")] = None,
     limit: Limit = 100,
 ) -> Unconfirmed:
-    """List the caller's unconfirmed replicas, which can be read only with the grants of each reader.
+    """List the unconfirmed replicas inside the caller's collections; for admins, inside all collections.
 
-    These are replicas inside the caller's collections, or for admins inside any. Once a collection's owner or an admin
-    has confirmed them, the catalogue opens them to all.
+    Users can read them only with access to the collection. Once the collection's owner or an admin has confirmed them,
+    all users of the catalogue can read them.
     """
     page = await services.confirming.unconfirmed(caller, after or "", after_endpoint or "", limit)
     last = page[-1] if len(page) == limit else None
@@ -111,19 +111,19 @@ async def confirm(
     caller: Transferrer,
     services: Services,
 ) -> None:
-    """Confirm up to a thousand replicas inside collections of the caller (for admins: any) to open them; all or none.
+    """Confirm up to 1000 replicas inside collections of the caller (for admins: any), so that all users can read them.
 
-    A confirmation counts until the replica or its endpoint is moved.
+    If one cannot be confirmed, none is. A confirmation ends when the replica or its endpoint moves.
     """
     await services.confirming.confirm(caller, named if isinstance(named, list) else [named])
 
 
 @router.post("/replicas/bad")
 async def bad(bad: BadReplica, caller: Transferrer, services: Services) -> CatalogueReplica:
-    """Report that a replica is bad: it is not offered again until a curator states that it is AVAILABLE.
+    """Report that a replica is bad: it is not offered until a curator sets it to AVAILABLE.
 
-    The last available replica only becomes SUSPICIOUS, and is still offered. A curator's statement about a replica is
-    not changed by the report of one subject.
+    The last available replica only becomes SUSPICIOUS, and is still offered. The report of a single subject does not
+    change a state that a curator has set.
     """
     return await services.doubts.report(caller.subject, bad, caller.role)
 
@@ -136,16 +136,16 @@ async def resolve_few(
     services: Services,
     sink: Annotated[SinkName | None, Query(description="a site; default: the caller's site")] = None,
 ) -> Response:
-    """Find the replicas of some datasets by GET, for clients such as `aria2c` that ask for a Metalink and follow it."""
+    """Find the replicas of some datasets by GET, for clients such as `aria2c` that follow a Metalink."""
     return await _found(name, sink, request, caller, services)
 
 
 @router.post("/replicas/resolve", response_class=Response, responses=FOUND)
 async def resolve(query: ResolveRequest, request: Request, caller: Reader, services: Services) -> Response:
-    """Find the replicas of up to 10,000 datasets, the best replica of each first, with its forecast and the reason.
+    """Find the replicas of up to 10,000 datasets; the best of each dataset come first, with forecasts and reasons.
 
-    The response is NDJSON, one dataset per line, then `{"end": true, "count": n}`; without that line it is incomplete.
-    With `Accept: application/metalink4+xml` it is a Metalink 4 document of those that have replicas.
+    The response is NDJSON: one dataset per line, then `{"end": true, "count": n}`; without that line it is incomplete.
+    With `Accept: application/metalink4+xml`, it is a Metalink 4 document of the datasets that have replicas.
     """
     return await _found(query.names, query.sink, request, caller, services)
 

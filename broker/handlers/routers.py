@@ -1,8 +1,7 @@
-"""Routers of the broker's interfaces, and what their routes share: the parameters of pages by key, each of which states
-where the next page begins, and the settings of all streams of server-sent events.
+"""Routers of the broker's interfaces, with their shared paging parameters, error forms and headers of event streams.
 
-Each router is complete once handlers have added routes to it, and is included nowhere. FastAPI prepares a route again
-for each router that includes another, which took most of a broker's start.
+The application takes the routes from these routers, and includes no router in another: FastAPI would prepare each
+route again, which took most of a broker's start-up time.
 """
 
 from typing import Annotated, Any
@@ -19,15 +18,15 @@ OWN = "/broker/v1"
 Limit = Annotated[int, Query(ge=1, le=1000, description="largest number of items")]
 Before = Annotated[int | None, Query(ge=0, lt=2**63, description="value from the previous page")]
 RETRY = 1000
-"""Milliseconds after which a browser that lost a stream asks for it again."""
+"""Milliseconds after which a browser reconnects to a lost stream."""
 UNHINDERED = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-"""Headers of streams. The last one is for nginx, which would otherwise buffer a stream until a page of it is full."""
+"""Headers of streams; `X-Accel-Buffering` keeps nginx from buffering."""
 
 
 def errors_of(model: type[BaseModel], *statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Document errors that share one form: in full for the first status, by reference for the others.
+    """Return the OpenAPI responses for errors of one model: the first status has the model, the others a reference.
 
-    FastAPI would build a validator for each form in full, of each route: thousands at each start.
+    For each model of each route, FastAPI would build a validator: thousands at each start.
     """
     first, *others = statuses
     schema = {"$ref": f"#/components/schemas/{model.__name__}"}
@@ -40,10 +39,10 @@ OWN_ERRORS = errors_of(Problem, 400, 401, 403, 404, 409, 413, 422, 429, 503)
 
 
 def own_router(tag: str, prefix: str = "", route_class: type[Guarded] = Guarded) -> APIRouter:
-    """Create a router of the broker's own API, for a resource below `prefix`."""
+    """Return a router of the broker's own API, for a resource below `prefix`."""
     return APIRouter(prefix=f"{OWN}{prefix}", tags=[tag], responses=OWN_ERRORS, route_class=route_class)
 
 
 def page_router(prefix: str = "", route_class: type[Guarded] = Guarded) -> APIRouter:
-    """Create a router of pages, which are not in the OpenAPI document."""
+    """Return a router of pages, which the OpenAPI document leaves out."""
     return APIRouter(prefix=prefix, include_in_schema=False, route_class=route_class)

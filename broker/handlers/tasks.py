@@ -27,7 +27,7 @@ router = own_router("tasks")
 NEWEST = [("request_time", True)]
 STREAM: dict[int | str, dict[str, Any]] = {
     200: {"description": "events, each with the task as its data", "content": {"text/event-stream": {}}},
-    204: {"description": "the task is over, and its last state is known"},
+    204: {"description": "the task is over, and Last-Event-ID is its last state"},
 }
 
 
@@ -62,7 +62,7 @@ async def _shown(services: Factory, tasks: Iterable[Task]) -> list[TaskRecord]:
 
 @router.post("/tasks", status_code=status.HTTP_202_ACCEPTED)
 async def submit(submission: Submission, caller: Transferrer, bearer: Sent, services: Services) -> Accepted:
-    """Submit a transfer or a deletion. If it is submitted again with the same id, the response names the same task."""
+    """Submit a transfer or a deletion. Repeated submissions with the same id create one task."""
     task, new = await services.submissions.submit(caller, submission, bearer.number)
     return Accepted(id=task, new=new)
 
@@ -110,7 +110,7 @@ async def task(number: UUID, caller: Reader, services: Services) -> TaskRecord:
 
 @router.post("/tasks/{number}/cancel")
 async def cancel(number: UUID, caller: Transferrer, services: Services) -> TaskRecord:
-    """Cancel a task; files that were transferred stay. A task that is over does not change."""
+    """Cancel a task; transferred files are kept. A finished task does not change."""
     await services.tasks.cancel(caller, str(number))
     return await task(number, caller, services)
 
@@ -139,7 +139,7 @@ async def files(
     after: Annotated[int, Query(ge=0, lt=2**63, description="value from the previous page")] = 0,
     limit: Limit = 100,
 ) -> Files:
-    """List files of a task that were transferred, were skipped because of an error, or failed; failed folders too."""
+    """List the files of a task that were transferred, skipped because of an error, or failed; also failed folders."""
     page = await services.tasks.done(caller, str(number), state, after, limit)
     following = page[-1].id if len(page) == limit else None
     return Files.model_construct(files=[_file(each) for each in page], next=following)
@@ -153,7 +153,7 @@ async def planned(
     after: Annotated[int, Query(ge=0, lt=2**63, description="value from the previous page")] = 0,
     limit: Limit = 100,
 ) -> Files:
-    """List what a dry run would `copy`, `link` and `delete`, as far as it is known; for deletions with the `source`."""
+    """List each `copy`, `link` and `delete` that a dry run has found so far; a deletion has its path in `source`."""
     page = await services.tasks.planned(caller, str(number), after, limit)
     following = page[-1].id if len(page) == limit else None
     return Files.model_construct(files=[_file(each) for each in page], next=following)
@@ -173,15 +173,15 @@ async def progress(
     still: Still,
     last_event_id: Annotated[str, Header(max_length=100)] = "",
 ) -> Response:
-    """Stream a task's progress as server-sent events: `progress` at once and at each change, `end` when it is over.
+    """Stream a task's progress as server-sent events: `progress` at once and at each change, `end` when the task is over.
 
-    The stream may end earlier, after ten minutes or when the broker stops: then ask again, with Last-Event-ID.
+    The stream also ends after ten minutes, or when the broker stops: then reconnect with Last-Event-ID.
     """
     known = await services.tasks.one(caller, str(number))
     collections = await services.collections.named([each for each in (known.source, known.destination) if each])
     now = TaskRecord.of(known, collections, time.time())
     if now.completed_at is not None and version(now) == last_event_id:
-        return Response(status_code=status.HTTP_204_NO_CONTENT)  # 204 tells browsers not to reconnect
+        return Response(status_code=status.HTTP_204_NO_CONTENT)  # stops browsers from reconnecting
     watch = services.watching.watch(caller, known, collections, last_event_id)
     return EventSourceResponse(_events(watch, still), headers=UNHINDERED)
 
@@ -189,7 +189,7 @@ async def progress(
 async def _events(
     watch: AsyncGenerator[TaskRecord | None, None], still: Callable[[], Awaitable[bool]]
 ) -> AsyncIterator[bytes]:
-    """Yield an event for each beat; end when the listener's token is no longer valid."""
+    """Yield an event for each record, and a comment for each None, while the listener's token is valid."""
     async with aclosing(watch):
         async for record in watch:
             if not await still():

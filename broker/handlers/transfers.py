@@ -28,7 +28,7 @@ Some = Annotated[
     Discriminator(one_or_list),
 ]
 PATHS = ("/transfers/import",)
-"""Paths whose bodies are streams; the service limits their length."""
+"""Paths with streamed bodies, whose length the service limits."""
 BYTES = {"requestBody": {"content": {"application/octet-stream": {"schema": {"type": "string"}}}}}
 
 
@@ -45,7 +45,7 @@ async def report(
     caller: Transferrer,
     services: Services,
 ) -> Ingested:
-    """Report one or thousands of transfers. The response means that they are stored; repeats change nothing."""
+    """Report one or many transfers. They are stored before the response; repeats have no effect."""
     return await services.transfers.take(
         caller.subject, observed if isinstance(observed, list) else [observed], caller.role
     )
@@ -53,7 +53,7 @@ async def report(
 
 @router.post("/transfers/import", openapi_extra=BYTES)
 async def report_log(request: Request, caller: Transferrer, services: Services) -> LogTaken:
-    """Report another program's log: a GridFTP server's, or any other that `coget history import` can read."""
+    """Report the transfers in another program's log, in any format of `coget history import`."""
     return await services.logs.take(caller.subject, request.stream(), caller.role)
 
 
@@ -63,11 +63,14 @@ def conditions(
     direction: Annotated[Direction | None, Query()] = None,
     outcome: Annotated[Literal["ok", "slow", "failed", "corrupt"] | None, Query()] = None,
     subject: Annotated[str | None, Query(max_length=LONGEST, pattern=r"^[A-Za-z0-9_.@:/+%~-]*$")] = None,
-    set_aside: Annotated[bool | None, Query(description="known to be wrong, and so not used by forecasts")] = None,
+    set_aside: Annotated[
+        bool | None,
+        Query(description="known to be wrong, and so not used by forecasts"),
+    ] = None,
     since: Annotated[Moment | None, Query(description="ended at or after")] = None,
     until: Annotated[Moment | None, Query(description="ended before")] = None,
 ) -> dict[str, Any]:
-    """Return the filter of transfers; all transfers fit that have the given values."""
+    """Return the conditions on transfers, by name; a condition of None fits every transfer."""
     return dict(locals())
 
 
@@ -81,7 +84,7 @@ async def export(
     conditions: Filter,
     format: Annotated[Literal["csv", "parquet"], Query()] = "csv",
 ) -> Response:
-    """Export all reported transfers that fit, the newest first, as a table; Parquet requires pyarrow in the broker."""
+    """Export the transfers that meet the conditions as a table, newest first. Parquet needs pyarrow at the broker."""
     if not caller.may("admin"):
         services.large.admit(caller.subject, "exports")
     pages = _in_turns(await services.transfers.pages(conditions, caller), caller, services)
@@ -93,7 +96,7 @@ async def export(
 async def _in_turns(
     pages: AsyncIterator[list[TransferRecord]], caller: Caller, services: Factory
 ) -> AsyncIterator[list[TransferRecord]]:
-    """Yield the same pages, and let other callers take turns between them."""
+    """Yield the pages, each read in a turn of its own, so that other callers' large requests run in between."""
     while True:
         async with services.large.turn(caller.subject, "exports", admitted=True):
             page = await anext(pages, None)
@@ -106,6 +109,6 @@ async def _in_turns(
 async def transfers(
     caller: Reader, services: Services, conditions: Filter, before: Before = None, limit: Limit = 100
 ) -> TransferPage:
-    """List the reported transfers that fit, the newest first."""
+    """List the reported transfers that meet the conditions, newest first."""
     page = await services.transfers.listed(conditions, before, limit, caller)
     return TransferPage.model_construct(transfers=page, next=page[-1].id if len(page) == limit else None)

@@ -1,1 +1,1 @@
-"""Periodic work beside requests and tasks: probing, posting, scoring, and sums of traffic."""
+"""Periodic jobs: probing of links, posting of reports, scoring of forecasts, and traffic sums."""

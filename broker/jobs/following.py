@@ -1,7 +1,4 @@
-"""Keeps data derived from observations current, soon after new ones arrive in this process or in another.
-
-The sums of traffic are kept up to date with reported transfers.
-"""
+"""Jobs that keep derived data, such as the sums of traffic, up to date with reported transfers."""
 
 import asyncio
 import time
@@ -17,17 +14,17 @@ from broker.storage.traffic import TrafficStore
 __all__ = ["ObservationFollower", "Rolling"]
 
 LOOK = 2.0
-"""Seconds between looks at the database while no new observations are announced."""
+"""Seconds between checks of the database if this process receives no observations."""
 REST = 4.0
-"""Pause after each step, as a multiple of its duration, so that others get the database and the processor."""
+"""Pause after each step, as a multiple of its duration, which leaves the database and the processor to requests."""
 log = structlog.get_logger("broker.jobs")
 
 
 class ObservationFollower:
-    """A loop that takes one step after the other while there is something to do.
+    """A loop that repeats a step while there is work, and then waits for new observations.
 
     :param name: name in the log
-    :param step: function that does a small part of the work, and returns whether there may be more
+    :param step: function that does a small part of the work, and returns whether there may be more work
     :param rest: pause after a step, as a multiple of its duration; 0 for steps that pause by themselves
     """
 
@@ -49,7 +46,7 @@ class ObservationFollower:
                 await self._catch_up()
             except BrokerError as error:
                 log.warning("failed to process new transfers; trying again", what=self._name, error=str(error))
-            except Exception:  # otherwise an error would stop it unnoticed
+            except Exception:  # otherwise an error would stop the loop silently
                 log.exception("failed to process new transfers; trying again", what=self._name)
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK):
@@ -64,14 +61,14 @@ class ObservationFollower:
 
 
 class Rolling:
-    """Addition of new transfers to the sums. Any number of processes may do it: each takes pairs that no other has."""
+    """Addition of new transfers to the traffic sums; several processes may do it, each for other pairs."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def step(self) -> bool:
-        """Count some transfers; return whether there were any to count."""
-        async with self._database.read() as connection:  # a read, which blocks no writer
+        """Add some transfers to the sums; return whether there were new transfers."""
+        async with self._database.read() as connection:  # checks first in a read transaction, which blocks no writer
             if not await TrafficStore(connection).lacks():
                 return False
         return await self._roll()

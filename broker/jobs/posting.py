@@ -1,7 +1,7 @@
-"""Posts a report of the seven days before, each Monday (UTC): as a file, by mail, or both.
+"""The weekly report: written to a file, mailed, or both, each Monday (UTC), for the seven days before it is made.
 
-One of all the processes posts each past week once, later if none was running on Monday. A failed attempt is repeated
-while the week lasts. If a process dies after it sent the report and before it recorded that, another sends it again.
+One process posts each week's report; if none runs on Monday, the first one that starts later. A failed attempt is
+repeated until the next week. If a process dies between sending a report and recording it, the report is sent again.
 """
 
 import asyncio
@@ -36,21 +36,21 @@ WEEK = 7 * DAY
 MONDAY = 4 * DAY
 """The first Monday after the epoch."""
 SETTLED = 3_600.0
-"""Seconds after a week's end in which its transfers may still be reported and counted."""
+"""Seconds to wait after the end of a week for late reports of its transfers."""
 TAKEN = 600.0
-"""Seconds for which a week is reserved for the process that posts it, and after which a failed attempt is repeated."""
+"""Seconds for which one process reserves the posting of a week; also the pause before another attempt."""
 SECONDS = 60.0
 """Timeout for the mail server."""
 log = structlog.get_logger("broker.reports")
 
 
 def week_before(now: float) -> float:
-    """Return when the last complete week began; a week counts as complete an hour after its end."""
+    """Return the start of the last complete week, in epoch seconds; a week is complete an hour after its end."""
     return (now - SETTLED - MONDAY) // WEEK * WEEK + MONDAY - WEEK
 
 
 def message(mail: Mail, reports: Sequence[Report], title: str, name: str, file: str) -> EmailMessage:
-    """Return a mail with the facts as text and the whole report as an attachment."""
+    """Return a mail with the reports' facts as text, and the whole file as an attachment."""
     email = EmailMessage()
     email["Subject"], email["From"], email["To"] = title, mail.sender, ", ".join(mail.to)
     email["Date"], email["Message-ID"] = formatdate(), make_msgid(domain=mail.sender.partition("@")[2])
@@ -69,7 +69,7 @@ def _facts(report: Report) -> str:
 class Poster:
     """The process's poster of weekly reports.
 
-    :param posting: where to put or send them
+    :param posting: directory and mail settings
     :param drawing: process that draws figures
     """
 
@@ -86,12 +86,12 @@ class Poster:
                 await self.post(time.time())
             except (BrokerError, OSError, smtplib.SMTPException) as error:
                 log.warning("failed to post the weekly report; trying again", error=str(error))
-            except Exception:  # otherwise no report would ever be posted again
+            except Exception:  # otherwise an error would stop the loop silently
                 log.exception("failed to post the weekly report; trying again")
             await asyncio.sleep(TAKEN)
 
     async def post(self, now: float) -> bool:
-        """Post the past week, unless it is posted or another process is posting it; return whether it was posted now.
+        """Post the report of the past week if no process has posted it or is posting it; return whether it was posted.
 
         :raises OSError: when the file cannot be written, or the mail server cannot be reached
         :raises smtplib.SMTPException: when the mail server does not accept the mail
@@ -124,13 +124,13 @@ class Poster:
 
 
 def _called(begin: float) -> str:
-    """Return the name of a week, as in ISO 8601."""
+    """Return the ISO 8601 name of a week, such as 2026-W47."""
     year, week, _ = datetime.fromtimestamp(begin, UTC).isocalendar()
     return f"{year}-W{week:02}"
 
 
 def _write(directory: Path, name: str, file: str) -> None:
-    """Write a file that appears under its name only when it is complete."""
+    """Write a file under a temporary name, and rename it when it is complete."""
     directory.mkdir(parents=True, exist_ok=True)
     part = directory / f".{name}.part"
     part.write_text(file)

@@ -1,7 +1,7 @@
-"""Measurements of links between endpoints, made while no task is under way.
+"""Measurements of links between endpoints, made while no task is running.
 
-A link is measured when a user asked for it, when nothing is known about it, or when nothing new is known. Each
-measurement moves few bytes, and all together at most the daily budget, whatever the results.
+A link is measured when a user requests it, when it was never used, or when it was not used for a day. Each measurement
+transfers few bytes; all measurements of a day, failed ones included, stay within the daily budget.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ SUBJECT = "broker"
 STALE = 86_400.0
 """Seconds after which an unused link is measured again."""
 LOOK = 60.0
-"""Seconds until the next look when there is nothing to measure."""
+"""Seconds until the next check when there is nothing to measure."""
 log = structlog.get_logger("broker.jobs")
 
 
@@ -43,8 +43,10 @@ def due(
 ) -> EndpointLink | None:
     """Return the link to measure next; None if none is due.
 
-    A link that a user asked for comes first, then a random one that was never used, then the one that was not used for
-    the longest time, if that is at least `STALE`.
+    A link that a user requested comes first; then a random link that was never used; then the link whose last use is
+    longest ago, if that is more than `STALE`.
+
+    :param used: last use of each link, in seconds since the epoch
     """
     named = {(link.source, link.sink): link for link in links}
     if first := next((named[each] for each in requested if each in named), None):
@@ -57,9 +59,9 @@ def due(
 
 
 class Prober:
-    """Measurements of one link at a time.
+    """A loop that measures one link at a time.
 
-    :param probing: what measurements may cost
+    :param probing: limits for the measurements
     """
 
     def __init__(self, database: Database, places: Places, transfers: Transfers, probing: Probing) -> None:
@@ -77,16 +79,13 @@ class Prober:
             except BrokerError as error:
                 log.warning("cannot measure links now; trying again", error=str(error))
                 measured = False
-            except Exception:  # otherwise nothing would ever be measured again
+            except Exception:  # otherwise an error would stop the loop silently
                 log.exception("cannot measure links now; trying again")
                 measured = False
             await asyncio.sleep(0 if measured else LOOK)
 
     async def probe(self) -> bool:
-        """Measure the link that is due, if there is one, no task is under way, and the budget allows it.
-
-        Return whether there was one.
-        """
+        """Measure the link that is due; return False if none is, a task is running, or the budget is spent."""
         endpoints = {name: placed.endpoint for name, placed in (await self._places.map()).by_name.items()}
         link = await self._claim(possible_links(endpoints.values()))
         if link is None:
@@ -114,7 +113,7 @@ class Prober:
 
     @retried
     async def _claim(self, able: list[EndpointLink]) -> EndpointLink | None:
-        """Reserve the link to measure, so that no other process measures it."""
+        """Reserve the link that is due for this process; return None if there is none to measure now."""
         async with self._database.write() as connection:
             probes = ProbeStore(connection)
             await probes.alone()

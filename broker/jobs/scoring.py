@@ -1,7 +1,8 @@
-"""Comparison of forecasts with results, and with what other forecasters would have forecast.
+"""Comparison of forecasts with results, and with the forecasts of all other forecasters.
 
-A pair is scored when it has new transfers. A replayed forecast depends only on the transfers that had ended when the
-transfer began. So when a transfer becomes known late, those that began after its end are scored again.
+A pair of source and sink is scored when it has new transfers. A replayed forecast depends on the transfers that had
+ended when the transfer began. So when a transfer is reported late, all transfers that began after its end are scored
+again.
 """
 
 import asyncio
@@ -23,24 +24,24 @@ from predictors.tally import Tally
 __all__ = ["MOST", "Scoring", "score"]
 
 MOST = 2000
-"""The most transfers of a pair that are scored at once; of more, the newest."""
+"""Most transfers of a pair that are scored at once: the newest ones."""
 REST = 15.0
 """Seconds before a pair is scored again: scoring many transfers at once costs little more than scoring one."""
 SLICE = 0.005
-"""Seconds of work before other tasks get their turn."""
+"""Seconds of work between two pauses for other tasks."""
 TURNS = 2.0
-"""Pause after that, as a multiple of the slice, up to `LONGEST`: forecasters are compiled in one long slice."""
+"""Pause after each slice of work, as a multiple of its duration; limited to `LONGEST`, as compiling takes long."""
 LONGEST = 0.1
 PANELS = 24
-"""Pairs whose forecasters are kept for the next time, at about a megabyte each."""
+"""Number of pairs whose forecasters stay in memory, at about a megabyte each."""
 FORGOTTEN = 240.0
-"""Seconds after which they are dropped if nothing new was reported."""
+"""Seconds without new transfers after which a pair's forecasters are dropped."""
 MEANT = 86_400.0
-"""Age in seconds from which on a given forecast no longer counts as one for a transfer that begins."""
+"""Age in seconds above which a stored forecast is not used to score a transfer that begins."""
 
 
 class ScoredPanel(NamedTuple):
-    """A pair's panel of forecasters, the last observation that it scored, and when."""
+    """A pair's panel of forecasters, the number of the newest scored transfer, and the time of scoring (monotonic)."""
 
     scored_id: int
     panel: Panel
@@ -48,7 +49,7 @@ class ScoredPanel(NamedTuple):
 
 
 class Scoring:
-    """Scoring of new transfers. Any number of processes may do it: a score made twice counts once.
+    """Scoring of new transfers, safe with several processes: a duplicate score is stored once.
 
     :param compiled: whether forecasters are compiled
     """
@@ -70,8 +71,8 @@ class Scoring:
         waiting = [each for each in unscored if each.pair_id not in self._done]
         if not waiting:
             return False
-        pair = random.choice(waiting)  # other processes seldom take the same
-        self._done[pair.pair_id] = now  # set before scoring: even if it fails, other pairs have their turn
+        pair = random.choice(waiting)  # other processes probably choose another pair
+        self._done[pair.pair_id] = now  # before scoring, so that a failing pair does not block others
         await self.score(pair)
         return True
 
@@ -86,7 +87,7 @@ class Scoring:
                 await self.score(pair)
 
     async def score(self, pair: UnscoredLink) -> None:
-        """Score the new transfers of a pair, and those whose scores these change."""
+        """Score the new transfers of a pair, and rescore the transfers that they affect."""
         async with self._database.read() as connection:
             stored = ScoreStore(connection)
             extent = await stored.extent(pair)
@@ -100,7 +101,7 @@ class Scoring:
                 self._panels.popitem(last=False)
 
     def _panel(self, pair: UnscoredLink, extent: NewTransfers) -> Panel:
-        """Return the panel of last time if no transfer came too late for it; a new panel otherwise."""
+        """Return the cached panel if all new transfers ended after those that it has seen; otherwise a new panel."""
         cached = self._panels.pop(pair.pair_id, None)
         if (
             cached
@@ -128,7 +129,7 @@ class Scoring:
 
 
 async def _slowly(work: Iterator[tuple[int, Score | None] | None]) -> dict[int, Score | None]:
-    """Do work in a thread, a little at a time, and return its results: requests need the interpreter meanwhile."""
+    """Do work in a thread in short slices, so that requests are served in between; return the results."""
     done: dict[int, Score | None] = {}
     while True:
         began = time.monotonic()
@@ -152,9 +153,9 @@ def _slice(work: Iterator[tuple[int, Score | None] | None]) -> tuple[list[tuple[
 def _work(
     pair: UnscoredLink, extent: NewTransfers, newest: Sequence[Learned], panel: Panel
 ) -> Iterator[tuple[int, Score | None] | None]:
-    """Yield the number and score of each transfer that is new or affected by new ones, and None between.
+    """Yield the number and score of each new or affected transfer, and None after other steps of work.
 
-    The score is None if nothing was known when the transfer began.
+    The score is None if there was no forecast when the transfer began.
     """
     known = sorted(newest, key=lambda each: order(each.observation))
     seen = [each.observation for each in known]
@@ -175,7 +176,7 @@ def score(pair_id: int, learned: Learned, given_forecasts: GivenForecasts) -> Sc
     else:
         return None
     rate = telling(observation)
-    assert rate is not None  # forecasts are asked for only where the transfer shows a rate
+    assert rate is not None  # only transfers that show a rate are scored
     return Score(
         learned.id,
         pair_id,
@@ -195,7 +196,7 @@ def score(pair_id: int, learned: Learned, given_forecasts: GivenForecasts) -> Sc
 
 
 def _panel(given: GivenForecasts) -> dict[str, Rates]:
-    """Return all forecasts of the panel, in five digits; none unless all made one, so that comparisons are fair."""
+    """Return the forecasts of the panel, with five digits; empty if one is missing, so that comparisons are fair."""
     if len(given.forecasts) < len(PANEL):
         return {}
     return {name: _rounded(forecast) for name, forecast in given.forecasts.items()}

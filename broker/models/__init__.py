@@ -1,1 +1,1 @@
-"""Wire types: pydantic models of requests and answers. An instance of one of these is valid."""
+"""Wire types: pydantic models of requests and responses; an instance has passed validation."""

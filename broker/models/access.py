@@ -24,7 +24,12 @@ __all__ = [
 
 Role = Literal["reader", "transfer", "curator", "admin"]
 ROLES: tuple[Role, ...] = ("reader", "transfer", "curator", "admin")
-"""Each role includes those before it. Rights: query; report transfers and bad replicas; change the catalogue; all."""
+"""All roles; each includes the rights of those before it.
+
+- reader: query
+- transfer: report transfers and bad replicas, submit tasks
+- curator: change the catalogue
+- admin: everything"""
 
 Subject = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.@:/+%~-]*$", min_length=1, max_length=LONGEST)]
 
@@ -36,7 +41,7 @@ def _issuable(subject: str) -> str:
 
 
 Issuable = Annotated[str, StringConstraints(pattern=rf"^{CALLED.pattern}$"), AfterValidator(_issuable)]
-"""A subject to which an admin may issue tokens, or as which a client may act."""
+"""A subject that may get a token from an admin, or be the name of a client."""
 
 
 class Caller(Wire):
@@ -47,17 +52,17 @@ class Caller(Wire):
     site: SinkName = ""
 
     def may(self, role: Role) -> bool:
-        """Return whether the caller's role includes this one."""
+        """Return whether the caller's role includes `role`."""
         return ROLES.index(self.role) >= ROLES.index(role)
 
     @property
     def scope(self) -> str | None:
-        """The subject whose activity the caller sees with names and errors; None for admins, who see everybody's."""
+        """The subject whose activity the caller sees in full; None for admins, who see everybody's."""
         return None if self.may("admin") else self.subject
 
 
 def lesser(role: Role, most: Role) -> Role:
-    """Return the role, or `most` if that may do less.
+    """Return the lower of two roles.
 
     >>> lesser("admin", "curator"), lesser("reader", "curator")
     ('curator', 'reader')
@@ -66,7 +71,7 @@ def lesser(role: Role, most: Role) -> Role:
 
 
 class NewToken(Wire):
-    """A token to be issued; it is valid for `days`, or for ever if `days` is not given."""
+    """A token to issue, valid for `days`; without `days`, it never expires."""
 
     subject: Issuable
     role: Role = "reader"
@@ -75,7 +80,7 @@ class NewToken(Wire):
 
 
 class TokenRecord(Wire):
-    """The record of an issued token or of a browser login; it never contains the token."""
+    """The record of an issued token or a browser login, without the secret."""
 
     id: int
     kind: Literal["token", "login"]
@@ -85,17 +90,17 @@ class TokenRecord(Wire):
     created_at: Moment
     expires_at: Moment | None
     revoked_at: Moment | None
-    issuer_id: int | None = Field(description="the token with which an admin issued it, if known")
+    issuer_id: int | None = Field(description="number of the token with which an admin issued this token, if known")
 
 
 class IssuedToken(TokenRecord):
-    """A new token, with its secret, which is shown only this once."""
+    """A new token with its secret, which is shown only once."""
 
     token: str
 
 
 class Aside(Wire):
-    """A subject whose reports are set aside, since when, and by which admin."""
+    """A subject whose reports are ignored, with the time and the admin that set them aside."""
 
     subject: Subject
     at: Moment
@@ -103,7 +108,7 @@ class Aside(Wire):
 
 
 class AuditEntry(Wire):
-    """A change: when it was made, by which subject, and what it changed."""
+    """A change: its time, the subject that made it, the action, and the changed object."""
 
     id: int
     at: Moment

@@ -48,7 +48,7 @@ EXACT = {"int": _count, "float": _count, "bool": _truth}
 
 
 def _exact(schema: Any, owner: type) -> Any:
-    """Return the schema with strict numbers and booleans, but leave nested `Exact` models, which are strict already.
+    """Return the schema with strict numbers and booleans; nested `Exact` models are strict already, and unchanged.
 
     :param owner: model to which the schema belongs
     """
@@ -72,7 +72,7 @@ def _others(schema: dict[str, Any], owner: type) -> bool:
 
 
 class Exact(BaseModel):
-    """A body that accepts neither true or false as a number nor a number as true or false."""
+    """A model that accepts no boolean as a number, and no number as a boolean."""
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -94,11 +94,11 @@ class Fault(Wire):
 
 
 class Problem(Wire):
-    """The body of every error answer."""
+    """The body of an error response."""
 
     error: Fault
 
 
 def one_or_list(value: object) -> str:
-    """Return whether a body is a "list" or "one" object, so that only faults of that form are reported."""
+    """Return "list" or "one" for a body; the tag limits the reported faults to those of this form."""
     return "list" if isinstance(value, list) else "one"

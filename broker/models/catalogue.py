@@ -24,7 +24,7 @@ __all__ = [
 ReplicaState = Literal[
     "AVAILABLE", "UNAVAILABLE", "COPYING", "BEING_DELETED", "BAD", "SUSPICIOUS", "TEMPORARY_UNAVAILABLE"
 ]
-"""States as in Rucio. Users are offered only AVAILABLE replicas and, after these, SUSPICIOUS ones."""
+"""States as in Rucio. The broker offers AVAILABLE replicas first, then SUSPICIOUS ones, and no others."""
 Scheme = Literal["ftp", "gsiftp", "http", "https"]
 Host = Annotated[
     str,
@@ -44,13 +44,15 @@ class Site(Wire):
 
 
 class Endpoint(Wire):
-    """A server that has replicas below a folder.
+    """A server with a folder of replicas.
 
-    Where replicas are ranked by priority, a lower `read_priority` is better; 0 excludes the endpoint from reading, as
-    0 in `write_priority` excludes it from writing. `capacity` is in bytes per second; `max_streams` limits the
-    connections to it by one transfer. Coordinates default to those of its site. Only admins set `delegate`, which lets
-    workers give its host a limited proxy certificate if it insists on one, and `data_hosts`: other hosts that its data
-    may come from or go to.
+    - `read_priority`: rank among replicas, lower is better; 0 excludes the endpoint from reading
+    - `write_priority`: the same for writing
+    - `capacity`: limit of the server in bytes per second
+    - `max_streams`: most connections to the server in one transfer
+    - `latitude`, `longitude`: those of the site by default
+    - `delegate`: whether workers may give the host a limited proxy certificate if it requires one; admins set it
+    - `data_hosts`: other hosts that its data may come from or go to; admins set them
     """
 
     name: Named
@@ -77,7 +79,7 @@ class Endpoint(Wire):
 
     @property
     def source(self) -> str:
-        """The name under which its transfers are stored: scheme, host and port, without the scheme's default port."""
+        """The source name of its transfers: SCHEME://HOST[:PORT], without the scheme's default port."""
         port = "" if self.port in (None, PORTS[self.scheme]) else f":{self.port}"
         return f"{self.scheme}://{self.host}{port}"
 
@@ -96,7 +98,7 @@ def address(root: str, path: str) -> str:
 
 
 class Dataset(Wire):
-    """A named file. `checksums` are hex digests of the whole file by algorithm, written `sha256`, not `SHA-256`."""
+    """A named file. `checksums` are hex digests of the whole file by algorithm, spelled like `sha256`."""
 
     name: Did
     size: Size | None = None
@@ -104,7 +106,7 @@ class Dataset(Wire):
 
 
 class CatalogueReplica(Wire):
-    """A copy of a dataset at an endpoint. `path` is below the endpoint's folder, by default the dataset's name."""
+    """A copy of a dataset at an endpoint. `path` is below the endpoint's folder; by default the dataset's name."""
 
     dataset: Did
     endpoint: Named
@@ -130,16 +132,16 @@ class BadReplica(Wire):
 
 
 class ConfirmedReplica(Wire):
-    """A replica to confirm inside the collections around it, named by its dataset and its URL."""
+    """A replica to confirm inside its collections, named by its dataset and its URL."""
 
     dataset: Did
     url: Annotated[str, StringConstraints(min_length=1, max_length=8000)]
 
 
 class UnconfirmedReplica(Wire):
-    """A replica inside collections that neither their owners nor an admin have confirmed there.
+    """A replica inside collections that no owner of them and no admin has confirmed.
 
-    `registered_by` is the subject that registered it there; None if that is not known.
+    `registered_by` is the subject that registered the replica; None if unknown.
     """
 
     dataset: Did

@@ -1,4 +1,4 @@
-"""Collections: a folder at a GridFTP server, one at the workers of a site, or the catalogue; and their access rules."""
+"""Collections, each a folder at a GridFTP server or at a site's workers, or the catalogue; and their access rules."""
 
 from typing import Annotated, Literal, Self
 from uuid import UUID
@@ -42,10 +42,12 @@ PAUSABLE = (
 class NewCollection(Wire):
     """A collection to create or change.
 
-    A `gridftp` collection has an endpoint, and everything lies below `base` there; a `local` one is the folder `base`
-    at the workers of a `site`; `catalogue` shows datasets as files, read-only. `credential` names a credential that the
-    workers know. At most `concurrency` transfers run there at once, and at most `rate` bytes per second come from its
-    folder or go there. Both limits hold over all workers, and over all collections of the same folder.
+    Kinds: `gridftp` is the folder `base` at an `endpoint`; `local` is the folder `base` of the workers at a `site`;
+    `catalogue` shows all datasets as files, read-only.
+
+    `credential` is the name of a credential in the workers' configuration. `concurrency` limits the number of transfers
+    at once, and `rate` the bytes per second from and to the folder, for all workers and all collections of this folder
+    together.
     """
 
     name: Title
@@ -81,7 +83,7 @@ class Collection(NewCollection):
 
 
 class UsableCollection(Wire):
-    """A collection as its users see it: without its location and its credential."""
+    """A collection as users see it: without location and credential."""
 
     id: UUID
     name: Title
@@ -95,8 +97,8 @@ class UsableCollection(Wire):
 class NewRule(Wire):
     """A permission to read, or to read and write, below a path of a collection.
 
-    The principal is an identity (a subject, or its UUID) or a role, which stands for that role and those above it.
-    Rules for all authenticated users and for everybody (`anonymous`) have no principal.
+    The principal is an identity (a subject or its UUID), or the lowest role that has access. Rules for all
+    authenticated users and for everybody (`anonymous`) have no principal.
     """
 
     principal_type: PrincipalType

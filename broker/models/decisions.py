@@ -28,7 +28,7 @@ Rate = Annotated[float, Field(gt=0, lt=1e16, allow_inf_nan=False)]
 
 
 class Expectation(Wire):
-    """A forecast rate, in bytes per second; in four of five cases between p10 and p90, if these are known."""
+    """A forecast rate in bytes per second: the median, and the interval from p10 to p90 if known."""
 
     p10: Rate | None = None
     p50: Rate
@@ -36,11 +36,13 @@ class Expectation(Wire):
 
 
 class SourcePart(Wire):
-    """A candidate: its forecast, its planned share, and what it did.
+    """A candidate source: its forecast, its planned share, and its results.
 
-    `seconds` is the time that it was busy, `setup_seconds` the mean time to the first byte of a range. `start_seconds`
-    is the time from the beginning of the transfer until its bytes could first flow, `flow_seconds` the time that they
-    flowed. `planned_bytes` is None if the strategy plans no shares.
+    - `planned_bytes`: planned share; None if the strategy plans no shares
+    - `seconds`: time in which it had ranges to deliver
+    - `setup_seconds`: mean time from the request for a range to its first byte
+    - `start_seconds`: time from the start of the transfer until it could deliver its first byte
+    - `flow_seconds`: time in which its bytes arrived
     """
 
     source: SourceName
@@ -60,11 +62,12 @@ class SourcePart(Wire):
 
 
 class Range(Wire):
-    """A range: bytes [start, end) that a source was asked for, with the final `end`.
+    """A range: bytes [start, end) that one source was asked for; `end` may have moved since.
 
-    `bytes` counts those that this source delivered first. Times are seconds since the beginning of the transfer: when
-    the source was asked, when its first and its last byte arrived, and when the range was over. `count` is the number
-    of neighbouring ranges that are merged into this one.
+    - `bytes`: bytes that this source was the first to deliver
+    - `asked`, `first`, `last`, `over`: seconds from the start of the transfer to the request, the first byte, the last
+      byte, and the end of the range
+    - `count`: number of neighbouring ranges merged into this one
     """
 
     source: Annotated[int, Field(ge=0, lt=MOST_SOURCES)]
@@ -82,10 +85,10 @@ class Range(Wire):
 class ReportedDecision(Wire):
     """A transfer of one file, or a collect job, whose sources are pairs of hosts.
 
-    `id` is the reporter's own: a second report with the same id is the same transfer.
-
-    `moved` is the number of bytes that were not there before. `seconds` is the total time, `fetch_seconds` the time
-    until the last byte arrived. `range_count` is the number of ranges; `ranges` may merge neighbours.
+    - `id`: chosen by the reporter; a second report with the same id is ignored
+    - `moved`: bytes that were not at the destination before
+    - `seconds`: total time; `fetch_seconds`: time until the last byte arrived
+    - `range_count`: number of ranges, also if `ranges` merges neighbours
     """
 
     id: Key
@@ -123,11 +126,14 @@ class Made(NamedTuple):
 
 
 class Regret(NamedTuple):
-    """The hindsight of a transfer, in seconds; None where it is not known. `shares` are the best ones, in bytes.
+    """The durations in seconds that a transfer could have had, computed afterwards; None if unknown.
 
-    `best` is with the best shares, `planned` with the planned ones, `single` from the best source alone. `waits` is the
-    number of the source for which the plan would have waited, `unknown` the number of candidates that are left out
-    because nothing is known about what they would have delivered.
+    :param best: duration with the best shares
+    :param planned: duration with the planned shares
+    :param single: duration from the best source alone
+    :param shares: best shares, in bytes
+    :param waits: number of the source that would have finished the plan last
+    :param unknown: number of candidates left out because their rate is unknown
     """
 
     best: float | None = None
@@ -139,7 +145,7 @@ class Regret(NamedTuple):
 
 
 class DecisionsAccepted(Wire):
-    """The result of a report: the number of new decisions, and of those reported before."""
+    """The result of a report: the numbers of new and of already stored decisions."""
 
     accepted: int
     known: int
@@ -169,7 +175,7 @@ class DecisionSummary(NamedTuple):
 
 
 class StoredDecision(NamedTuple):
-    """A stored decision with all its details; `shares` are the best ones in hindsight, in bytes, if known."""
+    """A stored decision with all details; `shares` are the best shares in hindsight, in bytes, if known."""
 
     listed: DecisionSummary
     moved: int

@@ -1,4 +1,4 @@
-"""Faults of a document, described by the names in the document, never by those of the broker's own types."""
+"""Descriptions of a document's faults, in the names of the document rather than of the broker's own types."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -9,12 +9,12 @@ __all__ = ["fault_messages", "place", "why"]
 
 Fault = ErrorDetails | dict[str, Any]
 OBJECTS = frozenset({"dict_type", "model_type", "model_attributes_type"})
-"""Types of faults whose messages speak of Python types; `why` words them in terms of JSON."""
+"""Types of faults whose messages name Python types; `why` replaces the messages."""
 OUTSIDE = ("query", "path", "header", "cookie")
 
 
 def fault_messages(faults: Iterable[Fault], document: object) -> list[str]:
-    """Return the place and the message of each fault, in the order in which they were found.
+    """Return the place and message of each fault, in the given order.
 
     :param document: document that was sent; for a request, its body
     """
@@ -22,9 +22,9 @@ def fault_messages(faults: Iterable[Fault], document: object) -> list[str]:
 
 
 def place(loc: Sequence[str | int], document: object, missing: bool = False) -> list[str]:
-    """Return the parts of a fault's place that lead through the document, without validators and members of unions.
+    """Return the path to a fault in the document, without pydantic's names of validators and union members.
 
-    :param loc: place of the fault, as pydantic gives it
+    :param loc: place of the fault, from pydantic
     :param missing: whether the last part is the name of a missing field
 
     >>> place(("body", "list[function-after[_whole(), Site]]", 1, "name"), [{}, {"name": 5}])

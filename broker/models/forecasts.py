@@ -24,7 +24,7 @@ __all__ = [
 
 
 class Quantiles(Wire):
-    """The quantiles of a forecast rate, in bytes per second: 10 %, 50 % and 90 % of outcomes should lie below."""
+    """The quantiles of a forecast rate, in bytes per second: 10 %, 50 % and 90 % of actual rates should be lower."""
 
     p10: float
     p50: float
@@ -48,9 +48,12 @@ class Questions(Wire):
 
 
 class Expected(Wire):
-    """A forecast. `rate` is None where nothing is known; `seconds` are for the size, set-up included.
+    """A forecast.
 
-    `observations` is the number of observations behind it, `newest_age` the seconds since the newest of them ended.
+    - `rate`: None if nothing is known
+    - `seconds`: duration for the requested size, set-up included
+    - `observations`: number of transfers that the forecast is based on
+    - `newest_age`: seconds since the newest of these transfers ended
     """
 
     source: str
@@ -68,7 +71,7 @@ class Expected(Wire):
 
 
 class Forecasts(Wire):
-    """Forecasts in the order of the questions."""
+    """Forecasts in the order of the requested transfers."""
 
     forecasts: list[Expected]
 
@@ -82,9 +85,10 @@ class ResolveRequest(Wire):
 
 @dataclass(frozen=True, slots=True)
 class RankedReplica:
-    """A replica and its forecast; rank 1 is the best. It is not a pydantic model: one answer may have 30,000 of them.
+    """A replica and its forecast; rank 1 is the best.
 
-    `measured` is true if there were transfers over this very link; otherwise the rate is that of similar links.
+    It is no pydantic model, for speed: one response may have 30,000 of them. `measured` is true if the forecast is
+    based on transfers over this link, and false if it is based on similar links.
     """
 
     url: str
@@ -99,7 +103,7 @@ class RankedReplica:
 
     @property
     def estimate(self) -> Estimate:
-        """The forecast in the form that the planning of transfers takes."""
+        """The forecast in the form that the planner takes."""
         if self.rate is None:
             return Estimate(self.setup_seconds, reason=self.rationale)
         bounds = (self.rate.p10, self.rate.p90)
@@ -108,7 +112,7 @@ class RankedReplica:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """A dataset and its available replicas, the best first; or the error of its name."""
+    """A dataset and its available replicas, the best first; or the error for this name."""
 
     name: str
     size: int | None = None

@@ -20,14 +20,14 @@ __all__ = [
 ]
 
 FASTEST = 1e13
-"""Bytes per second; a report of a higher rate is impossible, and refused."""
+"""Highest possible rate in bytes per second; the broker refuses reports of higher rates."""
 INTERFACE = 1e11
-"""Bytes per second (800 Gbit/s) of the fastest interface. A report of a higher rate is stored, but set aside."""
+"""Rate of the fastest network interface in bytes per second (800 Gbit/s); reports of higher rates are set aside."""
 Direction = Literal["read", "write"]
 
 
 class Pair(NamedTuple):
-    """A link and a direction. It is not a wire type: there are as many as observations, and they are used as keys."""
+    """A link and a direction. It is no pydantic model, because it serves as key of very many observations."""
 
     source: str
     sink: str = ""
@@ -35,11 +35,12 @@ class Pair(NamedTuple):
 
 
 class Observed(Wire):
-    """One source's part in one transfer, with its ranges summed up; failed ones are reported, too.
+    """The sum of one source's ranges in one transfer; failed transfers are reported, too.
 
-    `id` is the caller's own: a second report with the same id is the same observation. `busy_seconds` is the time spent
-    on its ranges, by default all of the time; `setup_seconds` is the mean time to the first byte of a range;
-    `concurrency` is the number of other transfers of the source or the sink that were under way when it began.
+    - `id`: chosen by the caller; a second report with the same id is ignored
+    - `busy_seconds`: time in which the source had ranges to deliver; by default from `started` to `ended`
+    - `setup_seconds`: mean time from the request for a range to its first byte
+    - `concurrency`: number of other transfers of the source or the sink at the start
     """
 
     id: Key
@@ -68,7 +69,7 @@ class Observed(Wire):
 
 
 class Ingested(Wire):
-    """The result of a report: the number of new observations, and of those reported before."""
+    """The result of a report: the numbers of new and of already stored observations."""
 
     accepted: int
     known: int
@@ -82,7 +83,7 @@ class LineRefusal(Wire):
 
 
 class LogChange(Wire):
-    """A value of a log that is stored in another form than its line has."""
+    """A value of a log that the broker changed before storing it."""
 
     line: int
     field: str
@@ -91,10 +92,10 @@ class LogChange(Wire):
 
 
 class LogTaken(Ingested):
-    """The result of taking in a log, and the kind of log.
+    """The result of importing a log, and the log's format.
 
-    Each line was accepted, known before, refused, or left out (a listing of a folder, for example). `refused` and
-    `changed` describe the first such lines only; `lines_refused` and `lines_changed` count all of them.
+    Each line was accepted, known before, refused, or left out (such as a folder listing). `refused` and `changed`
+    describe only the first such lines; `lines_refused` and `lines_changed` count all of them.
     """
 
     kind: str
@@ -106,9 +107,10 @@ class LogTaken(Ingested):
 
 
 class TransferRecord(Wire):
-    """A stored observation; `error` and `subject` are null for all callers but its reporter and admins.
+    """A stored observation.
 
-    `set_aside` says why it is known to be wrong; forecasts do not use it then.
+    - `error`, `subject`: null, unless the caller is its reporter or an admin
+    - `set_aside`: reason why it is wrong, and forecasts ignore it; null otherwise
     """
 
     id: int
@@ -131,9 +133,9 @@ class TransferRecord(Wire):
     set_aside: str | None
 
     def shown_to(self, scope: str | None) -> Self:
-        """Return the record as a caller sees it.
+        """Return the record as a caller may see it.
 
-        :param scope: subject whose own observations are shown in full; None: everybody's are
+        :param scope: subject whose observations are shown in full; None: all are
         """
         if scope is None or self.subject == scope:
             return self

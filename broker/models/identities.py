@@ -1,4 +1,4 @@
-"""Identities of subjects for programs that know Globus: a UUID and a user name."""
+"""Identities of subjects for Globus clients: a UUID and a user name."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -11,7 +11,7 @@ NAMESPACE = UUID("6f0b42b6-4c3e-5d0f-9d35-7d0b7c1f1a52")
 
 
 class Identity(NamedTuple):
-    """A subject as programs see it; times are seconds since the epoch."""
+    """A subject with its UUID; times are seconds since the epoch."""
 
     id: UUID
     subject: str
@@ -22,7 +22,7 @@ class Identity(NamedTuple):
 
 
 def identity(subject: str) -> UUID:
-    """Return the UUID that a subject gets when it is first seen, unless another subject has that UUID by then.
+    """Return the default UUID of a new subject; `next_id` gives another one if it is taken.
 
     >>> identity("ann") == identity("ann")
     True
@@ -31,7 +31,9 @@ def identity(subject: str) -> UUID:
 
 
 def next_id(subject: str, first: UUID, taken: Callable[[UUID], bool]) -> UUID:
-    """Return the first free UUID for a subject. A renamed subject keeps its UUID, so that of its old name may be taken.
+    """Return the first free UUID for a subject, from `first` on.
+
+    `first` may be taken: a renamed subject keeps its UUID, which is the default of its old name.
 
     >>> one = identity("ann")
     >>> next_id("ann", one, lambda number: False) == one != next_id("ann", one, {one}.__contains__)
@@ -44,7 +46,7 @@ def next_id(subject: str, first: UUID, taken: Callable[[UUID], bool]) -> UUID:
 
 
 def number(principal: str) -> UUID | None:
-    """Return the UUID that a principal is, in any spelling; None for a subject.
+    """Return a principal as a UUID, if it is one in any spelling; None for a subject.
 
     >>> number("6F0B42B6-4C3E-5D0F-9D35-7D0B7C1F1A52") == NAMESPACE, number("ann")
     (True, None)
@@ -56,7 +58,7 @@ def number(principal: str) -> UUID | None:
 
 
 def named(principal: str) -> UUID:
-    """Return the UUID of a principal of a rule that was not seen yet; the principal is a subject or its UUID.
+    """Return the UUID of a principal that the broker has not seen yet: a subject, or a UUID.
 
     >>> named("ann") == named(str(identity("ann")).upper()) == identity("ann")
     True

@@ -1,4 +1,4 @@
-"""Lanes, in which workers carry tasks out: the tasks that wait for one, those that are open, and their number."""
+"""Lanes, in which workers run tasks: tasks that wait for a lane, open lanes, and changes to their number."""
 
 from typing import NamedTuple
 
@@ -9,14 +9,14 @@ __all__ = ["CollectionPair", "LaneCandidate", "LaneTuning", "OpenLane"]
 
 
 class CollectionPair(NamedTuple):
-    """A source collection and a destination collection; a task that deletes has no destination."""
+    """The source and destination collection of tasks; the destination of a deletion is empty."""
 
     source: str
     destination: str
 
 
 class LaneCandidate(NamedTuple):
-    """A task with work that can begin now: the first of its owner's tasks of its kind between a pair of collections."""
+    """A task with work that can start now: the first of an owner's tasks of one kind between two collections."""
 
     task: str
     owner: str
@@ -32,7 +32,7 @@ class LaneCandidate(NamedTuple):
 
 
 class OpenLane(NamedTuple):
-    """A lane that a worker has open."""
+    """An open lane of a worker."""
 
     task: str
     owner: str
@@ -40,7 +40,13 @@ class OpenLane(NamedTuple):
 
 
 class LaneTuning(NamedTuple):
-    """A tuning decision for a pair: its number of lanes, the change of it, and the rate and failures at that time."""
+    """A tuning decision for a pair.
+
+    :param at: seconds since the epoch
+    :param concurrency: new number of lanes
+    :param step: change of this number
+    :param rate: bytes per second before the change
+    :param failures: share of failed attempts before the change"""
 
     pair: CollectionPair
     at: float

@@ -1,7 +1,7 @@
-"""The syntax of names: one strict rule for all names that callers send.
+"""The syntax of all names that callers send.
 
-Names have letters, digits and a few marks. Each component begins with a letter, a digit or `_`, so that no name leads
-out of a folder, is hidden, or is read as an option. No name has characters that HTML, XML, SQL or a shell interprets.
+Names consist of letters, digits and a few marks. Each component begins with a letter, a digit or `_`, so that no name
+leaves a folder, is a hidden file, or looks like an option. No character has a meaning in HTML, XML, SQL or a shell.
 """
 
 from typing import Annotated, NamedTuple, Self
@@ -41,7 +41,7 @@ Did = Annotated[str, StringConstraints(pattern=rf"^(?:{_SCOPE}:)?{_NAME}$", max_
 Beginning = Annotated[str, StringConstraints(pattern=rf"^(?:{_SCOPE}:)?[A-Za-z0-9_.+=@,~/-]*$", max_length=565)]
 """A prefix of names of datasets; with a scope and a colon, of names in that scope."""
 FileClass = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.+/-]{0,64}$")]
-"""A class of files that are served alike: a type, or the volume that holds them."""
+"""A class of files with similar transfer rates, such as a file type or a storage volume."""
 Key = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.:/+=-]{1,128}$")]
 """A caller's own id of an observation."""
 
@@ -65,22 +65,22 @@ def _trimmed(text: str) -> str:
 
 
 Remark = Annotated[str, StringConstraints(max_length=500), AfterValidator(_one_line)]
-"""A remark of a user or a program about a thing."""
+"""A user's or a program's remark about an object."""
 ClientMessage = Annotated[Remark, AfterValidator(lambda text: redacted_text(text)[:500])]
-"""A program's message about an error or a source. It is redacted: older programs repeat URLs with their keys."""
+"""A program's message about an error or a source, without secrets, which older programs leave in URLs."""
 Called = Annotated[str, StringConstraints(max_length=500), AfterValidator(_one_line), AfterValidator(_trimmed)]
-"""A user's name for a thing that they create."""
+"""A user's name for an object that they create."""
 Thing = Annotated[str, StringConstraints(min_length=1, max_length=2000), AfterValidator(_one_line)]
-"""A user's or a program's name for anything; it is only displayed."""
+"""A user's or a program's name for an object, which is only displayed."""
 Who = Annotated[str, StringConstraints(max_length=LONGEST), AfterValidator(_one_line)]
-"""A subject about which something is asked."""
+"""A subject as a query parameter."""
 ReplicaPath = Annotated[str, StringConstraints(min_length=1, max_length=2000), AfterValidator(_printable)]
-"""The path of a file at a server. The rule is looser, since the files exist already; percent-encoded in URLs."""
+"""The path of a file at a server, not percent-encoded; it may have any printable character, since the file exists."""
 _ADDRESS = r"[a-z][a-z0-9+.-]{0,20}://[A-Za-z0-9.:\[\]_-]{1,255}"
 SourceName = Annotated[str, StringConstraints(pattern=rf"^(?:{_ADDRESS}|{_SCOPE})$")]
 """The source of bytes: `SCHEME://HOST[:PORT]`, or an endpoint's name."""
 SinkName = Annotated[str, StringConstraints(pattern=rf"^(?:{_SCOPE})?$")]
-"""The sink of bytes: a site, or any other place that callers agree on; empty if not given."""
+"""The sink of bytes: a site, or another name that callers agree on; empty if not given."""
 _IPV6 = r"[0-9A-Fa-f]{0,4}:[0-9A-Fa-f:.]{1,42}"
 Whereto = Annotated[str, StringConstraints(pattern=rf"^(?:{_ADDRESS}|{_SCOPE}|{_IPV6})?$")]
 """A `SinkName`, a server's address (`SCHEME://HOST[:PORT]`), or the IPv6 address of a client, as servers log it."""

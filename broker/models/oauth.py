@@ -1,4 +1,4 @@
-"""OAuth2 as Globus's clients speak it: scopes and their resource servers, clients, codes, tokens and consents."""
+"""OAuth2 for Globus clients: scopes and their resource servers, clients, codes, tokens and consents."""
 
 import re
 from collections.abc import Mapping
@@ -44,7 +44,7 @@ VIEW_IDENTITY_SET = f"{URN}{AUTH}:view_identity_set"
 VIEW_CONSENTS = f"{URN}{AUTH}:view_consents"
 ALL = f"{URN}{TRANSFER}:all"
 SCOPES = (*OPENID, VIEW_IDENTITY_SET, VIEW_CONSENTS, ALL)
-"""Scopes that permit something here; a client that requests no scope gets these."""
+"""Scopes that permit something at this broker, and the default of clients that request no scope."""
 KNOWN: Mapping[str, str] = {
     **dict.fromkeys((*OPENID, VIEW_IDENTITY_SET, VIEW_CONSENTS, VIEW_IDENTITIES), AUTH),
     ALL: TRANSFER,
@@ -58,23 +58,23 @@ KNOWN: Mapping[str, str] = {
         for name in ("all", "manage_flows", "view_flows", "run", "run_status", "run_manage")
     },
 }
-"""All scopes that are granted, and the resource server of each. The globus CLI requires scopes of some servers that the
-broker does not provide; tokens with these permit nothing. Any other scope is refused.
+"""All scopes that the broker grants, each with its resource server; other scopes are refused. The globus CLI requires
+scopes of some servers that the broker does not provide: tokens with these permit nothing.
 """
 TOKEN = re.compile(r"[^\s\[\]*]+|[\[\]*]")
 LONGEST = 8192
 DEEPEST = 8
 
 Kind = Literal["token", "login", "code", "refresh", "access", "session"]
-"""Kinds of tokens; each but the first is derived from one before it. A session is a browser's on the broker's pages."""
+"""Kinds of tokens; all but the first derive from another token. A session is a browser's login at the broker's pages."""
 
 
 class Client(NamedTuple):
     """A program that is granted tokens.
 
-    :param public: whether it cannot keep a secret, and so has none
-    :param role: its role when it acts for itself; None: it never does, users log in with it
-    :param made_by: admin who created it; None: it registered itself
+    :param public: whether it has no secret, because it could not protect one
+    :param role: role of the program itself; None: it acts only for users who log in
+    :param made_by: admin that created it; None: it registered itself
     """
 
     id: str
@@ -86,7 +86,7 @@ class Client(NamedTuple):
 
 
 class UserLogin(NamedTuple):
-    """A user who has logged in with a browser, or may do so.
+    """A user who has logged in with a browser, or whose token allows the login.
 
     :param limit_at: time at which everything derived from the login expires at the latest
     """
@@ -98,13 +98,13 @@ class UserLogin(NamedTuple):
 
 
 class Bearer(NamedTuple):
-    """A token that was sent: its owner, its resource server (None: all of the broker), and its scopes.
+    """The token of a request: its owner, its resource server (None: all), and its scopes.
 
     :param client: client to which it was granted; None: no client
-    :param number: number by which an admin lists and revokes it: its own, or that of the login or issued token from
-        which it is derived; None: it is not a token of the broker
+    :param number: number by which admins list and revoke it: its own, or the number of the login or issued token
+        that it derives from; None: it is no token of the broker
     :param issued: whether an admin issued it, so that it may issue others
-    :param expires_at: expiry time; None: it does not expire, or states its expiry itself
+    :param expires_at: expiry time; None: it does not expire, or contains its expiry
     """
 
     caller: Caller
@@ -117,7 +117,7 @@ class Bearer(NamedTuple):
 
 
 class TokenSource(NamedTuple):
-    """The origin of a new token: its owner, its client, and the number of the token from which it is derived.
+    """The origin of a new token: its owner, its client, and the number of the token that it derives from (`parent`).
 
     :param login_at: time at which the user authenticated
     :param limit_at: time at which everything derived from it expires at the latest
@@ -130,12 +130,12 @@ class TokenSource(NamedTuple):
     limit_at: float | None = None
 
     def until(self, seconds: float, now: float) -> float:
-        """Return the expiry time of a token with this lifetime: at the latest `limit_at`."""
+        """Return the expiry time of a token with a lifetime of `seconds`, limited to `limit_at`."""
         return min(now + seconds, self.limit_at or now + seconds)
 
 
 class Code(NamedTuple):
-    """The terms of an authorization code: the client that may exchange it, and for what.
+    """The terms of an authorization code: the client that may exchange it, and the scopes that it gets.
 
     :param challenge: S256 challenge of PKCE; None: the client has a secret, and sent no challenge
     :param offline: whether refresh tokens are requested
@@ -150,7 +150,7 @@ class Code(NamedTuple):
 
 
 class Grant(NamedTuple):
-    """A stored token of one of the kinds that clients are granted."""
+    """A stored token that was granted to a client."""
 
     id: int
     kind: Kind
@@ -165,10 +165,10 @@ class Grant(NamedTuple):
 
 
 class Consent(NamedTuple):
-    """A scope that a user lets a client use, through tokens that are still valid.
+    """A scope that a client may use for a user, through tokens that are still valid.
 
-    :param refreshed: whether the client has a refresh token, and so need not ask again
-    :param interactive: whether the user consented in a login; otherwise the client acts for itself
+    :param refreshed: whether the client has a refresh token, and so need not ask the user again
+    :param interactive: whether the user consented during a login; otherwise the client acts for itself
     """
 
     client: str
@@ -180,7 +180,7 @@ class Consent(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """A new token of one resource server; `refresh_token` where one was asked for."""
+    """A new access token for one resource server, with a refresh token if the client requested one."""
 
     resource_server: str
     scopes: tuple[str, ...]
@@ -189,7 +189,7 @@ class Answer(NamedTuple):
     refresh_token: str | None = None
 
     def document(self) -> dict[str, object]:
-        """Return the answer as a JSON object in the form of RFC 6749 and Globus."""
+        """Return the response as an object in the form of RFC 6749 and Globus."""
         content = {
             "access_token": self.access_token,
             "expires_in": self.expires_in,
@@ -201,9 +201,9 @@ class Answer(NamedTuple):
 
 
 def granted(text: str) -> Mapping[str, tuple[str, ...]]:
-    """Return the scopes that a text requests, by resource server, in the order of their mention; if empty, `SCOPES`.
+    """Return the requested scopes by resource server, in the order of the text; `SCOPES` for an empty text.
 
-    Dependent scopes, in brackets, concern other servers, and are left out.
+    Dependent scopes, in brackets, are for other servers, and are left out.
 
     :raises OAuthRefused: when the text cannot be parsed, or names an unknown scope
 

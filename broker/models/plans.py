@@ -1,4 +1,4 @@
-"""Plans: how a dataset is fetched, and how files go through a network; with shares or flows, and the time they take."""
+"""Plans for fetching a dataset (shares) and for moving files through a network (flows), with their durations."""
 
 from typing import Annotated, Any, Literal
 
@@ -37,7 +37,7 @@ class PlanRequest(Wire):
 
 
 class ReplicaShare(Wire):
-    """The bytes that one replica should deliver, and the forecast behind them."""
+    """The bytes that one replica should deliver, and the forecast for it."""
 
     url: str
     endpoint: str
@@ -50,7 +50,7 @@ class ReplicaShare(Wire):
 
 
 class DatasetPlan(Wire):
-    """A plan. In four of five cases it should take a time within `seconds_p10_p90`; None while nothing is known."""
+    """A plan for fetching a dataset; `seconds_p10_p90` is the interval of its duration, None if nothing is known."""
 
     name: str
     size: int
@@ -63,9 +63,9 @@ class DatasetPlan(Wire):
 
 
 class FlowsRequest(Wire):
-    """A network, and the files to move through it, in the form of docs/reference/network.md, as JSON.
+    """A network, and the files to move through it, in the JSON form of docs/reference/network.md.
 
-    A host that has the name or the `url` of an endpoint is that endpoint.
+    A host with the name or the `url` of an endpoint stands for that endpoint.
     """
 
     hosts: Annotated[dict[str, Any], Field(max_length=MOST_HOSTS)]
@@ -85,7 +85,7 @@ class FileRoute(Wire):
 
 
 class LinkFlow(Wire):
-    """The bytes and the rate of a link, and its capacity; with the ISPs of hosts that have several."""
+    """The bytes, rate and capacity of a link; the ISPs are given for hosts that have several."""
 
     source: str
     sink: str
@@ -97,7 +97,7 @@ class LinkFlow(Wire):
 
 
 class LimitPrice(Wire):
-    """A limit that bounds the plan, and the price that each byte pays to pass it: an exact number, such as "2/3"."""
+    """A limit that bounds the plan, and its price (dual value) per byte: an exact number, such as "2/3"."""
 
     kind: Literal["link", "up", "down", "io", "shared", "budget"]
     source: str = ""
@@ -119,8 +119,10 @@ class OriginShare(Wire):
 
 
 class Proof(Wire):
-    """The proof that no plan is faster: in T seconds, all bytes together can pay at most T times the sum of price x
-    capacity, and each byte pays at least the price of its cheapest route. Numbers are exact.
+    """The proof that no plan is faster, in exact numbers.
+
+    In T seconds, all bytes together can pay at most T times the sum of price x capacity; each byte pays at least the
+    price of its cheapest route.
     """
 
     seconds: str
@@ -130,10 +132,10 @@ class Proof(Wire):
 
 
 class FlowsPlanned(Wire):
-    """A plan in which all flows run side by side, each at its rate, from the first second to the last.
+    """A plan in which all flows run at the same time, each at a constant rate, until the end.
 
-    `direct_seconds` is the time of the best plan without relays; None if some file cannot go directly. `network` is the
-    network that was planned for: that of the request, completed with what the broker knows.
+    - `direct_seconds`: duration of the best plan without relays; None if a file has no direct route
+    - `network`: the network of the request, completed with the broker's data
     """
 
     method: str

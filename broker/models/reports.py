@@ -1,4 +1,4 @@
-"""Reports on the wire."""
+"""Wire types of reports."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ class TableDocument(Wire):
 
 
 class FigureDocument(Wire):
-    """A drawing of a table, as a Vega-Lite specification; `note` says why there is none."""
+    """A drawing of a table as a Vega-Lite specification; if the specification is empty, `note` has the reason."""
 
     name: str
     title: str

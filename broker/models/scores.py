@@ -12,17 +12,17 @@ __all__ = ["IN_CHARGE", "REPLAYED", "WEEK", "ForecasterRecord", "Score", "ScoreK
 
 WEEK = 7 * 86_400.0
 IN_CHARGE = "in charge"
-"""Key for the sums of the forecaster in charge, whichever that was."""
+"""Key for the sums over the forecasters in charge, whose forecasts were used."""
 REPLAYED = "hedge"
-"""The broker's own forecaster; it is in charge of transfers for which no forecast was requested."""
+"""The broker's own forecaster, whose replayed forecast counts if none was requested for a transfer."""
 
 
 class Score(NamedTuple):
-    """A transfer that succeeded, and its forecast when it began.
+    """A successful transfer, and the forecast for it.
 
-    :param forecaster: forecaster in charge
-    :param leader: forecaster with the greatest weight in that forecast
-    :param given: whether the forecast was given to a caller before; otherwise it was replayed from the history
+    :param forecaster: forecaster that made the forecast
+    :param leader: forecaster with the largest weight in the forecast
+    :param given: whether a caller got the forecast before the transfer; otherwise it was replayed from the history
     :param panel: forecasts of the other forecasters, by name, if all of them had one
     """
 
@@ -43,7 +43,7 @@ class Score(NamedTuple):
 
 
 class ScoreKey(NamedTuple):
-    """The key of a sum; `pair_id` 0 stands for all links together."""
+    """The key of a sum of scores; `pair_id` 0 stands for all links together."""
 
     week: int
     pair_id: int
@@ -54,8 +54,9 @@ class ScoreKey(NamedTuple):
 class ForecasterRecord(NamedTuple):
     """The record of one forecaster on a link.
 
-    `absolute_log_errors` is the sum of |log(p50 / actual)|; `won` and `lost` are the numbers of weeks in which it was
-    more and less accurate than the broker's own forecaster.
+    :param absolute_log_errors: sum of |log(p50 / actual)|
+    :param won: number of weeks in which it was more accurate than the broker's own forecaster
+    :param lost: number of weeks in which it was less accurate
     """
 
     pair_id: int
@@ -67,7 +68,7 @@ class ForecasterRecord(NamedTuple):
 
 
 def tallied(scores: Iterable[Score]) -> dict[ScoreKey, Tally]:
-    """Return the sums of these scores; those of single links have no histogram of errors (`Tally.errors`)."""
+    """Return the sums of scores; sums of single links have no histogram of errors (`Tally.errors`)."""
     found: defaultdict[ScoreKey, list[Tally]] = defaultdict(list)
     for score in scores:
         for forecaster, rates in ((IN_CHARGE, score.rates), *score.panel.items()):

@@ -1,4 +1,4 @@
-"""A strict reader of JSON: no key twice in an object, and no constants that JSON does not have, such as NaN."""
+"""A strict reader of JSON, which refuses duplicate keys in an object, and constants such as NaN."""
 
 import json
 from typing import Any
@@ -11,8 +11,8 @@ __all__ = ["document"]
 def document(body: bytes | str) -> Any:
     """Read JSON.
 
-    :raises Invalid: when an object in it has a key twice: programs differ in which of them counts
-    :raises ValueError: when it is not JSON, or not in UTF-8 (RFC 8259, 8.1)
+    :raises Invalid: when an object has a duplicate key, which other programs may resolve in another way
+    :raises ValueError: when the text is not JSON, or not in UTF-8 (RFC 8259, 8.1)
 
     >>> document(b'{"a": [{"b": 1}]}')
     {'a': [{'b': 1}]}

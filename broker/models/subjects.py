@@ -1,8 +1,8 @@
-"""Subjects: the owners of tokens. No two people share a subject, whichever issuer named them.
+"""Subjects: the names of people and programs that own tokens. No two people share a subject.
 
-The subject of a person named by an issuer is `SUB@ISSUER`: both in full, with separators percent-encoded, so that both
-can be read back from it. Admins issue tokens to names of any other form. User names, of programs that know Globus, are
-derived from subjects, and each belongs to one person.
+The subject of a person from an identity provider is `SUB@ISSUER`, both in full and percent-encoded, so that both can
+be read back. Admins issue tokens to names of other forms. Globus clients see a user name instead, which is derived
+from the subject and also belongs to one person only.
 """
 
 import re
@@ -15,12 +15,12 @@ from broker.models.identities import number
 __all__ = ["BROKERS", "CALLED", "LONGEST", "LONGEST_PART", "Foreign", "Usernames", "refusal", "reserved"]
 
 BROKERS = frozenset({"broker", "broker.probes", "broker.reports", "coget-broker"})
-"""Subjects of the broker itself: for its measurements, its posted reports, and its own actions."""
+"""Subjects of the broker itself: for its measurements, its weekly reports, and its own actions."""
 ANONYMOUS = "anonymous"
 LONGEST_PART = 255
-"""Most bytes of UTF-8 in a `sub` or an issuer; OpenID Connect allows a `sub` of as many ASCII characters."""
+"""Most bytes of UTF-8 in a `sub` or an issuer; OpenID Connect allows 255 ASCII characters for a `sub`."""
 LONGEST = 2 * 3 * LONGEST_PART + 1
-"""Most characters of a subject; there is a limit because databases use subjects in keys."""
+"""Most characters of a subject, since databases limit the length of keys."""
 LONGEST_CALLED = 200
 CALLED = re.compile(rf"[A-Za-z0-9_.@:/+-]{{1,{LONGEST_CALLED}}}")
 """Syntax of subjects to which admins issue tokens."""
@@ -30,9 +30,9 @@ FOREIGN = re.compile(r"@https?:", re.IGNORECASE)
 
 
 class Foreign(NamedTuple):
-    """A person named by an issuer.
+    """A person from an identity provider.
 
-    :param sub: the issuer's name for the person
+    :param sub: issuer's id for the person
     :param issuer: URL of the issuer, exactly as it is configured
     """
 
@@ -41,7 +41,7 @@ class Foreign(NamedTuple):
 
     @classmethod
     def of(cls, sub: object, issuer: str) -> Self:
-        """Return the person with this `sub`. :raises ValueError: when it is not a valid `sub`; the error says why"""
+        """Return the person with this `sub`. :raises ValueError: when the `sub` is invalid, with the reason"""
         if not isinstance(sub, str) or not sub:
             raise ValueError("its sub is empty or not text")
         try:
@@ -54,7 +54,7 @@ class Foreign(NamedTuple):
 
     @classmethod
     def read(cls, subject: str) -> Self | None:
-        """Return the person of a subject `SUB@ISSUER`; None for subjects of another form.
+        """Parse a subject `SUB@ISSUER`; return None for other subjects.
 
         >>> Foreign.read("a%40b@https://iam.example/"), Foreign.read("ann@iam.example")
         (Foreign(sub='a@b', issuer='https://iam.example/'), None)
@@ -65,7 +65,7 @@ class Foreign(NamedTuple):
         return found if whole and str(found) == subject else None
 
     def former(self, host: str) -> str | None:
-        """Return the person's subject in its older form, with only the host of the issuer; None if that is uncertain.
+        """Return the person's subject in the older form, SUB@HOST; None if several people could have had that subject.
 
         >>> Foreign("ann", "https://iam.example/").former("iam.example"), Foreign("a_nn", "").former("iam.example")
         ('ann@iam.example', None)
@@ -84,7 +84,7 @@ class Foreign(NamedTuple):
 
 
 def reserved(subject: str) -> bool:
-    """Return whether a name, in any case, is reserved: for the broker itself, or for callers without a token.
+    """Return whether a name is reserved, for the broker or for callers without a token; case does not matter.
 
     >>> reserved("Anonymous"), reserved("broker"), reserved("brokers")
     (True, True, False)
@@ -93,7 +93,7 @@ def reserved(subject: str) -> bool:
 
 
 def refusal(subject: str) -> str | None:
-    """Return the reason why admins may not issue tokens to this subject; None if they may.
+    """Return the reason why admins must not issue tokens to a subject; None if they may.
 
     >>> refusal("ann@iam.example"), refusal("ann@https://iam.example/")
     (None, 'has the form of a subject of an issuer')
@@ -110,10 +110,10 @@ def refusal(subject: str) -> str | None:
 
 
 class Usernames(NamedTuple):
-    """The user names of subjects for programs that know Globus, where a user name has a domain.
+    """The translation of subjects to user names for Globus clients, which need the form NAME@DOMAIN.
 
     :param domain: domain for subjects that have none
-    :param issuers: the only issuer of each host; a person named by any other issuer has the whole subject as user name
+    :param issuers: issuers by host, if a host has only one; the user name of other issuers' people is their subject
     """
 
     domain: str
@@ -121,7 +121,7 @@ class Usernames(NamedTuple):
 
     @classmethod
     def among(cls, domain: str, issuers: Iterable[str]) -> Self:
-        """Return the user names for these issuers, of which those count whose host is neither shared nor the domain."""
+        """Return the translation for these issuers, without issuers whose host is shared or equals the domain."""
         hosts: dict[str, set[str]] = {}
         for each in issuers:
             hosts.setdefault(urlsplit(each).hostname or "", set()).add(each)
@@ -130,7 +130,7 @@ class Usernames(NamedTuple):
         )
 
     def of(self, subject: str) -> str:
-        """Return the user name of a subject; no two subjects have the same.
+        """Return the user name of a subject, which no other subject has.
 
         >>> these = Usernames.among("broker.example", ["https://iam.example/cms", "https://a.example/", \
 "https://a.example/b"])
@@ -146,7 +146,7 @@ class Usernames(NamedTuple):
         return f"{subject}@{self.domain}" if not at or host in (self.domain, *self.issuers) else subject
 
     def subjects(self, username: str) -> tuple[str, ...]:
-        """Return the subjects that have this user name: one, or none.
+        """Return the subject with this user name, as a tuple of one or no element.
 
         >>> these = Usernames.among("broker.example", ["https://iam.example/cms"])
         >>> [these.subjects(each) for each in ("ann@broker.example", "ann@iam.example", "ann@x.example", "ann")]

@@ -1,4 +1,4 @@
-"""Tasks in the broker's own interface: as they are submitted, and as they are shown."""
+"""Tasks in the broker's own API: submissions, and records of tasks, events and files."""
 
 from collections.abc import Mapping
 from typing import Annotated, Literal, Self
@@ -32,7 +32,7 @@ MOST = 100_000
 
 
 class NewItem(Item):
-    """A file or a folder; in a task that deletes, it has only a `source`."""
+    """A file or a folder of a submission; a deletion has only a `source`."""
 
     source: Path
     destination: Path = ""
@@ -46,7 +46,7 @@ class NewOptions(Options):
 
 
 class Submission(Wire):
-    """A task to be done. Collections are given by their names or ids; the default deadline is a day from now."""
+    """A task to run. Collections are given by name or id; the default deadline is a day from now."""
 
     submission_id: UUID
     kind: TaskKind = "TRANSFER"
@@ -87,11 +87,13 @@ class TaskError(Wire):
 
 
 class TaskRecord(Wire):
-    """A task at one moment.
+    """The state of a task at one moment.
 
-    `bytes` and `files` are the totals known so far, which grow while folders are read. `rate` is in bytes per second,
-    the average or the current one. `waits` says what the task waits for, if it waits. `error` says why it failed, or
-    which error it tries to overcome. `work` counts work items by their state.
+    - `bytes`, `files`: totals known so far, which grow while folders are read
+    - `rate`: bytes per second, current or average
+    - `waits`: reason why the task waits; empty if it does not
+    - `error`: error that made the task fail, or that it currently retries
+    - `work`: numbers of work items by state
     """
 
     id: str
@@ -131,7 +133,7 @@ class TaskRecord(Wire):
 
         :param collections: collections of the task that still exist, by their ids
         :param now: seconds since the epoch
-        :param rate: current rate, bytes per second; None, or if the task is over: its average rate is shown
+        :param rate: current rate in bytes per second; for None, and for a finished task, the average rate is used
         """
         over = task.completed_at is not None
         if over or rate is None:
@@ -181,7 +183,7 @@ class TaskEvent(Wire):
 
 
 class FileRecord(Wire):
-    """A file that is done, or another work item that failed; `checksum` is ALGORITHM:HEX."""
+    """A finished file, or another failed work item; `checksum` is ALGORITHM:HEX."""
 
     id: int
     kind: str

@@ -26,12 +26,18 @@ __all__ = [
 TaskKind = Literal["TRANSFER", "DELETE"]
 Status = Literal["ACTIVE", "INACTIVE", "SUCCEEDED", "FAILED"]
 WorkKind = Literal["look", "expand", "prune", "copy", "link", "delete", "remove"]
-"""What a work item does: `look` finds out what an item is; `expand` goes through a folder; `prune` finds what only the
-destination of a folder has; `copy` copies a file; `link` makes a link; `delete` deletes what is not a folder; `remove`
-removes a folder that is empty by then.
+"""Actions of work items.
+
+- `look`: find out whether an item is a file or a folder
+- `expand`: list a folder, and plan its entries
+- `prune`: find entries of a destination folder that the source folder lacks
+- `copy`: copy a file
+- `link`: create a symbolic link
+- `delete`: delete a file or link
+- `remove`: remove a folder, which is empty by then
 """
 WorkState = Literal["pending", "leased", "succeeded", "skipped", "failed", "canceled", "expired"]
-"""`skipped`: it failed, and the task goes on without it."""
+"""States of work items; `skipped`: failed, but the task continues without it."""
 
 
 class FilterRule(Wire):
@@ -67,7 +73,7 @@ class Options(Wire):
 
 
 class Item(Wire):
-    """One line of a submission. `recursive` None means a file or a folder, whichever is found."""
+    """One item of a submission. `recursive` None means that it may be a file or a folder."""
 
     source: str
     destination: str = ""
@@ -78,10 +84,9 @@ class Item(Wire):
 
 
 class NewTask(Wire):
-    """A task to be done, checked and with normalised paths.
+    """A task to run, validated and with normalised paths.
 
-    `role` is that of its owner, `token_id` the number of the token with which it was submitted. Both are checked again
-    later.
+    `role` is the role of its owner, `token_id` the number of the token that submitted it; workers check both again.
     """
 
     owner: str
@@ -102,14 +107,14 @@ class NewTask(Wire):
 class Details(NamedTuple):
     """The details of a work item, besides its paths.
 
-    - `checksum`: expected checksum, or `ALGORITHM:`, the algorithm to verify the file with.
-    - `link`: target of a link to be made.
-    - `found`: kind of what a listing had there.
-    - `compare`: copy the file only if its checksum differs.
-    - `above`: server's ids of this folder and of those above it, where links are followed.
-    - `linked`: a symbolic link at the destination leads there.
-    - `unique`, `within`: server's ids of what was listed, and of the folder in which it was listed.
-    - `twin`: another name in the same folder that the destination does not distinguish from this one.
+    - `checksum`: expected checksum, or `ALGORITHM:`, the algorithm to verify the file with
+    - `link`: target of the symbolic link to create
+    - `found`: kind of the entry in the listing
+    - `compare`: whether to copy the file only if its checksum differs
+    - `above`: server's ids of this folder and its parents, if links are followed
+    - `linked`: whether the path is the target of a symbolic link at the destination
+    - `unique`, `within`: server's ids of the listed entry, and of its folder
+    - `twin`: another name in the same folder that the destination does not distinguish from this one
     """
 
     modified: float | None = None
@@ -127,7 +132,7 @@ class Details(NamedTuple):
 
     @property
     def stated_checksum(self) -> str | None:
-        """The expected checksum of the file; None if none was given."""
+        """The expected checksum of the file, ALGORITHM:HEX; None if not given."""
         return None if self.checksum is None or self.checksum.endswith(":") else self.checksum
 
 
@@ -150,7 +155,7 @@ class Work(NamedTuple):
 
     @property
     def lease(self) -> tuple[int, int]:
-        """The id of this lease, which no other lease has, not even an earlier one of the same work item."""
+        """The unique id of this lease: the work item's id, and the number of its leases so far."""
         return self.id, self.leases
 
 
@@ -200,7 +205,7 @@ class Task(NamedTuple):
 
     @property
     def pending(self) -> int:
-        """The number of work items that are not over."""
+        """The number of unfinished work items."""
         return self.total - self.succeeded - self.failed - self.skipped - self.canceled_work - self.expired
 
 
@@ -215,5 +220,5 @@ class Event(NamedTuple):
 
     @classmethod
     def of(cls, row: Any) -> "Event":
-        """Return the event of a row of its table."""
+        """Return the event of a database row."""
         return cls(row.at, row.code, row.is_error, row.description, row.details)

@@ -1,4 +1,4 @@
-"""Work items as workers plan them, their results, and their paths as text that both databases can store."""
+"""Planned work items, their results, and the encoding of paths as text that both databases can store."""
 
 import hashlib
 import re
@@ -12,15 +12,15 @@ from broker.models.tasks import Details, Event, Item, Work, WorkKind, WorkState
 __all__ = ["LINKED", "PlannedWork", "WorkResult", "restored", "storable"]
 
 LINKED = 1
-"""The phase in which symbolic links are made: after all copies, since servers require that a link's target exists."""
+"""The phase that creates symbolic links: after all copies, since servers require that a link's target exists."""
 SIGN = "\uf8ff"
-"""The escape sign in front of characters that a database cannot store; it is a private-use character."""
+"""The escape sign before the code of a character that a database cannot store: a private-use character."""
 ODD = re.compile("[\0\ud800-\udfff\uf8ff]")
 ESCAPED = re.compile(f"{SIGN}([0-9a-f]{{4}})")
 
 
 class PlannedWork(NamedTuple):
-    """A planned piece of work."""
+    """A planned work item."""
 
     kind: WorkKind
     source: str
@@ -31,7 +31,7 @@ class PlannedWork(NamedTuple):
 
     @classmethod
     def of(cls, kind: WorkKind, item: Item) -> Self:
-        """Return the first piece of work for a submitted item."""
+        """Return the first work item for a submitted item."""
         details = Details(checksum=item.checksum, recursive=item.recursive)
         if item.symlink:
             return cls("link", item.source, item.destination, details=details, phase=LINKED)
@@ -39,13 +39,13 @@ class PlannedWork(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The identity of the work: the same for the same work."""
+        """The identity of the work: a hash of its kind and its paths."""
         what = orjson.dumps((self.kind, storable(self.source), storable(self.destination)))
         return hashlib.blake2b(what, digest_size=16).hexdigest()
 
 
 class WorkResult(NamedTuple):
-    """The result of a piece of work, or of an attempt if its state is `pending` again.
+    """The result of a work item, or of one attempt if its state is `pending` again.
 
     :param pause: seconds until the next attempt
     :param counts: increments of the task's counters
@@ -63,9 +63,9 @@ class WorkResult(NamedTuple):
 
 
 def storable(path: str) -> str:
-    """Return the text under which a path is stored.
+    """Return a path as text for the database.
 
-    A name that is not valid UTF-8 has surrogates for its bytes; these, NUL and the sign itself are escaped by the sign.
+    Names that are not valid UTF-8 have surrogates for their bytes. Surrogates, NUL and `SIGN` become `SIGN` and a code.
 
     >>> ascii(storable("caf\\udce9")), storable("x")
     ("'caf\\\\uf8ffdce9'", 'x')
@@ -74,7 +74,7 @@ def storable(path: str) -> str:
 
 
 def restored(text: str) -> str:
-    """Return the path that is stored as this text.
+    """Return the path for a text from `storable`.
 
     >>> restored(storable("caf\\udce9\\uf8ff")) == "caf\\udce9\\uf8ff"
     True

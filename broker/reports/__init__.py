@@ -1,4 +1,4 @@
-"""Reports: queries -> documents. One document is shown as a page, drawn, printed, and given as JSON and CSV.
+"""Reports: documents computed from queries, and shown as pages, figures, files, JSON and CSV.
 
-A report's module makes only the document; other modules show it.
+A report's module creates only the document; other modules present it.
 """

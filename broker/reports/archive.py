@@ -1,4 +1,4 @@
-"""Sources of the data in reports, and the users that reports are for."""
+"""The data sources of reports, and the part of the data that a user may see."""
 
 from typing import NamedTuple
 
@@ -34,7 +34,7 @@ class Scope(NamedTuple):
 
     @classmethod
     def of(cls, caller: Caller) -> "Scope":
-        """Return the scope of a caller: all data for an admin, their own for others."""
+        """Return the scope of a caller: all data for admins, their own data for other users."""
         return cls(caller.scope, caller.role)
 
     @property

@@ -28,16 +28,16 @@ Exactly = Annotated[str | None, Field(max_length=LONGEST)]
 
 
 class AuditQuery(Wire):
-    """Changes by one subject, or of one kind, before or after a number; by default the newest."""
+    """A selection of changes: by one subject, of one action, before or after a number; by default the newest."""
 
-    subject: Annotated[Exactly, Field(title="Who", description="The whole name.")] = None
+    subject: Annotated[Exactly, Field(title="Who", description="The full name.")] = None
     action: Annotated[Exactly, Field(title="What", description="A value of this column.")] = None
     before: Number = None
     after: Number = None
 
 
 async def make(archive: Archive, scope: Scope, query: AuditQuery) -> Report:
-    """Make the report, with the newest changes first; only admins may see it."""
+    """Create the report, with the newest changes first; only admins may see it."""
     async with archive.database.read() as connection:
         found = await AccessStore(connection).changes(PAGE + 1, **query.model_dump())
     entries = found[-PAGE:] if query.after is not None else found[:PAGE]
@@ -52,7 +52,7 @@ def _row(entry: AuditEntry) -> tuple[int, float, str, str, str]:
 
 
 def _links(query: AuditQuery, entries: list[AuditEntry], more: bool) -> list[ReportLink]:
-    """Return links to the neighbouring pages that exist; newer changes may arrive at any time."""
+    """Return links to newer and older changes, as far as there may be any."""
     if not entries:
         return [ReportLink("The newest", _address(query))] if query.before is not None else []
     links = []

@@ -1,4 +1,4 @@
-"""All reports by name, with the parameters of each, and how they are made for a period: one, or all that menus list."""
+"""All reports by name, with their parameters, and the creation of one or all of them for a period."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -37,8 +37,8 @@ class ReportKind(NamedTuple):
     :param title: title in menus
     :param query: model of its query parameters
     :param admin: whether only admins may see it
-    :param listed: whether menus list it; other reports are reached by links from these
-    :param live: function that makes its frequently changing facts and tables, which replace those of the same names
+    :param listed: whether menus list it; other reports are reached by links from the listed ones
+    :param live: function that creates its frequently changing facts and tables, for updates of an open page
     """
 
     name: str
@@ -70,7 +70,7 @@ REPORTS: dict[str, ReportKind] = {
 
 
 class Period(NamedTuple):
-    """The period of a report; by default it ends now, and each report chooses its beginning.
+    """The period of a report; by default it ends now, and each report chooses its start.
 
     :param since: seconds since the epoch
     :param until: seconds since the epoch
@@ -80,13 +80,13 @@ class Period(NamedTuple):
     until: float | None = None
 
     def __str__(self) -> str:
-        """Return the period as text for readers; empty if it has neither beginning nor end."""
+        """Return the period as text for readers; empty if it has neither start nor end."""
         moments = [("From", self.since), ("to", self.until)]
         return " ".join(f"{word} {written(moment, 'moment')}" for word, moment in moments if moment is not None)
 
 
 def query_of(kind: ReportKind, parameters: Mapping[str, str], period: Period, now: float) -> BaseModel:
-    """Return the parameters of a report: those given, and the period, which some reports take as days up to now.
+    """Return the parameters of a report: the given ones and the period, which some reports take as a number of days.
 
     :raises pydantic.ValidationError: when the report does not accept them
     """
@@ -100,12 +100,14 @@ def query_of(kind: ReportKind, parameters: Mapping[str, str], period: Period, no
 async def made(
     archive: Archive, name: str, parameters: Mapping[str, str], period: Period, now: float
 ) -> Sequence[Report]:
-    """Return the report of this name, or all that menus list, as admins see them.
+    """Create one report, or all that menus list, as admins see them.
+
+    :param name: name of the report, or `ALL`
 
     :param parameters: parameters of the report, by name
     :param now: seconds since the epoch
     :raises NotFound: when there is no report of this name
-    :raises Invalid: when a period was given for a report without one, or an end for a report that always ends now
+    :raises Invalid: when the report has no period, or always ends now, and one was given
     """
     if name != ALL and name not in REPORTS:
         raise NotFound(f"there is no report {name}", f"name one of {', '.join(REPORTS)}, or all")

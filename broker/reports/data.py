@@ -1,4 +1,4 @@
-"""Reports as data: the document as JSON, and each of its tables as CSV."""
+"""Reports as data: whole documents for JSON, and single tables as CSV."""
 
 import csv
 import io
@@ -14,7 +14,7 @@ FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 
 
 def document(report: Report) -> Mapping[str, Any]:
-    """Return all of a report for JSON; moments in seconds since the epoch, rates in bytes per second, shares 0 to 1."""
+    """Return a whole report for JSON: moments in epoch seconds, rates in bytes per second, shares from 0 to 1."""
     return {
         "name": report.name,
         "title": report.title,
@@ -53,10 +53,9 @@ def _table(table: Table) -> Mapping[str, Any]:
 
 
 def csv_of(table: Table) -> str:
-    """Return a table as CSV: a header with the names of the columns, then a line for each row; unknown values are
-    empty.
+    """Return a table as CSV: a header with the names of the columns, then a line for each row; None is empty.
 
-    Text that a spreadsheet would take for a formula gets an apostrophe in front, since it may come from other users.
+    Text that looks like a formula to a spreadsheet gets an apostrophe in front, since users supply it.
     """
     text = io.StringIO()
     writer = csv.writer(text)
@@ -66,23 +65,23 @@ def csv_of(table: Table) -> str:
 
 
 def figure_of(report: Report, name: str) -> Figure | None:
-    """Return the figure of this name if it is drawn."""
+    """Return the figure of this name; None if there is none, or it is not drawn."""
     return next((each for each in report.figures if each.name == name and each.spec), None)
 
 
 def part_of(report: Report, name: str) -> Figure | Table | None:
-    """Return the figure or table of this name."""
+    """Return the figure or table of this name; None if there is none."""
     figures: dict[str, Figure | Table] = {each.name: each for each in report.figures}
     return figures.get(name) or table_of(report, name)
 
 
 def table_of(report: Report, name: str) -> Table | None:
-    """Return the table of this name, or the table behind the figure of this name."""
+    """Return the table of this name, or the table of the figure with this name; None if there is none."""
     return tables_of(report).get(name)
 
 
 def tables_of(report: Report) -> Mapping[str, Table]:
-    """Return the tables, and the tables behind figures, by name."""
+    """Return all tables by name; a figure's table is also under the figure's name."""
     return {
         **{each.table.name: each.table for each in report.figures},
         **{each.name: each.table for each in report.figures},
@@ -91,10 +90,10 @@ def tables_of(report: Report) -> Mapping[str, Table]:
 
 
 def harmless(value: Value) -> Value:
-    """Return a value that no spreadsheet takes for a formula."""
+    """Return a value, with an apostrophe before text that a spreadsheet would take for a formula."""
     return f"'{value}" if isinstance(value, str) and value.startswith(FORMULAS) else value
 
 
 def _plain(value: Value) -> Value:
-    """Return a value, with None instead of infinity or NaN, which JSON does not have."""
+    """Return a value; None for infinity and NaN, which JSON lacks."""
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,4 +1,4 @@
-"""The log of decisions: when each was made, why, and with what outcome."""
+"""The log of decisions: time, reason and outcome of each."""
 
 import time
 from collections.abc import Sequence
@@ -50,13 +50,13 @@ TUNINGS = (
 
 
 class DecisionsQuery(Wire):
-    """Search parameters: `text` may be in the name, the sink, the sources or the reason; `subject` is for admins.
+    """Search parameters: `text` is searched in names, sinks, sources and reasons; only admins may use `subject`.
 
-    `before` is the number of a decision, and finds older ones.
+    `before` is the number of a decision, for a page of older ones.
     """
 
     text: Annotated[Remark | None, Field(description="Text in the name, the source, the sink or the reason.")] = None
-    subject: Annotated[Who | None, Field(title="Who", description="The whole name; for admins.")] = None
+    subject: Annotated[Who | None, Field(title="Who", description="The full name; for admins.")] = None
     outcome: Literal["ok", "failed"] | None = None
     strategy: Remark | None = None
     since: Day | None = None
@@ -65,7 +65,7 @@ class DecisionsQuery(Wire):
 
 
 async def make(archive: Archive, scope: Scope, query: DecisionsQuery) -> Report:
-    """Make the report, with the newest decisions first; only admins see those of other users."""
+    """Create the report, with the newest decisions first; only admins see the decisions of other users."""
     subject = query.subject if scope.subject is None else scope.subject
     conditions = query.model_dump(exclude={"subject"})
     tuned: list[Sequence[Value]] = []
@@ -100,7 +100,7 @@ def _note(page: stored.DecisionPage, query: DecisionsQuery) -> str:
 
 
 def row(each: DecisionSummary) -> tuple[Value, ...]:
-    """Return a decision as a row of these columns."""
+    """Return a decision as a row with the columns `COLUMNS`."""
     return (
         each.at,
         each.thing,

@@ -11,7 +11,7 @@ from typing import Any, Literal
 __all__ = ["Action", "Column", "Fact", "Figure", "Report", "ReportLink", "Table", "Unit", "Value"]
 
 Unit = Literal["text", "count", "number", "bytes", "rate", "seconds", "share", "moment", "factor"]
-"""Units of values: rates are bytes per second, factors are like 1.5 x, numbers have no unit."""
+"""Units of values; a rate is in bytes per second, a factor is shown like "1.5 x", and a number has no unit."""
 Value = str | int | float | bool | None
 
 
@@ -31,7 +31,7 @@ class Column:
 
     :param name: name in CSV and JSON
     :param title: title for readers
-    :param link: name of the column that has the addresses of its cells; that column is not shown to readers
+    :param link: name of the column with the URLs of its cells; readers do not see that column
     """
 
     name: str
@@ -42,7 +42,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Action:
-    """A button in each row of a table, for curators, which sends a form to an address.
+    """A button in each row of a table, for curators, which sends a form to a URL.
 
     :param fields: columns whose values the form contains
     """
@@ -56,8 +56,8 @@ class Action:
 class Table:
     """Rows of values, in the order of the columns.
 
-    :param note: reason why there are no or few rows, or a restriction on what they are
-    :param stale: for each row, whether it is too old to be believed; by default none is
+    :param note: reason why there are no or few rows, or an explanation of the selection
+    :param stale: for each row, whether it is too old to be reliable; if empty, no row is
     """
 
     name: str
@@ -78,8 +78,8 @@ class Figure:
     """A drawing of a table.
 
     :param spec: specification for Vega-Lite, with the values to draw; empty if there are too few data
-    :param alternative: a sentence with the content, for readers who cannot see it
-    :param note: reason why it is not drawn, or what of the table is left out
+    :param alternative: content as a sentence, for readers who cannot see the drawing
+    :param note: reason why it is not drawn, or a list of the rows that are left out
     """
 
     name: str
@@ -92,7 +92,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class ReportLink:
-    """A link from a report to another one, or to another part of the same."""
+    """A link from a report to another report, or to another page of the same report."""
 
     label: str
     address: str
@@ -102,8 +102,8 @@ class ReportLink:
 class Report:
     """A whole page.
 
-    :param lead: its content and how to read it, in a sentence or two
-    :param links: links to follow, such as to older entries
+    :param lead: summary and reading instructions, in one or two sentences
+    :param links: links to other pages, such as to older entries
     """
 
     name: str

@@ -1,8 +1,7 @@
-"""Drawings of figures: SVG that follows the colours of its page, or stands alone; PNG; and PDF.
+"""Drawings of figures: SVG with the colours of its page or standalone, PNG, and PDF.
 
-Vega draws in an engine that belongs to the whole process, takes 0.4 s to start and 30 ms for a figure, and never gives
-back its memory: so a broker draws in a separate process. Drawings are cached. Text stays text: nothing in a drawing
-comes from names but letters, and nothing is loaded.
+Vega's engine takes 0.4 s to start and 30 ms for a figure, and never frees its memory; so a broker draws in a
+subprocess. Drawings are cached. Names appear only as text in a drawing, and a drawing loads nothing.
 """
 
 import hashlib
@@ -23,20 +22,20 @@ __all__ = ["DRAWING", "drawn", "png", "svg", "vectors"]
 DRAWING = JobKind("drawing", "request a shorter period, or tables")
 SVG = "http://www.w3.org/2000/svg"
 CACHED = 64
-"""Drawings in the cache, of at most half a MB each, and usually a tenth of that."""
+"""Number of drawings in the cache, each of at most 0.5 MB, and usually a tenth of that."""
 VARIABLE = re.compile(r"var\(--(\w+)\)")
 REFERENCE = re.compile(r"url\(#(\w+)\)")
 SPOKEN = {"role", "aria-label", "aria-roledescription"}
-"""Attributes by which each mark would be read out by itself, some without words; the whole image has words instead."""
+"""Attributes with which screen readers would read every mark; the text alternative of the whole image replaces them."""
 PAINTED = ("fill", "stroke")
 """Attributes whose values are colours."""
 register_namespace("", SVG)
 
 
 def svg(figure: Figure, standalone: bool = False) -> str:
-    """Return the figure as one `svg` element, an image with a text alternative; it can share a page with others.
+    """Return the figure as an `svg` element with a text alternative; a page may contain several of them.
 
-    :param standalone: whether it is a file of its own, with light colours on a white background
+    :param standalone: whether it is for a file of its own, with light colours on a white background
     :raises ValueError: when there is nothing to draw
     """
     if not figure.spec:
@@ -45,12 +44,12 @@ def svg(figure: Figure, standalone: bool = False) -> str:
 
 
 def drawn(figures: Iterable[Figure]) -> Mapping[str, str]:
-    """Return the figures that can be drawn as SVG, by name."""
+    """Return the SVG of figures by name; figures with too few data are left out."""
     return {each.name: svg(each) for each in figures if each.spec}
 
 
 def png(figure: Figure) -> bytes:
-    """Return the figure as PNG, with two pixels for each unit of the drawing, in light colours.
+    """Return the figure as PNG in light colours, with two pixels for each unit of the drawing.
 
     :raises ValueError: when there is nothing to draw
     """
@@ -61,7 +60,7 @@ def png(figure: Figure) -> bytes:
 
 
 def vectors(figure: Figure) -> bytes:
-    """Return the figure as a PDF of its own, with its glyphs embedded, in light colours.
+    """Return the figure as a PDF file in light colours, with embedded glyphs.
 
     :raises ValueError: when there is nothing to draw
     """
@@ -72,7 +71,7 @@ def vectors(figure: Figure) -> bytes:
 
 
 def _vega(spec: str) -> str:
-    import vl_convert  # 84 MB, which most commands of the broker do not need
+    import vl_convert  # 84 MB of memory, which most commands of the broker do not need
 
     drawing: str = vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])
     return drawing
@@ -101,7 +100,7 @@ def _drawing(spec: str, title: str, alternative: str, standalone: bool) -> str:
 
 
 def _make_ids_unique(attributes: dict[str, str], mark: str) -> None:
-    """Add a mark to all ids of a drawing, so that they are unique in a page with other drawings."""
+    """Append a mark to an element's id and references, so that ids are unique in a page with several drawings."""
     if "id" in attributes:
         attributes["id"] = f"{attributes['id']}-{mark}"
     for name, value in attributes.items():

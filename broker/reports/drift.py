@@ -1,4 +1,4 @@
-"""Drift and blind spots: pairs whose forecasts became worse, and links that were never measured."""
+"""Drift and blind spots: pairs whose forecasts became worse, and links without recent data."""
 
 import math
 import time
@@ -24,9 +24,9 @@ __all__ = ["Drift", "DriftQuery", "drifts", "make"]
 
 WEEK = 7
 FEWEST, FEWEST_DAYS = 20, 4
-"""Transfers in a week, and days with any, below which a mean is not reliable."""
+"""Fewest transfers in a week, and days with transfers, for a reliable mean."""
 MATTERS = 0.05
-"""A mean error below which it hardly matters whether it has doubled."""
+"""Smallest mean error whose doubling is reported."""
 LIKELY = 0.05
 STALE = 7 * DAY
 SHOWN = 200
@@ -59,7 +59,7 @@ class DriftQuery(Wire):
 
 
 class Drift(NamedTuple):
-    """The mean |log(forecast / actual)| of a pair in two weeks, the numbers of transfers, and the change's p-value."""
+    """The mean errors |log(forecast / actual)| of a pair in two weeks, its transfers, and the p-value of the change."""
 
     pair_id: int
     before: float
@@ -70,7 +70,7 @@ class Drift(NamedTuple):
 
 
 async def make(archive: Archive, scope: Scope, query: DriftQuery) -> Report:
-    """Make the report: drift for the caller's data, and blind spots for admins, who can act on them."""
+    """Create the report: drift for the caller's data; for admins, also blind spots."""
     now = time.time()
     begin = int(now // DAY) // WEEK * WEEK * DAY
     async with archive.database.read() as connection:
@@ -94,7 +94,7 @@ async def make(archive: Archive, scope: Scope, query: DriftQuery) -> Report:
 
 
 def drifts(daily: Iterable[Daily], middle: int) -> tuple[int, list[Drift]]:
-    """Return how many pairs could be compared, and those whose error doubled, by ascending p-value.
+    """Return the number of pairs that can be compared, and the pairs whose error doubled, by ascending p-value.
 
     :param daily: errors of two weeks, by pair and day
     :param middle: first day of the second week
@@ -120,7 +120,7 @@ def _doubled(before: Sequence[Daily], after: Sequence[Daily]) -> bool:
 
 
 def _drift(pair: int, before: Sequence[Daily], after: Sequence[Daily]) -> Drift:
-    """Return the drift of a pair, by days, not transfers: those of one day are much alike, and no more evidence."""
+    """Return the drift of a pair. Its p-value compares days, since transfers of the same day are not independent."""
     p = shifted([each.error for each in before], [each.error for each in after])
     first, second = (sum(each.transfers for each in week) for week in (before, after))
     return Drift(pair, _mean(before), _mean(after), first, second, p)
@@ -152,7 +152,7 @@ def _drifted(found: Sequence[Drift], links: Mapping[int, Pair], compared: int) -
 
 
 async def _blind(archive: Archive, now: float) -> tuple[int, int, Table]:
-    """Return the number of links never used, of links not used for a week, and a table of those unused for longest."""
+    """Return the number of links never used, the number not used for a week, and a table of these, longest unused first."""
     able = possible_links(placed.endpoint for placed in (await archive.places.map()).by_id.values())
     async with archive.database.read() as connection:
         probes = ProbeStore(connection)

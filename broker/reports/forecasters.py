@@ -1,4 +1,4 @@
-"""Forecasters: the accuracy of each, by size, week and pair, and the best for each pair."""
+"""Forecasters: their accuracy by size, week and pair, and the best forecaster for each pair."""
 
 import asyncio
 import time
@@ -26,11 +26,11 @@ __all__ = ["ForecastersQuery", "make"]
 
 DAY = 86_400.0
 OWN = 2000
-"""Newest transfers of a user that the report uses; for admins it uses sums of all."""
+"""Most transfers of a user that the report uses, the newest; for admins, it uses sums of all transfers."""
 LISTED = 200
-"""Pairs that are listed."""
+"""Most pairs in a table."""
 DRAWN = 5
-"""Forecasters that figures show."""
+"""Number of forecasters in figures that show only some."""
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 NAME = Column("forecaster", "Forecaster")
@@ -75,7 +75,7 @@ CHANCE = (
 
 
 class ForecastersQuery(Wire):
-    """The number of days, 0 for all that is kept, or a period, and one class of sizes."""
+    """A number of days (0 for all stored data) or a period, and one size class."""
 
     days: Annotated[Literal[0, 7, 28, 90, 365], BeforeValidator(int)] = 28
     since: Day | None = None
@@ -83,14 +83,14 @@ class ForecastersQuery(Wire):
     size_class: SizeClass | None = None
 
     def period(self, now: float) -> tuple[float, float]:
-        """Return the begin of the first and the end of the last week; a period is extended to whole weeks."""
+        """Return the start of the first week and the end of the last one, in epoch seconds; partial weeks count as whole."""
         until = now if self.until is None else self.until
         since = until - self.days * DAY if self.days else 0.0
         return (since if self.since is None else self.since) // WEEK * WEEK, ceil(until / WEEK) * WEEK
 
 
 class ForecasterData(NamedTuple):
-    """Sums over all pairs, records of forecasters on each pair, the pairs, and a note on the data."""
+    """Sums over all pairs, records of forecasters for each pair, the pairs, and a note on the data."""
 
     sums: Sequence[tuple[ScoreKey, Tally]]
     records: Sequence[ForecasterRecord]
@@ -99,7 +99,9 @@ class ForecasterData(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """The sums of each forecaster, first the one in charge, then by error; by week, and by class of sizes."""
+    """The sums of each forecaster: in all, by week, and by size class.
+
+    `every` begins with the forecasters in charge; the others are sorted by error."""
 
     every: Mapping[str, Tally]
     weeks: Mapping[tuple[int, str], Tally]
@@ -107,7 +109,7 @@ class Cut(NamedTuple):
 
 
 async def make(archive: Archive, scope: Scope, query: ForecastersQuery) -> Report:
-    """Make the report; for users, from their own transfers."""
+    """Create the report; for users who are not admins, from their own transfers."""
     now = time.time()
     chosen = ScoreSelection(scope.subject, None, query.size_class, *query.period(now))
     known = await (_all if scope.subject is None else _own)(archive, chosen)
@@ -158,8 +160,8 @@ def _report(known: ForecasterData, now: float) -> Report:
     return Report(
         "forecasters",
         "Forecasters",
-        "Errors by forecaster: the forecast that each would have made at the start of a transfer, from those that had "
-        "ended. All except those in charge are compared on the same transfers.",
+        "Errors by forecaster, of the forecast that each would have made at the start of a transfer, from the transfers "
+        "that had ended. All forecasters except those in charge are compared on the same transfers.",
         now,
         _facts(cut.every.get(IN_CHARGE)),
         _figures(cut, known.ground),
@@ -209,7 +211,7 @@ def _by_size(cut: Cut, names: Sequence[str]) -> list[Sequence[Value]]:
 
 
 def _promises(name: str, tally: Tally) -> list[Sequence[Value]]:
-    """Return the promises that a tenth of the rates is below p10, and nine tenths are not above p90."""
+    """Return a forecaster's rows on coverage: a tenth of the rates should be below p10, and nine tenths up to p90."""
     return [
         (name, 0.1, tally.below, tally.transfers),
         (name, 0.9, tally.transfers - tally.above, tally.transfers),
@@ -217,7 +219,7 @@ def _promises(name: str, tally: Tally) -> list[Sequence[Value]]:
 
 
 def _rivals(records: Sequence[ForecasterRecord]) -> Table:
-    """Return the table of all forecasters against the broker's own."""
+    """Return the table that compares all forecasters with the broker's own."""
     found = duels(records, lambda record: ()).get((), [])
     rows = [(*duel, _verdict(duel.won, duel.lost, duel.p)) for duel in found if duel.forecaster != REPLAYED]
     return Table("rivals", "Against the hedge, which the broker uses", RIVALS, rows, CHANCE)

@@ -1,4 +1,4 @@
-"""The expected rates of transfers of one size, from each source to each sink, with the evidence."""
+"""The forecast rates for one size class, from each source to each sink, with the data behind them."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -51,14 +51,14 @@ CLASSES = (
 
 
 class GridQuery(Wire):
-    """The class of sizes, and whether sources are read from or written to; by default, those with most bytes."""
+    """A size class, and a direction: reading from sources or writing to them; by default, those with most bytes."""
 
     size_class: SizeClass | None = None
     direction: Direction | None = None
 
 
 async def make(archive: Archive, scope: Scope, query: GridQuery) -> Report:
-    """Make the report: the busiest pairs, then those used last, with the forecast of their newest transfer."""
+    """Create the report: the busiest pairs, then those used last, with the forecast for their newest transfer."""
     now = time.time()
     async with archive.database.read() as connection:
         sums = SumStore(connection, scope.subject)
@@ -82,7 +82,7 @@ async def make(archive: Archive, scope: Scope, query: GridQuery) -> Report:
 
 
 def _chosen(cells: Sequence[LinkTotals], query: GridQuery) -> tuple[Direction, int]:
-    """Return the wanted direction and class of sizes; by default, those with most bytes."""
+    """Return the requested direction and size class; by default, those with most bytes."""
     sums: dict[tuple[Direction, int], int] = {}
     for each in cells:
         key = (each.pair.direction, each.size_class)
@@ -100,7 +100,7 @@ def _table(cells: Sequence[LinkTotals], forecasts: Mapping[int, NewestForecast],
         known = forecasts.get(each.pair_id)
         newest = max(each.newest_end, known.ended if known else 0.0)
         if not newest:
-            continue  # there are transfers, but neither an end nor a forecast is known
+            continue  # neither an end nor a forecast is known
         rates = (known.rates.p50, known.rates.p10, known.rates.p90) if known else (None, None, None)
         failed = each.failures / each.transfers if each.transfers else None
         counts = (each.transfers, failed, newest, max(0.0, now - newest))
@@ -110,7 +110,7 @@ def _table(cells: Sequence[LinkTotals], forecasts: Mapping[int, NewestForecast],
 
 
 def _drawn(table: Table) -> Figure:
-    """Return the figure of the rates alone; readers follow links from the table, not from cells."""
+    """Return the figure of the rates, without links, which only the table has."""
     columns = [replace(COLUMNS[place], link="") for place in DRAWN]
     rows = [[row[place] for place in DRAWN] for row in table.rows]
     return grid(

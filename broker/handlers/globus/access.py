@@ -30,7 +30,7 @@ class GlobusAccessRule(ClientDocument):
 
 
 class Permission(ClientDocument):
-    """The part of a rule that may be changed."""
+    """The changeable part of a rule."""
 
     permissions: Permissions
 
@@ -57,7 +57,7 @@ async def grant(
 
 
 def _rule(document: GlobusAccessRule) -> NewRule:
-    """Return the rule in the broker's form, without the principal that Globus sends even where it has no meaning.
+    """Return the rule in the broker's form; drop the principal if its type has none, as Globus clients send it anyway.
 
     :raises Invalid: when the rule is not valid
     """

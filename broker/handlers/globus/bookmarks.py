@@ -38,7 +38,7 @@ class NewBookmark(ClientDocument):
 
 
 class BookmarkChange(ClientDocument):
-    """The parts of a bookmark that may be changed."""
+    """The changeable parts of a bookmark."""
 
     name: Name | None = None
     pinned: bool | None = None
@@ -70,7 +70,7 @@ async def bookmark(bookmark_id: UUID, caller: Reader, services: Services) -> Ans
 async def change(
     bookmark_id: UUID, document: Annotated[BookmarkChange, Body()], caller: Transferrer, services: Services
 ) -> Answer:
-    """Change the name of a bookmark, or whether it is pinned."""
+    """Rename, pin or unpin a bookmark."""
     values = document.model_dump(exclude_none=True)
     return documents.bookmark(await services.bookmarks.change(caller.subject, bookmark_id, values))
 

@@ -1,4 +1,4 @@
-"""Globus documents of collections and files; pure. Those of tasks are in `progress`."""
+"""Globus documents of collections and files, as pure functions; `task_documents` has those of tasks."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -84,7 +84,7 @@ def endpoint(
 
     :param people: identities that include the collection's owner
     :param mine: whether the caller may change its access rules
-    :param shown: whether all users may see it
+    :param shown: whether all users may see the collection
     """
     return {
         "DATA_TYPE": "endpoint",
@@ -135,9 +135,9 @@ def server(known: Endpoint) -> dict[str, Any]:
 
 
 def file(entry: Entry) -> dict[str, Any]:
-    """Return the document of a file or folder; for a symbolic link with its target, as far as the server names it.
+    """Return the document of a file, folder or symbolic link.
 
-    Absolute targets are left out, as they would reveal where the collection is.
+    The link's target is left out if it is absolute, since it would reveal the collection's path on the server.
     """
     return {
         "DATA_TYPE": "file",
@@ -157,7 +157,7 @@ def file(entry: Entry) -> dict[str, Any]:
 
 
 def _shown(name: str) -> str:
-    """Return the name with parts that are not valid text replaced, since they cannot be sent."""
+    """Return the name with `?` for characters that UTF-8 cannot encode."""
     return name if name.isascii() else name.encode(errors="replace").decode()
 
 
@@ -178,7 +178,7 @@ def listing(collection: Collection, path: str, files: list[dict[str, Any]], tota
 
 
 def access(rule: AccessRule, people: People) -> dict[str, Any]:
-    """Return the document of an access rule. Globus has no rules for roles, so these have a type of their own."""
+    """Return the document of an access rule; rules for roles, which Globus lacks, have the principal type `role`."""
     known = rule.principal
     if rule.principal_type == "identity" and number(known) is None:
         known = people.id(known)

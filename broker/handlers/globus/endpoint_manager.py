@@ -1,4 +1,4 @@
-"""Tasks of all users, for admins: Globus's endpoint manager. Its pause rules are in `pausing`."""
+"""Tasks of all users, for admins: Globus's endpoint manager, without its pause rules (`pausing`)."""
 
 from typing import Annotated, Literal, cast
 from uuid import UUID, uuid4
@@ -129,7 +129,7 @@ async def skipped_errors(task_id: TaskId, caller: Admin, services: Services, mar
 
 @router.get("/task/{task_id}/pause_info")
 async def pause_info(task_id: TaskId, caller: Admin, services: Services) -> Answer:
-    """Return the reasons why a task is paused."""
+    """Return why a task is paused: an admin's message, and the pause rules of its collections."""
     return await tasks.pause_info(task_id, caller, services)
 
 
@@ -144,7 +144,7 @@ async def cancel(document: Annotated[TaskMessage, Body()], caller: Admin, servic
 
 @router.get("/admin_cancel/{admin_cancel_id}")
 async def canceled(admin_cancel_id: UUID, caller: Admin) -> Answer:
-    """Return whether tasks were canceled; they are, as soon as `admin_cancel` responds."""
+    """Return that the tasks are canceled: `admin_cancel` cancels them before it responds."""
     return {"DATA_TYPE": "admin_cancel", "id": str(admin_cancel_id), "done": True}
 
 
@@ -171,7 +171,7 @@ async def resume(
 
 
 async def _known(services: Factory, chosen: TaskSelection) -> None:
-    """Check that all these tasks exist, before anything is done. :raises NoTask: when one does not"""
+    """Check that all selected tasks exist. :raises NoTask: when one of them does not"""
     numbers = {str(number) for number in chosen.task_id_list}
     page = await services.tasks.page(TaskFilter(ids=numbers), [], len(numbers), 0)
     if missing := numbers - {task.id for task in page.tasks}:

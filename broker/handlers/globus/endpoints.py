@@ -41,7 +41,7 @@ RECENT = 100
 
 
 class Description(ClientDocument):
-    """The part of a collection that may be changed; it also accepts other fields, to name them in the error."""
+    """The changeable part of a collection; other fields are accepted here, so that the error can name them."""
 
     model_config = ConfigDict(extra="allow")
     DATA_TYPE: Literal["endpoint"] = "endpoint"
@@ -60,7 +60,9 @@ async def search(
     offset: Offset = 0,
     fields: Fields = "",
 ) -> Answer:
-    """List collections that the caller may use, by name, with all words in name, description, owner, site and id."""
+    """List the collections that the caller may use, by name.
+
+    `filter_fulltext`: words that must all occur in the name, description, owner, site or id."""
     fits = await _scope(filter_scope, caller, services)
     words, kinds = filter_fulltext.lower().split(), [each for each in filter_entity_type.split(",") if each]
     found = [
@@ -81,7 +83,7 @@ async def search(
 
 
 async def _scope(scope: Scope, caller: Caller, services: Factory) -> Callable[[VisibleCollection], bool]:
-    """Return the test for collections in a search scope."""
+    """Return a function that tells whether a collection is in a search scope."""
     if scope in ("recently-used", "in-use"):
         used = await _used(caller, services, active=scope == "in-use")
         return lambda seen: str(seen.collection.id) in used
@@ -145,7 +147,7 @@ async def describe(
     services: Services,
     request: Request,
 ) -> Answer:
-    """Change the description of a collection; nothing else can be changed here."""
+    """Change the description of a collection, and refuse any other change."""
     if document.model_extra or "description" not in document.model_fields_set:
         fields = ", ".join(document.model_extra or ())[:200] or "no description"
         raise Invalid(f"only a collection's description can be changed here: {fields} was given", "ask an admin")
@@ -155,7 +157,7 @@ async def describe(
 
 @router.get("/endpoint/{endpoint_id}/server_list")
 async def server_list(endpoint_id: CollectionId, caller: Reader, services: Services) -> Answer:
-    """List the servers of a collection: one, or none where there is no server that clients could connect to."""
+    """List the servers of a collection: its GridFTP server, if it has one."""
     servers = await _servers(await services.collections.one(caller, endpoint_id), services)
     return documents.some("endpoint_server_list", servers, endpoint=str(endpoint_id))
 

@@ -14,7 +14,7 @@ PREFIX = "/v0.10"
 ROOTS = (PREFIX, "/v2")
 """Path prefixes of Globus clients. Below `/v2`, Globus has tunnels and other services that do not exist here."""
 OWN = f"{PREFIX}/broker/"
-"""The broker's own API where the globus CLI can reach it; its errors have their own form."""
+"""Prefix of the broker's own API for the globus CLI; errors below it have the broker's form."""
 KINDS: dict[type[BrokerError], str] = {
     NoBookmark: "BookmarkNotFound",
     NoCollection: "EndpointNotFound",
@@ -50,7 +50,7 @@ class ErrorDocument(Wire):
 
 
 class GlobusError(BrokerError):
-    """A refusal by a collection's server; SDKs do not repeat requests that fail with status 502 and such a code."""
+    """A failure of a collection's server; Globus SDKs do not retry status 502 with these codes."""
 
     def __init__(self, status: int, code: str, message: str, remedy: str) -> None:
         super().__init__(message, remedy)
@@ -66,7 +66,7 @@ class NoItems(BrokerError):
 
 
 def error(path: str, status: int, fault: Fault, cause: BrokerError | None) -> tuple[int, ErrorDocument] | None:
-    """Return the status and document for a failed request to this path; None if the path is not Globus's."""
+    """Return the status and document for a failed request to a path of the Globus API; None for other paths."""
     if not f"{path}/".startswith(tuple(f"{root}/" for root in ROOTS)) or path.startswith(OWN):
         return None
     known = CODES.get(fault.code, fault.code)
@@ -77,15 +77,15 @@ def error(path: str, status: int, fault: Fault, cause: BrokerError | None) -> tu
 
 
 def request_id() -> str:
-    """Return an id that users can quote."""
+    """Return a random request id for the document, as Globus has it."""
     return secrets.token_urlsafe(7)[:9]
 
 
 @contextmanager
 def refusals(operation: str) -> Iterator[None]:
-    """Translate refusals by a server into Globus errors.
+    """Translate errors of a collection's server into Globus errors.
 
-    :param operation: name that Globus gives the operation: `DirListing`, `Mkdir`, `Rename`, `Stat`
+    :param operation: Globus name of the operation: `DirListing`, `Mkdir`, `Rename`, `Stat`
     """
     try:
         yield

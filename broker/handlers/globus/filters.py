@@ -1,8 +1,8 @@
-"""Filters, orders and field lists of requests, in the syntax of Globus; pure.
+"""Parsers of filters, orders and field lists in the syntax of Globus, as pure functions.
 
-name:~*.txt/type:file            both
-status:ACTIVE,INACTIVE           one of the two
-request_time:2024-01-01,         since then
+name:~*.txt/type:file            both conditions
+status:ACTIVE,INACTIVE           one of the two values
+request_time:2024-01-01,         since this time
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ __all__ = ["between", "chosen", "clauses", "fitting", "moment", "ordered", "stam
 def clauses(text: str, known: Collection[str]) -> dict[str, list[str]]:
     """Return the values that a filter requires, by field.
 
-    :raises Invalid: when it is not a filter, or has an unknown field
+    :raises Invalid: when the text is not a filter, or has an unknown field
     >>> clauses("type:TRANSFER,DELETE/label:~x*", ("type", "label"))
     {'type': ['TRANSFER', 'DELETE'], 'label': ['~x*']}
     """
@@ -36,9 +36,9 @@ def clauses(text: str, known: Collection[str]) -> dict[str, list[str]]:
 
 
 def moment(text: str) -> float:
-    """Return the seconds since the epoch of a date or time, which is in UTC unless it has an offset.
+    """Return a date or time in seconds since the epoch; UTC if it has no offset.
 
-    :raises Invalid: when it is not a time
+    :raises Invalid: when the text is not a time
 
     >>> moment("1970-01-02"), moment("1970-01-01 00:00:10"), moment("1970-01-01T02:00:00+02:00")
     (86400.0, 10.0, 0.0)
@@ -54,7 +54,7 @@ def moment(text: str) -> float:
 
 
 def stamp(seconds: float, between: str = "T") -> str:
-    """Return seconds since the epoch as Globus writes them; for files, with a blank instead of the T.
+    """Return seconds since the epoch in the format of Globus, which has a blank instead of the T for files.
 
     >>> stamp(10), stamp(10, " ")
     ('1970-01-01T00:00:10+00:00', '1970-01-01 00:00:10+00:00')
@@ -63,9 +63,9 @@ def stamp(seconds: float, between: str = "T") -> str:
 
 
 def between(values: Sequence[str]) -> tuple[float | None, float | None]:
-    """Return the start and end of a period; either may be open.
+    """Return the start and end of a period in seconds since the epoch; None for an open end.
 
-    :raises Invalid: when it is not a period
+    :raises Invalid: when the values are not a period
 
     >>> between(["1970-01-02", ""])
     (86400.0, None)
@@ -77,7 +77,7 @@ def between(values: Sequence[str]) -> tuple[float | None, float | None]:
 
 
 def ordered(text: str, known: Collection[str]) -> list[tuple[str, bool]]:
-    """Return the fields of an order, and whether each descends.
+    """Return the fields to sort by, each with True for descending order.
 
     :raises Invalid: when a field is unknown
 
@@ -96,7 +96,7 @@ def ordered(text: str, known: Collection[str]) -> list[tuple[str, bool]]:
 
 
 def fitting(filters: Iterable[str], known: Collection[str]) -> Callable[[Mapping[str, Any]], bool]:
-    """Return a test for documents that fit one of these filters; without filters all fit.
+    """Return a function that tells whether a document fits one of the filters; without filters, every document fits.
 
     :raises Invalid: when a filter is not valid
 
@@ -154,7 +154,7 @@ def _fits(pattern: str, value: Any) -> bool:
 
 
 def chosen(document: dict[str, Any], fields: str) -> dict[str, Any]:
-    """Return the document with its type and these fields only; with all fields if none are named.
+    """Return the document with only `DATA_TYPE` and the named fields, or unchanged if no field is named.
 
     >>> chosen({"DATA_TYPE": "task", "task_id": "x", "status": "ACTIVE"}, "task_id")
     {'DATA_TYPE': 'task', 'task_id': 'x'}

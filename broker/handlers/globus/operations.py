@@ -28,7 +28,7 @@ router = globus_router("/operation/endpoint/{endpoint_id}")
 FIELDS = ("name", "type", "size", "last_modified", "permissions", "user", "group", "link_target")
 MOST = 100_000
 HELD = 1_000_000
-"""The greatest number of a folder's entries that are held to be sorted."""
+"""Most entries of a folder that are kept in memory for sorting."""
 
 
 class NewFolder(ClientDocument):
@@ -117,7 +117,7 @@ async def rename(
     services: Services,
     request: Request,
 ) -> Answer:
-    """Give a file or folder another path in its collection."""
+    """Move a file or folder to another path in its collection."""
     old, new = normal(document.old_path).rstrip("/") or "/", normal(document.new_path).rstrip("/") or "/"
     uses = (CollectionUse(endpoint_id, path, writes=True) for path in (old, new))
     reach = await _allowed(services, caller, "rename", *uses)
@@ -129,7 +129,10 @@ async def rename(
 
 
 async def _allowed(services: Factory, caller: Caller, operation: str, *uses: CollectionUse) -> Reach:
-    """Return the caller's reach in the collection, after a check of access rules and pause rules."""
+    """Return the caller's rights in the collection.
+
+    :raises NotGranted: when an access rule is missing
+    :raises Paused: when a pause rule applies"""
     number: UUID = uses[0].collection
     reach = (await services.collections.allow(caller, uses))[number]
     await services.pauses.check(caller, reach.collection, operation)

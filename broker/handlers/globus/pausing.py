@@ -1,4 +1,4 @@
-"""Pause rules of collections, for Globus clients, and other requests of these to an endpoint manager."""
+"""The endpoint manager for Globus clients: pause rules of collections, and lists of collections and access rules."""
 
 import time
 from typing import Annotated
@@ -33,13 +33,13 @@ class PauseChange(ClientDocument):
     pause_task_transfer_write: bool | None = None
 
     def operations(self, known: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the paused operations after this change; those that it does not mention stay as they were."""
+        """Return the paused operations after this change; operations without a value keep their state."""
         stated = {operation: getattr(self, f"pause_{operation}") for operation in PAUSABLE}
         return tuple(each for each in PAUSABLE if (each in known if stated[each] is None else stated[each]))
 
 
 class NewPauseRule(PauseChange):
-    """A new pause rule of a collection, for one user or for all; it pauses everything unless it names operations."""
+    """A new pause rule of a collection, for one user or all; without operations, it pauses all of them."""
 
     message: Message
     endpoint_id: UUID
@@ -48,7 +48,7 @@ class NewPauseRule(PauseChange):
 
 @router.get("/monitored_endpoints")
 async def monitored(caller: Admin, services: Services) -> Answer:
-    """List the collections that an admin manages: all of them."""
+    """List all collections, since admins manage all."""
     seen = await services.collections.visible(caller)
     people = await services.identities.people(each.collection.owner for each in seen)
     found = (documents.endpoint(each.collection, people, True, each.public) for each in seen)
@@ -122,7 +122,7 @@ async def change(
 
 @router.delete("/pause_rule/{pause_rule_id}")
 async def resume(pause_rule_id: UUID, caller: Admin, services: Services, request: Request) -> Answer:
-    """Delete a pause rule, so that its operations go on."""
+    """Delete a pause rule, so that its operations resume."""
     await services.pauses.remove(caller.subject, pause_rule_id)
     return documents.result("result", "Deleted", f"Pause rule '{pause_rule_id}' deleted", request.url.path)
 

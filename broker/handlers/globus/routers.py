@@ -1,4 +1,4 @@
-"""Routers of the Globus Transfer API, and what its routes share: their parameters, and large responses."""
+"""Routers of the Globus Transfer API, with the parameter types and responses that its routes share."""
 
 from typing import Annotated, Any
 from uuid import UUID
@@ -38,10 +38,10 @@ Answer = dict[str, Any]
 
 
 def globus_router(prefix: str = "") -> APIRouter:
-    """Make a router for a resource below `prefix`, complete when a handler has added its routes."""
+    """Return a router without routes for a resource of the Globus API."""
     return APIRouter(prefix=f"{PREFIX}{prefix}", tags=["globus"], responses=ERRORS, route_class=Guarded)
 
 
 def quick(document: Answer) -> Response:
-    """Return a response that may have 100,000 entries, without validating each of them again."""
+    """Return a response without validating its document, which may have 100,000 entries."""
     return Response(orjson.dumps(document), media_type="application/json")

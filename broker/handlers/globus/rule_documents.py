@@ -1,4 +1,4 @@
-"""Documents that name users, by their UUIDs."""
+"""Documents of access rules and pause rules, with users' UUIDs from the database."""
 
 from collections.abc import Mapping, Sequence
 from uuid import UUID
@@ -20,7 +20,7 @@ async def access(services: Factory, rules: Sequence[AccessRule]) -> list[Answer]
 async def pause_rules(
     services: Factory, rules: Sequence[PauseRule], collections: Mapping[UUID, Collection], editable: bool
 ) -> list[Answer]:
-    """Return the documents of these collections' pause rules."""
+    """Return the documents of pause rules, with the names of their collections."""
     subjects = [each for rule in rules for each in (rule.subject, rule.modified_by) if each is not None]
     people = await services.identities.people(subjects)
     return [documents.pause_rule(each, people, collections[each.collection_id].name, editable) for each in rules]

@@ -1,4 +1,4 @@
-"""Task submissions in Globus's form, and their translation to the broker's; pure."""
+"""Task submissions in Globus's form, and their translation to the broker's form, without I/O."""
 
 from typing import Annotated, Any, Literal
 from uuid import UUID
@@ -19,12 +19,12 @@ __all__ = ["DeleteDocument", "Message", "TransferDocument", "label", "later"]
 LONGEST_LABEL = 128
 Text = Annotated[str, Field(max_length=5000)]
 Message = Annotated[str, Field(max_length=1000, pattern=STORABLE)]
-"""A message of an admin to users."""
+"""An admin's message to users."""
 Priority = Annotated[int, Field(ge=-100, le=100)]
 
 
 class ClientDocument(Exact):
-    """A document that a client sends; unknown fields are ignored."""
+    """A client's document, whose unknown fields are ignored."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -44,7 +44,7 @@ class TransferItem(ClientDocument):
         algorithm = (self.checksum_algorithm or "md5").lower().replace("-", "")
         has_checksum = (
             self.external_checksum or self.checksum_algorithm
-        )  # with an algorithm alone, the copy is verified by it
+        )  # an algorithm alone selects how the copy is verified
         return Item(
             source=normal(self.source_path),
             destination=normal(self.destination_path),
@@ -81,7 +81,7 @@ class GlobusSubmission(ClientDocument):
     notify_on_inactive: bool = True
 
     def usual(self, caller: Caller, now: float) -> dict[str, Any]:
-        """Return the values that all tasks have.
+        """Return the fields that transfers and deletions share, in the broker's form.
 
         :raises Invalid: when the label or the deadline is not valid
         :raises Forbidden: when the caller sets a priority and is no admin
@@ -98,7 +98,7 @@ class GlobusSubmission(ClientDocument):
 
 
 class TransferDocument(GlobusSubmission):
-    """A transfer, with all options of the clients; `perf_*` tune GridFTP."""
+    """A transfer, with all options of Globus clients; `perf_*` tune GridFTP."""
 
     DATA_TYPE: Literal["transfer"] = "transfer"
     source_endpoint: UUID
@@ -180,7 +180,7 @@ class DeleteDocument(GlobusSubmission):
 
 
 def later(text: str, now: float) -> float:
-    """Return a deadline in seconds since the epoch. :raises Invalid: when it is past, too far away, or not a time"""
+    """Return a deadline in seconds since the epoch. :raises Invalid: when it is no time, past, or too far away"""
     return due(moment(text), now)
 
 

@@ -1,4 +1,4 @@
-"""Submission of tasks by Globus clients: each is taken once, however often it is sent."""
+"""Submission of tasks by Globus clients; a repeated submission creates no second task."""
 
 import time
 from typing import Annotated
@@ -23,7 +23,7 @@ router = globus_router()
 
 @router.get("/submission_id")
 async def submission_id(caller: Reader) -> Answer:
-    """Return a new submission id. To repeat a submission with the same id creates no second task."""
+    """Return a new submission id. Repeated submissions with the same id create one task."""
     return {"DATA_TYPE": "submission_id", "value": str(uuid4())}
 
 

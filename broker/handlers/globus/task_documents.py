@@ -1,4 +1,4 @@
-"""Globus documents of tasks; pure."""
+"""Globus documents of tasks, as pure functions."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -66,7 +66,7 @@ WITHOUT_VALUE = (
 
 
 def task(known: Task, people: People, collections: Mapping[str, Collection], now: float) -> dict[str, Any]:
-    """Return the document of a task at this moment."""
+    """Return the document of a task at the time `now`."""
     over = known.completed_at is not None
     options = known.options
     return {
@@ -106,7 +106,7 @@ def task(known: Task, people: People, collections: Mapping[str, Collection], now
 
 
 def _end(side: str, number: str | None, collections: Mapping[str, Collection]) -> dict[str, Any]:
-    """Return the fields for one of the two collections of a task, which may be gone by now."""
+    """Return the fields for one of the two collections of a task; its name is None if it was deleted."""
     found = collections.get(number or "")
     name = found.name if found else None
     return {f"{side}_endpoint": name or number, f"{side}_endpoint_id": number, f"{side}_endpoint_display_name": name}
@@ -118,7 +118,7 @@ def _rate(known: Task, now: float) -> int:
 
 
 def _nice(known: Task, over: bool) -> dict[str, Any]:
-    """Return the status of an active task, as a code, a short description and a sentence."""
+    """Return the fields that describe an active task's status: a code, a short description and a sentence."""
     if over:
         ok, word, sentence = None, None, None
     elif known.paused is not None:
@@ -139,7 +139,7 @@ def _nice(known: Task, over: bool) -> dict[str, Any]:
 
 
 def submitted(number: str) -> dict[str, Any]:
-    """Return the id of a submitted task, and the link to it."""
+    """Return the fields with a submitted task's id and link."""
     link = {"DATA_TYPE": "link", "href": f"{PREFIX}/task/{number}?format=json"}
     return {"task_id": number, "task_link": {**link, "rel": "related", "resource": "task", "title": "related task"}}
 
@@ -171,7 +171,7 @@ def transferred(done: FinishedWork) -> dict[str, Any]:
 
 
 def skipped(done: FinishedWork) -> dict[str, Any]:
-    """Return the document of a file that was skipped because of its error."""
+    """Return the document of a file that was skipped because of an error."""
     return {
         "DATA_TYPE": "skipped_error",
         "source_path": done.source,

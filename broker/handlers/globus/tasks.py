@@ -36,14 +36,14 @@ PAGE = 1000
 
 
 class TaskChange(ClientDocument):
-    """The parts of a task that may be changed; null leaves them as they are."""
+    """The changeable parts of a task; null leaves a part unchanged."""
 
     label: str | None = None
     deadline: Annotated[str, Query(max_length=100)] | None = None
 
 
 def task_filter(text: str, owner: str) -> TaskFilter:
-    """Return the filter of tasks that the text describes. :raises Invalid: when it is not a filter"""
+    """Parse a filter for tasks of one owner. :raises Invalid: when the text is not a filter"""
     filters = clauses(text, FILTERS)
     labels = [(value.removeprefix("!"), not value.startswith("!")) for value in filters.get("label", ())]
     return TaskFilter(
@@ -101,7 +101,7 @@ async def change(
 
 @router.post("/task/{task_id}/cancel")
 async def cancel(task_id: TaskId, caller: Transferrer, services: Services, request: Request) -> Answer:
-    """Cancel a task; files that were transferred stay."""
+    """Cancel a task; transferred files are kept."""
     if await services.tasks.cancel(caller, str(task_id)):
         return documents.result("result", "Canceled", "The task has been cancelled successfully.", request.url.path)
     return documents.result(
@@ -140,7 +140,7 @@ async def skipped_errors(task_id: TaskId, caller: Reader, services: Services, ma
 
 
 async def done(services: Factory, caller: Caller, task_id: TaskId, state: str, marker: int) -> Answer:
-    """Return a page of files that reached a state, from after a marker."""
+    """Return a page of a task's files in a state ("succeeded" or "skipped") after a marker."""
     kind, document = (
         ("successful_transfers", task_documents.transferred)
         if state == "succeeded"
@@ -153,7 +153,7 @@ async def done(services: Factory, caller: Caller, task_id: TaskId, state: str, m
 
 @router.get("/task/{task_id}/pause_info")
 async def pause_info(task_id: TaskId, caller: Reader, services: Services) -> Answer:
-    """Return the reasons why a task is paused: an admin's message, and pause rules of its collections."""
+    """Return why a task is paused: an admin's message, and the pause rules of its collections."""
     task = await services.tasks.one(caller, str(task_id))
     over = task.status in ("SUCCEEDED", "FAILED")
     numbers = [number for number in (task.source, task.destination) if number and not over]

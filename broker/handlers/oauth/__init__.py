@@ -1,6 +1,6 @@
 """OAuth2 and OpenID Connect for Globus clients, under /v2: pages, tokens, and identities.
 
-These routes are not in the broker's OpenAPI document; clients find them by the standard's own discovery,
+The broker's OpenAPI document leaves these routes out; clients find them through the standard discovery at
 /.well-known/openid-configuration.
 """
 

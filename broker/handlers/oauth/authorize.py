@@ -1,7 +1,7 @@
 """Login pages: the form, the redirect to an identity provider, and the code to copy.
 
-A login lasts in the browser as a cookie that no script can read and no other site can send with a form. A form is
-accepted only with the secret that was given to its page, which the same browser has in another cookie.
+The browser keeps a login in a cookie that no script can read and no other site's form can send. A form is accepted
+only if its hidden secret equals the browser's form cookie.
 """
 
 import hmac
@@ -36,7 +36,7 @@ CODE = re.compile(r"[A-Za-z0-9_-]{1,200}")
 
 @router.get(PATH)
 async def ask(request: Request, caller: Open, services: Services, home: Home) -> Response:
-    """Show the form that asks users to log in, and whether the program may act for them."""
+    """Show the form with which users log in, and allow or decline the program's request."""
     authorization = await _authorization_request(request, services, home)
     try:
         authorization.code()
@@ -74,7 +74,7 @@ async def decide(request: Request, caller: Open, services: Services, home: Home)
 
 @router.get(AWAY)
 async def away(request: Request, caller: Open, services: Services, home: Home) -> Response:
-    """Redirect the user to the identity provider, with the query of the request for which they log in."""
+    """Redirect the user to the identity provider; the cookie keeps the query of the original request."""
     await _authorization_request(request, services, home)
     url, sealed = await _provider(services).away(f"{home}{BACK}", request.url.query)
     return keep(_sent(url), "away", home, sealed, PATIENCE)
@@ -82,7 +82,7 @@ async def away(request: Request, caller: Open, services: Services, home: Home) -
 
 @router.get(BACK)
 async def back(request: Request, caller: Open, services: Services, home: Home) -> Response:
-    """Log in the user whom the identity provider named, and return to the original request."""
+    """Log in the user that the identity provider named, and redirect to the original request."""
     parameters = parameters_of(request.url.query)
     if "code" not in parameters:
         raise Unauthenticated("the identity provider refused the login", "go back to the program, and start again")

@@ -22,11 +22,11 @@ __all__ = ["router"]
 
 router = page_router("/v2/api")
 MOST = 500
-"""The greatest number of identities in one request."""
+"""Most identities in one request."""
 
 
 class NewClientName(BaseModel):
-    """The name of a new client; other fields of Globus have no meaning here."""
+    """The name of a new client; all other fields that Globus clients send are ignored."""
 
     name: Annotated[Called, Field(min_length=1, max_length=100)]
 
@@ -39,7 +39,7 @@ class ClientRegistration(BaseModel):
 
 @router.post("/clients", status_code=status.HTTP_201_CREATED)
 async def register(request: Request, caller: Open, services: Services) -> dict[str, Any]:
-    """Register a client for logins; its secret is shown only now. The globus CLI makes one for each home directory."""
+    """Register a client for logins, and show its secret once. The globus CLI makes one for each home directory."""
     try:
         registration = ClientRegistration.model_validate(document(await body(request)))
     except ValueError:
@@ -51,13 +51,13 @@ async def register(request: Request, caller: Open, services: Services) -> dict[s
 
 @router.get("/clients/{number}")
 async def client(number: str, request: Request, caller: Open, services: Services) -> dict[str, Any]:
-    """Return a client to itself."""
+    """Return the requesting client."""
     return {"client": client_document(await _itself(number, request, services))}
 
 
 @router.delete("/clients/{number}")
 async def remove(number: str, request: Request, caller: Open, services: Services) -> dict[str, Any]:
-    """Revoke a client at its own request, with all its tokens."""
+    """Revoke the requesting client, and all its tokens."""
     client = await _itself(number, request, services)
     await services.clients.revoke(client.id, client.id)  # the log shows its id, as clients choose their names
     return {"client": client_document(client)}
@@ -70,7 +70,7 @@ async def identities(
     ids: Annotated[str, Query(max_length=20_000)] = "",
     usernames: Annotated[str, Query(max_length=100_000, pattern=STORABLE)] = "",
 ) -> dict[str, Any]:
-    """Return the known identities with these UUIDs or user names, which are separated by commas."""
+    """Return the known identities with these UUIDs or user names, both separated by commas."""
     if bool(ids) == bool(usernames):
         raise Invalid("give either ids or usernames", "send one of the two")
     words = [word.strip() for word in (ids or usernames).split(",")]
@@ -107,7 +107,7 @@ def _uuids(words: list[str]) -> list[UUID]:
 
 
 async def _itself(number: str, request: Request, services: Factory) -> Client:
-    """Return the requesting client. :raises OAuthRefused: :raises Forbidden: when it asks for another client"""
+    """Return the requesting client. :raises OAuthRefused: :raises Forbidden: when `number` is another client's id"""
     client = await authenticated(request, {}, services)
     if client.id != number.lower():
         raise Forbidden("a client may only see itself", "send the credentials of that client")

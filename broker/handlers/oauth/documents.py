@@ -17,7 +17,7 @@ SCOPES = UUID("0d3b0f5c-6b0e-5a0b-8f0e-9a6a3c1f7d52")
 
 
 def about(who: Identity, usernames: Usernames, scopes: Collection[str]) -> dict[str, Any]:
-    """Return the claims of OpenID Connect that these scopes reveal."""
+    """Return the OpenID Connect claims about a user that the scopes permit."""
     claims: dict[str, Any] = {"sub": str(who.id), "preferred_username": usernames.of(who.subject)}
     if "profile" in scopes:
         claims |= {"name": who.name, "organization": None, "identity_provider": None}
@@ -27,14 +27,14 @@ def about(who: Identity, usernames: Usernames, scopes: Collection[str]) -> dict[
 
 
 def identity_set(who: Identity) -> list[str]:
-    """Return the UUIDs of all identities of a user, which is only one here."""
+    """Return the UUIDs of all identities of a user; at this broker, each user has one."""
     return [str(who.id)]
 
 
 def identity_document(who: Identity, usernames: Usernames, own: bool) -> dict[str, Any]:
     """Return the document of an identity.
 
-    :param own: whether it is the caller's own: the email address of others is not shown
+    :param own: whether it is the caller's own, which includes the email address
     """
     return {
         "id": str(who.id),
@@ -49,9 +49,9 @@ def identity_document(who: Identity, usernames: Usernames, own: bool) -> dict[st
 
 
 def consent_document(given: Consent, who: UUID) -> dict[str, Any]:
-    """Return the document of a consent of a user to a client.
+    """Return the document of a user's consent to a client.
 
-    Its number is derived from the user, the client and the scope. No consent depends on others.
+    Its id is a hash of the user, the client and the scope. No consent depends on another.
     """
     identity = f"{who} {given.client} {given.scope}".encode()
     number = int.from_bytes(hashlib.blake2b(identity, digest_size=6).digest())

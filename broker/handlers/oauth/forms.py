@@ -19,9 +19,9 @@ FORM = "application/x-www-form-urlencoded"
 
 
 def parameters_of(text: str) -> dict[str, str]:
-    """Return names and values, each name once; names without a value are treated as absent (RFC 6749, 3.1).
+    """Return the parameters of a query or form; those without a value are left out (RFC 6749, 3.1).
 
-    :raises OAuthRefused: when the text cannot be read
+    :raises OAuthRefused: when the text is too long or malformed, or has a parameter twice
     """
     if len(text) > LONGEST:
         raise OAuthRefused("invalid_request", f"the request is longer than {LONGEST} characters")
@@ -48,7 +48,7 @@ async def form(request: Request) -> dict[str, str]:
 
 
 async def body(request: Request) -> bytes:
-    """Return the body of a request, limited as the sender may be anonymous. :raises TooLarge: when it is longer"""
+    """Return the body of a request. :raises TooLarge: above `LONGEST` bytes, since the sender may be anonymous"""
     taken = b""
     async for part in request.stream():
         taken += part
@@ -58,12 +58,12 @@ async def body(request: Request) -> bytes:
 
 
 def address(request: Request) -> str:
-    """Return the client's address; as stated by the proxy, if uvicorn trusts it."""
+    """Return the client's IP address, as stated by the proxy if the proxy is trusted."""
     return request.client.host if request.client else ""
 
 
 async def authenticated(request: Request, fields: Mapping[str, str], services: Factory) -> Client:
-    """Return the client that sent the request, authenticated by the header or by the form, but not by both.
+    """Return the client that sent the request, authenticated by either the header or the form.
 
     :raises OAuthRefused: invalid_client, invalid_request
     """

@@ -41,7 +41,7 @@ async def configuration(caller: Open, home: Home) -> dict[str, Any]:
 
 @router.get("/jwk.json")
 async def keys(caller: Open, services: Services) -> dict[str, Any]:
-    """Return the public halves of the signing keys, the current one first."""
+    """Return the public signing keys, the current one first."""
     return await services.keys.shown()
 
 

@@ -1,4 +1,4 @@
-"""Checks of authorization requests, before a page is shown or anything is done."""
+"""Checks of authorization requests (RFC 6749, 4.1.1)."""
 
 import posixpath
 import re
@@ -12,7 +12,7 @@ from broker.models.oauth import PAGES, Client, Code, granted
 __all__ = ["PAGES_AT", "SHOWN_AT", "AuthorizationRequest", "origin"]
 
 SHOWN_AT = "/v2/web/auth-code"
-"""The page that shows a code to be copied, for programs that cannot listen."""
+"""The page that shows a code to copy, for programs that cannot receive a redirect."""
 PAGES_AT = "/reports/login/done"
 """The page to which logins for the broker's own pages return."""
 LOOPBACK = ("localhost", "127.0.0.1")
@@ -47,7 +47,7 @@ class AuthorizationRequest(NamedTuple):
         return cls(client, uri, parameters, ours)
 
     def code(self) -> Code:
-        """Return the data that a code for this request is bound to. :raises OAuthRefused: if no user could grant it"""
+        """Return the terms of the code for this request. :raises OAuthRefused: when the request is invalid"""
         parameters = self.parameters
         if parameters.get("response_type") != "code":
             raise OAuthRefused("unsupported_response_type", "response_type must be code")
@@ -67,7 +67,7 @@ class AuthorizationRequest(NamedTuple):
         return Code(self.client.id, self.redirect_uri, scopes, challenge, parameters.get("nonce"), offline)
 
     def back(self, issuer: str, **answer: str) -> str:
-        """Return the URL to which the browser takes the response, with the issuer in it (RFC 9207)."""
+        """Return the URL that takes the response to the client, with the issuer as a parameter (RFC 9207)."""
         state = {"state": self.parameters["state"]} if "state" in self.parameters else {}
         query = urlencode({**answer, **state, "iss": issuer})
         place = urlsplit(self.redirect_uri).path if self.ours else self.redirect_uri
@@ -75,14 +75,16 @@ class AuthorizationRequest(NamedTuple):
 
 
 def _our_page(client: Client, uri: str, home: str, homes: Collection[str]) -> bool:
-    """Return whether a URI is a page of this broker: the login page of reports, or for others the one with codes."""
+    """Return whether a URI is the broker's page that may receive the client's code.
+
+    The broker's own pages use the login page of reports; all other clients use the page that shows a code to copy."""
     if client.id == PAGES:
         return uri == f"{home}{PAGES_AT}"
     return uri in {f"{each}{SHOWN_AT}" for each in homes}
 
 
 def _path(uri: str) -> str:
-    """Return the path that a server may read in a URI, however it is encoded.
+    """Return the most decoded path that a server might read in a URI, in lower case.
 
     >>> _path("http://localhost:1/a/%252e%252e/Reports//login;v=1/./done/")
     '/reports/login/done'
@@ -95,12 +97,12 @@ def _path(uri: str) -> str:
 
 
 def _this_machine(uri: str) -> bool:
-    """Return whether a URI is on the browser's own machine, on any port (RFC 8252, 7.3), beyond any doubt."""
+    """Return whether a URI is certainly on the browser's own machine, on any port (RFC 8252, 7.3)."""
     return bool(PLAIN.fullmatch(uri)) and origin(uri) is not None and "#" not in uri
 
 
 def origin(uri: str) -> str | None:
-    """Return the origin of a URI on the browser's machine; None for any other."""
+    """Return the origin of an HTTP URI on the browser's machine; None for other URIs."""
     try:
         parts = urlsplit(uri)
         port = parts.port

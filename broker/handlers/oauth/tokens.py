@@ -21,12 +21,12 @@ __all__ = ["router"]
 
 router = page_router()
 LASTS = 3600
-"""Seconds for which an ID token is valid; it only tells who has logged in, and is read at once."""
+"""Validity of an ID token in seconds; programs read it at once, to learn the user's identity."""
 
 
 @router.post("/v2/oauth2/token")
 async def token(request: Request, caller: Open, services: Services, home: Home) -> JSONResponse:
-    """Issue tokens for a code, for a refresh token, or for the client itself."""
+    """Issue tokens in exchange for a code, a refresh token, or the client's own credentials."""
     fields = await form(request)
     kind = fields.get("grant_type")
     if kind is None:
@@ -46,7 +46,7 @@ async def token(request: Request, caller: Open, services: Services, home: Home) 
 
 @router.post("/v2/oauth2/token/revoke")
 async def revoke(request: Request, caller: Open, services: Services) -> JSONResponse:
-    """Revoke a token for any client that has it: the globus CLI sends another client id than the one that got it."""
+    """Revoke a token for any client, since the globus CLI sends another client id than the token's."""
     fields = await form(request)
     if "Authorization" in request.headers:
         await authenticated(request, fields, services)

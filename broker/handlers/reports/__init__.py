@@ -1,4 +1,4 @@
-"""Reports: pages under /reports, and the same as data under /broker/v1/reports."""
+"""Reports: pages under /reports, and their data under /broker/v1/reports."""
 
 from broker.handlers.reports import data, downloads, events, forms, pages, session, static
 

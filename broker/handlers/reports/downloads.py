@@ -18,7 +18,7 @@ router = page_router("/reports", Tidy)
 
 
 async def _svg(figure: Figure, caller: Caller, services: Factory) -> Response:
-    """Return a figure as SVG; a browser that opens its address shows it without running or fetching anything in it."""
+    """Return a figure as SVG, with a policy that stops browsers from running or fetching anything in it."""
     alone = {**PRIVATE, "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox"}
     drawing = await services.drawing.run(DRAWING, caller.subject, svg, figure, True)
     return Response(drawing, media_type="image/svg+xml", headers=alone)

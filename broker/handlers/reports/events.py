@@ -1,4 +1,4 @@
-"""Live updates of pages while users look at them, sent as server-sent events with the page's text."""
+"""Live updates of open pages, as server-sent events with the page's changed parts."""
 
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
@@ -23,7 +23,7 @@ router = page_router("/reports")
 EVERY = 3.0
 """Seconds between updates."""
 QUIET = 5
-"""Updates without changes after which a comment shows clients that the connection is alive."""
+"""Number of updates without changes after which a comment keeps the connection alive."""
 
 Live = Callable[[Archive, Scope], Awaitable[Report]]
 
@@ -49,7 +49,9 @@ def _stream(kind: ReportKind, live: Live) -> Callable[..., Any]:
 async def _events(
     beats: AsyncGenerator[None, None], now: Callable[[], Awaitable[Mapping[str, str] | None]]
 ) -> AsyncIterator[bytes]:
-    """Yield the changed parts at each beat; no connection is held in between. End when the session has ended."""
+    """Yield the changed parts at each beat, until the session ends.
+
+    :param now: function that returns the HTML of all parts, or None once the session has ended"""
     sent: Mapping[str, str] = {}
     quiet = 0
     async with aclosing(beats):

@@ -1,4 +1,4 @@
-"""Forms of the broker's own pages, protected against forms of other sites, and the actions of their buttons."""
+"""Forms of the broker's own pages, protected against cross-site request forgery, and the actions of their buttons."""
 
 import hmac
 import re
@@ -18,28 +18,28 @@ __all__ = ["START", "acts", "meant", "place", "router"]
 
 START = "/reports"
 PLACE = re.compile(r"/reports(/[A-Za-z0-9._-]{1,100}){0,2}(\?[!#-;=?-\[\]_a-z~]{0,700})?")
-"""The broker's own report pages; redirects lead nowhere else."""
+"""Paths of the broker's report pages: the only targets of redirects."""
 router = page_router("/reports")
 
 
 def place(path: str) -> str:
-    """Return the requested page if it is one of the broker's reports, otherwise the first page."""
+    """Return a path if it is a report page, otherwise the path of the first page."""
     return path if PLACE.fullmatch(path) else START
 
 
 def acts(caller: Caller, secret: str, page: str) -> Mapping[str, str]:
-    """Return the hidden fields that the buttons of a page share; none if the caller may not use the buttons.
+    """Return the hidden fields of a page's buttons; empty if the caller may not use the buttons.
 
-    :param secret: secret of the session's own forms
+    :param secret: token of the session against forged forms
     """
     return {"form": secret, "back": page} if caller.may("curator") else {}
 
 
 async def meant(request: Request, secret: str) -> Mapping[str, str]:
-    """Return the fields of a form of the broker's own pages.
+    """Return the fields of a form, if it comes from one of the broker's own pages.
 
-    :param secret: secret of the session's own forms
-    :raises Forbidden: when the form does not have the secret
+    :param secret: token of the session against forged forms
+    :raises Forbidden: when the form does not have this token
     """
     fields = await form(request)
     if not hmac.compare_digest(fields.get("form", "").encode(errors="replace"), secret.encode()):
@@ -49,7 +49,7 @@ async def meant(request: Request, secret: str) -> Mapping[str, str]:
 
 @router.post("/probes")
 async def probe(request: Request, caller: BrowsingCurator, form: Form, services: Services) -> Response:
-    """Request the measurement of a link, and return to the page of the button."""
+    """Request the measurement of a link, and redirect to the page with the button."""
     fields = await meant(request, form)
     await services.probes.want(caller, fields.get("source", ""), fields.get("sink", ""))
     return RedirectResponse(place(fields.get("back", "")), 303, {"Cache-Control": "no-store"})

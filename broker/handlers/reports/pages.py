@@ -1,4 +1,4 @@
-"""Reports as pages in the browser, one page per report, with its query parameters as fields of a form."""
+"""Reports as web pages, one page per report, with the report's parameters as fields of a form."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
@@ -25,7 +25,7 @@ NUMBERS = ("integer", "number")
 
 
 def _menu(caller: Caller) -> list[ReportKind]:
-    """Return the reports for the menu: those that the caller may see and that need no arguments."""
+    """Return the reports for the menu: those that the caller may see, except reports with required parameters."""
     return [kind for kind in REPORTS.values() if kind.listed and (caller.may("admin") or not kind.admin)]
 
 
@@ -73,7 +73,7 @@ class _FormField(NamedTuple):
 
 
 def _fields_of(parameters: BaseModel) -> list[_FormField]:
-    """Return the fields of this query with its values, except those that its schema marks as `hidden`."""
+    """Return the form fields for a report's parameters, with their values; fields marked `hidden` are left out."""
     schema = type(parameters).model_json_schema()
     values = parameters.model_dump(mode="json")
     shown = {name: each for name, each in schema["properties"].items() if not each.get("hidden")}
@@ -101,7 +101,7 @@ def _options(kind: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _label(name: str, title: str) -> str:
-    """Return the label: an explicit title, or one made from the name, of which only the first letter is a capital."""
+    """Return a field's label: its explicit title, otherwise its name as words with a capital first letter."""
     return title.capitalize() if title == name.replace("_", " ").title() else title
 
 
@@ -111,7 +111,7 @@ def _resolved(schema: Mapping[str, Any], named: Mapping[str, Any]) -> Mapping[st
 
 
 def _text(value: Any) -> str:
-    """Return a value as written in a query."""
+    """Return a value as text for a query."""
     return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -1,4 +1,4 @@
-"""Handlers for reports: one of each kind for each report, with the report's own query parameters."""
+"""Factories of report handlers, which give each handler the query parameters of its report."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -26,11 +26,11 @@ PRIVATE = {
     "X-Content-Type-Options": "nosniff",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-"""Headers for content that only some callers may see, and that browsers must not take for another type."""
+"""Headers for content that browsers must not cache, embed in other sites, or interpret as another type."""
 
 
 class Tidy(Guarded):
-    """A route that ignores empty parameters, since browsers also send the empty fields of a form."""
+    """A route that redirects to a URL without empty parameters, since browsers also send the empty fields of a form."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
@@ -46,16 +46,16 @@ class Tidy(Guarded):
 
 
 def asking(kind: ReportKind, handler: Callable[..., Any], caller: object) -> Callable[..., Any]:
-    """Annotate the handler's parameters `caller` and `parameters` with the types for this report, and return it.
+    """Annotate the handler's parameters `caller` and `parameters` with the types for a report, and return the handler.
 
-    Each report has its own query type, which no annotation in the source can state.
+    The types differ between reports, so that they cannot be written in the source.
     """
     handler.__annotations__ |= {"caller": caller, "parameters": Annotated[kind.query, Query()]}
     return handler
 
 
 async def made(kind: ReportKind, services: Factory, caller: Caller, parameters: BaseModel) -> Report:
-    """Return the report, with the data that this caller may see.
+    """Return a report with the data that the caller may see.
 
     :raises Invalid: when a parameter contains NUL, which PostgreSQL does not accept in text
     :raises TooManyRequests: when the caller's reports have taken too long
@@ -67,7 +67,9 @@ async def made(kind: ReportKind, services: Factory, caller: Caller, parameters: 
 
 
 def whole(kind: ReportKind, caller: object) -> Callable[..., Any]:
-    """Return a handler that sends the whole report as JSON, for this type of caller."""
+    """Return a handler that sends the whole report as JSON.
+
+    :param caller: dependency that authenticates the caller"""
 
     async def give(caller: Any, services: Services, parameters: Any) -> Response:
         return JSONResponse(document(await made(kind, services, caller, parameters)), headers=PRIVATE)
@@ -81,8 +83,9 @@ def part_of(
     find: Callable[[Report, str], Any],
     give: Callable[[Any, Caller, Factory], Awaitable[Response]],
 ) -> Callable[..., Any]:
-    """Return a handler that sends one part of a report, for this type of caller.
+    """Return a handler that sends one part of a report.
 
+    :param caller: dependency that authenticates the caller
     :param find: function that returns the part with a name, or None
     :param give: function that turns the part into a response
     """

@@ -1,7 +1,7 @@
-"""Login and logout of browsers for reports, through the broker's own OAuth2, like the users of any other client.
+"""Login and logout of browsers for reports; the report pages are a client of the broker's own OAuth2 service.
 
-While the login is under way, the browser keeps only one secret in a cookie. The PKCE verifier is derived from it and
-a number in `state`; so is the proof that `state`, including the page to return to, belongs to this browser.
+During a login, the browser keeps one secret in a cookie. From the secret and a random number in `state`, the broker
+derives the PKCE verifier, and an HMAC which proves that `state` and its target page belong to this browser.
 """
 
 import base64
@@ -28,13 +28,13 @@ __all__ = ["router"]
 
 router = page_router()
 PATIENCE = 900.0
-"""Seconds that a user may take to log in."""
+"""Longest duration of a login in seconds."""
 AWAY = "pages"
 
 
 @router.get(LOGIN)
 async def begin(request: Request, caller: Open, home: Home, to: str = START) -> Response:
-    """Begin a login; the page to return to is part of the state."""
+    """Begin a login; `to` is the page to open after it."""
     secret = request.cookies.get(cookie(AWAY, home)) or secrets.token_urlsafe(32)
     number = secrets.token_urlsafe(16)
     target = place(to)
@@ -52,7 +52,7 @@ async def begin(request: Request, caller: Open, home: Home, to: str = START) -> 
 
 @router.get(PAGES_AT)
 async def done(request: Request, caller: Open, services: Services, home: Home) -> Response:
-    """Complete a login, and redirect to the page that the user wanted."""
+    """Complete a login, and redirect to the page that the user requested."""
     parameters, secret = parameters_of(request.url.query), request.cookies.get(cookie(AWAY, home), "")
     number, proof, target = [*parameters.get("state", "").split(".", 2), "", "", ""][:3]
     right = _made(secret, "state", number, target)
@@ -69,7 +69,7 @@ async def done(request: Request, caller: Open, services: Services, home: Home) -
 
 @router.post("/reports/logout")
 async def log_out(request: Request, caller: Browsing, form: Form, services: Services, home: Home) -> Response:
-    """End the session and the login of this browser, and revoke the tokens that programs got through that login."""
+    """End the session and the login of this browser, and revoke the tokens that programs got through the login."""
     await meant(request, form)
     await services.sessions.end(request.cookies.get(cookie("session", home), ""))
     await services.logins.end(request.cookies.get(cookie("login", home), ""))

@@ -1,4 +1,4 @@
-"""The style and the script of pages: the same for all users, cached by browsers until they change."""
+"""The stylesheet and the script of pages; their names change with their content, so that browsers may cache them."""
 
 from fastapi.responses import Response
 
@@ -15,7 +15,7 @@ FOREVER = {"Cache-Control": "public, max-age=31536000, immutable", "X-Content-Ty
 
 @router.get("/{name}")
 async def static(name: str, caller: Open) -> Response:
-    """Return one file, whose name identifies its content."""
+    """Return one file."""
     if name not in STATIC:
         raise NotFound(f"there is no {name[:100]}", "open /reports again")
     return Response(STATIC[name].content, media_type=STATIC[name].kind, headers=FOREVER)

@@ -1,8 +1,8 @@
-"""Figures from tables, with the roles of their columns and the minimum of data that each needs; pure.
+"""Functions that draw tables as Vega-Lite figures, without I/O.
 
-Each function takes a name (for addresses), a title, the table to draw and the names of its columns; units are those of
-the columns. A figure with too few data has an empty `spec`, and a note with the reason. Text values are shown as they
-are, except that invisible characters are escaped; names that are too long lose their middle.
+Each function takes a name (for URLs), a title, the table to draw and the names of its columns; units are those of the
+columns. A figure with too few data has an empty `spec`, and a note with the reason. In text values, invisible
+characters are escaped; long names are shortened in the middle.
 """
 
 from broker.reports.charts.against import scatter

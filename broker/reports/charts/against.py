@@ -9,18 +9,18 @@ from broker.reports.words import short
 __all__ = ["scatter"]
 
 FEWEST = 5
-"""Points below which a pattern cannot be recognized."""
+"""Fewest points that can show a pattern."""
 SIDE = 360
 WIDTH = 480
 
 
 def scatter(name: str, title: str, table: Table, x: str, y: str, *, colour: str = "") -> Figure:
-    """Return a figure with a point for each row, and the diagonal of equal values if both columns have one unit.
+    """Return a figure with a point for each row, and the diagonal of equal values if both columns have the same unit.
 
-    Of more than 1,000 points each n-th is drawn, and the note says so. An axis is logarithmic if one value is many
-    times the usual one.
+    If there are more than 1,000 points, every n-th is drawn, and the note says so. An axis is logarithmic if one value
+    is many times the median.
 
-    :param colour: column whose values are told apart by colour and shape
+    :param colour: column whose values are distinguished by colour and shape
     """
     rows = picked(table, (x, y), (colour,) if colour else ())
     if len(rows) < FEWEST:

@@ -14,9 +14,9 @@ HEIGHT = 220
 STEP = 26
 """Height of a bar with a name."""
 MOST = 30
-"""The most named bars that remain readable."""
+"""Most bars with names that remain readable."""
 DESCRIBED = 5
-"""Bars that the text alternative mentions; the table has all."""
+"""Number of bars that the text alternative names."""
 BAR = {"type": "bar", "stroke": "var(--paper)", "strokeWidth": 0.5}
 DAY = 86_400.0
 
@@ -24,16 +24,15 @@ Sums = dict[tuple[Value, str], float]
 
 
 def bars(name: str, title: str, table: Table, x: str, y: str, category: str = "", *, stacked: bool = True) -> Figure:
-    """Return a figure with a bar for each day or name, whose length is the sum of its rows.
+    """Return a figure with a bar for each day or name; its length is the sum over the rows of that day or name.
 
-    :param x: column of moments, whose days are drawn side by side, or of names, which are drawn one below the other
-        in the order of the table; of more than 30 names the first 30 are drawn, and the note says so
-    :param y: column that is summed
-    :param category: column of the parts of a bar; if there are more than six, the first five have a colour, and the
-        rest is "others"
-    :param stacked: whether parts are stacked; otherwise they are drawn side by side, for values that make no sum, and
-        "others" are left out; then, if one value is many times the usual one, names have points on a logarithmic axis
-        instead of bars
+    :param x: column of moments, for vertical bars by day, or of names, for horizontal bars in the order of the table; at
+        most the first 30 names are drawn, and then the note says so
+    :param y: column to sum
+    :param category: column whose values divide a bar into parts; if there are more than six values, the first five
+        have a colour, and all others are one part, "others"
+    :param stacked: whether to stack the parts; otherwise they are drawn side by side without "others", for values
+        that cannot be added; named bars become points on a logarithmic axis if one value is many times the median
     """
     kinds = Categories.of(row[1][0] for row in picked(table, (y,), (category,))) if category else None
     sums = _summed(table, x, y, category, kinds)
@@ -65,7 +64,7 @@ def _days(name: str, title: str, table: Table, y: str, sums: Sums, kinds: Catego
     count = round((float(last) - float(first)) / DAY) + 1  # type: ignore[arg-type]
     values = _values(sums, axis, kinds, 1000.0)
     beside = len(kinds.names) if kinds and not stacked else 1
-    for value in values:  # Vega-Lite does this by itself for names, but not for days
+    for value in values:  # Vega-Lite offsets bars of names by itself, but not bars of days
         value["x"] += (value.get("order", 0) - (beside - 1) / 2) / beside * 0.8 * DAY * 1000 if beside > 1 else 0
     width = max(1.0, min(40.0, 0.8 * WIDTH / max(count, 2)) / beside)
     x = {
@@ -138,7 +137,7 @@ def _stacked(kinds: Categories | None, axis: Axis, ends: Sequence[Mapping[str, A
 
 
 def _beside(kinds: Categories, axis: Axis) -> list[dict[str, Any]]:
-    """Return the layers of bars side by side, or of points on a logarithmic axis, where bars would have no zero."""
+    """Return the layers of bars side by side; on a logarithmic axis, which has no zero, of points instead."""
     offset = {"field": "kind", "type": "nominal", "scale": {"domain": list(short(kinds.names).values())}}
     across = axis.channel("y", stack=None)
     along = {"x": {**across, "axis": {**across["axis"], "grid": True}}, "yOffset": offset}
@@ -149,7 +148,7 @@ def _beside(kinds: Categories, axis: Axis) -> list[dict[str, Any]]:
 
 
 def _totals(sums: Sums, stacked: bool) -> dict[Value, float]:
-    """Return the lengths of the bars: the sum of the parts, or the longest of those side by side."""
+    """Return the length of each bar: the sum of stacked parts, or the longest of parts side by side."""
     totals: dict[Value, float] = {}
     for (place, _), value in sums.items():
         before = totals.get(place, 0.0)

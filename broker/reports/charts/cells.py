@@ -1,4 +1,4 @@
-"""Grids of sources and sinks."""
+"""Heat maps of sources and sinks."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,12 +13,12 @@ from broker.reports.words import scale, short
 __all__ = ["grid", "steps"]
 
 MOST = 30
-"""The most rows, and columns, of cells that remain readable."""
+"""Most rows, and most columns, that remain readable."""
 TALL = 30
 WIDE = (16, 90)
-"""The least and greatest width of a cell."""
+"""Smallest and largest width of a cell."""
 READABLE = 44
-"""Width from which on a cell contains its value."""
+"""Smallest width of a cell that shows its value as text."""
 STALE = "stale"
 
 
@@ -34,11 +34,11 @@ class GridCell(NamedTuple):
 def grid(name: str, title: str, table: Table, source: str, sink: str, value: str) -> Figure:
     """Return a figure with a cell for each row of the table, at its source and sink.
 
-    Larger values are darker (lighter in dark mode); stale rows (`Table.stale`) are grey. Sources and sinks have the
-    order of the table; names that are both have the same order on both axes. Of more than 30 the first 30 are drawn,
-    and the note says so.
+    Larger values are darker (lighter in dark mode); stale rows (`Table.stale`) are grey. Sources are in the order of the
+    table, and sinks in the order of the sources with the same name. At most the first 30 of each are drawn; then the
+    note says so.
 
-    :param value: column shown by the colour, and as a number in the cell if there is room
+    :param value: column shown as colour, and as a number in the cell if there is room
     """
     cells = _cells(table, source, sink, value)
     if not cells:
@@ -76,7 +76,7 @@ def grid(name: str, title: str, table: Table, source: str, sink: str, value: str
 
 
 def steps(values: Sequence[float]) -> list[float]:
-    """Return the bounds between colours: round numbers, chosen so that each colour has about as many values.
+    """Return the bounds between colours: round numbers that divide the values into groups of similar size.
 
     >>> steps([1.0, 2.0, 3.0, 4.0, 5.0, 6.04])
     [2.0, 3.0, 4.0, 5.0, 6.0]
@@ -120,7 +120,7 @@ def _labels(bounds: Sequence[float]) -> list[str]:
 
 
 def _place(step: int, bounds: Sequence[float]) -> int:
-    """Return the colour of a step: if there are few steps, they are spread over all colours."""
+    """Return the index of a step's colour; few steps are spread over all colours."""
     return round(step * (len(STEPS) - 1) / len(bounds)) if bounds else 2
 
 

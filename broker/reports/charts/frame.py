@@ -1,4 +1,4 @@
-"""Common parts of all figures: rows that can be drawn, axes with units, widths of letters, room for labels."""
+"""Common parts of all figures: row selection, axes with units, categories, and the layout of labels. Lengths are pixels."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,19 +26,19 @@ __all__ = [
 Row = TypeVar("Row")
 
 WIDTH = 580
-"""Width of the drawing area and the labels beside it; together with its axis, a figure is about 640 wide."""
+"""Width of the drawing area with the labels beside it; with its axis, a figure is about 640 wide."""
 LETTER = 7
 """Average width of a letter."""
 SPARE = 1.3
-"""Extra width of a letter where neither Liberation Sans nor a font of the same widths exists, but DejaVu Sans."""
+"""Extra width of a letter on machines that have only wider fonts, such as DejaVu Sans."""
 MOST = 1000
-"""The most points that are drawn; they take 50 ms to draw, and 300 kB of a page."""
+"""Most points of a figure; they take 50 ms to draw, and 300 kB of a page."""
 SYMBOL = 32
-"""Width of a mark in a legend, with the space around it."""
+"""Width of a legend's symbol, with the space around it."""
 LINE = 16
-"""Distance between two labels, one above the other."""
+"""Vertical distance between two labels."""
 FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
-"""Fonts of equal widths: text that fits in one fits in all."""
+"""Fonts with the same letter widths, so that text needs the same room in each of them."""
 OTHERS = "others"
 """The name of all categories without a colour of their own."""
 SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
@@ -80,7 +80,7 @@ CONFIG: Mapping[str, Any] = {
 
 
 class Axis(NamedTuple):
-    """An axis of numbers, divided by a common factor so that they are short, with the unit in its title.
+    """A numeric axis; values are divided by a common factor, and the title has the unit.
 
     :param log: whether the axis is logarithmic
     """
@@ -94,10 +94,10 @@ class Axis(NamedTuple):
 
     @classmethod
     def of(cls, name: str, unit: Unit, values: Sequence[float], log: bool | None = None, zero: bool = True) -> "Axis":
-        """Return the axis on which all these values have a place.
+        """Return an axis for values.
 
-        :param log: whether it is logarithmic; by default if one value is many times the usual one
-        :param zero: whether it begins with zero, unless it is logarithmic
+        :param log: whether it is logarithmic; by default if the largest value is many times the median
+        :param zero: whether a linear axis includes zero
         """
         positive = min(values) > 0
         typical = sorted(values)[len(values) // 2]
@@ -142,14 +142,14 @@ class Axis(NamedTuple):
 
 
 class Categories(NamedTuple):
-    """Categories told apart by colour and shape: up to six, or the first five and "others"."""
+    """Categories with a colour and a shape each: up to six, or the first five and "others"."""
 
     names: tuple[str, ...]
     places: Mapping[str, int]
 
     @classmethod
     def of(cls, values: Iterable[Value]) -> "Categories":
-        """Return the categories of these values; fixed colours stay fixed, other names take what is free."""
+        """Return the categories of values; names in `HABITS` have a fixed colour, other names get a free one."""
         found = list(dict.fromkeys("–" if value is None else str(value) for value in values))
         if len(found) > len(CATEGORIES):
             found = list(dict.fromkeys([*found[: len(CATEGORIES) - 1], OTHERS]))
@@ -168,7 +168,7 @@ class Categories(NamedTuple):
         return name if name in self.places else OTHERS
 
     def channel(self, field: str, shapes: bool = False) -> dict[str, Any]:
-        """Return the channels of Vega-Lite for colours, and for shapes if the marks have any."""
+        """Return the Vega-Lite channels for colours, and for shapes if `shapes`."""
         legend: dict[str, Any] | None = {} if len(self.names) > 1 else None
         encoding: dict[str, Any] = {"field": field, "type": "nominal", "legend": legend, "sort": None}
         names = list(short(self.names).values())
@@ -192,7 +192,7 @@ def column(table: Table, name: str) -> Column:
 
 
 def picked(table: Table, numbers: Sequence[str], others: Sequence[str] = ()) -> list[tuple[list[float], list[Value]]]:
-    """Return the numbers and the other values of each row, in the order of the names; skip rows that lack a number."""
+    """Return two lists for each row, the values of `numbers` and of `others`; skip rows that lack one of the numbers."""
     places = {each.name: place for place, each in enumerate(table.columns)}
     rows = []
     for row in table.rows:
@@ -204,17 +204,16 @@ def picked(table: Table, numbers: Sequence[str], others: Sequence[str] = ()) -> 
 
 
 def thinned(rows: Sequence[Row], most: int = MOST) -> Sequence[Row]:
-    """Return each n-th row, so that there are at most so many, spread like the whole."""
+    """Return every n-th row, with the smallest n that leaves at most `most` rows."""
     return rows[:: -(-len(rows) // most)] if len(rows) > most else rows
 
 
 def spread(targets: Sequence[float], height: float, least: float = LINE) -> list[float]:
-    """Return positions of labels, each as near as possible to the wanted one, and none closer to another than the
-    least.
+    """Return positions of labels near their targets, with a minimum distance between them.
 
-    :param targets: positions from the top, in any order
-    :param height: the lowest position; all labels lie between 0 and this
-    :param least: the least distance, reduced if there is too little room
+    :param targets: wanted positions from the top, in any order
+    :param height: largest position; all labels lie between 0 and `height`
+    :param least: minimum distance, which is reduced if there is too little room
     """
     order = sorted(range(len(targets)), key=lambda index: targets[index])
     least = min(least, height / max(len(targets) - 1, 1))
@@ -229,7 +228,7 @@ def spread(targets: Sequence[float], height: float, least: float = LINE) -> list
 
 
 def beside(labels: Iterable[str]) -> int:
-    """Return the width that remains beside these labels at the right."""
+    """Return the width that remains for the drawing beside labels at the right."""
     return WIDTH - 24 - LETTER * max(map(len, labels), default=0)
 
 
@@ -243,11 +242,11 @@ def drawn(
     right: Iterable[str] = (),
     **spec: Any,
 ) -> Figure:
-    """Return a figure with this specification, which has layers or one mark.
+    """Return a figure with a specification.
 
     :param left: labels at the left edge
     :param right: labels at the right edge
-    :param spec: properties of Vega-Lite
+    :param spec: top-level properties of Vega-Lite, with either `layer` or `mark`
     """
     edges = {"left": left, "right": right, "top": (), "bottom": ()}
     padding = {edge: 4 + math.ceil(SPARE * max(map(len, labels), default=0)) for edge, labels in edges.items()}
@@ -256,7 +255,7 @@ def drawn(
 
 
 def _cleaned(part: Any) -> Any:
-    """Return a specification with all its texts escaped, since names of columns may come from users, too."""
+    """Return a specification with all strings escaped, since users supply names and titles."""
     if isinstance(part, str):
         return escaped(part)
     if isinstance(part, Mapping):
@@ -265,11 +264,11 @@ def _cleaned(part: Any) -> Any:
 
 
 def undrawn(name: str, title: str, table: Table, why: str) -> Figure:
-    """Return a figure that is not drawn because there are too few data."""
+    """Return a figure without a drawing, with the reason."""
     return Figure(name, title, table, {}, f"Not drawn: {why}.", f"Not drawn: {why}.")
 
 
 def span(unit: Unit, values: Sequence[float]) -> str:
-    """Return the range of values as text."""
+    """Return the range of values as text, like "1 s to 3 s"."""
     least, most = written(min(values), unit), written(max(values), unit)
     return least if least == most else f"{least} to {most}"

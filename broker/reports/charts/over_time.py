@@ -12,12 +12,12 @@ from broker.reports.words import short, written
 __all__ = ["lines", "moments", "series"]
 
 FEWEST = 3
-"""Points below which no trend can be recognized."""
+"""Fewest points that can show a trend."""
 HEIGHT = 260
 MARKS = 31
-"""The most marks on a line, so that they do not hide it."""
+"""Most marks on a line; more would hide it."""
 SERIES = 6
-"""The most lines that can be told apart."""
+"""Most lines that readers can distinguish."""
 GAP = 8
 """Distance between the end of a line and its name."""
 OFTEN = 0.1
@@ -46,17 +46,17 @@ def series(
     high: str = "",
     colour: str = "",
 ) -> Figure:
-    """Return a figure with a point for each row, over the band of its forecasts, or over bars if forecasts jump.
+    """Return a figure with a point for each row, over the band of the forecasts, or over bars if the forecasts jump.
 
-    The rows may be in any order; rows that lack one of the numbers are not drawn. Of more than 1,000 each n-th is
-    drawn, and the note says so. The axis is logarithmic if one value is many times the usual one.
+    Rows may be in any order; rows that lack one of the numbers are left out. If there are more than 1,000 points, every
+    n-th is drawn, and the note says so. The axis is logarithmic if one value is many times the median.
 
     :param x: column of moments
-    :param y: column that is drawn, of any unit
+    :param y: column of the points, of any unit
     :param low: column of the lower end of the band (p10)
     :param middle: column of the line in the band (p50)
     :param high: column of the upper end of the band (p90)
-    :param colour: column whose values are told apart by colour and shape, such as the forecaster in charge
+    :param colour: column whose values are distinguished by colour and shape, such as the forecaster in charge
     """
     band_columns = [each for each in (low, middle, high) if each]
     rows = sorted(picked(table, (x, y, *band_columns), (colour,) if colour else ()), key=lambda row: row[0][0])
@@ -125,13 +125,13 @@ def _point(
 
 
 def moments(field: str) -> dict[str, Any]:
-    """Return a time axis, in milliseconds as browsers use them, and in UTC, since readers are in all time zones."""
+    """Return a time axis in UTC, for values in milliseconds since the epoch."""
     axis = {"tickCount": 6, "labelOverlap": "greedy", "labelSeparation": 10, "format": CLOCK}
     return {"field": field, "type": "temporal", "title": "UTC", "scale": {"type": "utc"}, "axis": axis}
 
 
 def _band(values: Sequence[Mapping[str, Any]], axis: Axis) -> list[dict[str, Any]]:
-    """Return the layers of a band, each value of which lasts until the next point; or of bars if it jumps."""
+    """Return the layers of a band whose values last until the next point; or of bars if the values jump."""
     jumps = _jumps(values)
     layers: list[dict[str, Any]] = []
     if "high" in values[0]:
@@ -146,7 +146,7 @@ def _band(values: Sequence[Mapping[str, Any]], axis: Axis) -> list[dict[str, Any
 
 
 def _jumps(values: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether forecasts jump, as they do for files of many sizes, so that a line would be jagged."""
+    """Return whether forecasts often jump out of the previous interval, as they do for files of many sizes."""
     if not {"low", "middle", "high"} <= values[0].keys():
         return False
     leaps = sum(not a["low"] <= b["middle"] <= a["high"] for a, b in pairwise(values))
@@ -154,7 +154,7 @@ def _jumps(values: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def _named(last: Mapping[str, Any], axis: Axis, names: Mapping[str, str], width: int) -> list[dict[str, Any]]:
-    """Return labels at the ends of the band's edges and of its line."""
+    """Return labels for the band's edges and its line, at the right end."""
     heights = [HEIGHT * (1 - axis.share(last[key] * axis.divisor)) for key in names]
     return [
         _label(width + GAP, place, text) for place, text in zip(spread(heights, HEIGHT), names.values(), strict=True)
@@ -167,12 +167,12 @@ def _label(x: float, y: float, text: str) -> dict[str, Any]:
 
 
 def lines(name: str, title: str, table: Table, x: str, y: str, of: str) -> Figure:
-    """Return a figure with a line for each value of one column, named at its end, with marks of different shapes.
+    """Return a figure with a line for each value of a column, with its name at the end, and marks of different shapes.
 
-    Of more than six lines the first six of the table are drawn, and the note says so.
+    At most the first six lines of the table are drawn; then the note says so.
 
     :param x: column of moments
-    :param y: column that is drawn, of any unit
+    :param y: column of the values, of any unit
     :param of: column whose values are the names of the lines
     """
     rows = sorted(picked(table, (x, y), (of,)), key=lambda row: row[0][0])
@@ -215,14 +215,14 @@ def lines(name: str, title: str, table: Table, x: str, y: str, of: str) -> Figur
 
 
 def _plain(channels: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the channels without a legend, since lines are named at their ends."""
+    """Return the channels without a legend, since lines have their names at the end."""
     return {channel: {**encoding, "legend": None} for channel, encoding in channels.items()}
 
 
 def _ends(
     rows: Sequence[tuple[list[float], list[Value]]], axis: Axis, kinds: Categories, width: int
 ) -> list[dict[str, Any]]:
-    """Return the names of the lines, each beside its end and with the line's own mark."""
+    """Return the layers with the lines' names and marks, each beside the end of its line."""
     lasts = {kinds.name(others[0]): numbers[1] for numbers, others in rows}
     places = spread([HEIGHT * (1 - axis.share(value)) for value in lasts.values()], HEIGHT)
     layers = []

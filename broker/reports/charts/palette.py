@@ -1,7 +1,7 @@
-"""The colours of figures: names for drawings, and their values in light and dark mode.
+"""The colours of figures: CSS variables, and their values in light and dark mode.
 
-Six colours that colour-blind people can tell apart (by Okabe and Ito, the light ones darkened where they would vanish
-on white), and six steps from little to much. A page defines the values; a file that stands alone has the light ones.
+There are six category colours that colour-blind people can distinguish (by Okabe and Ito, the light ones darkened for
+white paper), and six steps from low to high values. Pages define the variables; standalone files use the light values.
 """
 
 __all__ = ["CATEGORIES", "DARK", "HABITS", "LIGHT", "SHAPES", "STEPS", "on", "stylesheet"]
@@ -52,7 +52,7 @@ DARK = {
 }
 CATEGORIES = tuple(f"var(--c{number})" for number in range(1, 7))
 SHAPES = ("circle", "triangle-up", "square", "diamond", "cross", "triangle-down")
-"""Shapes used with the colours, so that no figure depends on colour alone."""
+"""Shapes of the categories, so that no figure depends on colour alone."""
 STEPS = tuple(f"var(--s{number})" for number in range(1, 7))
 HABITS = {
     "ok": 0,
@@ -68,11 +68,11 @@ HABITS = {
     "slow": 4,
     "unused": 5,
 }
-"""Categories with the same colour in every figure."""
+"""Index of the colour of categories that have the same colour in every figure."""
 
 
 def on(step: int) -> str:
-    """Return the colour of text on this step, counted from 0."""
+    """Return the colour of text on the colour of a step, which is counted from 0."""
     return "var(--low)" if step < len(STEPS) // 2 else "var(--high)"
 
 

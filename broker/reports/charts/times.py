@@ -1,4 +1,4 @@
-"""Gantt charts, such as of the ranges of sources or the hops of a collection."""
+"""Gantt charts, such as of the ranges of sources, or the hops of a collect job."""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -13,19 +13,19 @@ from broker.reports.words import short, written
 __all__ = ["BarLane", "gantt", "lanes"]
 
 MOST = 40
-"""The most rows that remain readable."""
+"""Most rows that remain readable."""
 LANE = 9
 TALL = 24
 BUSIEST = 8
-"""The most lanes of one row: further bars at the same time are drawn over the last lane."""
+"""Most lanes of one row; further overlapping bars are drawn on the last lane."""
 
 
 class BarLane(NamedTuple):
     """A bar on one lane of its row.
 
     :param row: name of the row
-    :param begin: in the column's unit
-    :param end: in the column's unit
+    :param begin: start, in the column's unit
+    :param end: end, in the column's unit
     :param kind: outcome
     :param lane: number of the lane
     """
@@ -38,15 +38,15 @@ class BarLane(NamedTuple):
 
 
 def gantt(name: str, title: str, table: Table, row: str, begin: str, end: str, of: str = "") -> Figure:
-    """Return a figure with a bar for each row of the table, from begin to end; bars that overlap have their own lanes.
+    """Return a figure with a bar for each row of the table, from begin to end; overlapping bars are on different lanes.
 
-    A bar without an end is drawn to the latest moment of all. Of more than 40 names the first 40 of the table are
-    drawn, and the note says so.
+    A bar without an end extends to the latest moment in the table. At most the first 40 names are drawn; then the note
+    says so.
 
     :param row: column of the bars' groups, such as sources, whose names are at the left
-    :param begin: column of moments, or of seconds since something began
+    :param begin: column of moments, or of seconds since a common start
     :param end: column of the same unit
-    :param of: column of the outcomes, told apart by colour, and by a mark at the end unless all went well
+    :param of: column of the outcomes, distinguished by colour, and by a mark at the end unless the outcome is good
     """
     laned = lanes(_spans(table, row, begin, end, of))
     if not laned:
@@ -110,7 +110,7 @@ def _spans(table: Table, row: str, begin: str, end: str, of: str) -> list[BarLan
 
 
 def lanes(spans: Sequence[BarLane]) -> list[BarLane]:
-    """Return each bar on the first free lane of its row, in the order of the rows.
+    """Assign each bar to the first free lane of its row; return the bars sorted by row and start.
 
     >>> bars = [BarLane("a", begin, begin + 2, "ok", 0) for begin in range(3)]
     >>> [each.lane for each in lanes(bars)]

@@ -11,14 +11,14 @@ from broker.reports.words import short, written
 __all__ = ["Interval", "calibration", "wilson"]
 
 FEWEST = 20
-"""Forecasts of one level below which chance alone may shift the observed share by 20 points."""
+"""Fewest forecasts of a point; with fewer, chance alone may shift the observed share by 20 percentage points."""
 SIDE = 320
 OFFSET = 0.018
-"""Horizontal distance between points of the same level, so that all are visible."""
+"""Horizontal distance between points of the same promised share, so that all are visible."""
 DESCRIBED = 8
-"""Points that the text alternative mentions; the table has all."""
+"""Number of points that the text alternative names."""
 Z = 1.959964
-"""Standard deviations that contain 95 % of the normal distribution on both sides of its mean."""
+"""Number of standard deviations on both sides of the mean that contain 95 % of a normal distribution."""
 
 
 class Interval(NamedTuple):
@@ -29,7 +29,7 @@ class Interval(NamedTuple):
 
 
 def wilson(hits: float, trials: float) -> Interval:
-    """Return the 95 % confidence interval of a share from so many hits in so many trials (Wilson 1927).
+    """Return the 95 % confidence interval of a share, from the numbers of hits and trials (Wilson 1927).
 
     >>> [round(end, 3) for end in wilson(8, 10)]
     [0.49, 0.943]
@@ -41,7 +41,7 @@ def wilson(hits: float, trials: float) -> Interval:
 
 
 def calibration(name: str, title: str, table: Table, nominal: str, hits: str, trials: str, of: str = "") -> Figure:
-    """Return a figure with a point for each row: the promised share below (or within) a forecast, and the observed one.
+    """Return a figure with a point for each row: the promised share of outcomes, and the observed share.
 
     The bars at the points are 95 % confidence intervals (Wilson): a forecaster is well calibrated if they touch the
     diagonal. Rows with fewer than 20 forecasts are not drawn, and the note says so.
@@ -49,7 +49,7 @@ def calibration(name: str, title: str, table: Table, nominal: str, hits: str, tr
     :param nominal: column of the promised share
     :param hits: column of the number of forecasts that came true
     :param trials: column of the number of forecasts
-    :param of: column whose values are told apart by colour and shape, such as the forecaster
+    :param of: column whose values are distinguished by colour and shape, such as the forecaster
     """
     rows = picked(table, (nominal, hits, trials), (of,) if of else ())
     seen = [row for row in rows if row[0][2] >= FEWEST]
@@ -80,7 +80,7 @@ def calibration(name: str, title: str, table: Table, nominal: str, hits: str, tr
 
 
 def _point(numbers: Sequence[float], others: Sequence[Value], kinds: Categories | None) -> dict[str, Any]:
-    """Return a point; points of one level are drawn side by side."""
+    """Return a point; points with the same promised share are drawn side by side."""
     nominal, hits, trials = numbers
     low, high = wilson(hits, trials)
     point = {"nominal": nominal, "observed": hits / trials, "low": low, "high": high}
@@ -111,7 +111,7 @@ def _diagonal() -> dict[str, Any]:
 
 
 def _promises(shares: Set[float], kinds: int) -> dict[str, Any]:
-    """Return short lines that show the promised share to all points of a level, also those beside the diagonal."""
+    """Return short horizontal lines at each promised share, for the points beside the diagonal."""
     reach = OFFSET * (kinds + 1) / 2
     values = [{"nominal": each - reach, "end": each + reach, "observed": each} for each in sorted(shares)]
     mark = {"type": "rule", "strokeWidth": 1.2, "clip": True}

@@ -1,4 +1,4 @@
-"""Reports as files to send, keep and print: each is self-contained, and loads nothing."""
+"""Reports as self-contained files to send, keep and print."""
 
 from broker.reports.files.pages import page
 from broker.reports.files.sheets import sheets

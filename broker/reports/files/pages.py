@@ -1,4 +1,4 @@
-"""Reports as one HTML file that contains its figures and style, and no script."""
+"""Reports as one HTML file, with figures and styles, without scripts."""
 
 import base64
 import hashlib
@@ -17,7 +17,7 @@ from broker.reports.words import written
 __all__ = ["MOST", "page", "shown"]
 
 MOST = 200
-"""Rows of a table that are shown; readers who want more take CSV to calculate with them."""
+"""Most rows of a table in a file; CSV has all rows."""
 TEMPLATES = Environment(
     loader=PackageLoader("broker"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
 )
@@ -27,9 +27,9 @@ POLICY = f"default-src 'none'; style-src 'sha256-{HASH}'"
 
 
 def page(reports: Sequence[Report], title: str, lead: str = "") -> str:
-    """Return all reports in one page, one below the other, in light or dark mode as the reader's browser prefers.
+    """Return all reports as one HTML page, in light or dark mode as the browser prefers.
 
-    :param lead: their subject, in a sentence
+    :param lead: introduction, in a sentence
     """
     return TEMPLATES.get_template("file.html").render(
         reports=reports, title=title, lead=lead, style=Markup(STYLE), policy=POLICY, most=MOST
@@ -37,7 +37,7 @@ def page(reports: Sequence[Report], title: str, lead: str = "") -> str:
 
 
 def shown(table: Table) -> list[tuple[int, Column]]:
-    """Return the columns that readers see, with their positions: columns of addresses are hidden."""
+    """Return the columns that readers see, with their positions; columns of URLs are hidden."""
     hidden = {each.link for each in table.columns}
     return [(place, each) for place, each in enumerate(table.columns) if each.name not in hidden]
 

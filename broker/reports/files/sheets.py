@@ -1,6 +1,6 @@
-"""Reports as PDF, set by Typst: figures are vectors, and table headings and page numbers are on each page.
+"""Reports as PDF, typeset by Typst, with vector figures, and with table headings and page numbers on each page.
 
-The content of reports goes to Typst as data, not as its markup; nothing is loaded.
+Typst gets the content of reports as data rather than markup, and loads no other file.
 """
 
 import json
@@ -22,13 +22,13 @@ __all__ = ["sheets"]
 
 MAIN = "file.typ"
 BREAKS = re.compile(r"([/._:=&?@,-]+|\S{16})(?=\S)")
-"""Places where addresses and long names may break in a narrow column."""
+"""Places where URLs and long names may break in a narrow column."""
 
 
 def sheets(reports: Sequence[Report], title: str, lead: str = "") -> bytes:
-    """Return all reports as one PDF, each on a new page; the same reports make the same bytes.
+    """Return all reports as one PDF, each on a new page; the same reports give the same bytes.
 
-    :param lead: their subject, in a sentence
+    :param lead: introduction, in a sentence
     :raises Invalid: when typst is not installed
     """
     try:
@@ -87,6 +87,6 @@ def _table(table: Table) -> Mapping[str, Any]:
 
 
 def _cell(value: Value, unit: Unit) -> str:
-    """Return a cell's text, in which numbers are not separated from their units."""
+    """Return a cell's text, with places where long names may break, and no break between a number and its unit."""
     text = written(value, unit)
     return BREAKS.sub("\\1\u200b", text) if unit == "text" else text.replace(" ", "\u00a0")
