@@ -1,4 +1,4 @@
-"""Documents for callers: lines of JSON, and Metalinks."""
+"""Response formats: NDJSON lines, and Metalink documents."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -22,14 +22,14 @@ def line(value: Resolved | Mapping[str, object]) -> bytes:
 
 
 def _plain(value: object) -> object:
-    """Return the fields of a model, which were validated before or made here."""
+    """Return the fields of a model, without validating them again."""
     if isinstance(value, BaseModel):
         return value.__dict__
     raise TypeError(type(value))
 
 
 def metalinked(found: Sequence[Resolved], published: datetime) -> str:
-    """Return a Metalink 4 document of the datasets that have replicas, in their order."""
+    """Return a Metalink 4 document of the datasets that have replicas, in the given order."""
     files = [
         ReplicaSet(
             name=each.name.rpartition(":")[2].lstrip("/"),

@@ -1,4 +1,4 @@
-"""The processes of the broker: a server, through uvicorn, and a worker for tasks; their logs and signals."""
+"""The processes of the broker: the uvicorn server, and the task worker; their logs and signals."""
 
 import asyncio
 import json
@@ -28,17 +28,17 @@ from predictors.compiled import REMEDY, available
 __all__ = ["serve", "work"]
 
 PATIENCE = 30
-"""Seconds that requests have to finish after the broker was told to stop."""
+"""Seconds that running requests may take after the broker gets a signal to stop."""
 JSON = structlog.processors.JSONRenderer(lambda entry, **how: json.dumps(entry, **how).replace("\x7f", "\\u007f"))
-"""A renderer of one line for each event, in which all but printable ASCII characters are escaped."""
+"""A renderer of events as JSON lines in printable ASCII; all other characters are escaped."""
 SWITCHED = 0.001
-"""Seconds after which a thread yields to another: answers wait for threads that read large bodies."""
+"""Python's thread switch interval in seconds, short because threads that parse large bodies delay responses."""
 NOT_STARTED = 3
-"""Exit status when the server cannot start, for instance because the port is taken; the same as uvicorn's."""
+"""Exit status when the server cannot start, such as with a port in use; the same as uvicorn's."""
 
 
 def serve(settings: Settings, host: str, port: int) -> None:
-    """Serve until SIGINT or SIGTERM; requests that have begun are finished first."""
+    """Serve until SIGINT or SIGTERM, then finish running requests within `PATIENCE` seconds."""
     _log()
     few_heaps()
     sys.setswitchinterval(SWITCHED)
@@ -65,13 +65,13 @@ def serve(settings: Settings, host: str, port: int) -> None:
 
 
 def _behind(proxies: Sequence[str], app: ASGIApp) -> ASGIApp:
-    """Return the application with these proxies trusted, and headers of others logged."""
+    """Return the application with trusted proxies, and a log of other clients' proxy headers."""
     believing: Any = ProxyHeadersMiddleware(cast(Any, app), list(proxies))
     return Proxies(believing, proxies)
 
 
 class UvicornServer(uvicorn.Server):
-    """A server that announces its end before it waits for requests: streams last as long as it waits for them."""
+    """A server that calls `ending` before it waits for running requests, so that streams end at once."""
 
     def __init__(self, config: uvicorn.Config, ending: Callable[[], None]) -> None:
         super().__init__(config)
@@ -83,7 +83,7 @@ class UvicornServer(uvicorn.Server):
 
 
 def work(settings: Settings) -> None:
-    """Carry out tasks until SIGINT or SIGTERM; then give back all unfinished work."""
+    """Carry out tasks until SIGINT or SIGTERM, then release all unfinished work items."""
     _log()
     asyncio.run(_work(settings))
 
@@ -105,12 +105,12 @@ async def _work(settings: Settings) -> None:
 
 
 def _redacted(_: object, __: str, entry: EventDict) -> EventDict:
-    """Return a log entry with the URLs in it redacted, since they may contain secrets."""
+    """Return a log entry without the secrets in its URLs."""
     return {name: redacted_text(value) if isinstance(value, str) else value for name, value in entry.items()}
 
 
 def _log() -> None:
-    """Configure logs of one line of JSON for each event, on standard error."""
+    """Configure logs as JSON lines on standard error."""
     shared: list[Processor] = [
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),

@@ -173,7 +173,7 @@ async def progress(
     still: Still,
     last_event_id: Annotated[str, Header(max_length=100)] = "",
 ) -> Response:
-    """Stream a task's progress as server-sent events: `progress` at once and at each change, `end` when the task is over.
+    """Stream a task's progress as server-sent events: `progress` at once and at each change, `end` after the last one.
 
     The stream also ends after ten minutes, or when the broker stops: then reconnect with Last-Event-ID.
     """

@@ -66,7 +66,7 @@ LONGEST = 8192
 DEEPEST = 8
 
 Kind = Literal["token", "login", "code", "refresh", "access", "session"]
-"""Kinds of tokens; all but the first derive from another token. A session is a browser's login at the broker's pages."""
+"""Kinds of tokens; all but the first derive from another one. A session is a browser's login at the broker's pages."""
 
 
 class Client(NamedTuple):

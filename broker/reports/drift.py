@@ -152,7 +152,7 @@ def _drifted(found: Sequence[Drift], links: Mapping[int, Pair], compared: int) -
 
 
 async def _blind(archive: Archive, now: float) -> tuple[int, int, Table]:
-    """Return the number of links never used, the number not used for a week, and a table of these, longest unused first."""
+    """Return the numbers of links never used, and not used for a week, and their table, longest unused first."""
     able = possible_links(placed.endpoint for placed in (await archive.places.map()).by_id.values())
     async with archive.database.read() as connection:
         probes = ProbeStore(connection)

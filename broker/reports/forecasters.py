@@ -83,7 +83,7 @@ class ForecastersQuery(Wire):
     size_class: SizeClass | None = None
 
     def period(self, now: float) -> tuple[float, float]:
-        """Return the start of the first week and the end of the last one, in epoch seconds; partial weeks count as whole."""
+        """Return the start of the first and the end of the last week, in epoch seconds; a partial week counts whole."""
         until = now if self.until is None else self.until
         since = until - self.days * DAY if self.days else 0.0
         return (since if self.since is None else self.since) // WEEK * WEEK, ceil(until / WEEK) * WEEK
@@ -160,8 +160,8 @@ def _report(known: ForecasterData, now: float) -> Report:
     return Report(
         "forecasters",
         "Forecasters",
-        "Errors by forecaster, of the forecast that each would have made at the start of a transfer, from the transfers "
-        "that had ended. All forecasters except those in charge are compared on the same transfers.",
+        "Errors by forecaster: the forecast that each would have made at the start of a transfer, from those that had "
+        "ended. All except those in charge are compared on the same transfers.",
         now,
         _facts(cut.every.get(IN_CHARGE)),
         _figures(cut, known.ground),

@@ -1,4 +1,4 @@
-"""Measures of forecast accuracy, with the same names whether from single scores or from sums; pure."""
+"""Measures of forecast accuracy, computed from single scores or from sums."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -13,9 +13,9 @@ from predictors.tally import Tally
 __all__ = ["COLUMNS", "FEW", "Judgement", "calibrated", "facts", "judged", "residuals", "summed"]
 
 FEW = 20
-"""Transfers below which the measures are not reliable."""
+"""Fewest transfers for reliable measures."""
 EDGES = (0.25, 0.35, 0.5, 0.7, 0.85, 1.0, 1.15, 1.4, 2.0, 2.8, 4.0)
-"""Ratios of forecast to actual that separate the bars of their distribution."""
+"""Bounds of the histogram of forecast / actual."""
 COLUMNS = (
     Column("transfers", "Transfers", "count"),
     Column("mdape", "Median error", "share"),
@@ -29,9 +29,10 @@ COLUMNS = (
 
 
 class Judgement(NamedTuple):
-    """The measures of a set of forecasts, as `predictors.metrics` defines them.
+    """The accuracy of a set of forecasts, as `predictors.metrics` defines it.
 
-    `coverage`: share between p10 and p90, which should be 80 %; `sharpness`: geometric mean of p90 / p10.
+    :param coverage: share of rates between p10 and p90, ideally 0.8
+    :param sharpness: geometric mean of p90 / p10
     """
 
     transfers: int
@@ -45,9 +46,10 @@ class Judgement(NamedTuple):
 
 
 def judged(forecasts: Sequence[tuple[Rates, float]]) -> Judgement:
-    """Return the measures of forecasts, each given with the actual rate.
+    """Return the accuracy of forecasts.
 
-    :raises ValueError: when there are none
+    :param forecasts: forecasts, each with the actual rate
+    :raises ValueError: when there are no forecasts
     """
     points = scores([rates.p50 for rates, _ in forecasts], [rate for _, rate in forecasts])
     sums = Tally.total(Tally.of(rates, rate) for rates, rate in forecasts)
@@ -64,7 +66,7 @@ def judged(forecasts: Sequence[tuple[Rates, float]]) -> Judgement:
 
 
 def summed(tally: Tally) -> Judgement:
-    """Return the measures from sums; medians are within 1 % of the exact value.
+    """Return the accuracy from sums; medians are within 1 % of the exact value.
 
     :raises ValueError: when the sums are empty
     """
@@ -94,7 +96,7 @@ def facts(judgement: Judgement) -> list[Fact]:
 
 
 def calibrated(rows: Sequence[Score]) -> list[tuple[Value, ...]]:
-    """Return a row for each promise: its name, the promised share, how often it came true, and of how many."""
+    """Return a row for each promise: its name, the promised share, the number of hits, and the number of forecasts."""
     forecasts = [(score.rates, score.rate) for score in rows]
     return [
         ("below p10", 0.1, sum(rate < rates.p10 for rates, rate in forecasts), len(forecasts)),
@@ -105,7 +107,7 @@ def calibrated(rows: Sequence[Score]) -> list[tuple[Value, ...]]:
 
 
 def residuals(rows: Sequence[Score]) -> list[tuple[Value, ...]]:
-    """Return how many forecasts were off by which factor, from too low to too high."""
+    """Return the histogram of forecast / actual: the name and the number of forecasts of each range, lowest first."""
     ratios = [score.rates.p50 / score.rate for score in rows]
     bounds = (0.0, *EDGES, float("inf"))
     names = [f"< {EDGES[0]:g}", *(f"{a:g} – {b:g}" for a, b in pairwise(EDGES)), f"≥ {EDGES[-1]:g}"]

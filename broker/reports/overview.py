@@ -1,4 +1,4 @@
-"""The overview: data moved, tasks under way, the gain of several sources at once, and problems."""
+"""The overview: transferred data, running tasks, the gain of several sources at once, and problems."""
 
 import math
 import time
@@ -22,14 +22,14 @@ SHOWN = 10
 WEEK, MONTH = 7, 28
 """Periods in days, today included."""
 FEWEST = 10
-"""Transfers below which a share or a mean is not reliable."""
+"""Fewest transfers for a reliable share or mean."""
 LEAD = (
     "Finished and running transfers, and the links with problems. Days are UTC; a week is today and the six "
     "days before."
 )
 PAIR = (Column("source", "Source", link="address"), Column("address", "Address"), Column("sink", "Sink"))
 FEWEST_DOWNLOADS = 10
-"""Downloads below which a mean is not reliable."""
+"""Fewest downloads for a reliable mean."""
 
 
 class OverviewQuery(Wire):
@@ -37,7 +37,7 @@ class OverviewQuery(Wire):
 
 
 async def make(archive: Archive, scope: Scope, query: OverviewQuery) -> Report:
-    """Make the whole report."""
+    """Create the whole report."""
     now = time.time()
     since = now - WEEK * DAY
     today = int(now // DAY)
@@ -59,7 +59,7 @@ async def make(archive: Archive, scope: Scope, query: OverviewQuery) -> Report:
 
 
 async def live(archive: Archive, scope: Scope) -> Report:
-    """Make the frequently changing facts and tables, which replace those of the same names."""
+    """Create the frequently changing facts and tables, which replace those of the same names in an open page."""
     now = time.time()
     today = int(now // DAY)
     async with archive.database.read() as connection:
@@ -75,7 +75,7 @@ def _moved(days: Sequence[Day], today: int) -> list[Fact]:
 
 
 def _of(days: Iterable[Day], when: str) -> list[Fact]:
-    """Return facts about the data moved on these days together."""
+    """Return facts about the sum of some days; `when` names the days in the labels."""
     known = list(days)
     transfers, failures = sum(each.transfers for each in known), sum(each.failures for each in known)
     note = f"{failures:,} of {transfers:,} failed" if transfers else "none yet"
@@ -150,10 +150,10 @@ def _link_name(pair: Pair) -> str:
 
 
 def gained(label: str, beside: Sequence[tuple[float, float]], days: int) -> Fact:
-    """Return the geometric mean of the speed-ups of downloads; a fact without a value if there are too few.
+    """Return the geometric mean of the speed-ups of downloads, without a value if there are too few downloads.
 
     :param beside: for each download, the seconds from the best single source in hindsight, and the actual seconds
-    :param days: period that the downloads are of
+    :param days: period of the downloads
 
     >>> gained("Gain", [(4.0, 2.0), (2.0, 2.0)] * 5, 28).value
     1.414

@@ -29,9 +29,9 @@ __all__ = ["PairQuery", "make"]
 DAY = 86_400.0
 TROUBLES = 50
 MOST = 10_000
-"""The most scores that are shown at once."""
+"""Most scores in one report."""
 PROBER = "broker"
-"""The subject that reports the broker's own measurements."""
+"""The subject of the broker's own measurements."""
 WHEN = Column("ended", "Ended", "moment")
 WHO = Column("in_charge", "In charge")
 SCORES = (
@@ -70,7 +70,7 @@ CHARGE = (Column("day", "Day", "moment"), WHO, Column("transfers", "Transfers", 
 
 
 class PairQuery(Wire):
-    """The pair, and the transfers to show: one class of sizes, a period in which they ended, and the newest of them."""
+    """The pair, and the transfers to show: their size class, the period of their ends, and the number of the newest."""
 
     source: SourceName
     sink: Whereto = ""
@@ -82,9 +82,10 @@ class PairQuery(Wire):
 
 
 class PairData(NamedTuple):
-    """All that is known about a pair.
+    """The stored data of a pair.
 
-    :param scored: number of all scores, of which `scores` are the newest
+    :param scores: newest scores
+    :param scored: number of all scores
     :param well: number of all successful transfers
     """
 
@@ -96,9 +97,9 @@ class PairData(NamedTuple):
 
 
 async def make(archive: Archive, scope: Scope, query: PairQuery) -> Report:
-    """Make the report about the forecasts of a pair.
+    """Create the report about the forecasts of a pair.
 
-    :raises Invalid: when it names an endpoint that does not exist
+    :raises Invalid: when the pair names an endpoint that does not exist
     """
     places = archive.places
     pair = Pair(
@@ -263,7 +264,7 @@ def _trouble_row(trouble: DetailedTransfer) -> tuple[Value, ...]:
 
 
 def in_charge(score: Score) -> str:
-    """Return the name of the forecaster in charge, and of the one with the most weight in it.
+    """Return the names of the forecaster in charge, and of the forecaster with the largest weight in it.
 
     >>> in_charge(Score(1, 1, 0, "", 0, 1, 1, 1.0, None, "hedge", "kernel", False, (1, 1, 1), {}))
     'hedge: kernel'

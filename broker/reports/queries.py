@@ -1,4 +1,4 @@
-"""Parameters that several reports share: the class of sizes, the period, and what the page of one thing is about."""
+"""Common parts of reports' queries: size classes, dates, and the URLs of the pages of a pair, task or transfer."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -17,7 +17,7 @@ CLASSES = {str(number): size_span(number) for number in range(len(SIZES) + 1)}
 
 
 def _moment(value: Any) -> Any:
-    """Return the moment of a date such as 2026-11-22; return any other value unchanged."""
+    """Return a date such as 2026-11-22 in epoch seconds (UTC), and any other value unchanged."""
     try:
         return datetime.strptime(value, "%Y-%m-%d").replace(tzinfo=UTC).timestamp()
     except (TypeError, ValueError):
@@ -34,17 +34,17 @@ def day_of(moment: float) -> str:
 
 
 SizeClass = Annotated[int, Field(ge=0, le=len(SIZES), json_schema_extra={"words": CLASSES})]
-"""A class of `predictors.context`; users choose it by its range of sizes."""
+"""A size class of `predictors.context`; forms offer the range of sizes of each."""
 Day = Annotated[
     Moment,
     BeforeValidator(_moment),
     Field(description="Seconds since 1970 (UTC), or a date like 2026-11-22", json_schema_extra={"day": True}),
 ]
-"""A moment; users choose a date."""
+"""A moment, for which forms have a date field."""
 
 
 def pair_page(pair: Pair) -> str:
-    """Return the address of a pair's page.
+    """Return the relative URL of a pair's page.
 
     >>> pair_page(Pair("ftp://a.example", "B"))
     'pair?source=ftp%3A%2F%2Fa.example&sink=B&direction=read'
@@ -53,10 +53,10 @@ def pair_page(pair: Pair) -> str:
 
 
 def task_page(number: str) -> str:
-    """Return the address of a task's page, by the task's id."""
+    """Return the relative URL of a task's page, by the task's id."""
     return f"task?{urlencode({'id': number})}"
 
 
 def transfer_page(number: int) -> str:
-    """Return the address of a transfer's page, by the number of its decision."""
+    """Return the relative URL of a transfer's page, by the number of its decision."""
     return f"transfer?{urlencode({'id': number})}"

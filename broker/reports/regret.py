@@ -23,7 +23,7 @@ __all__ = ["RegretQuery", "make"]
 
 WORST = 20
 FEWEST = 10
-"""Decisions below which a sum is not reliable."""
+"""Fewest decisions for a reliable sum."""
 SUMS = (
     Column("decisions", "Decisions", "count"),
     Column("seconds", "Time spent", "seconds"),
@@ -49,7 +49,7 @@ LOST = (Column("week", "Week", "moment"), Column("why", "Why"), Column("seconds"
 
 
 class RegretQuery(Wire):
-    """The number of weeks, this one included, or a period, and optionally one sink or one strategy."""
+    """A number of weeks, the current one included, or a period; and optionally a sink or a strategy."""
 
     weeks: Annotated[int, Field(ge=1, le=520)] = 8
     since: Day | None = None
@@ -59,7 +59,7 @@ class RegretQuery(Wire):
 
 
 async def make(archive: Archive, scope: Scope, query: RegretQuery) -> Report:
-    """Make the report from the sums of decisions, which are updated as decisions arrive, and the worst decisions."""
+    """Create the report from the stored sums of decisions, and the decisions with the greatest regret."""
     now = time.time()
     weeks = _weeks(query, now)
     async with archive.database.read() as connection:
@@ -90,7 +90,7 @@ async def make(archive: Archive, scope: Scope, query: RegretQuery) -> Report:
 
 
 def _weeks(query: RegretQuery, now: float) -> range:
-    """Return the numbers of all weeks of which the period has a part."""
+    """Return the numbers of all weeks that overlap the period."""
     stop = math.ceil((now if query.until is None else query.until) / WEEK)
     return range(stop - query.weeks if query.since is None else int(query.since // WEEK), stop)
 
@@ -100,7 +100,7 @@ def _meant(each: Summed, query: RegretQuery) -> bool:
 
 
 def _added(sums: Iterable[Summed]) -> dict[str, float]:
-    """Return the totals of sums."""
+    """Return the totals of sums, by field."""
     names = [name for name in Summed._fields if name not in ("week", "source", "sink", "strategy")]
     total = dict.fromkeys(names, 0.0)
     for each in sums:

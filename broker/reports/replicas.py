@@ -1,4 +1,4 @@
-"""Replicas that are bad or unavailable, and endpoints whose transfers fail, with the evidence."""
+"""Replicas that are bad or unavailable, and endpoints whose transfers fail, with the failed transfers as evidence."""
 
 import time
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ State = Literal["BAD", "SUSPICIOUS", "TEMPORARY_UNAVAILABLE", "UNAVAILABLE", "CO
 DAY = 86_400.0
 MOST = 500
 FEWEST = 5
-"""Transfers below which a share is not reliable."""
+"""Fewest transfers for a reliable share."""
 REPLICAS = (
     Column("dataset", "Dataset"),
     Column("endpoint", "Endpoint"),
@@ -45,14 +45,14 @@ ENDPOINTS = (
 
 
 class ReplicasQuery(Wire):
-    """The state of replicas, and the number of days of evidence."""
+    """The state of replicas, and the number of days whose failed transfers count."""
 
     state: Annotated[State | None, Field(description="Only replicas in this state.")] = None
     days: Annotated[int, Field(ge=1, le=366, description="Days for which failed transfers count.")] = 30
 
 
 class Evidence(NamedTuple):
-    """Failed transfers and all transfers of each address, and the endpoint with that address."""
+    """Failed transfers, numbers of all transfers, and endpoints, each by server address."""
 
     troubles: Mapping[str, AddressFailures]
     transfers: Mapping[str, int]
@@ -60,7 +60,7 @@ class Evidence(NamedTuple):
 
 
 async def make(archive: Archive, scope: Scope, query: ReplicasQuery) -> Report:
-    """Make the report: replicas as in the catalogue, with evidence from the transfers that the caller may see."""
+    """Create the report: unavailable replicas, with failed transfers among those that the caller may see."""
     now = time.time()
     since = now - query.days * DAY
     known = {each.endpoint.source: each.endpoint for each in (await archive.places.map()).by_id.values()}

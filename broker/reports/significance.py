@@ -1,12 +1,11 @@
-"""Statistical tests: the probability that differences are due to chance; pure.
+"""Statistical tests: the probability that differences are due to chance.
 
-Rates before and after a moment are compared by the rank sum test.
+Errors before and after a moment are compared by the rank sum test.
 
-Forecasters are compared by the sign test. One week of one pair is one observation: errors of successive transfers are
-alike, and to count each would overstate the evidence. The exact sign test decides by the number of observations in
-which one forecaster was nearer than the other (Conover, Practical Nonparametric Statistics, 3.4), so no error weighs
-more for being large. Where many are compared, some are ahead by chance: so p-values are adjusted for all comparisons
-(Holm, "A simple sequentially rejective multiple test procedure", 1979).
+Forecasters are compared by the exact sign test (Conover, Practical Nonparametric Statistics, 3.4). It counts the
+observations in which one forecaster was more accurate than the other, so that single large errors do not dominate. One
+week of one pair is one observation, because errors of successive transfers are correlated. p-values are adjusted for
+the number of comparisons (Holm, "A simple sequentially rejective multiple test procedure", 1979).
 """
 
 from collections import defaultdict
@@ -19,18 +18,20 @@ from broker.models.scores import REPLAYED, ForecasterRecord
 __all__ = ["ALPHA", "FEWEST", "MOST", "Contest", "Duel", "contests", "duels", "holm", "shifted", "sign_test"]
 
 FEWEST = 6
-"""Weeks of pairs below which no p-value is given: six of six is the least result that is rarely due to chance."""
+"""Fewest observations for a p-value: with fewer than six, even all wins would not be significant."""
 ALPHA = 0.05
 K = TypeVar("K", bound=Hashable)
 MOST = 16
-"""The most values that can be ranked: there are up to 12,870 ways to divide them."""
+"""Most values in a rank sum test, which checks all of up to 12,870 ways to divide them."""
 
 
 class Duel(NamedTuple):
-    """One forecaster against the broker's own.
+    """The comparison of one forecaster with the broker's own.
 
-    `log_error` is over all transfers; `won` and `lost` are weeks of pairs in which it was nearer, and further off; `p`
-    is the p-value adjusted for all comparisons, None if there are too few weeks.
+    :param log_error: mean |log(p50 / actual)| over all transfers
+    :param won: number of observations in which it was more accurate
+    :param lost: number of observations in which it was less accurate
+    :param p: p-value, adjusted for all comparisons; None if there are too few observations
     """
 
     forecaster: str
@@ -42,7 +43,7 @@ class Duel(NamedTuple):
 
 
 class Contest(NamedTuple, Generic[K]):
-    """The nearest forecaster in one place, against the broker's own, or, if that is the nearest, the second."""
+    """The most accurate forecaster of one group, compared with the broker's own, or if that is the best, the second."""
 
     where: K
     best: str
@@ -69,7 +70,7 @@ def sign_test(won: int, lost: int) -> float:
 
 
 def holm(chances: Sequence[float]) -> list[float]:
-    """Return the p-values adjusted for multiple comparisons, which bounds the chance of any false discovery.
+    """Return p-values adjusted for multiple comparisons, to bound the probability of any false positive.
 
     >>> holm([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]
@@ -82,10 +83,11 @@ def holm(chances: Sequence[float]) -> list[float]:
 
 
 def duels(records: Iterable[ForecasterRecord], by: Callable[[ForecasterRecord], K]) -> dict[K, list[Duel]]:
-    """Return each forecaster against the broker's own, in each place, by error; the broker's own is among them, without
-    wins.
+    """Return the comparison of each forecaster with the broker's own in each group, sorted by error.
 
-    :param by: function that returns the place of a record
+    The broker's own forecaster is included, without a p-value.
+
+    :param by: function that returns the group of a record
     """
     places: defaultdict[K, defaultdict[str, list[ForecasterRecord]]] = defaultdict(lambda: defaultdict(list))
     for record in records:
@@ -109,7 +111,7 @@ def _duel(name: str, records: Sequence[ForecasterRecord]) -> Duel:
 
 
 def contests(found: Mapping[K, Sequence[Duel]]) -> list[Contest[K]]:
-    """Return the nearest forecaster in each place, most transfers first; skip places with only one forecaster."""
+    """Return the most accurate forecaster of each group, most transfers first; skip groups with only one forecaster."""
     made = [_contest(where, each) for where, each in found.items() if len(each) > 1]
     return sorted(made, key=lambda each: -each.transfers)
 
@@ -127,12 +129,11 @@ def _contest(where: K, duels: Sequence[Duel]) -> Contest[K]:
 
 
 def shifted(before: Sequence[float], after: Sequence[float]) -> float:
-    """Return the one-sided p-value of the exact rank sum test (Wilcoxon 1945): how often chance alone would rank the
-    later values as high as they are, or higher.
+    """Return the one-sided p-value of the exact rank sum test (Wilcoxon 1945): the probability that chance alone ranks
+    the later values at least as high as observed.
 
     If nothing has changed, each choice of the later values among all values is equally likely. So the p-value is the
-    share of those choices whose ranks add up to at least the observed sum. Equal values share the mean of their ranks,
-    which does not change this.
+    share of choices whose rank sum is at least the observed one. Equal values get the mean of their ranks.
 
     >>> shifted([1.0, 2.0, 3.0], [4.0, 5.0, 6.0])
     0.05

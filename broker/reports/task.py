@@ -23,7 +23,7 @@ from broker.storage.tasks import FinishedWork, TaskStore
 __all__ = ["TaskQuery", "make"]
 
 SHOWN = 200
-"""Rows of each table."""
+"""Most rows of each table."""
 EVENTS = (
     Column("at", "When", "moment"),
     Column("code", "What"),
@@ -50,13 +50,13 @@ SPANS = (
 
 
 class TaskQuery(Wire):
-    """The task."""
+    """The id of the task."""
 
     id: Annotated[UUID, Field(json_schema_extra={"hidden": True})]
 
 
 class TaskData(NamedTuple):
-    """All that is known about a task."""
+    """The data of a task's report; each file has its state."""
 
     record: TaskRecord
     events: list[Event]
@@ -65,7 +65,7 @@ class TaskData(NamedTuple):
 
 
 async def make(archive: Archive, scope: Scope, query: TaskQuery) -> Report:
-    """Make the report.
+    """Create the report.
 
     :raises NoTask: when there is no such task, or the caller may not see it
     """
@@ -130,7 +130,7 @@ def _facts(record: TaskRecord) -> list[Fact]:
 
 
 def _progress(found: TaskData) -> Figure:
-    """Return the figure of progress, from events, which come once a minute, and from the task's end."""
+    """Return the figure of progress, from the task's start, its events PROGRESS and its end."""
     rows: list[Sequence[Value]] = [
         (each.at, _moved(each)) for each in reversed(found.events) if each.code == "PROGRESS"
     ]

@@ -1,4 +1,4 @@
-"""Tasks that the caller may see, the newest first, and the table of those under way."""
+"""Tasks that the caller may see, the newest first, and the table of running tasks."""
 
 import time
 from collections.abc import Sequence
@@ -60,9 +60,9 @@ UNDERWAY_COLUMNS = (
 
 
 class TasksQuery(Wire):
-    """The state, the owner (for admins), the label (`*` matches any text) and the time of request.
+    """Search parameters: state, owner (for admins), label (`*` matches any text), and period of the request.
 
-    `before` is the id of a task, and finds older ones.
+    `before` is the id of a task, for a page of older ones.
     """
 
     status: Annotated[Status | None, Field(title="State")] = None
@@ -74,7 +74,7 @@ class TasksQuery(Wire):
 
 
 async def make(archive: Archive, scope: Scope, query: TasksQuery) -> Report:
-    """Make the report.
+    """Create the report.
 
     :raises NoTask: when the task `before` does not exist, or the caller may not see it
     """
@@ -145,14 +145,14 @@ def _row(each: TaskRecord, now: float) -> tuple[Value, ...]:
 
 
 class Underway(NamedTuple):
-    """The number of tasks under way, and a table of the newest."""
+    """The number of running tasks, and a table of the newest ones."""
 
     total: int
     table: Table
 
 
 async def underway(archive: Archive, scope: Scope) -> Underway:
-    """Return the tasks under way, the newest first, with their rates, as far as these were measured a moment ago."""
+    """Return the running tasks, the newest first, with their current rates as far as they are measured."""
     task_filter = stored.TaskFilter(owner=scope.subject, statuses=["ACTIVE"])
     async with archive.database.read() as connection:
         page = await stored.TaskStore(connection).page(task_filter, NEWEST, UNDERWAY_SHOWN, 0)

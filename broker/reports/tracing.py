@@ -1,4 +1,4 @@
-"""Analysis of a transfer's ranges: the rate of each source over time, and which source took over from which. Pure."""
+"""Analysis of a transfer's ranges: the rate of each source over time, and the ranges that other sources completed."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -9,11 +9,11 @@ __all__ = ["Incident", "incidents", "rates"]
 
 
 class Incident(NamedTuple):
-    """A range that did not end as requested.
+    """A range that its source did not complete.
 
-    :param at: seconds from the beginning
-    :param ending: shortened, failed or stalled
-    :param missing: bytes of it that other sources had to deliver
+    :param at: seconds from the start of the transfer
+    :param ending: "shortened", "failed" or "stalled"
+    :param missing: bytes of the range that other sources had to deliver
     :param by: numbers of the sources that were asked for these bytes
     """
 
@@ -25,10 +25,12 @@ class Incident(NamedTuple):
 
 
 def rates(ranges: Sequence[Range], sources: int, seconds: float, steps: int) -> list[list[float]]:
-    """Return the bytes per second of each source in each of so many equal parts of the time.
+    """Return the bytes per second of each source in each of `steps` equal parts of the time, as [source][step].
 
-    The bytes of a range count as if they had arrived evenly between its first and its last byte, or, if both arrived at
-    the same moment, since the request.
+    A range counts as if its bytes had arrived evenly between the first and the last byte, or, if both arrived at the
+    same moment, between the request and that moment.
+
+    :param seconds: duration of the transfer
     """
     step = seconds / steps
     found = [[0.0] * steps for _ in range(sources)]
@@ -48,7 +50,7 @@ def rates(ranges: Sequence[Range], sources: int, seconds: float, steps: int) -> 
 
 
 def incidents(ranges: Sequence[Range]) -> list[Incident]:
-    """Return the ranges that other sources had to deliver in part or in whole, in the order of these events."""
+    """Return the ranges that other sources had to deliver in part or in whole, in order of time."""
     found = []
     for each in ranges:
         if each.ending in (None, "whole"):
@@ -62,6 +64,6 @@ def incidents(ranges: Sequence[Range]) -> list[Incident]:
 
 
 def _until(shortened: Range, ranges: Sequence[Range], at: float) -> int:
-    """Return the end of the bytes that were taken from a range: that of the range requested directly behind it."""
+    """Return the end of the bytes taken from a shortened range: the end of the range that begins behind it."""
     took = [each.end for each in ranges if each.start == shortened.end and shortened.asked <= each.asked <= at]
     return max(took, default=shortened.end)

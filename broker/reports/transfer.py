@@ -20,7 +20,7 @@ from broker.storage.decisions import DecisionStore
 __all__ = ["TransferQuery", "make"]
 
 STEPS = 40
-"""Parts of a transfer's time for which rates are shown."""
+"""Number of time steps in the figure of rates."""
 SOURCE = Column("source", "Source", link="pair")
 PAIR = Column("pair", "Pair")
 CANDIDATES = (
@@ -73,7 +73,7 @@ class TransferQuery(Wire):
 
 
 async def make(archive: Archive, scope: Scope, query: TransferQuery) -> Report:
-    """Make the report.
+    """Create the report.
 
     :raises NotFound: when there is no such transfer, or the caller may not see it
     """
@@ -97,7 +97,7 @@ async def make(archive: Archive, scope: Scope, query: TransferQuery) -> Report:
 
 
 def _names(sources: Sequence[SourcePart]) -> list[str]:
-    """Return the names of the candidates: their servers, with a number if a server has several."""
+    """Return a name for each candidate: its server, with a number if a server has several candidates."""
     names: list[str] = []
     for each in sources:
         same = sum(other.source == each.source for other in sources[: len(names)])

@@ -1,4 +1,4 @@
-"""Values as readers see them, and names shortened to fit; pure."""
+"""Values as text for readers, and short forms of names."""
 
 import math
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from predictors.context import SIZES
 __all__ = ["Scale", "scale", "short", "size_span", "written"]
 
 LONGEST = 28
-"""The most letters of a name in a figure; a longer one loses its middle, since both ends tell names apart."""
+"""Most letters of a name in a figure; longer names are shortened in the middle, since names differ at their ends."""
 STEPS = {
     "bytes": ((1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B")),
     "rate": ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1.0, "B/s")),
@@ -24,8 +24,8 @@ DIVISORS = {"d": 86_400.0, "h": 3_600.0, "min": 60.0}
 class Scale(NamedTuple):
     """The scale of the values of one axis.
 
-    :param divisor: number that values are divided by
-    :param sign: unit after that division; empty for values without a unit
+    :param divisor: number by which values are divided
+    :param sign: unit of the divided values; empty for values without a unit
     """
 
     divisor: float
@@ -33,7 +33,7 @@ class Scale(NamedTuple):
 
 
 def scale(unit: Unit, largest: float) -> Scale:
-    """Return the scale in which a value of this size has few digits.
+    """Return the scale that gives few digits to values up to `largest`.
 
     >>> scale("rate", 52_000_000.0)
     Scale(divisor=1000000.0, sign='MB/s')
@@ -70,7 +70,7 @@ def written(value: Value, unit: Unit) -> str:
 
 
 def size_span(size_class: int) -> str:
-    """Return the range of sizes of a class (`predictors.context`).
+    """Return the range of a size class (`predictors.context`) as text.
 
     >>> size_span(0), size_span(1), size_span(8)
     ('below 1 MB', '1 MB – 4 MB', 'from 16 GB')

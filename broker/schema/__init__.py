@@ -1,6 +1,6 @@
 """The tables, the same for SQLite and PostgreSQL. Alembic's versions in `broker.migrations` create them.
 
-Moments are seconds since the epoch, in double precision: both databases order and partition by them.
+Moments are seconds since the epoch in double precision, by which both databases can sort and partition.
 """
 
 from broker.schema import access, catalogue, collections, history, reports, tasks

@@ -10,9 +10,9 @@ clients = Table(
     "clients",
     METADATA,
     Column("id", Text, primary_key=True),  # a UUID
-    Column("name", Text, nullable=False, info=HELD),  # a subject, if the client has a role
-    Column("hash", Text),  # hash of its secret; NULL: it cannot keep one
-    Column("role", Text),  # rights of the client itself; NULL: none, users log in with it
+    Column("name", Text, nullable=False, info=HELD),  # equals the client's subject if it has a role
+    Column("hash", Text),  # hash of its secret; NULL: it has none
+    Column("role", Text),  # role of the client itself; NULL: it acts only for users
     Column("made_by", Text, info=ACTOR),  # NULL: it registered itself
     Column("created_at", MOMENT, nullable=False),
     Column("used_at", MOMENT),
@@ -24,7 +24,7 @@ tokens = Table(
     "tokens",
     METADATA,
     Column("id", ID, primary_key=True),
-    Column("hash", Text, nullable=False, unique=True),  # SHA-256, which suffices as tokens are random and long
+    Column("hash", Text, nullable=False, unique=True),  # SHA-256 without salt, since tokens are long and random
     Column("subject", Text, nullable=False, info=HELD),
     Column("role", Text, nullable=False),
     Column("site", Text, nullable=False),
@@ -34,18 +34,18 @@ tokens = Table(
     Column("kind", Text, nullable=False, server_default="token"),
     Column("parent_id", ForeignKey("tokens.id", ondelete="SET NULL")),
     Column("client_id", ForeignKey(clients.c.id, ondelete="CASCADE")),
-    Column("server", Text),  # the resource server that accepts it; NULL: all of the broker
+    Column("server", Text),  # resource server that accepts it; NULL: all
     Column("scopes", Text),
     Column("login_at", MOMENT),
-    Column("limit_at", MOMENT),  # latest expiry of its descendants
-    Column("issuer_id", ID),  # the token with which an admin issued it; such tokens are never removed
+    Column("limit_at", MOMENT),  # latest possible expiry of its descendants
+    Column("issuer_id", ID),  # token with which an admin issued this one; such tokens are never removed
     Index(None, "parent_id"),
     Index(None, "issuer_id"),
     Index(None, "expires_at"),
 )
-"""Tokens that admins issue (`token`), and the tokens that descend from them at a login.
+"""Tokens that admins issue (kind `token`), and the tokens of logins.
 
-These are the browser's `login`, a `code` for each client, then `refresh` and `access`. Each row names its parent: a
+A browser's `login` is the parent of a `code` for each client, which is the parent of `refresh` and `access` tokens. A
 token is revoked together with all its descendants.
 """
 
@@ -63,7 +63,7 @@ codes = Table(
 identities = Table(
     "identities",
     METADATA,
-    Column("id", Text, primary_key=True),  # a UUID that never changes, while a subject may be renamed
+    Column("id", Text, primary_key=True),  # a UUID that stays when the subject is renamed
     Column("subject", Text, nullable=False, unique=True, info=HELD),
     Column("name", Text),
     Column("email", Text),
@@ -75,11 +75,11 @@ locks = Table(
     "locks",
     METADATA,
     Column("subject", Text, primary_key=True),
-    Column("was", Text, nullable=False, unique=True),  # the former name, as reserved names had to be replaced
+    Column("was", Text, nullable=False, unique=True),  # name before the lock; reserved names were replaced
     Column("reason", Text, nullable=False),
     Column("at", MOMENT, nullable=False),
 )
-"""Subjects whose user is unknown until an admin assigns them; nothing of theirs counts."""
+"""Subjects that cannot be matched to a person; their tokens are invalid until an admin assigns them."""
 
 former_hosts = Table(
     "former_hosts",
@@ -87,9 +87,9 @@ former_hosts = Table(
     Column("host", Text, primary_key=True),
     Column("issuer", Text, nullable=False),
 )
-"""Hosts whose users were called SUB@HOST by one issuer only, before subjects included the whole issuer.
+"""Hosts with one issuer, whose users had the older subject SUB@HOST before subjects included the whole issuer.
 
-The UUIDs of these users are derived from that name, also of users who left nothing but a UUID in an access rule.
+The UUIDs of these users, some of which exist only in access rules, derive from the older subject.
 """
 
 keys = Table(
@@ -99,7 +99,7 @@ keys = Table(
     Column("private", Text, nullable=False),  # PEM
     Column("created_at", MOMENT, nullable=False),
 )
-"""Signing keys: the broker signs with the newest; older ones stay published to verify earlier signatures."""
+"""Signing keys: the broker signs with the newest key, and publishes older keys to verify earlier signatures."""
 
 audit = Table(
     "audit",

@@ -14,11 +14,11 @@ METADATA = MetaData(
     }
 )
 ID = BigInteger().with_variant(Integer(), "sqlite")
-"""SQLite numbers rows by itself only in a column of type INTEGER."""
+"""An automatic row number; SQLite assigns one only to a column of type INTEGER."""
 MOMENT: Double[float] = Double()
 NAME = Text().with_variant(postgresql.TEXT(collation="C"), "postgresql")
-"""Names that both databases order by their characters, so that pages and prefixes are ranges of an index."""
+"""A name that both databases sort by code points, so that pages and prefixes are ranges of an index."""
 HELD = {"subject": "held"}
-"""The mark of a column with the subject that owns the row, or that the row grants something to."""
+"""The mark of a column with the subject that owns the row, or gets a right from it."""
 ACTOR = {"subject": "actor"}
-"""The mark of a column with the subject whose action the row records; it can be the broker itself."""
+"""The mark of a column with the subject whose action the row records, possibly the broker itself."""

@@ -45,10 +45,12 @@ endpoints = Table(
     Column("max_streams", Integer),
     Column("latitude", Double),
     Column("longitude", Double),
-    Column("delegate", Boolean, nullable=False, server_default=false()),  # whether it may be given a proxy
+    Column(
+        "delegate", Boolean, nullable=False, server_default=false()
+    ),  # whether it may get a limited proxy certificate
     Column("data_hosts", Text, nullable=False, server_default=""),  # separated by blanks
-    Column("opened", Text, nullable=False, server_default=""),  # approval of a private address: by admin or upgrade
-    Column("moves", Integer, nullable=False, server_default="0"),  # number of changes of its address or folder
+    Column("opened", Text, nullable=False, server_default=""),  # approval of a private address: "admin" or "upgrade"
+    Column("moves", Integer, nullable=False, server_default="0"),  # counts changes of its address or folder
 )
 
 datasets = Table(
@@ -76,14 +78,16 @@ replicas = Table(
     METADATA,
     Column("dataset_id", ForeignKey(datasets.c.id, ondelete="CASCADE"), primary_key=True),
     Column("endpoint_id", ForeignKey(endpoints.c.id), primary_key=True),
-    Column("path", Text),  # NULL: the dataset's name, as for most
+    Column("path", Text),  # NULL: the dataset's name
     Column("state", Text, nullable=False),
     Column("verified_at", MOMENT),
     Column("changed_at", MOMENT, nullable=False),
     Column("reason", Text, nullable=False),
-    Column("registered_by", Text, info=ACTOR),  # subject that stated or confirmed its place; NULL: not known
+    Column("registered_by", Text, info=ACTOR),  # subject that registered or confirmed it; NULL: unknown
     Column("registered_as_admin", Boolean, nullable=False, server_default=false()),
-    Column("registered_moves", Integer, nullable=False, server_default="0"),  # `moves` of its endpoint at that time
+    Column(
+        "registered_moves", Integer, nullable=False, server_default="0"
+    ),  # `moves` of its endpoint at the registration
     Index(
         "ix_replicas_wanting",
         "state",

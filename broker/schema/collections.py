@@ -1,4 +1,4 @@
-"""Collections, which users name in tasks, as Globus defines them; access rules, bookmarks and pause rules."""
+"""Globus collections, with their access rules, bookmarks and pause rules."""
 
 from sqlalchemy import Boolean, Column, Double, ForeignKey, Index, Integer, Table, Text, UniqueConstraint
 
@@ -21,7 +21,7 @@ collections = Table(
     Column("credential", Text, nullable=False),
     Column("concurrency", Integer),
     Column("rate", Double),
-    Column("rate_until", MOMENT, nullable=False),  # the time until which its bytes per second are reserved
+    Column("rate_until", MOMENT, nullable=False),  # time until which its `rate` is used up
     Column("created_at", MOMENT, nullable=False),
 )
 
@@ -31,9 +31,9 @@ credential_places = Table(
     Column("credential", Text, primary_key=True),
     Column("url", Text, primary_key=True),
 )
-"""URLs that may see credentials whose entry in the workers' TOML does not name any.
+"""Folder URLs of credentials whose entry in the workers' TOML file has no `for`.
 
-They are the places of their collections at the time when this was first required.
+An upgrade stored the folders of their collections, when `for` became required.
 """
 
 former_folders = Table(
@@ -43,7 +43,7 @@ former_folders = Table(
     Column("host", Text, primary_key=True),
     Column("folder", Text, primary_key=True),
 )
-"""Former places of collections whose endpoint was moved by a non-admin: the catalogue opens no files there."""
+"""Former folders of collections whose endpoint was moved by a non-admin; the catalogue gives no access to them."""
 
 access_rules = Table(
     "access_rules",
@@ -64,7 +64,7 @@ bookmarks = Table(
     Column("id", Text, primary_key=True),
     Column("owner", Text, nullable=False, info=HELD),
     Column("name", Text, nullable=False),
-    Column("collection_id", Text, nullable=False),  # the collection may be gone by now
+    Column("collection_id", Text, nullable=False),  # no foreign key: the collection may be deleted
     Column("path", Text, nullable=False),
     Column("pinned", Boolean, nullable=False),
     UniqueConstraint("owner", "name"),

@@ -7,7 +7,7 @@ from broker.schema.base import ACTOR, ID, METADATA, MOMENT
 __all__ = ["BADLY", "asides", "forecasts", "observation_keys", "observations", "pairs", "voices"]
 
 BADLY = text("outcome IN ('failed', 'corrupt')")
-"""The condition for failures. Queries must use these words for SQLite to use the index."""
+"""The condition for failures. SQLite uses the index only if a query has exactly this text."""
 
 SET_ASIDE = text("set_aside IS NOT NULL")
 
@@ -21,14 +21,14 @@ pairs = Table(
     Column("observations", BigInteger, nullable=False),
     Column("newest_id", BigInteger, nullable=False),
     Column("newest_end", MOMENT, nullable=False),
-    Column("rolled_id", BigInteger, nullable=False, server_default="0"),  # last observation counted in `traffic`
-    Column("scored_id", BigInteger, nullable=False, server_default="0"),  # last observation with scored forecasts
+    Column("rolled_id", BigInteger, nullable=False, server_default="0"),  # newest observation counted in `traffic`
+    Column("scored_id", BigInteger, nullable=False, server_default="0"),  # newest observation with a score
     UniqueConstraint("source", "sink", "direction"),
 )
-"""Links (source, sink, direction) with transfers, and the numbers that show whether there is anything new.
+"""Links (source, sink, direction) with transfers, and the progress of the jobs that process their observations.
 
-Transactions that add observations of a link lock its row first. So a link's observations get their numbers in the order
-in which they become visible, and a query for greater numbers than the last one seen misses none.
+A transaction that adds observations of a link locks its row first. So a link's observations become visible in the order
+of their numbers, and a query for numbers above the last seen one misses none.
 """
 
 voices = Table(
@@ -50,7 +50,7 @@ asides = Table(
     Column("by", Text, nullable=False, info=ACTOR),
     sqlite_with_rowid=False,
 )
-"""Subjects whose reports an admin has set aside: they do not influence forecasts or the states of replicas."""
+"""Subjects whose reports an admin has set aside: forecasts and the states of replicas ignore these reports."""
 
 observation_keys = Table(
     "observation_keys",
@@ -61,7 +61,7 @@ observation_keys = Table(
     Index(None, "ended"),
     sqlite_with_rowid=False,
 )
-"""Keys of reported observations, by subject: a separate table, as observations are partitioned by another column."""
+"""Reporters' ids of observations; a unique index on `observations` would need `ended`, its partition key."""
 
 observations = Table(
     "observations",
@@ -80,14 +80,14 @@ observations = Table(
     Column("outcome", Text, nullable=False),
     Column("error", Text),
     Column("subject", Text, nullable=False, info=ACTOR),
-    Column("forecast_id", BigInteger),  # the newest forecast before it began, if there was one
-    Column("set_aside", Text),  # the reason why it is known to be wrong: it is listed, but no forecast uses it
+    Column("forecast_id", BigInteger),  # newest forecast before it began
+    Column("set_aside", Text),  # reason why it is wrong; forecasts ignore it
     Index(None, "pair_id", "ended"),
     Index(None, "pair_id", "id"),
     Index("ix_observations_pair_id_subject_ended", "pair_id", "subject", "ended"),
     Index("ix_observations_badly", "ended", sqlite_where=BADLY, postgresql_where=BADLY),
     Index("ix_observations_set_aside", "id", sqlite_where=SET_ASIDE, postgresql_where=SET_ASIDE),
-    sqlite_autoincrement=True,  # never reuse a number, even if the newest rows were deleted
+    sqlite_autoincrement=True,  # never reuses the number of a deleted row
 )
 """Observations of transfers. On PostgreSQL the key is (id, ended), and the table is partitioned by month of `ended`."""
 
@@ -98,7 +98,7 @@ forecasts = Table(
     Column("pair_id", ForeignKey(pairs.c.id), nullable=False),
     Column("size_class", Integer, nullable=False),
     Column("forecaster", Text, nullable=False),
-    Column("newest_id", BigInteger, nullable=False),  # number of the newest observation of the link that it had seen
+    Column("newest_id", BigInteger, nullable=False),  # newest observation of the link that it is based on
     Column("made_at", MOMENT, nullable=False),
     Column("bytes", BigInteger),
     Column("p10", Double, nullable=False),
@@ -107,7 +107,7 @@ forecasts = Table(
     Column("setup_seconds", Double),
     Column("observations", Integer, nullable=False),
     Column("reason", Text, nullable=False),
-    Column("leader", Text, nullable=False, server_default=""),  # the forecaster with the greatest weight in it
+    Column("leader", Text, nullable=False, server_default=""),  # forecaster with the largest weight in it
     UniqueConstraint("pair_id", "size_class", "forecaster", "newest_id"),
     Index(None, "pair_id", "size_class", "made_at"),
 )

@@ -1,7 +1,7 @@
-"""Tables for reports: sums that grow as data arrive, each forecast beside the actual transfer, and decisions.
+"""Tables for reports: sums of traffic, scores of forecasts, decisions, and requested measurements.
 
-Sums count the transfers in `observations` up to `pairs.rolled_id`; scores exist up to `pairs.scored_id`. Days and weeks
-are counted from the epoch (UTC); weeks begin on Thursdays.
+Sums include the `observations` up to `pairs.rolled_id`; scores exist up to `pairs.scored_id`. Days and weeks are
+numbered from the epoch (UTC); weeks begin on Thursdays.
 """
 
 from sqlalchemy import (
@@ -57,9 +57,9 @@ scores = Table(
     Column("bytes", BigInteger, nullable=False),
     Column("rate", Double, nullable=False),  # actual rate, in bytes per second
     Column("setup_seconds", Double),
-    Column("forecaster", Text, nullable=False),  # the one in charge
-    Column("leader", Text, nullable=False),  # the forecaster with the greatest weight in it
-    Column("given", Boolean, nullable=False),  # whether a client received it; else computed from earlier data
+    Column("forecaster", Text, nullable=False),  # forecaster in charge
+    Column("leader", Text, nullable=False),  # forecaster with the largest weight in it
+    Column("given", Boolean, nullable=False),  # whether a client got it; otherwise it was replayed
     Column("p10", Double, nullable=False),
     Column("p50", Double, nullable=False),
     Column("p90", Double, nullable=False),
@@ -69,7 +69,7 @@ scores = Table(
     Index(None, "subject", "ended"),
     Index(None, "ended"),
 )
-"""Each successful transfer with the forecast for it at the time when it began."""
+"""Successful transfers, each with the forecast at its start."""
 
 accuracy = Table(
     "accuracy",
@@ -77,16 +77,16 @@ accuracy = Table(
     Column("week", Integer, primary_key=True),
     Column("pair_id", BigInteger, primary_key=True),  # 0: all links together
     Column("size_class", Integer, primary_key=True),
-    Column("forecaster", Text, primary_key=True),  # "in charge": the one in charge at the time
+    Column("forecaster", Text, primary_key=True),  # "in charge": the forecasters in charge
     Column("transfers", BigInteger, nullable=False),
     Column("log_errors", Double, nullable=False),  # sum of log(forecast / actual)
     Column("absolute_log_errors", Double, nullable=False),
-    Column("squared_errors", Double, nullable=False),  # sum of squares of (p - a) / min(p, a), which is capped at 10
+    Column("squared_errors", Double, nullable=False),  # sum of squares of (p - a) / min(p, a), each up to 10
     Column("close", BigInteger, nullable=False),  # within 15 %
     Column("below", BigInteger, nullable=False),  # actual rate below p10
     Column("above", BigInteger, nullable=False),  # actual rate above p90
     Column("widths", Double, nullable=False),  # sum of log(p90 / p10)
-    Column("errors", Text, nullable=False),  # JSON, for link 0: transfers by step of their error (predictors.tally)
+    Column("errors", Text, nullable=False),  # JSON, for link 0: histogram of errors (predictors.tally)
     Index(None, "pair_id", "week"),
     sqlite_with_rowid=False,
 )
@@ -98,22 +98,22 @@ decisions = Table(
     Column("id", ID, primary_key=True),
     Column("at", MOMENT, nullable=False),
     Column("subject", Text, nullable=False, info=ACTOR),
-    Column("key", Text, nullable=False),  # the reporter's own: another report with it is the same decision
+    Column("key", Text, nullable=False),  # reporter's id; another report with it is ignored
     Column("kind", Text, nullable=False),  # download, copy, collect
     Column("thing", Text, nullable=False),  # dataset or file
     Column("sink", Text, nullable=False),
     Column("bytes", BigInteger, nullable=False),
-    Column("moved", BigInteger, nullable=False),  # bytes that were not there before
+    Column("moved", BigInteger, nullable=False),  # bytes that were not at the sink before
     Column("strategy", Text, nullable=False),
     Column("rationale", Text, nullable=False),
     Column("outcome", Text, nullable=False),  # ok, failed
     Column("error", Text),
-    Column("seconds", Double, nullable=False),  # duration of the whole
+    Column("seconds", Double, nullable=False),  # total duration
     Column("fetch_seconds", Double, nullable=False),  # until the last byte arrived
     Column("best_seconds", Double),  # with the best shares in hindsight; NULL: unknown
     Column("planned_seconds", Double),  # with the planned shares, at the actual rates
     Column("single_seconds", Double),  # from the best single source in hindsight
-    Column("unknown", Integer, nullable=False),  # candidates whose possible rates are unknown
+    Column("unknown", Integer, nullable=False),  # number of candidates whose rate is unknown
     Column("task_id", Text),
     Column("work_id", BigInteger),
     Column("sources", Text, nullable=False),  # names of the candidates, as in the history
@@ -128,10 +128,10 @@ traces = Table(
     "traces",
     METADATA,
     Column("decision_id", ForeignKey(decisions.c.id, ondelete="CASCADE"), primary_key=True),
-    Column("sources", Text, nullable=False),  # JSON: models.decisions.Part of each candidate
-    Column("ranges", Text, nullable=False),  # JSON: best shares, number of ranges, models.decisions.Range of each
+    Column("sources", Text, nullable=False),  # JSON: models.decisions.SourcePart of each candidate
+    Column("ranges", Text, nullable=False),  # JSON: best shares, number of ranges, and models.decisions.Range of each
 )
-"""The long part of decisions, kept apart so that the rows to be searched are short."""
+"""The details of decisions, in a separate table so that searches read short rows."""
 
 regrets = Table(
     "regrets",
@@ -143,14 +143,14 @@ regrets = Table(
     Column("strategy", Text, primary_key=True),
     Column("decisions", BigInteger, nullable=False),  # decisions whose best result is known
     Column("bytes", BigInteger, nullable=False),  # bytes delivered
-    Column("planned_bytes", BigInteger, nullable=False),  # bytes that it was planned to deliver, if there was a plan
-    Column("best_bytes", Double, nullable=False),  # bytes that it should have delivered in hindsight
+    Column("planned_bytes", BigInteger, nullable=False),  # bytes of its planned shares
+    Column("best_bytes", Double, nullable=False),  # bytes of its best shares in hindsight
     Column("seconds", Double, nullable=False),
     Column("best_seconds", Double, nullable=False),
     Column("single_seconds", Double, nullable=False),
-    Column("planned", BigInteger, nullable=False),  # decisions for which the duration of the plan is known
+    Column("planned", BigInteger, nullable=False),  # decisions with a known duration of the plan
     Column("prediction_seconds", Double, nullable=False),  # seconds lost by plans; for a source, by waiting for it
-    Column("scheme_seconds", Double, nullable=False),  # seconds lost by the scheme; below 0 if it improved on the plans
+    Column("scheme_seconds", Double, nullable=False),  # seconds lost by the strategy; below 0: faster than the plans
     sqlite_with_rowid=False,
 )
 """Costs of decisions by week, subject, source, sink and strategy."""
@@ -163,4 +163,4 @@ probes_wanted = Table(
     Column("subject", Text, nullable=False, info=ACTOR),
     Column("asked_at", MOMENT, nullable=False),
 )
-"""Links that users want measured; they come before those that the broker chooses."""
+"""Links that users want measured; the broker measures them first."""

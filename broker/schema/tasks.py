@@ -1,7 +1,7 @@
-"""Tasks, their work, the workers that do it, and events.
+"""Tasks, their work items, workers, lanes and events.
 
-The tables are the truth. Leases are in `work`, fenced by worker and lease number; a worker that is gone from `workers`
-has no leases. Rows are locked in this order: `workers`, `tasks` by their ids, `work`.
+Leases are rows of `work` with a worker and a lease number, both of which must match when a worker records a result. A
+worker without a row in `workers` has no leases. Rows are locked in this order: `workers`, `tasks` by id, `work`.
 """
 
 from sqlalchemy import (
@@ -23,7 +23,7 @@ from broker.schema.base import ACTOR, HELD, ID, METADATA, MOMENT
 __all__ = ["FAILED", "UNFINISHED", "events", "lanes", "tasks", "touched", "tunings", "work", "workers"]
 
 UNFINISHED = text("state IN ('pending', 'leased')")
-"""The condition for unfinished work. SQLite uses a partial index only for queries with the same words."""
+"""The condition for unfinished work. SQLite uses a partial index only for queries with exactly this text."""
 ACTIVE = text("status = 'ACTIVE'")
 FAILED = text("status = 'FAILED'")
 UNNOTIFIED = text("untold IS NOT NULL")
@@ -36,7 +36,7 @@ tasks = Table(
     Column("id", Text, primary_key=True),
     Column("owner", Text, nullable=False, info=HELD),
     Column("role", Text, nullable=False, server_default="transfer"),  # the owner's role at submission
-    Column("token_id", ID),  # the token or login behind the submission; NULL: not issued by this broker
+    Column("token_id", ID),  # token or login of the submission; NULL: not of this broker
     Column("submission_id", Text, nullable=False),
     Column("kind", Text, nullable=False),
     Column("status", Text, nullable=False),
@@ -44,8 +44,8 @@ tasks = Table(
     Column("source", Text, nullable=False),
     Column("destination", Text),
     Column("options", Text, nullable=False),  # JSON of models.tasks.Options
-    Column("queue", Text, nullable=False),  # the site whose workers do it; empty: any
-    Column("nice", Integer, nullable=False),  # -1 times the priority: the index has the least first
+    Column("queue", Text, nullable=False),  # site whose workers run it; empty: any
+    Column("nice", Integer, nullable=False),  # -1 times the priority, for the index order
     Column("deadline", MOMENT, nullable=False),
     Column("requested_at", MOMENT, nullable=False),
     Column("started_at", MOMENT),
@@ -55,9 +55,9 @@ tasks = Table(
     Column("canceled_by_admin", Boolean, nullable=False),
     Column("cancel_message", Text),
     Column("waits", Text, nullable=False),  # reason for waiting, as a sentence; empty: not waiting
-    Column("error_code", Text),  # reason of failure, or of the current trouble; NULL: no trouble
+    Column("error_code", Text),  # error that made it fail, or that is being retried
     Column("error", Text),
-    Column("total", BigInteger, nullable=False),  # rows of `work`; the following columns count them by result
+    Column("total", BigInteger, nullable=False),  # number of rows of `work`; the next columns count by state
     Column("succeeded", BigInteger, nullable=False),
     Column("failed", BigInteger, nullable=False),
     Column("skipped", BigInteger, nullable=False),
@@ -66,17 +66,19 @@ tasks = Table(
     Column("files", BigInteger, nullable=False),
     Column("directories", BigInteger, nullable=False),
     Column("symlinks", BigInteger, nullable=False),
-    Column("bytes", BigInteger, nullable=False),  # bytes of files to copy or copied, as far as their sizes are known
+    Column("bytes", BigInteger, nullable=False),  # known size of the files to copy, and copied
     Column("files_skipped", BigInteger, nullable=False),
     Column("files_transferred", BigInteger, nullable=False),
     Column("bytes_transferred", BigInteger, nullable=False),
     Column("bytes_checksummed", BigInteger, nullable=False),
     Column("faults", BigInteger, nullable=False),
-    # folders_not_cleared: folders of the destination where a sync deleted nothing, as it does not know what is extra
-    Column("files_unverified", BigInteger, nullable=False, server_default="0"),  # copied without the required check
+    # folders_not_cleared: destination folders where a sync deleted no extra files, because it could not identify them
+    Column(
+        "files_unverified", BigInteger, nullable=False, server_default="0"
+    ),  # copied without the required verification
     Column("folders_not_cleared", BigInteger, nullable=False, server_default="0"),
-    Column("untold", MOMENT),  # when to announce its end; NULL: nothing to announce
-    Column("unswept", MOMENT),  # when to remove its leftovers; NULL: nothing to remove
+    Column("untold", MOMENT),  # when to call the webhook for its end; NULL: no call due
+    Column("unswept", MOMENT),  # when to remove its temporary files; NULL: none
     UniqueConstraint("owner", "submission_id"),
     Index(None, "owner", "requested_at"),
     Index(
@@ -102,20 +104,20 @@ work = Table(
     METADATA,
     Column("id", ID, primary_key=True),
     Column("task_id", ForeignKey(tasks.c.id, ondelete="CASCADE"), nullable=False),
-    Column("key", Text, nullable=False),  # a hash of the work: adding the same work again has no effect
+    Column("key", Text, nullable=False),  # hash of kind and paths; a duplicate is not added
     Column("kind", Text, nullable=False),
-    Column("phase", Integer, nullable=False),  # work of a later phase begins only when this one is done
+    Column("phase", Integer, nullable=False),  # a phase starts when all earlier phases are finished
     Column("source", Text, nullable=False),
     Column("destination", Text, nullable=False),
     Column("size", BigInteger, nullable=False),
     Column("details", Text, nullable=False),  # JSON of models.tasks.Details
     Column("state", Text, nullable=False),
     Column("attempt", Integer, nullable=False),
-    Column("lost", Integer, nullable=False),  # attempts lost with the worker that made them
-    Column("leases", BigInteger, nullable=False, server_default="0"),  # count so far, so the last one's number
+    Column("lost", Integer, nullable=False),  # attempts that ended because the worker died
+    Column("leases", BigInteger, nullable=False, server_default="0"),  # number of leases so far, and of the last one
     Column("worker", Text),
     Column("not_before", MOMENT, nullable=False),
-    Column("received", Text),  # JSON: ranges that arrived in an attempt that failed or was released
+    Column("received", Text),  # JSON: ranges that earlier attempts received
     Column("checksum", Text),  # ALGORITHM:HEX
     Column("error_code", Text),
     Column("error", Text),
@@ -135,11 +137,11 @@ touched = Table(
     METADATA,
     Column("task_id", ForeignKey(tasks.c.id, ondelete="CASCADE"), primary_key=True),
     Column("role", Text, primary_key=True),  # roles as in storage.touched
-    Column("token", Text, primary_key=True),  # identity of the file or folder at its server
+    Column("token", Text, primary_key=True),  # server's id of the file or folder
     Column("path", Text, primary_key=True),  # path from its collection's root
     sqlite_with_rowid=False,
 )
-"""Files and folders that a task with deletions reads and writes, by every path, so that it deletes none of them."""
+"""Files and folders that a task with deletions reads or writes, under all paths, so that it deletes none of them."""
 
 workers = Table(
     "workers",
@@ -164,7 +166,7 @@ lanes = Table(
     Column("opened_at", MOMENT, nullable=False),
     Index(None, "worker"),
 )
-"""Transfers under way; the concurrency limits of collections count them over all workers."""
+"""Open lanes of all workers, which the concurrency limits of collections count."""
 
 tunings = Table(
     "tunings",
@@ -180,7 +182,7 @@ tunings = Table(
     Column("reason", Text, nullable=False),
     Index(None, "source", "destination", "id"),
 )
-"""Changes of the number of lanes of a pair of collections, with their reasons."""
+"""Changes to the number of lanes between two collections, with the reasons."""
 
 events = Table(
     "events",

@@ -1,1 +1,1 @@
-"""Rules and transactions of the broker, independent of the wire format and of the database's layout."""
+"""The broker's rules and transactions, independent of the wire format and the database layout."""

@@ -1,8 +1,8 @@
-"""The policy for addresses that the broker and its workers connect to on behalf of users.
+"""The policy for addresses to which the broker and its workers connect for users.
 
 Public addresses are allowed. Private and loopback addresses are allowed in networks that the configuration lists, and
-for endpoints that an admin has registered, by name and port. Link-local addresses are never allowed. An address that
-such a server names in turn (a redirect, a peer) has to be public, listed or registered itself.
+for the host and port of endpoints that an admin has registered. Link-local addresses are never allowed. The target of
+a server's redirect, or a peer that it names, must be allowed itself.
 """
 
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ REMEDY = "list its network in [network] of --config, or have an admin register t
 
 
 def issuer_policy(networks: tuple[Network, ...], issuer: str) -> AddressPolicy:
-    """Return the policy for addresses in the documents of an issuer; its own server, which is configured, is allowed.
+    """Return the policy for addresses in an issuer's documents, which allows the issuer's own server.
 
     :param networks: networks whose private and loopback addresses are allowed
     :param issuer: URL of the issuer
@@ -35,7 +35,7 @@ def policy_for(
     """Return the policy for addresses that users and curators name.
 
     :param networks: networks whose private and loopback addresses are allowed
-    :param opened: endpoints that may have any but link-local addresses
+    :param opened: endpoints whose addresses may be private or loopback
     :param known: endpoints whose data may also come from their `data_hosts`
     """
     named = frozenset(map(_server, opened))

@@ -1,4 +1,4 @@
-"""Paths of collections as users write them, and as servers have them; pure. No path leads out of its collection."""
+"""Paths in collections: normal forms that do not leave the collection, and their paths at servers."""
 
 from posixpath import join, normpath
 
@@ -10,11 +10,11 @@ LONGEST = 4096
 
 
 def normal(path: str) -> str:
-    """Return a path within a collection, from its root.
+    """Return the normal form of a path in a collection, from the collection's root.
 
-    `~` and `/~/` are the root, `..` is resolved, and a final slash stays.
+    `~` and `/~/` are the root, `..` is resolved, and a final slash is kept.
 
-    :raises Invalid: when it leads out of the collection, is too long, or has characters that cannot be printed
+    :raises Invalid: when the path leaves the collection, is too long, or has unprintable characters
 
     >>> normal("~/data/../run 1/"), normal("/~/x"), normal("a//b/./c"), normal("")
     ('/run 1/', '/x', '/a/b/c', '/')
@@ -37,7 +37,7 @@ def normal(path: str) -> str:
 
 
 def below(base: str, path: str) -> str:
-    """Return the path at a server of a normal path in a collection.
+    """Return the path at the server for a normal path in a collection.
 
     :param base: folder of the collection at the server
 
@@ -48,7 +48,9 @@ def below(base: str, path: str) -> str:
 
 
 def led(path: str, target: str) -> str | None:
-    """Return the path to which a symbolic link at a normal path leads; None if it leaves the collection.
+    """Return the path of a symbolic link's target; None if the target is outside the collection.
+
+    :param path: normal path of the link
 
     :param target: target of the link, relative to the link, or absolute from the collection's root
 

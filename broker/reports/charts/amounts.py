@@ -26,8 +26,8 @@ Sums = dict[tuple[Value, str], float]
 def bars(name: str, title: str, table: Table, x: str, y: str, category: str = "", *, stacked: bool = True) -> Figure:
     """Return a figure with a bar for each day or name; its length is the sum over the rows of that day or name.
 
-    :param x: column of moments, for vertical bars by day, or of names, for horizontal bars in the order of the table; at
-        most the first 30 names are drawn, and then the note says so
+    :param x: column of moments, for vertical bars by day, or of names, for horizontal bars in the order of the table;
+        at most the first 30 names are drawn, and then the note says so
     :param y: column to sum
     :param category: column whose values divide a bar into parts; if there are more than six values, the first five
         have a colour, and all others are one part, "others"

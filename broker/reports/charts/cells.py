@@ -34,9 +34,9 @@ class GridCell(NamedTuple):
 def grid(name: str, title: str, table: Table, source: str, sink: str, value: str) -> Figure:
     """Return a figure with a cell for each row of the table, at its source and sink.
 
-    Larger values are darker (lighter in dark mode); stale rows (`Table.stale`) are grey. Sources are in the order of the
-    table, and sinks in the order of the sources with the same name. At most the first 30 of each are drawn; then the
-    note says so.
+    Larger values are darker (lighter in dark mode); stale rows (`Table.stale`) are grey. Sources are in the order of
+    the table, and sinks in the order of the sources with the same name. At most the first 30 of each are drawn; then
+    the note says so.
 
     :param value: column shown as colour, and as a number in the cell if there is room
     """

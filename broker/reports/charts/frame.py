@@ -1,4 +1,4 @@
-"""Common parts of all figures: row selection, axes with units, categories, and the layout of labels. Lengths are pixels."""
+"""Common parts of all figures: rows, axes with units, categories, and the layout of labels. Lengths are in pixels."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -192,7 +192,7 @@ def column(table: Table, name: str) -> Column:
 
 
 def picked(table: Table, numbers: Sequence[str], others: Sequence[str] = ()) -> list[tuple[list[float], list[Value]]]:
-    """Return two lists for each row, the values of `numbers` and of `others`; skip rows that lack one of the numbers."""
+    """Return the values of `numbers` and of `others` for each row; skip rows that lack one of the numbers."""
     places = {each.name: place for place, each in enumerate(table.columns)}
     rows = []
     for row in table.rows:

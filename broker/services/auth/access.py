@@ -1,4 +1,4 @@
-"""Tokens: their owners, and their revocation. Tokens are random, shown once, and stored as hashes."""
+"""Tokens: authentication, issue and revocation. Tokens are random, shown once, and stored as hashes."""
 
 import hashlib
 import math
@@ -19,10 +19,10 @@ from broker.storage.subjects import IdentityStore
 __all__ = ["PREFIX", "Access", "hashed", "new_secret"]
 
 PREFIX = "cogetb_"
-"""Prefix by which people, and scanners for secrets, recognise a token."""
+"""Prefix by which people and secret scanners recognise a token."""
 REMEMBERED = 5.0
-"""Seconds for which a token is cached without a look into the database: a token that another process has revoked may be
-accepted for as long. No token is accepted after it has expired.
+"""Seconds for which a token is cached. For as long, a token may be accepted that another process has revoked; an
+expired token never is.
 """
 MOST_REMEMBERED = 10_000
 DAY = 86_400.0
@@ -41,7 +41,7 @@ def new_secret() -> str:
 
 
 def hashed(secret: str) -> str:
-    """Return the hash under which a token is stored; tokens are random, and need no salt."""
+    """Return the hash of a token for the database; random tokens need no salt."""
     return hashlib.sha256(secret.encode(errors="surrogatepass")).hexdigest()
 
 
@@ -64,16 +64,16 @@ class Access:
     async def caller(self, token: str) -> Caller:
         """Return the user of a token for the broker itself, issued by the broker or by a configured issuer.
 
-        :raises Unauthenticated: when the token is not valid; the message is the same for every reason
-        :raises Forbidden: when an issuer's token gives no role here
+        :raises Unauthenticated: when the token is invalid; the message is the same for every reason
+        :raises Forbidden: when an issuer's token grants no role here
         """
         return (await self.bearer(token, TRANSFER)).caller
 
     async def bearer(self, token: str, server: str) -> Bearer:
-        """Return a token for this resource server, with its user.
+        """Authenticate a token for a resource server; return it with its user.
 
-        :raises Unauthenticated: when the token is not valid; the message is the same for every reason
-        :raises Forbidden: when an issuer's token gives no role here
+        :raises Unauthenticated: when the token is invalid; the message is the same for every reason
+        :raises Forbidden: when an issuer's token grants no role here
         """
         if not token.startswith(PREFIX):
             if self._introspection and not self._issuers.signed(token):
@@ -86,7 +86,7 @@ class Access:
         return bearer
 
     async def _ours(self, token: str) -> Bearer:
-        """Return a token that the broker issued. :raises Unauthenticated: with its hash if it was valid once"""
+        """Authenticate a token of the broker. :raises Unauthenticated: with the token's hash if it was valid once"""
         key, now = hashed(token), time.time()
         believed = self._believed.get(key)
         if believed and now < believed.until:
@@ -101,12 +101,12 @@ class Access:
             raise _ended(key if known else "")
         if len(self._believed) >= MOST_REMEMBERED:
             self._believed.clear()
-        if before == self._doubts:  # otherwise the answer may be from before a revocation
+        if before == self._doubts:  # otherwise a token may have been revoked since the query
             self._believed[key] = Believed(bearer, min(now + REMEMBERED, bearer.expires_at or math.inf))
         return bearer
 
     async def _met(self, caller: Caller) -> Caller:
-        """Record a caller named by an issuer, so that rules can name the caller by UUID; return the caller."""
+        """Record an issuer's user, so that access rules can name the user by UUID; return the user."""
         if caller.subject not in self._known:
             await self._meet(caller.subject)
             if len(self._known) >= MOST_REMEMBERED:
@@ -120,7 +120,7 @@ class Access:
             await IdentityStore(connection).seen(subject, time.time())
 
     def doubt(self) -> None:
-        """Forget all cached tokens: some were revoked."""
+        """Clear the cache of tokens, after some were revoked."""
         self._believed.clear()
         self._doubts += 1
 
@@ -130,7 +130,7 @@ class Access:
 
         :param by: subject that issues it
         :param issuer: number of the token with which it is issued
-        :raises Invalid: when the subject is not allowed
+        :raises Invalid: when the new token's subject is not allowed
         """
         if why := refusal(new.subject):
             raise Invalid(f"{new.subject} {why}", "choose another name")
@@ -145,9 +145,9 @@ class Access:
 
     @retried
     async def revoke(self, by: str, number: int, issued: bool = False) -> list[TokenRecord]:
-        """Revoke a token or a login, and all that is derived from it; return the valid tokens that were issued with it.
+        """Revoke a token or a login, and all tokens that derive from it; return valid tokens that were issued with it.
 
-        :param issued: whether to revoke those tokens, too
+        :param issued: whether to revoke the returned tokens, too
         :raises NotFound: when there is no such token, or it was revoked before
         """
         now = time.time()
@@ -171,7 +171,7 @@ class Access:
     async def audit(self, before: int | None, limit: int) -> list[AuditEntry]:
         """Return the audit log, the newest entry first.
 
-        :param before: number of an entry: only older ones are returned; None: all
+        :param before: number of an entry, to return only older entries; None: all
         :param limit: most entries to return
         """
         async with self._database.read() as connection:

@@ -1,8 +1,8 @@
-"""Limits on failed attempts by one address. Secrets are too long to be guessed; the limits avoid the work of checking.
+"""Limits on failed attempts from one address. They save work; secrets are too long to be guessed.
 
-Failures are counted separately for each credential that exists or existed: a client's id, or a token that has ended
-(expired or revoked). So a user still learns that their own credential has ended when others fail at the same address.
-All invented credentials share one count; otherwise inventing more would give more attempts.
+Failures are counted separately for each credential that exists or existed: a client's id, or an expired or revoked
+token. So users learn that their credential has expired even if others at the same address make too many attempts. All
+invented credentials share one count; otherwise inventing more would allow more attempts.
 """
 
 import ipaddress
@@ -15,13 +15,13 @@ __all__ = ["Attempts"]
 
 MOST = 10_000
 NETWORK = 64
-"""Bits of an IPv6 address that identify a subscriber; the remaining bits are the subscriber's own."""
+"""Length of the IPv6 prefix that identifies a subscriber, in bits."""
 
 
 class Attempts:
     """Counts of attempts by address and credential, in the memory of this process.
 
-    :param most: attempts that are allowed within the period
+    :param most: attempts allowed within the period
     :param seconds: length of the period
     """
 
@@ -38,10 +38,10 @@ class Attempts:
             raise TooManyRequests("too many attempts from this address", "wait, then try again", math.ceil(left))
 
     def failed(self, address: str, credential: str = "") -> None:
-        """Count a failed attempt. Successful attempts are never limited, since others may share the address.
+        """Count a failed attempt. Successful attempts are never limited, since users may share an address.
 
         :param credential: credential that failed, if it exists or existed; empty for invented ones
-        :raises TooManyRequests: when there were too many before
+        :raises TooManyRequests: when there were too many failures before
         """
         self.check(address, credential)
         self.count(address, credential)
@@ -57,7 +57,7 @@ class Attempts:
         self._made[key] = (made + 1, until)
 
     def _make_room(self, now: float) -> None:
-        """Remove expired counts, which come first; if there are too many counts, remove the oldest."""
+        """Remove expired counts, which are first in the order, and the oldest counts above `MOST`."""
         while self._made:
             first = next(iter(self._made))
             if self._made[first][1] > now and len(self._made) < MOST:

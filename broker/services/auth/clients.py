@@ -1,4 +1,4 @@
-"""Clients: programs that are granted tokens. Admins create them, or they register themselves, like the globus CLI."""
+"""OAuth2 clients: programs that get tokens. Admins create them, or they register themselves, like the globus CLI."""
 
 import hmac
 import time
@@ -36,10 +36,10 @@ class Clients:
 
     @retried
     async def make(self, by: str, name: str, role: Role | None) -> tuple[Client, str | None]:
-        """Create a client, and return it with its secret, which is shown only this once.
+        """Create a client; return it with its secret, which is shown only once.
 
-        :param by: admin who creates it
-        :param role: its role when it acts for itself; None: it only lets users log in, and has no secret
+        :param by: admin that creates it
+        :param role: role of the program itself; None: it acts only for users who log in, and has no secret
         :raises Invalid: when the name is not allowed
         """
         if role is not None and (why := refusal(name)):
@@ -55,7 +55,7 @@ class Clients:
 
     @retried
     async def register(self, name: str, address: str) -> tuple[Client, str]:
-        """Register a client without an admin, and return it with its secret. It may only let users log in.
+        """Register a client at its own request; return it with its secret. It can act only for users who log in.
 
         :raises TooManyRequests: when this address registers too many clients
         """
@@ -70,7 +70,7 @@ class Clients:
         return client, secret
 
     async def known(self, number: str) -> Client | None:
-        """Return the client with this id; None if there is none, or it was revoked."""
+        """Return the client with this id; None if it does not exist, or was revoked."""
         async with self._database.read() as connection:
             found = await Stored(connection).get(_canonical(number))
         return found and found[0]
@@ -79,7 +79,7 @@ class Clients:
         """Authenticate a client by its id, and by its secret if it has one; return the client.
 
         :raises OAuthRefused: invalid_client; the message is the same for every reason
-        :raises TooManyRequests: when this address failed too often
+        :raises TooManyRequests: when the address had too many failures
         """
         async with self._database.read() as connection:
             found = await Stored(connection).get(_canonical(number))
@@ -97,7 +97,7 @@ class Clients:
 
     @retried
     async def revoke(self, by: str, number: str) -> None:
-        """Revoke a client, and all that it was granted.
+        """Revoke a client, and all its tokens.
 
         :raises NotFound: when there is no such client
         :raises Conflict: when it is the client of the broker's own pages
@@ -116,7 +116,7 @@ class Clients:
 
 
 def _canonical(number: str) -> str:
-    """Return an id in its stored form; if it is not a UUID, the empty string, which is no client's id."""
+    """Return a UUID in its stored form; an empty string, which is no client's id, for other text."""
     try:
         return str(UUID(number))
     except ValueError:

@@ -1,8 +1,7 @@
 """Grants to clients: codes, and tokens in exchange for a code, a refresh token, or the client's own secret.
 
-Each token records the one from which it is derived. A code, or a refresh token of a public client, is valid once. If it
-is used again, all tokens derived from it are revoked: one of its two users is a thief (RFC 6749, 4.1.2; RFC 9700,
-4.14).
+Each token records its parent. A code, or a refresh token of a public client, is valid once. A second use shows that it
+was stolen; then all tokens that derive from it are revoked (RFC 6749, 4.1.2; RFC 9700, 4.14).
 """
 
 import base64
@@ -25,7 +24,7 @@ from broker.storage.subjects import IdentityStore
 __all__ = ["ACCESS", "Grants", "IssuedTokens", "exchanged", "used_by"]
 
 CODE = 300.0
-"""Seconds that a code is valid. Globus's clients exchange it at once; users may have to paste it."""
+"""Seconds that a code is valid, long enough for users who have to paste it."""
 ACCESS = 172_800.0
 REFRESH = 180 * 86_400.0
 """Seconds that a refresh token is valid after its last use."""
@@ -55,7 +54,7 @@ class Grants:
 
     @retried
     async def code(self, login: str, code: Code) -> str:
-        """Return a code for the user of this login. :raises Unauthenticated: when the login is no longer valid"""
+        """Issue a code for the user of a login. :raises Unauthenticated: when the login is no longer valid"""
         now, secret = time.time(), new_secret()
         async with self._database.write() as connection:
             stored = await used_by(code.client, connection, now)
@@ -69,7 +68,7 @@ class Grants:
 
     @retried
     async def redeem(self, client: Client, secret: str, redirect_uri: str, verifier: str) -> IssuedTokens:
-        """Exchange a code for tokens. :raises OAuthRefused: invalid_grant; the code is no longer valid"""
+        """Exchange a code for tokens; the code is then spent. :raises OAuthRefused: invalid_grant"""
         now = time.time()
         await self._forget(now)
         async with self._database.write() as connection:
@@ -85,7 +84,7 @@ class Grants:
     async def refresh(self, client: Client, secret: str, scope: str) -> IssuedTokens:
         """Exchange a refresh token for a new access token.
 
-        :param scope: some of its scopes; if empty, all of them
+        :param scope: requested scopes, out of the refresh token's; if empty, all of them
         :raises OAuthRefused: invalid_grant, invalid_scope
         """
         now = time.time()
@@ -113,7 +112,7 @@ class Grants:
         return IssuedTokens(source.caller, tuple(answers))
 
     async def given(self, secret: str) -> Grant | None:
-        """Return a token that a client was granted; None if it is not valid."""
+        """Return a valid token of a client; None if the secret is not one."""
         now = time.time()
         async with self._database.read() as connection:
             grant, revoked = await Stored(connection).given(hashed(secret)) or (None, True)
@@ -122,7 +121,7 @@ class Grants:
     async def consents(self, subject: str, client: str | None) -> list[Consent]:
         """Return the consents of a user, one for each client and scope.
 
-        :param client: only the consents to this client; None: to all
+        :param client: client whose consents are returned; None: all clients
         """
         async with self._database.read() as connection:
             given = await Stored(connection).of(subject, client, time.time())
@@ -140,7 +139,7 @@ class Grants:
 
     @retried
     async def revoke(self, secret: str) -> None:
-        """Revoke a token that a client was granted, and all that is derived from it; its possession suffices."""
+        """Revoke a client's token, and all tokens that derive from it, for anyone who has its secret."""
         now = time.time()
         async with self._database.write() as connection:
             stored = Stored(connection)
@@ -157,9 +156,9 @@ class Grants:
 
 
 async def used_by(client: str, connection: AsyncConnection, now: float) -> Stored:
-    """Return the stored grants, and keep the client from being revoked until the transaction ends.
+    """Return the stored grants; record the client's use, which blocks its revocation until the transaction ends.
 
-    :raises OAuthRefused: invalid_client, when it was revoked
+    :raises OAuthRefused: invalid_client, when the client was revoked
     """
     if not await ClientStore(connection).used(client, now):
         raise OAuthRefused("invalid_client", "the client was revoked", 401)
@@ -169,7 +168,7 @@ async def used_by(client: str, connection: AsyncConnection, now: float) -> Store
 async def exchanged(
     stored: Stored, client: str, secret: str, redirect_uri: str, verifier: str, now: float
 ) -> tuple[Grant, Code] | None:
-    """Spend a code of this client, and return it; None if it was not valid. A second use revokes what it gave."""
+    """Spend a code of a client, and return it; None if it is invalid. A second use revokes the tokens of the first."""
     found = await stored.bound(hashed(secret), client)
     if found is None:
         return None
@@ -204,7 +203,7 @@ async def _refreshed(stored: Stored, client: Client, secret: str, scope: str, no
         return None
     scopes = _fewer(grant.scopes, scope)
     source = TokenSource(grant.caller, client.id, grant.id, grant.login_at, grant.limit_at)
-    if client.public:  # it cannot prove that the token was granted to it
+    if client.public:  # a public client cannot prove its identity, so its refresh tokens are replaced at each use
         await stored.spend(grant.id, now)
     else:
         await stored.prolong(grant.id, source.until(REFRESH, now))
@@ -215,7 +214,7 @@ async def _refreshed(stored: Stored, client: Client, secret: str, scope: str, no
 async def _answer(
     stored: Stored, source: TokenSource, server: str, scopes: tuple[str, ...], now: float, offline: bool = False
 ) -> Answer:
-    """Grant a new access token for a resource server; if `offline`, derived from a new refresh token."""
+    """Grant an access token for a resource server; if `offline`, with a new refresh token as its parent."""
     access, refresh = new_secret(), new_secret() if offline else None
     if refresh:
         until = source.until(REFRESH, now)
@@ -227,7 +226,7 @@ async def _answer(
 
 
 async def _first(stored: Stored, grant: Grant) -> int:
-    """Return the number of the token to revoke with this one: for a refresh token that replaced others, the first."""
+    """Return the number of the token to revoke: for a refresh token that replaced others, the first of them."""
     return await stored.first(grant.id) if grant.kind == "refresh" else grant.id
 
 
@@ -243,7 +242,7 @@ def _fewer(known: tuple[str, ...], scope: str) -> tuple[str, ...]:
 
 
 def _proven(code: Code, verifier: str) -> bool:
-    """Return whether the verifier fits the challenge of the code (RFC 7636, 4.6)."""
+    """Return whether the verifier matches the code's challenge (RFC 7636, 4.6)."""
     if code.challenge is None:
         return not verifier
     digest = hashlib.sha256(verifier.encode(errors="replace")).digest()

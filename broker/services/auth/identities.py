@@ -1,4 +1,4 @@
-"""Identities of subjects that were seen, for programs that look them up by UUID or by user name."""
+"""Identities of subjects that have used the broker, for lookup by UUID or user name."""
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,13 +19,13 @@ MORE = "see: coget-broker subject list"
 
 
 class People(NamedTuple):
-    """The UUIDs of some subjects, and the user names of all."""
+    """The UUIDs of some subjects, and the translation to user names."""
 
     ids: Mapping[str, UUID]
     usernames: Usernames
 
     def id(self, subject: str) -> str:
-        """Return the UUID of one of those subjects."""
+        """Return the UUID of one of these subjects, as text."""
         return str(self.ids[subject])
 
     def username(self, subject: str) -> str:
@@ -34,7 +34,7 @@ class People(NamedTuple):
 
 
 class Identities:
-    """Subjects that have been seen."""
+    """The identities of subjects, and the assignment of locked subjects."""
 
     def __init__(self, database: Database, usernames: Usernames) -> None:
         self._database = database
@@ -72,19 +72,19 @@ class Identities:
             return Identity((await stored.ids([subject]))[subject], subject, None, None, now, now)
 
     async def locks(self) -> list[Lock]:
-        """Return the locked subjects: those whose owner is not known."""
+        """Return the locked subjects, whose owner is unknown."""
         async with self._database.read() as connection:
             return await Subjects(connection).locks()
 
     @retried
     async def assign(self, by: str, old: str, new: str) -> tuple[int, bool]:
-        """Give everything of a locked subject to another one; or to itself, if admins may issue tokens to it.
+        """Move everything of a locked subject to another subject; or unlock it, if both names are the same.
 
-        :param by: admin who assigns it
-        :returns: number of rows that stay because the other subject has the same, and whether the other was ever seen
-        :raises NotFound: when no such subject is locked
-        :raises Invalid: when the other is not a valid subject
-        :raises Conflict: when the other is locked
+        :param by: admin that assigns it
+        :returns: number of rows that stay because `new` has the same rows, and whether `new` has used the broker
+        :raises NotFound: when `old` is not locked
+        :raises Invalid: when `new` is not a valid subject
+        :raises Conflict: when `new` is locked
         """
         async with self._database.write() as connection:
             subjects = Subjects(connection)

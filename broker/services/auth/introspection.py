@@ -1,7 +1,7 @@
-"""Opaque tokens of an authorization server that an admin has configured; the server is asked about them (RFC 7662).
+"""Authentication of opaque tokens, which the broker sends to an authorization server for introspection (RFC 7662).
 
-Only one server is supported: an opaque token does not name its issuer, and sending it to another server would give it
-away. Answers are cached for a moment, by the token's hash; no token is stored or logged.
+Only one server is supported: an opaque token does not name its issuer, and must not be sent to another server. Answers
+are cached for `REMEMBERED` seconds by the token's hash; no token is stored or logged.
 """
 
 import asyncio
@@ -21,22 +21,22 @@ from broker.services.auth.issuers import admitted, document, words
 __all__ = ["Introspection", "good"]
 
 REMEMBERED = 30.0
-"""Seconds for which an answer is cached: a token that was revoked at the server may be accepted for as long."""
+"""Seconds for which an answer is cached, and for which a revoked token may still be accepted."""
 MOST_REMEMBERED = 10_000
 SECONDS = 5.0
 AT_ONCE = 16
-"""Most requests to the server at a time: strangers can send any number of tokens."""
+"""Most concurrent requests to the server, since anybody can send tokens."""
 
 
 class CachedClaims(NamedTuple):
-    """The claims of a token, None if it is not valid, and the time at which this cache entry expires."""
+    """The claims of a token, None if it is invalid, and the expiry time of this cache entry."""
 
     claims: Mapping[str, Any] | None
     until: float
 
 
 class Introspection:
-    """The authorization server whose opaque tokens are accepted."""
+    """The client of the configured authorization server."""
 
     def __init__(self, configured: Configured) -> None:
         self._configured = configured
@@ -46,8 +46,8 @@ class Introspection:
     async def caller(self, token: str) -> Caller:
         """Return the user of a token, with their role.
 
-        :raises Unauthenticated: when the token is not valid; the message is the same for every reason
-        :raises Forbidden: when it is valid, but gives no role here
+        :raises Unauthenticated: when the token is invalid; the message is the same for every reason
+        :raises Forbidden: when the token is valid, but grants no role here
         :raises Unavailable: when the server does not answer
         """
         key = hashlib.sha256(token.encode(errors="surrogatepass")).digest()
@@ -60,10 +60,10 @@ class Introspection:
         return admitted(self._issuer(claims.claims.get("iss")), self._configured.roles, claims.claims)
 
     def _issuer(self, issuer: object) -> str:
-        """Return the issuer of the users that the server names: the configured one, or else the server's own URL.
+        """Return the issuer for subjects' names: the configured one, otherwise the server's own URL.
 
-        An issuer that the server states is appended to its URL. So the server cannot name users of other issuers, and
-        the issuers that it states are kept apart.
+        An issuer in the server's answer is appended to that URL, so that the server cannot name users of other issuers, and
+        users of its several issuers have different subjects.
         """
         if self._configured.issuer or issuer is None:
             return self._configured.issuer or self._configured.url
@@ -92,16 +92,16 @@ class Introspection:
             message = f"{self._configured.url} does not answer a token query: {type(error).__name__}"
             raise Unavailable(
                 message, "try again in a moment"
-            ) from None  # the error holds the request, and so the token
+            ) from None  # the original error contains the request with the token
 
 
 def good(answer: Mapping[str, Any], audience: Collection[str], now: float, issuer: str = "") -> bool:
-    """Return whether an answer describes a valid bearer token that is for our audience and has a subject.
+    """Return whether an answer describes a valid bearer token for the broker, with a subject.
 
     :param answer: answer of the server
-    :param audience: our audiences; the token has to have one of them
+    :param audience: accepted audiences; the token must have one of them
     :param now: seconds since the epoch
-    :param issuer: issuer that the answer has to name, if it names one; empty for any
+    :param issuer: required issuer, if the answer names one; empty for any
 
     >>> answer = {"active": True, "exp": 20, "aud": ["us", "them"], "sub": "ann", "token_type": "Bearer"}
     >>> good(answer, ["us"], 10), good(answer, ["us"], 20), good(answer, ["others"], 10)

@@ -1,8 +1,8 @@
-"""Tokens signed by issuers: JWTs of OIDC providers, as WLCG and SciTokens profile them.
+"""Authentication of JWTs from OIDC providers, as in the WLCG and SciTokens profiles.
 
-A token is accepted only from an issuer that an admin has configured, and only with an algorithm configured for that
-issuer, never one with a shared secret. It has to be for our audience, not expired, and have a subject. A token's own
-statements about its algorithm or keys are not trusted.
+A token is accepted only from a configured issuer, with an algorithm that is configured for this issuer; algorithms with
+a shared secret are impossible. It must be for the broker's audience, valid now, and have a subject. What a token says
+about its algorithm or keys is not trusted.
 """
 
 import asyncio
@@ -34,17 +34,17 @@ log = logging.getLogger(__name__)
 REMEMBERED = 3600.0
 """Seconds for which an issuer's keys are cached."""
 PAUSE = 30.0
-"""Seconds before an issuer is asked again, after it lacked a key or did not answer."""
+"""Seconds between two requests for an issuer's keys, after it lacked a key or did not answer."""
 SECONDS = 10.0
 LARGEST = 1 << 20
 NO_TOKEN = (jwt.PyJWTError, RecursionError, OverflowError)
-"""Errors of reading what is not a token: it may be nested as deep as a header is long, and have infinite times."""
+"""Errors of parsing an invalid token, which may be deeply nested, or have infinite times."""
 CLAIMS = ("scope", "scp", "wlcg.groups", "groups", "roles", "entitlements")
-"""Claims in which profiles state permissions."""
+"""Claims in which the profiles put permissions."""
 
 
 class IssuerKeys(NamedTuple):
-    """An issuer's keys by their ids, and the times of the last request for them and of the last answer."""
+    """An issuer's keys by id, and the times (monotonic) of the last request for them and of the last answer."""
 
     by_id: Mapping[str, jwt.PyJWK]
     requested_at: float = -math.inf
@@ -70,15 +70,15 @@ class Issuers:
     async def caller(self, token: str) -> Caller:
         """Return the user of a token, with their role.
 
-        :raises Unauthenticated: when the token is not valid; the message is the same for every reason
-        :raises NoRole: when it is valid, but gives no role here
+        :raises Unauthenticated: when the token is invalid; the message is the same for every reason
+        :raises NoRole: when the token is valid, but grants no role here
         :raises Unavailable: when the issuer's keys cannot be fetched
         """
         issuer, claims = await self._verified(token, None)
         return admitted(issuer.url, issuer.roles, claims)
 
     def signed(self, token: str) -> bool:
-        """Return whether a token claims to be signed by one of these issuers."""
+        """Return whether a token names one of these issuers, without verifying it."""
         try:
             claims = jwt.decode(token, options={"verify_signature": False})
         except NO_TOKEN:
@@ -86,9 +86,11 @@ class Issuers:
         return str(claims.get("iss")) in self._issuers
 
     async def claims(self, token: str, url: str, client: str) -> dict[str, Any]:
-        """Return the claims of an ID token that this issuer gave to the broker as its client, when a user logs in.
+        """Return the claims of an ID token from an issuer, for the login of a user.
 
-        :raises Unauthenticated: when the token is not valid; the message is the same for every reason
+        :param url: URL of the required issuer
+        :param client: id of the broker at the issuer, the token's required audience
+        :raises Unauthenticated: when the token is invalid; the message is the same for every reason
         :raises Unavailable: when the issuer's keys cannot be fetched
         """
         issuer, claims = await self._verified(token, client)
@@ -97,7 +99,7 @@ class Issuers:
         return claims
 
     def admitted(self, url: str, claims: Mapping[str, Any]) -> Caller:
-        """Return the user whom an issuer's claims name, with their role. :raises NoRole: when they have none"""
+        """Return the user in an issuer's claims, with their role. :raises NoRole: when the claims grant no role"""
         return admitted(url, self._issuers[url].roles, claims)
 
     async def _verified(self, token: str, client: str | None) -> tuple[Issuer, dict[str, Any]]:
@@ -114,7 +116,7 @@ class Issuers:
             key = await self._key(issuer, str(header.get("kid", "")))
             claims = jwt.decode(
                 token,
-                key,  # with its type, which has to fit the algorithm
+                key,  # has a key type, which must fit the algorithm
                 algorithms=list(issuer.algorithms),
                 audience=list(issuer.audience) if client is None else client,
                 issuer=issuer.url,
@@ -127,7 +129,7 @@ class Issuers:
         return issuer, claims
 
     async def _key(self, issuer: Issuer, number: str) -> jwt.PyJWK:
-        async with self._asking[issuer.url]:  # one task asks, the others wait for its answer
+        async with self._asking[issuer.url]:  # one task requests the keys, the others wait for the answer
             now, known = time.monotonic(), self._keys[issuer.url]
             old = now > known.answered_at + REMEMBERED or known.of(number) is None
             if old and now > known.requested_at + PAUSE:
@@ -143,7 +145,7 @@ class Issuers:
         raise _unknown()
 
     async def _fetched(self, issuer: Issuer) -> dict[str, jwt.PyJWK]:
-        """Return the issuer's keys by their ids; its OpenID document has their URL."""
+        """Fetch the issuer's keys from the URL in its OpenID document; return them by id."""
         try:
             known = await document(f"{issuer.url.rstrip('/')}/.well-known/openid-configuration")
             keys = await document(str(known["jwks_uri"]), issuer_policy(self._networks, issuer.url))
@@ -159,10 +161,10 @@ def _unknown(credential: str = "") -> Unauthenticated:
 
 
 async def document(url: str, policy: AddressPolicy = ANYWHERE, method: str = "GET", **request: Any) -> dict[str, Any]:
-    """Return a JSON object fetched from a URL, by https or on this machine. Redirects are not followed.
+    """Fetch a JSON object by https, or from this machine also by http, without following redirects.
 
     :param policy: policy for the server's addresses; the default, for configured URLs, allows all
-    :raises ValueError: :raises httpx.HTTPError: when it cannot be fetched
+    :raises ValueError: :raises httpx.HTTPError: when the object cannot be fetched
     """
     parts = urlsplit(url)
     if parts.scheme != "https" and parts.hostname not in LOOPBACK:
@@ -195,12 +197,12 @@ async def _read(url: str, policy: AddressPolicy, method: str, request: Mapping[s
 
 
 def admitted(url: str, roles: Mapping[str, Role], claims: Mapping[str, Any]) -> Caller:
-    """Return the user whom an issuer's claims name, with the highest role that the claims give.
+    """Return the user in an issuer's claims, with the highest role that the claims grant.
 
     :param url: URL of the issuer
-    :param roles: roles by the words in claims that give them
-    :raises Unauthenticated: when `sub` is not valid
-    :raises NoRole: when the claims give no role
+    :param roles: roles by scope or group
+    :raises Unauthenticated: when `sub` is invalid
+    :raises NoRole: when the claims grant no role
     """
     granted = {word for name in CLAIMS for word in words(claims.get(name))}
     given = [roles[word] for word in granted if word in roles]
@@ -216,7 +218,7 @@ def admitted(url: str, roles: Mapping[str, Role], claims: Mapping[str, Any]) -> 
 
 
 def words(claim: object) -> list[str]:
-    """Return the words of a claim, which is a string of words or a list of them."""
+    """Return the words of a claim, which is a string or a list; an empty list for other values."""
     if isinstance(claim, str):
         return claim.split()
     return [word for word in claim if isinstance(word, str)] if isinstance(claim, list) else []

@@ -1,7 +1,7 @@
-"""The broker's signing keys: created by itself, stored in the database, published at /jwk.json.
+"""The broker's signing keys, which it creates, stores in the database, and publishes at /jwk.json.
 
-Signatures are needed when a user logs in, which is rare. So keys are read from the database each time, and no process
-signs with a key that another process has replaced.
+Keys are read from the database for each signature, so that no process signs with a replaced key. Signatures are rare:
+only logins need them.
 """
 
 import json
@@ -21,10 +21,10 @@ from broker.storage.oauth import SigningKey
 __all__ = ["ALGORITHM", "SigningKeys"]
 
 ALGORITHM = "RS256"
-"""The only algorithm whose keys globus-sdk can read."""
+"""The only algorithm that globus-sdk supports."""
 BITS = 2048
 SHOWN = 7 * 86_400.0
-"""Seconds for which a key is published after it was replaced; nothing that it signed is valid for as long."""
+"""Seconds for which a replaced key is published, longer than its signatures are valid."""
 
 
 class SigningKeys:
@@ -34,14 +34,14 @@ class SigningKeys:
         self._database = database
 
     async def sign(self, claims: Mapping[str, Any]) -> str:
-        """Return a signed JWT of these claims."""
+        """Return a signed JWT with these claims."""
         key = await self._newest()
         return jwt.encode(dict(claims), key.private, ALGORITHM, {"kid": key.id})
 
     async def read(self, token: str, audience: str) -> dict[str, Any]:
-        """Return the claims of a JWT that the broker signed for this audience.
+        """Return the claims of a JWT that the broker signed for an audience.
 
-        :raises jwt.PyJWTError: when the broker did not sign it, when it is for another audience, or has expired
+        :raises jwt.PyJWTError: when it is expired, for another audience, or not signed by the broker
         """
         known = {key.id: key for key in await self._all()}
         key = known.get(str(jwt.get_unverified_header(token).get("kid")))
@@ -50,18 +50,18 @@ class SigningKeys:
         return jwt.decode(token, _public(key), [ALGORITHM], audience=audience, options={"require": ["exp", "aud"]})
 
     async def shown(self) -> dict[str, Any]:
-        """Return the public keys in the form of RFC 7517, the newest first, as globus-sdk looks only at the first."""
+        """Return the public keys as in RFC 7517, the newest first, because globus-sdk uses only the first."""
         await self._newest()
         return {"keys": [_shown(key) for key in await self._all()]}
 
     @retried
     async def rotate(self) -> SigningKey:
-        """Create a new key, and sign with it from now on."""
+        """Create a new key, with which the broker signs from now on; return it."""
         now, key = time.time(), _made()
         async with self._database.write() as connection:
             stored = Stored(connection)
             newest = next(iter(await stored.all()), None)
-            if newest and newest.created_at < now - SHOWN:  # a full period has passed since it replaced the older ones
+            if newest and newest.created_at < now - SHOWN:  # the older keys were replaced more than SHOWN seconds ago
                 await stored.forget(newest.created_at)
             await stored.add(key)
         return key

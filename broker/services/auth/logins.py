@@ -1,6 +1,6 @@
-"""Logins of users in browsers: valid for half a day, without another proof of identity.
+"""Logins of users in browsers, valid for half a day.
 
-A session of a browser on the broker's own pages is valid as long as the login from which it came.
+A browser's session at the broker's own pages is valid as long as its login.
 """
 
 import time
@@ -23,7 +23,7 @@ __all__ = ["LASTS", "BrowserSessions", "Logins"]
 LASTS = 43_200.0
 """Seconds that a login is valid."""
 WORD = 30 * 86_400.0
-"""Seconds for which an identity provider's statement about a user counts; then it is asked again, at the next login."""
+"""Seconds after a login at an identity provider until all tokens that derive from it expire."""
 GUESSES = 10
 """Most failed attempts by one address in a minute."""
 
@@ -40,8 +40,8 @@ class Logins:
     async def by_token(self, token: str, address: str) -> str:
         """Log in the user of a token that an admin issued; return the secret of the login.
 
-        :raises Unauthenticated: when the token is not valid; the message is the same for every reason
-        :raises TooManyRequests: when this address failed too often
+        :raises Unauthenticated: when the token is invalid; the message is the same for every reason
+        :raises TooManyRequests: when the address had too many failures
         """
         now = time.time()
         async with self._database.write() as connection:
@@ -54,9 +54,9 @@ class Logins:
 
     @retried
     async def by_provider(self, caller: Caller, name: str | None, email: str | None) -> str:
-        """Log in a user whom an identity provider has named; return the secret of the login.
+        """Log in a user from the identity provider; return the secret of the login.
 
-        Earlier logins of the user with another role are revoked, with all that they granted.
+        Earlier logins of the user with another role are revoked, with all tokens that derive from them.
         """
         now = time.time()
         async with self._database.write() as connection:
@@ -69,7 +69,7 @@ class Logins:
 
     @retried
     async def end_all(self, subject: str) -> None:
-        """Revoke all logins of a user to whom the identity provider gives no role any more, and what they granted."""
+        """Revoke all logins of a user through the identity provider, and all tokens that derive from them."""
         async with self._database.write() as connection:
             await _end(connection, subject, time.time())
         self._access.doubt()
@@ -81,7 +81,7 @@ class Logins:
 
     @retried
     async def end(self, secret: str) -> None:
-        """Revoke a login and all that it granted: sessions on the broker's own pages, and tokens of clients."""
+        """Revoke a login, with its sessions at the broker's own pages and the tokens of clients that derive from it."""
         now = time.time()
         async with self._database.write() as connection:
             stored = GrantStore(connection)
@@ -112,9 +112,9 @@ class BrowserSessions:
 
     @retried
     async def begin(self, code: str, redirect_uri: str, verifier: str) -> tuple[str, float]:
-        """Begin a session with a code of a login; return its secret, and the seconds that it is valid, like the login.
+        """Begin a session with a code of a login; return its secret, and the seconds until it expires with the login.
 
-        :raises Unauthenticated: when the code is not valid, or was granted for something else
+        :raises Unauthenticated: when the code is invalid, or belongs to another client or redirect URI
         """
         now, secret = time.time(), new_secret()
         async with self._database.write() as connection:

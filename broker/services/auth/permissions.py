@@ -1,4 +1,4 @@
-"""Permissions of callers to read and write paths of collections; pure."""
+"""Permissions of callers to read and write paths of collections."""
 
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple, cast
@@ -23,8 +23,8 @@ def granted(caller: Caller, collection: Collection, rules: Iterable[AccessRule],
     The owner and admins may read and write. Others have the permission of the most generous rule that matches. The
     catalogue is read-only for everybody.
 
-    :param rules: rules of the collection; known users are named by subject, so a rule with a UUID matches no caller
-    :param path: path in the collection; None: the highest permission anywhere in it
+    :param rules: rules of the collection; a rule that names a UUID belongs to an unknown user, and matches no caller
+    :param path: path in the collection; None: return the highest permission for any path
     """
     if caller.may("admin") or ANONYMOUS != caller.subject == collection.owner:
         most: Granted = "rw"
@@ -34,18 +34,18 @@ def granted(caller: Caller, collection: Collection, rules: Iterable[AccessRule],
 
 
 class Reach(NamedTuple):
-    """The reach of a caller in a collection."""
+    """The access rights of a caller in a collection."""
 
     caller: Caller
     collection: Collection
     rules: Sequence[AccessRule]
 
     def may(self, path: str | None, writes: bool) -> bool:
-        """Return whether the caller may read a path, or write there; None: somewhere in the collection."""
+        """Return whether the caller may read a path, or write it if `writes`; None: any path of the collection."""
         return ("w" if writes else "r") in granted(self.caller, self.collection, self.rules, path)
 
     def ends(self, writes: bool) -> bool:
-        """Return whether there is anything in the collection that the caller may not read (or write, if `writes`)."""
+        """Return whether there are paths in the collection that the caller may not read (or write, if `writes`)."""
         return not self.may("/", writes)
 
 

@@ -1,7 +1,6 @@
 """Login at an identity provider: OpenID Connect, authorization code flow, with PKCE.
 
-The state of a login is signed and kept in a cookie of the browser that was sent away, so that only this browser can
-complete the login.
+The browser keeps the signed state of its login in a cookie, so that no other browser can complete the login.
 """
 
 import base64
@@ -30,13 +29,13 @@ PATIENCE = 600.0
 """Most seconds that a user may take to log in at the provider."""
 SEALED = "hand-over"
 LONGEST = 3800
-"""Bytes of the largest cookie that all browsers store."""
+"""Largest cookie in bytes that all browsers store."""
 
 
 class Named(NamedTuple):
     """A user named by the provider.
 
-    :param query: query of the request for which they had to log in
+    :param query: query of the request that needed the login
     """
 
     caller: Caller
@@ -60,10 +59,10 @@ class Provider:
         self._keys = keys
 
     async def away(self, back: str, query: str) -> tuple[str, str]:
-        """Return the URL to send a user to, and the value of the cookie that their browser has to keep.
+        """Return the URL of the provider's login page, and the value of the browser's cookie.
 
-        :param back: URL to which the provider sends the user back
-        :param query: query of the request for which they have to log in
+        :param back: URL to which the provider redirects the user afterwards
+        :param query: query of the request that needs the login
         :raises Invalid: when the query is too long for a cookie
         :raises Unavailable: when the provider does not answer
         """
@@ -101,8 +100,8 @@ class Provider:
         :param state: state that the provider returned
         :param code: authorization code of the provider
         :param back: the same URL as for `away`
-        :raises Unauthenticated: when the login was not started here, or the provider refuses it
-        :raises NoRole: when they have no role here
+        :raises Unauthenticated: when the login was not started in this browser, or the provider refuses it
+        :raises NoRole: when the user has no role here
         :raises Unavailable: when the provider does not answer
         """
         try:
@@ -116,7 +115,7 @@ class Provider:
         return Named(caller, _text(claims.get("name")), _text(claims.get("email")), str(memory["query"]))
 
     async def _claims(self, code: str, back: str, memory: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the claims of the ID token, and others that the provider has about the same subject."""
+        """Return the claims of the ID token, with those of the provider's userinfo endpoint for the same subject."""
         known = await self._discovered()
         form = {"grant_type": "authorization_code", "code": code, "redirect_uri": back}
         form["code_verifier"] = str(memory["verifier"])

@@ -1,4 +1,4 @@
-"""Quotas: rows that users may add within an hour."""
+"""Quotas: numbers of rows that users may add within an hour."""
 
 import math
 import time
@@ -13,9 +13,9 @@ MOST_USERS = 10_000
 
 
 class Quotas:
-    """The rows that each user may still add. A quota can be used at once, and refills over an hour. Admins have none.
+    """The quota of each user except admins: a token bucket, which an hour fills from empty to full.
 
-    :param hourly: rows per hour: reported transfers, and imported names
+    :param hourly: rows per hour (reported transfers, imported names), and size of the bucket
     """
 
     def __init__(self, hourly: int) -> None:
@@ -25,8 +25,8 @@ class Quotas:
     def take(self, subject: str, role: Role, rows: int) -> None:
         """Count rows that a user adds.
 
-        :raises TooManyRequests: when they exceed what is left of the quota
-        :raises TooLarge: when they exceed the whole quota
+        :raises TooManyRequests: when the rows exceed the remaining quota
+        :raises TooLarge: when the rows exceed the whole quota
         """
         if role == "admin":
             return

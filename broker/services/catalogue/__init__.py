@@ -1,1 +1,1 @@
-"""The catalogue: datasets, their replicas, who may read these, and reports of bad ones."""
+"""The catalogue: datasets, their replicas, access to the replicas, and reports of bad ones."""

@@ -1,4 +1,4 @@
-"""Import and export of whole catalogues, as streams of any length; memory is bounded, and an import can be repeated."""
+"""Import and export of catalogues as streams of any length, with bounded memory. An import can be repeated safely."""
 
 import asyncio
 import re
@@ -37,8 +37,8 @@ Chunk = list[tuple[int, CatalogueEntry | BrokerError]]
 class Bulk:
     """Import and export of the catalogue.
 
-    :param apart: processes that read documents that cannot be read line by line
-    :param large: turns in which parts of an import or export are processed
+    :param apart: subprocess that parses Metalinks, which cannot be read line by line
+    :param large: turns for the parts of imports and exports
     """
 
     def __init__(
@@ -59,13 +59,13 @@ class Bulk:
         scope: str,
         role: Role = "curator",
     ) -> AsyncIterator[bytes]:
-        """Store all valid entries; yield a line of JSON for each refused entry, then the counts.
+        """Store all valid entries; yield a line of JSON for each refused entry, then a line with the counts.
 
-        Each transaction stores a thousand entries. After an interruption the same import can be sent again.
+        Each transaction stores 1000 entries. After an interruption, the same import can be sent again.
 
         :param by: subject that imports
-        :param endpoint: endpoint that has the files of a list of checksums
-        :param scope: scope of names that have none
+        :param endpoint: endpoint of the files, for a list of checksums
+        :param scope: default scope of names
         :raises NotFound: when there is no such endpoint
         :raises Invalid: when the document is not a Metalink
         :raises TooManyRequests: when the subject has added too many rows in this hour
@@ -91,7 +91,7 @@ class Bulk:
     async def _readers(
         self, by: str, form: Format, body: AsyncIterator[bytes], context: Context
     ) -> AsyncIterator[Callable[[], Chunk]]:
-        """Yield functions, each of which reads the next thousand entries."""
+        """Yield functions, each of which parses the next 1000 entries."""
         if form == "metalink":
             files = await self._apart.run(READING, by, files_of, await _whole(body))
             entries = entries_of_files(files, context)
@@ -115,7 +115,7 @@ class Bulk:
         refused = [(number, error) for number, error in chunk if isinstance(error, BrokerError)]
         refused += [(entries[i][0], error) for i, error in result.refused.items()]
         for number, error in sorted(refused, key=lambda each: each[0]):
-            message = error.message.encode(errors="replace").decode()  # the line may have lone surrogates
+            message = error.message.encode(errors="replace").decode()  # lone surrogates cannot be sent
             fault = {"code": error.code, "message": message, "remedy": error.remedy}
             report.write(orjson.dumps({"line": number, "error": fault}, option=orjson.OPT_APPEND_NEWLINE))
         counts["read"] += len(chunk)
@@ -124,7 +124,7 @@ class Bulk:
         counts["changed"] += result.changed
 
     async def write(self, prefix: str, caller: Caller) -> AsyncIterator[bytes]:
-        """Yield datasets with this prefix as `ndjson`, with the replicas that the caller may see; then the count."""
+        """Yield datasets by prefix as `ndjson`, with the replicas that the caller may see; then a line with the count."""
         after, count = "", 0
         while True:
             async with self._large.turn(caller.subject, "exports", admitted=True):
@@ -156,7 +156,9 @@ async def _in_parts(lines: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
 
 
 def _entries(read: Callable[[str], CatalogueEntry | None], lines: Iterable[bytes], before: int) -> Chunk:
-    """Return the entries of lines, with the numbers of the lines; lines without an entry are left out."""
+    """Return the entries of lines, with their line numbers; lines without an entry are left out.
+
+    :param before: number of the lines before the first one"""
     found = ((number, _read(read, line)) for number, line in enumerate(lines, before + 1))
     return [(number, entry) for number, entry in found if entry is not None]
 
@@ -173,7 +175,7 @@ def _read(read: Callable[[str], CatalogueEntry | None], line: bytes) -> Catalogu
 
 
 async def _lines(body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield the lines of a stream that arrives in arbitrary pieces. :raises TooLarge: when a line is too long"""
+    """Yield the lines of a stream. :raises TooLarge: when a line is too long"""
     rest = b""
     async for piece in body:
         *lines, rest = (rest + piece).split(b"\n")

@@ -1,4 +1,4 @@
-"""Unconfirmed replicas inside collections: listed for the collections' owners and admins, and confirmed by them."""
+"""Unconfirmed replicas inside collections, which the collections' owners and admins can list and confirm."""
 
 import time
 from collections.abc import Sequence
@@ -32,9 +32,9 @@ class Confirming:
     async def unconfirmed(self, caller: Caller, after: str, endpoint: str, limit: int) -> list[UnconfirmedReplica]:
         """Return unconfirmed replicas inside collections that the caller owns; for admins, inside any collection.
 
-        They are ordered by dataset and endpoint.
+        They are sorted by dataset and endpoint.
 
-        :param after: dataset of a replica: with `endpoint`, only replicas after that one are returned
+        :param after: dataset of the last replica of the previous page, at `endpoint`
         :param limit: most replicas to return
         """
         found: list[UnconfirmedReplica] = []
@@ -54,10 +54,10 @@ class Confirming:
 
     @retried
     async def confirm(self, caller: Caller, named: Sequence[ConfirmedReplica]) -> None:
-        """Confirm replicas where they are, which opens them to all users of the catalogue.
+        """Confirm replicas at their current URLs, so that all users of the catalogue may read them.
 
-        :raises NotFound: when there is no such replica that the caller may see
-        :raises Forbidden: when it is in no collection of the caller's
+        :raises NotFound: when a replica does not exist, or the caller may not see it
+        :raises Forbidden: when a replica is in no collection of the caller
         """
         now = time.time()
         async with self._database.write() as connection:
@@ -106,14 +106,14 @@ def _meant(
 
 async def _confirm(connection: AsyncConnection, stated: Stated, at: Placed, caller: Caller) -> None:
     before = stated.registration
-    if before.admin and before.moves == at.moves:  # an admin's confirmation holds for all collections
+    if before.admin and before.moves == at.moves:  # valid for all collections already
         return
     registration = ReplicaRegistration(caller.subject, caller.may("admin"), at.moves)
     await Registrations(connection).register(stated._replace(registration=registration))
 
 
 def _for_caller(each: Stated, at: Placed, enclosing: Enclosing, caller: Caller) -> UnconfirmedReplica | None:
-    """Return a replica as it is shown to a caller who may confirm it; None if the caller has nothing to confirm."""
+    """Return an unconfirmed replica, with the collections in which the caller may confirm it; None if there are none."""
     around: list[Enclosure] = enclosing.around(at.endpoint, _path(each))
     mine = [
         inside.collection.name

@@ -1,7 +1,7 @@
-"""The rules of the catalogue: datasets do not change, replicas come and go.
+"""The rules of the catalogue.
 
-A dataset is the permanent name of a file: its size and its checksums can be stated once, and then only confirmed. A
-file with other bytes needs another dataset.
+A dataset is the permanent name of a file: its size and its checksums are stored once, and never change. A file with
+other bytes needs another dataset. Replicas can be added, changed and removed.
 """
 
 import time
@@ -27,7 +27,7 @@ __all__ = ["Catalogue", "StoredEntries"]
 
 
 class StoredEntries(NamedTuple):
-    """The result of storing entries: the number of changed replicas, and the errors of refused entries by index."""
+    """The result of storing entries: the number of changed replicas, and the errors of refused entries by their index."""
 
     changed: int
     refused: Mapping[int, BrokerError]
@@ -44,9 +44,9 @@ class Catalogue:
     async def keep(
         self, by: str, entries: Sequence[CatalogueEntry], note: str, role: Role = "curator"
     ) -> StoredEntries:
-        """Store all valid entries in one transaction; storing them again changes nothing.
+        """Store all valid entries in one transaction; to store them again has no effect.
 
-        :param by: subject that states them
+        :param by: subject that submits the entries
         :param note: action for the audit log
         """
         now = time.time()
@@ -57,7 +57,7 @@ class Catalogue:
                 i: error for i, entry in enumerate(entries) if (error := _unplaced(entry, endpoints))
             }
             names = {entry.dataset.name for i, entry in enumerate(entries) if i not in refused}
-            await stored.add(names, now)  # first, so that no other transaction changes them until this one is done
+            await stored.add(names, now)  # first, to lock the datasets until the end of the transaction
             known = await stored.known(names, lock=True)
             new_datasets: dict[str, Dataset] = {}
             for i, entry in enumerate(entries):
@@ -83,7 +83,7 @@ class Catalogue:
         return StoredEntries(changed, refused)
 
     async def put(self, by: str, dataset: Dataset) -> Dataset:
-        """Create a dataset, or add to it. :raises Conflict: when it is stored with another size or checksum"""
+        """Create a dataset, or add its missing values. :raises Conflict: when another size or checksum is stored"""
         result = await self.keep(by, [CatalogueEntry(dataset)], "put dataset")
         for error in result.refused.values():
             raise error
@@ -101,7 +101,7 @@ class Catalogue:
                 raise _no_dataset(replica.dataset)
             judged = replica.state != "AVAILABLE" or await DoubtStore(connection).numbers(replica)
             await stored.put_replicas([replica], now, await _registrar(connection, by, role))
-            if judged:  # a new available replica is only registered, not judged
+            if judged:  # a new available replica is no curator's judgement
                 await DoubtStore(connection).judge(by, [replica], now)
             await AccessStore(connection).note(now, by, f"put replica {replica.state}", _named(replica))
         return replica
@@ -129,7 +129,7 @@ class Catalogue:
         """Return datasets, by scope and name.
 
         :param beginning: prefix of their names
-        :param after: name of a dataset: only later ones are returned
+        :param after: name of the last dataset of the previous page
         :param limit: most datasets to return
         """
         async with self._database.read() as connection:
@@ -155,11 +155,11 @@ class Catalogue:
     async def wanting(
         self, states: Sequence[str], after: str, endpoint: str, limit: int, caller: Caller | None = None
     ) -> tuple[list[CatalogueReplica], CatalogueReplica | None]:
-        """Return replicas in these states, but none AVAILABLE, that the caller may see, by dataset and endpoint.
+        """Return the replicas in some states other than AVAILABLE that the caller may see, by dataset and endpoint.
 
-        Also return the last replica that was examined, if there may be more; None otherwise.
+        Also return the last replica that was examined if there may be more, otherwise None.
 
-        :param after: dataset of a replica: with `endpoint`, only replicas after that one are returned
+        :param after: dataset of the last examined replica of the previous page, at `endpoint`
         :param limit: most replicas to examine
         """
         places = await self._places.map()
@@ -190,9 +190,9 @@ async def _registrar(connection: AsyncConnection, by: str, role: Role) -> Regist
 
 
 def _agreed(dataset: Dataset, known: StoredDataset, stated: Dataset | None) -> Dataset:
-    """Return a dataset merged with what is stored of it and stated earlier in this request.
+    """Return a dataset merged with its stored values, and with the values of earlier entries of the request.
 
-    :param stated: the same dataset as stated by earlier entries
+    :param stated: the merged dataset after the earlier entries
     :raises Conflict: when size or checksums differ
     """
     earlier = [size for size in (known.size, stated and stated.size) if size is not None]
@@ -214,7 +214,7 @@ def _agreed(dataset: Dataset, known: StoredDataset, stated: Dataset | None) -> D
 
 
 def _unplaced(entry: CatalogueEntry, endpoints: Collection[str]) -> NotFound | None:
-    """Return the error of an entry that has a replica at an unknown endpoint; None if it has none."""
+    """Return an error if an entry has a replica at an unknown endpoint, otherwise None."""
     for replica in _all(entry):
         if replica.endpoint not in endpoints:
             return NotFound(f"there is no endpoint {replica.endpoint}", "make it first")

@@ -1,8 +1,8 @@
-"""Reports that replicas are bad: their effect on replicas, and how the reports of a subject are set aside.
+"""Reports that replicas are bad, their effect on the states of replicas, and subjects whose reports are set aside.
 
-A report takes a replica out of service if there is another one. The last one only becomes suspicious, and is still
-offered, after the others. A single report does not change a state that a curator has set. All states follow from the
-stored reports: setting a subject aside undoes the effect of its reports, and taking it back restores the effect.
+A report makes a replica BAD if the dataset has another available one. The last available replica only becomes
+SUSPICIOUS: it is still offered, as the last choice. A single report does not change a state that a curator has set. All
+states follow from the stored reports: to set a subject's reports aside undoes their effect, until they are taken back.
 """
 
 import time
@@ -23,13 +23,13 @@ from broker.storage.doubts import DoubtStore, ReplicaStanding
 __all__ = ["Doubts", "changed_states"]
 
 PART = 500
-"""Datasets that one transaction examines."""
+"""Most datasets in one transaction."""
 ENOUGH = 2
-"""Subjects that have to report a replica before it becomes suspicious, if a curator has declared it available."""
+"""Number of subjects whose reports make a replica SUSPICIOUS although a curator has set it to AVAILABLE."""
 
 
 def changed_states(standings: Sequence[ReplicaStanding]) -> dict[tuple[int, int], str]:
-    """Return the new states of those replicas of one dataset that have to change, by dataset and endpoint number.
+    """Return the new states of one dataset's replicas whose state has to change, by dataset and endpoint number.
 
     >>> one = ReplicaStanding(1, 1, "AVAILABLE", False, True, True, [("ann", "broken")])
     >>> changed_states([one]), changed_states([one, one._replace(endpoint_id=2, doubters=[])])
@@ -72,13 +72,15 @@ class Doubts:
     async def report(self, by: str, bad: BadReplica, role: Role = "curator") -> CatalogueReplica:
         """Store a report, and return the replica in its new state.
 
-        :raises NotFound: when there is no such replica that the reporter may see
+        :raises NotFound: when the replica does not exist, or the reporter may not see it
         """
         now = time.time()
         caller = Caller.model_construct(subject=by, role=role, site="")
         async with self._database.write() as connection:
             stored, doubts = Stored(connection), DoubtStore(connection)
-            known = await stored.known([bad.dataset], lock=True)  # else two reports could both take the last replica
+            known = await stored.known(
+                [bad.dataset], lock=True
+            )  # otherwise two reports could make the last two replicas BAD
             there = await visible_replicas(
                 connection, await self._places.map(), await stored.replicas(bad.dataset), caller
             )
@@ -94,7 +96,7 @@ class Doubts:
     async def _meant(self, replicas: Sequence[CatalogueReplica], bad: BadReplica) -> CatalogueReplica:
         endpoints = (await self._places.map()).by_name
         for replica in replicas:
-            placed = endpoints.get(replica.endpoint)  # None: made by another process a moment ago
+            placed = endpoints.get(replica.endpoint)  # None: new, and not yet known to this process
             url = placed.endpoint.url(replica.path or bad.dataset.rpartition(":")[2]) if placed else ""
             if replica.endpoint == bad.endpoint or (bad.url and unquote(bad.url) == unquote(url)):
                 return replica
@@ -103,7 +105,7 @@ class Doubts:
 
     @staticmethod
     async def _settle(doubts: DoubtStore, datasets: Sequence[int], now: float) -> None:
-        """Set the states of replicas that follow from the stored reports."""
+        """Set the states that follow from the stored reports, for all replicas of some datasets."""
         together: dict[int, list[ReplicaStanding]] = {}
         for each in await doubts.standings(datasets):
             together.setdefault(each.dataset_id, []).append(each)
@@ -121,7 +123,7 @@ class Doubts:
 
     @retried
     async def set_aside(self, by: str, subject: str) -> None:
-        """Set aside all past and future reports of a subject: states of replicas and forecasts do not use them."""
+        """Set aside all past and future reports of a subject: the states of replicas and forecasts ignore them."""
         now = time.time()
         async with self._database.write() as connection:
             if await DoubtStore(connection).set_aside(subject, now, by):
@@ -130,7 +132,7 @@ class Doubts:
         self._forecasting.news()
 
     async def _settle_all(self, subject: str) -> None:
-        """Settle all datasets of which a subject has reported replicas, in parts, as there may be very many."""
+        """Set the states of all replicas that a subject may have influenced, `PART` datasets in each transaction."""
         async with self._database.read() as connection:
             datasets = await DoubtStore(connection).doubted_by(subject)
         for begin in range(0, len(datasets), PART):
@@ -143,7 +145,7 @@ class Doubts:
 
     @retried
     async def take_back(self, by: str, subject: str) -> None:
-        """Let a subject's reports count again. :raises NotFound: when they are not set aside"""
+        """Use a subject's reports again. :raises NotFound: when they are not set aside"""
         now = time.time()
         async with self._database.write() as connection:
             doubts = DoubtStore(connection)

@@ -1,10 +1,9 @@
-"""Collections that contain a replica, and the users who may see and read it there.
+"""Collections that contain a replica, and the users who may see and read the replica.
 
-The catalogue does not open collections. A replica inside a collection is open to everybody if the collection's owner or
-an admin registered it where it is, or confirmed it there. Other users may see it only if they may read its path in the
-collection, or in each of them if several contain it. A server is identified by its host, since the same files may be
-available at several ports and by several schemes. If a server shows the same files at a second path, by a link of its
-own, that cannot be detected here.
+The catalogue must not give access to files of collections. A replica inside a collection is open to everybody only if
+the collection's owner or an admin registered or confirmed it at its current URL. Other users may see it if they may
+read its path in all collections that contain it. A server is identified by its host, since the same files may be
+available at several ports and schemes. A second path to the same files, such as a link on the server, is not detected.
 """
 
 from collections.abc import Collection as Several
@@ -32,7 +31,7 @@ from coalloc.util.addresses import AddressClass, carried, class_of
 __all__ = ["Enclosing", "Enclosure", "Readable", "confirmed", "is_address", "numeric", "visible_replicas"]
 
 Addresses = Mapping[str, Several[str]]
-"""Numeric addresses of hosts, by host name."""
+"""Numeric IP addresses of hosts, by host name."""
 AnyReplica = TypeVar("AnyReplica", CatalogueReplica, Suspect)
 THIS_MACHINE = "127.0.0.1"
 WEB = ("http", "https")
@@ -48,7 +47,7 @@ class Enclosure(NamedTuple):
 class Enclosing:
     """The folders of all collections.
 
-    :param addresses: addresses of all hosts that have any; a host without may be any host; None: compare names only
+    :param addresses: IP addresses by host; a host without addresses may be any host; None: compare only the names
     """
 
     def __init__(self, folders: Sequence[CollectionFolder], addresses: Addresses | None = None) -> None:
@@ -66,7 +65,7 @@ class Enclosing:
 
     @property
     def hosts(self) -> frozenset[str]:
-        """Hosts where collections are."""
+        """The hosts of the collections."""
         return frozenset(each.endpoint.host for each in self._given_folders)
 
     def with_addresses(self, addresses: Addresses) -> "Enclosing":
@@ -82,7 +81,7 @@ class Enclosing:
         return [Enclosure(collection, _inside(folder, whole)) for collection, folder in near if _covers(folder, whole)]
 
     def around_url(self, url: str) -> list[Enclosure]:
-        """Return the collections that may contain the file of a URL, in any way that its server may read the URL."""
+        """Return the collections that may contain the file of a URL, for all interpretations of the URL by servers."""
         parts = urlsplit(url)
         near = self._near(parts.hostname or "", "/")
         found = {
@@ -95,7 +94,7 @@ class Enclosing:
         return list(found.values())
 
     def near(self, endpoint: Endpoint) -> bool:
-        """Return whether anything below an endpoint's folder may lie in a collection."""
+        """Return whether files below an endpoint's folder may lie in a collection."""
         return bool(self._near(endpoint.host, "/" if endpoint.scheme in WEB else endpoint.prefix))
 
     def knows(self, host: str) -> bool:
@@ -119,7 +118,7 @@ class Enclosing:
 
 
 class Readable:
-    """The replicas that a caller may see and read under the current grants.
+    """The rules by which a caller may see and read replicas.
 
     :param rules: access rules of each collection, by its id
     """
@@ -138,12 +137,12 @@ class Readable:
 
     @property
     def asks(self) -> bool:
-        """Return whether there is any collection that may contain a replica."""
+        """Return whether there are collections that may contain replicas, so that checks are needed."""
         return bool(self._enclosing)
 
     @property
     def hosts(self) -> frozenset[str]:
-        """Hosts where collections are."""
+        """The hosts of the collections."""
         return self._enclosing.hosts
 
     def knows(self, host: str) -> bool:
@@ -165,9 +164,9 @@ class Readable:
     def by_grant(
         self, placed: Placed, did: str, path: str | None, registration: ReplicaRegistration
     ) -> list[tuple[Reach, str]]:
-        """Return the collections in which only a grant lets the caller read a replica, and its path in each.
+        """Return the collections in which the caller may read a replica only by access rules, and its path in each.
 
-        A link on that path may lead to files that are not granted; only the collection's server knows.
+        A symbolic link on that path may lead to files that the caller may not read; only the collection's server knows.
         """
         around = self._enclosing.around(placed.endpoint, path or split(did).name)
         return [
@@ -205,13 +204,13 @@ async def visible_replicas(
 
 
 def confirmed(registration: ReplicaRegistration, placed: Placed, collection: Collection) -> bool:
-    """Return whether a replica is still where an admin, or the collection's owner, registered or confirmed it."""
+    """Return whether an admin or the collection's owner registered or confirmed a replica at its current place."""
     there = registration.moves == placed.moves
     return there and (registration.admin or registration.by == collection.owner)
 
 
 def numeric(host: str) -> str:
-    """Return a host's numeric address in one spelling, or else its name; all loopback addresses become 127.0.0.1.
+    """Return a host's IP address or name in a canonical spelling; all loopback addresses become 127.0.0.1.
 
     >>> numeric("DTN.Example."), numeric("[2001:DB8:0::1]"), numeric("0xc0000201"), numeric("[::ffff:192.0.2.1]")
     ('dtn.example', '2001:db8::1', '192.0.2.1', '192.0.2.1')
@@ -232,7 +231,7 @@ def numeric(host: str) -> str:
 
 
 def is_address(spelled: str) -> bool:
-    """Return whether what `numeric` returned is an address, not a name."""
+    """Return whether a host from `numeric` is an IP address."""
     try:
         ip_address(spelled)
     except ValueError:
@@ -241,7 +240,7 @@ def is_address(spelled: str) -> bool:
 
 
 def _ends(address: str) -> frozenset[str]:
-    """Return the addresses at which packets to a numeric address may arrive."""
+    """Return the addresses at which packets to an IP address may arrive."""
     if class_of(address) == AddressClass.LOOPBACK:
         return frozenset({THIS_MACHINE})
     return frozenset(carried(address))
@@ -261,10 +260,10 @@ def _same(one: Sequence[str], other: Sequence[str]) -> bool:
 
 
 def _elsewhere(parts: Sequence[str]) -> bool:
-    """Return whether only the server knows what a path means: a user's home, or a name of dots or blanks."""
+    """Return whether only the server can interpret a path: a user's home, or a name of dots or blanks."""
     return bool(parts) and (parts[0].startswith("~") or any(part != ".." and not folded(part) for part in parts))
 
 
 def _inside(folder: Sequence[str], whole: Sequence[str]) -> str:
-    """Return the path in the collection; its root if unknown, so that only rules for the whole collection count."""
+    """Return the path in the collection; if unknown, the root, so that only rules for the whole collection apply."""
     return "/" if _elsewhere(folder) or _elsewhere(whole) else "/" + "/".join(whole[len(folder) :])

@@ -1,11 +1,11 @@
-"""Formats of catalogues, read line by line into entries or errors. Pure.
+"""Parsers of catalogue formats, from lines to entries or errors.
 
 - `ndjson`: the broker's exports: `{"name", "size", "checksums", "replicas": [{"endpoint", "path", "state"}]}`.
 - `csv`: a header with `name`, and any of `size`, algorithms, `endpoint`, `path`, `url`, `state`; one replica a line.
 - `rucio`: the stream of Rucio's replica listing: `scope`, `name`, `bytes`, `adler32`, `md5`, `rses`, `states`.
-- `metalink`: a Metalink 4 document, read whole.
+- `metalink`: a Metalink 4 document, which is read as a whole.
 - `checksums`: the output of sha256sum, md5sum and similar programs. The length of the value determines the algorithm; 8
-  digits are adler32. If an endpoint is given, each file is a replica there.
+  digits are adler32. If an endpoint is given, it has a replica of each file.
 """
 
 import csv
@@ -34,7 +34,7 @@ LISTED = re.compile(r"^\\?([0-9A-Fa-f]{8,128})\s+\*?(\S.*)$")
 
 
 class CatalogueEntry(NamedTuple):
-    """A dataset and its replicas: those with a stated state, and those that are only mentioned."""
+    """A dataset, its replicas with a state (`replicas`), and its replicas without one (`mentioned`)."""
 
     dataset: Dataset
     replicas: tuple[CatalogueReplica, ...] = ()
@@ -42,10 +42,11 @@ class CatalogueEntry(NamedTuple):
 
 
 class Context(NamedTuple):
-    """The context of lines: the existing endpoints, and for some formats the endpoint of the files.
+    """The parameters of an import.
 
-    :param endpoint: endpoint that has the files of a list of checksums
-    :param scope: scope of names that have none
+    :param endpoints: existing endpoints, by name
+    :param endpoint: endpoint of the files, for a list of checksums
+    :param scope: default scope of names
     """
 
     endpoints: Mapping[str, Endpoint]
@@ -77,9 +78,9 @@ LINE = TypeAdapter(_Line)
 
 
 def parser(form: Format, context: Context) -> Callable[[str], CatalogueEntry | None]:
-    """Return a function that reads one line after the other; it returns None for a line without an entry.
+    """Return a function that parses one line after the other, and returns None for a line without an entry.
 
-    The function raises a BrokerError that says what is wrong with a line.
+    The function raises a BrokerError for an invalid line.
     """
     reading: Mapping[str, Callable[[Context], Callable[[str], CatalogueEntry | None]]] = {
         "ndjson": lambda context: lambda line: _entry(_json(line), context),
@@ -94,7 +95,7 @@ def parser(form: Format, context: Context) -> Callable[[str], CatalogueEntry | N
             return read(line) if line.strip() else None
         except ValidationError as error:
             raise _faulty(error) from None
-        except (ValueError, csv.Error, RecursionError) as error:  # all other ways in which a line may fail
+        except (ValueError, csv.Error, RecursionError) as error:  # all other errors of invalid lines
             raise Invalid(f"it cannot be read: {error}"[:300], "see docs/reference/broker.md") from None
 
     return reader
@@ -146,7 +147,7 @@ def _replica(name: str, place: _EntryReplica, context: Context) -> CatalogueRepl
 
 
 def _placed(url: str, endpoints: Mapping[str, Endpoint]) -> tuple[str, str]:
-    """Return the endpoint whose folder contains a URL, and the path below it; of several, that with the longest folder.
+    """Return the endpoint with the longest folder that contains a URL, and the path below that folder.
 
     :raises Invalid: when the URL is malformed
     :raises NotFound: when no endpoint contains it
@@ -204,7 +205,7 @@ def _rucio(entry: Mapping[str, Any], context: Context) -> CatalogueEntry:
 
 
 def _path_at(urls: object, endpoint: Endpoint | None) -> dict[str, str]:
-    """Return the path of a file below the folder of an RSE, from the first URL in that folder; nothing if none is."""
+    """Return `path` below an RSE's folder, from the first URL inside the folder; empty if there is no such URL."""
     for url in urls if isinstance(urls, list) else []:
         path = unquote(urlsplit(str(url)).path)
         if endpoint and path.startswith(endpoint.prefix):

@@ -1,4 +1,4 @@
-"""Addresses of hosts, from the system's resolver, cached for a moment."""
+"""IP addresses of hosts, from the system's resolver, with a short-lived cache."""
 
 import asyncio
 import socket
@@ -16,21 +16,21 @@ REMEMBERED = 60.0
 AGAIN = 5.0
 """Seconds after a failed lookup until the name is looked up again."""
 PATIENCE = 10.0
-"""Most seconds of a lookup."""
+"""Timeout of a lookup in seconds."""
 MOST = 10_000
 log = structlog.get_logger("broker")
 
 
 class Hosts:
-    """A cache of the addresses of hosts."""
+    """A cache of the IP addresses of hosts."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[float, tuple[str, ...]]] = {}
 
     async def addresses(self, hosts: Iterable[str]) -> dict[str, tuple[str, ...]]:
-        """Return the numeric addresses of hosts by name, as `numeric` spells it; hosts that are addresses are left out.
+        """Return the IP addresses of hosts, by name in the spelling of `numeric`; hosts given as addresses are left out.
 
-        If a lookup fails, the addresses last known are returned. A host whose addresses were never known is left out.
+        If a lookup fails, the last known addresses are returned; a host without known addresses is left out.
         """
         now = time.monotonic()
         if len(self._known) > MOST:

@@ -1,7 +1,7 @@
-"""The ways in which servers may read the path of a URL, and the names that file systems may treat as the same; pure.
+"""All interpretations of a URL's path by servers ("readings"), and names that file systems may treat as the same.
 
-Servers differ in what they decode, how often, and what they leave out. Every result that some server might reach is a
-reading of the path, so that permissions can be checked for all of them.
+Servers differ in what they decode, how often, and what they ignore. Permissions must be checked for every result that
+some server might reach.
 """
 
 import re
@@ -12,20 +12,20 @@ from urllib.parse import unquote_to_bytes
 __all__ = ["folded", "readings"]
 
 UNKNOWN = frozenset({"/~"})
-"""The readings of a path whose meaning only the server knows."""
+"""The readings of a path that only the server can interpret."""
 MOST = 200
-"""Most readings of a path; a path with more was made to hide one of them."""
+"""Most readings of a path; a path with more is probably crafted to hide one."""
 LONGEST = 4096
-"""Most characters of a path that is analysed: no file system takes longer ones."""
+"""Most characters of a path that is analysed; file systems allow no longer paths."""
 PLAIN = re.compile(r"(?:/(?!\.{1,2}(?:/|$))[\w.+=@,~-]*)*", re.ASCII)
 """Paths with only one reading."""
 ENCODED_SLASH = re.compile("%(?=2f|5c)", re.IGNORECASE)
 STREAM = re.compile(r":.*\$.*")
-"""A suffix that names a stream of a file in NTFS, or a folder as a stream."""
+"""A suffix that names an NTFS stream of a file or folder."""
 
 
 def readings(path: str) -> frozenset[str]:
-    """Return all readings of the path of a URL; `/~` if only the server knows what it means.
+    """Return all readings of a URL's path; only `/~` if the server alone can interpret it.
 
     >>> sorted(readings("/a/%252e%252e/b"))
     ['/a/%252e%252e/b', '/a/%2e%2e/b', '/a/../b', '/b']
@@ -49,7 +49,7 @@ def readings(path: str) -> frozenset[str]:
 
 
 def _read(path: str) -> set[str]:
-    """Return the paths that one step of some server may make of a path."""
+    """Return the results of all single steps with which servers interpret a path."""
     return {
         _decoded(path),
         _decoded(ENCODED_SLASH.sub("%25", path)),
@@ -64,13 +64,13 @@ def _read(path: str) -> set[str]:
 def _decoded(path: str) -> str:
     """Return a path with its percent-encoding decoded once.
 
-    :raises UnicodeDecodeError: when the result is not UTF-8; some servers read it in another way
+    :raises UnicodeDecodeError: when the result is not UTF-8, which servers interpret differently
     """
     return unquote_to_bytes(path).decode()
 
 
 def _without_dots(path: str) -> str:
-    """Return a path as RFC 3986 (5.2.4) resolves it; a slash after a slash counts as a folder without a name.
+    """Return a path without dot segments (RFC 3986, 5.2.4); two slashes enclose a folder with an empty name.
 
     >>> _without_dots("/a//../b"), _without_dots("/../a")
     ('/a/b', '/a')
@@ -85,10 +85,9 @@ def _without_dots(path: str) -> str:
 
 
 def folded(name: str) -> str:
-    """Return a form that is equal for all names that some file system may treat as the same.
+    """Return a canonical form that is equal for all names that some file system may treat as the same.
 
-    Such names may differ in case, in forms of Unicode, in dots and blanks at the end, and in suffixes that name a
-    stream of NTFS.
+    Such names may differ in case, Unicode normal form, final dots and blanks, and suffixes of NTFS streams.
 
     >>> folded("PRIV. "), folded("\\uff50riv"), folded("priv::$INDEX_ALLOCATION")
     ('priv', 'priv', 'priv')

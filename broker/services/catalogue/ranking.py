@@ -1,11 +1,11 @@
-"""The ranking of replicas, with reasons. Pure.
+"""The ranking of replicas, with reasons.
 
-Ranking strategies have names, and are applied one after the other: each orders what those before it left equal.
+The ranking has several criteria; each decides between replicas that are equal by the earlier ones.
 
 - `priority`: priority of the endpoint; lower is better.
 - `predicted`: forecast seconds, set-up included; replicas without a forecast come last.
-- `distance`: distance from the caller's site, along a great circle; unknown distances come last.
-- `random`: random order, so that many callers spread.
+- `distance`: great-circle distance to the destination; unknown distances come last.
+- `random`: random order, to spread callers over replicas.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ MB = 1e6
 
 
 class ReplicaChoice(NamedTuple):
-    """A replica's endpoint, its forecast, and its distance in km, None if that is not known."""
+    """A replica's endpoint, its forecast, and its distance in km, None if unknown."""
 
     endpoint: Endpoint
     forecast: Forecast
@@ -40,9 +40,9 @@ def rank(
 ) -> list[int]:
     """Return the indices of the choices, the best first.
 
-    :param size: bytes; None: the rates decide
+    :param size: bytes of the file; None: rank by rates
     :param chance: random generator for `random`
-    :param first: name of the endpoint to put first, whatever its forecast
+    :param first: name of an endpoint to put first, regardless of its forecast
     """
 
     def worth(i: int) -> tuple[float, ...]:
@@ -65,7 +65,7 @@ def _worth(strategy: Strategy, choice: ReplicaChoice, size: int | None, chance: 
 
 
 def _expected(forecast: Forecast, size: int | None) -> float:
-    """Return the forecast seconds, or those of one byte if the size is not known; infinity without a forecast."""
+    """Return the forecast seconds, or seconds per byte if the size is unknown; infinity without a forecast."""
     if forecast.rates is None:
         return inf
     if size is None:
@@ -74,9 +74,9 @@ def _expected(forecast: Forecast, size: int | None) -> float:
 
 
 def rationale(choice: ReplicaChoice, tried: bool) -> str:
-    """Return the reason for a replica's rank, in one sentence for users; it is the same for all files of a size class.
+    """Return the reason for a replica's rank, in one sentence for users; all files of a size class have the same.
 
-    :param tried: whether the replica was put first so that its rate becomes known
+    :param tried: whether the replica was put first to measure its rate
     """
     reasons = [f"priority {choice.endpoint.read_priority}"]
     if choice.forecast.rates:
@@ -99,7 +99,7 @@ def rationale(choice: ReplicaChoice, tried: bool) -> str:
 def kilometres(a: tuple[float, float] | None, b: tuple[float, float] | None) -> float | None:
     """Return the distance between two coordinates in km, along a great circle (haversine); None if one is missing.
 
-    :param a: latitude and longitude in degrees; so is `b`
+    :param a: latitude and longitude in degrees, like `b`
 
     >>> round(kilometres((46.23, 6.05), (41.84, -88.26)))
     7084

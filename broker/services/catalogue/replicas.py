@@ -1,4 +1,4 @@
-"""Replicas of datasets, the best first, for thousands of names at once; each has a forecast and a reason."""
+"""The search for replicas of thousands of datasets at once, ranked, with a forecast and a reason for each."""
 
 import asyncio
 import time
@@ -29,14 +29,14 @@ from predictors.context import size_class
 __all__ = ["ReadableReplicas", "Replicas"]
 
 CHUNK = 500
-"""Names after which other coroutines get their turn."""
+"""Names that are processed before other coroutines may run."""
 DOUBTED = "; last, because it was reported as bad"
 EXPLORED = 300.0
-"""Seconds for which a link that was tried first is not tried again: enough for its transfer to be reported."""
+"""Seconds until a link is put first again to measure it, long enough for its first transfer to be reported."""
 
 
 class Option(NamedTuple):
-    """An endpoint as a choice for files of one size class, with all that its replicas have in common."""
+    """An endpoint with its forecast for one size class, and all values that its replicas share."""
 
     choice: ReplicaChoice
     root: str
@@ -46,12 +46,12 @@ class Option(NamedTuple):
 
 
 class ReadableReplicas(NamedTuple):
-    """A dataset with the replicas that may be read on behalf of a caller.
+    """A dataset with the replicas that a worker may read for a caller.
 
-    :param addresses: addresses of the replicas' hosts, as they were when permissions were checked; connect to these, as
-        a name may lead elsewhere a moment later
-    :param by_grant: by endpoint, the collections in which only a grant lets the caller read the replica, and its path
-        there; a link on that path may lead to files that are not granted
+    :param addresses: IP addresses of the replicas' hosts when permissions were checked; workers must connect to these,
+        since a name may resolve to another address later
+    :param by_grant: by endpoint, the collections in which the caller may read the replica only by access rules, and its
+        path there; a symbolic link on that path may lead to files that the caller may not read
     """
 
     dataset: Resolved
@@ -73,9 +73,9 @@ class Replicas:
         self._hosts = Hosts()
 
     async def resolve(self, names: Sequence[str], sink: str, caller: Caller = NOBODY) -> AsyncIterator[list[Resolved]]:
-        """Yield the datasets with these names, in this order, in parts, each with the replicas that the caller may see.
+        """Yield the datasets with these names, in this order and in parts, with the replicas that the caller may see.
 
-        :param caller: caller; their own transfers count more for them
+        :param caller: user of the replicas, whose own transfers have more weight in the forecasts
         """
         names = list(dict.fromkeys(names))
         places = await self._places.map()
@@ -89,18 +89,18 @@ class Replicas:
             await asyncio.sleep(0)
 
     async def one(self, name: str, sink: str, caller: Caller = NOBODY) -> Resolved:
-        """Return one dataset, as `resolve` does. :raises NotFound: when it does not exist"""
+        """Return one dataset, like `resolve`. :raises NotFound: when it does not exist"""
         (resolved,) = [each async for part in self.resolve([name], sink, caller) for each in part]
         return _known(resolved)
 
     async def to_read(self, name: str, sink: str, caller: Caller) -> ReadableReplicas:
-        """Return one dataset, with the replicas that may be read on behalf of the caller.
+        """Return one dataset, with the replicas that a worker may read for the caller.
 
-        Hosts are compared by their addresses, so that several names of one server count as one.
+        Hosts are compared by their IP addresses, so that several names of one server count as one.
 
         :raises NotFound: when it does not exist
         :raises PermissionRefused: when all its replicas are in collections that the caller may not read
-        :raises Unreachable: when none can be read, and the addresses of some of their hosts are not known
+        :raises Unreachable: when no replica can be read, and the addresses of some hosts are unknown
         """
         places = await self._places.map()
         async with self._database.read() as connection:
@@ -127,12 +127,12 @@ class Replicas:
         return ReadableReplicas(_known(self._resolved(name, open_ones.get(name), sink, options)), addresses, by_grant)
 
     async def leads(self, caller: Caller, url: str) -> tuple[str, ...]:
-        """Check that a server may redirect a worker to a URL, on behalf of the caller.
+        """Check that a worker may follow a redirect to a URL for the caller.
 
-        Return the addresses for which this was checked, to connect to; none if the worker is to look up the host.
+        Return the IP addresses that were checked, to which the worker must connect; empty if it may look up the host itself.
 
-        :raises PermissionRefused: when it is in a collection that the caller may not read
-        :raises Unreachable: when it may be in one, because the addresses of its host are not known
+        :raises PermissionRefused: when the URL is in a collection that the caller may not read
+        :raises Unreachable: when this cannot be checked, because the addresses of the host are unknown
         """
         async with self._database.read() as connection:
             readable = await Readable.of(connection, caller)
@@ -147,7 +147,7 @@ class Replicas:
         return addresses.get(numeric(host), ())
 
     async def _located(self, readable: Readable, hosts: Set[str]) -> tuple[Readable, dict[str, tuple[str, ...]]]:
-        """Return `readable` with the addresses of hosts, and those of `hosts`; unchanged if there is no collection."""
+        """Return `readable` with the addresses of all hosts, and the addresses of `hosts`; none if no check is needed."""
         if not readable.asks:
             return readable, {}
         known = await self._hosts.addresses(hosts | readable.hosts)
@@ -157,7 +157,7 @@ class Replicas:
     async def _options(
         self, found: Mapping[str, LocatedDataset], sink: str, places: Map, subject: str
     ) -> dict[tuple[int, int], Option]:
-        """Return each endpoint as an option for each size class, by number and class."""
+        """Return the options for each endpoint and size class, by endpoint number and class."""
         classes = {size_class(each.size or 0) for each in found.values()}
         numbers = {endpoint for each in found.values() for endpoint, _ in each.replicas}
         readable = {i: places.by_id[i] for i in numbers if i in places.by_id and places.by_id[i].endpoint.read_priority}
@@ -199,7 +199,9 @@ class Replicas:
         )
 
     def _to_explore(self, options: Sequence[Option], sink: str) -> str | None:
-        """Return an unknown endpoint to try: one now and then, and none again too soon; None if there is none."""
+        """Return the name of an endpoint with an unmeasured link to put first; None for most answers.
+
+        One in `explore` answers has one, but no link again within `EXPLORED` seconds."""
         self._answers += 1
         if not self._settings.explore or self._answers % self._settings.explore or len(options) < 2:
             return None
@@ -226,7 +228,7 @@ def _readable(located: LocatedDataset, places: Map, readable: Readable) -> Locat
 
 
 def _refuse_unknown(readable: Readable, hosts: Iterable[str]) -> None:
-    """Refuse hosts without known addresses. :raises Unreachable: when there are any"""
+    """Check that the addresses of hosts are known. :raises Unreachable: when some are unknown"""
     unknown = sorted(host for host in hosts if not readable.knows(host))
     if unknown:
         raise Unreachable(
@@ -236,7 +238,7 @@ def _refuse_unknown(readable: Readable, hosts: Iterable[str]) -> None:
 
 
 def _known(resolved: Resolved) -> Resolved:
-    """Return a dataset that was found. :raises NotFound: when it does not exist"""
+    """Return the dataset. :raises NotFound: when it does not exist"""
     if resolved.error:
         raise NotFound(resolved.error.message, resolved.error.remedy)
     return resolved

@@ -1,4 +1,4 @@
-"""Bookmarks: names that users give to paths of collections, for themselves."""
+"""Bookmarks: users' own names for paths of collections."""
 
 from typing import Any
 from uuid import UUID, uuid4
@@ -31,7 +31,7 @@ class Bookmarks:
 
     @retried
     async def add(self, owner: str, name: str, collection: UUID, path: str) -> Bookmark:
-        """Add a bookmark, and return it. :raises Conflict: when the user has one of that name"""
+        """Add a bookmark, and return it. :raises Conflict: when the user has a bookmark of that name"""
         bookmark = Bookmark(id=uuid4(), name=name, collection_id=collection, path=path, pinned=False)
         async with self._database.write() as connection:
             if not await Stored(connection).add_bookmark(owner, bookmark):

@@ -1,4 +1,4 @@
-"""Collections: created by admins, shared by their owners, and visible to users to whom something is granted."""
+"""Collections: admins create them, owners share them, and users see those to which they have access."""
 
 import time
 from collections.abc import Iterable, Sequence
@@ -23,7 +23,7 @@ __all__ = ["CollectionUse", "Collections", "VisibleCollection"]
 
 
 class CollectionUse(NamedTuple):
-    """An intended use of a collection: to read a path, or to write there."""
+    """An intended use of a collection: to read or write a path."""
 
     collection: UUID
     path: str
@@ -58,7 +58,7 @@ class Collections:
             return await Stored(connection).all()
 
     async def visible(self, caller: Caller) -> list[VisibleCollection]:
-        """Return the collections in which anything is granted to the caller, by name."""
+        """Return the collections to which the caller has any access, by name."""
         async with self._database.read() as connection:
             stored = Stored(connection)
             rules = await stored.rules()
@@ -66,20 +66,20 @@ class Collections:
         return [each for each in every if granted(caller, *each)]
 
     async def named(self, numbers: Iterable[str]) -> dict[str, Collection]:
-        """Return the existing collections with these ids, without a check of permissions: tasks are shown with them."""
+        """Return the existing collections with these ids, by id, without a check of permissions, for the display of tasks."""
         async with self._database.read() as connection:
             return {str(each.id): each for each in await Stored(connection).all(set(numbers))}
 
     async def one(self, caller: Caller, number: UUID) -> VisibleCollection:
-        """Return a collection. :raises NoCollection: when there is none that the caller may see"""
+        """Return a collection. :raises NoCollection: when it does not exist, or the caller may not see it"""
         async with self._database.read() as connection:
             return await self._seen(connection, caller, number)
 
     async def allow(self, caller: Caller, uses: Sequence[CollectionUse]) -> dict[UUID, Reach]:
-        """Check that all these uses are granted, and return what the caller may reach of each collection.
+        """Check that the caller is allowed all uses; return the caller's rights in each collection.
 
         :raises NoCollection: when the caller may not see one of the collections
-        :raises NotGranted: when a path is not granted
+        :raises NotGranted: when the caller may not use a path
         """
         found: dict[UUID, Reach] = {}
         async with self._database.read() as connection:
@@ -130,14 +130,14 @@ class Collections:
         raise NotFound(f"there is no collection {name}", "see GET /broker/v1/collections")
 
     async def rules(self, caller: Caller, number: UUID) -> Sequence[AccessRule]:
-        """Return the access rules. :raises NoCollection: :raises Forbidden: for all but its owner and admins"""
+        """Return the access rules. :raises NoCollection: :raises Forbidden: unless the caller is the owner or an admin"""
         async with self._database.read() as connection:
             return (await self._managed(connection, caller, number)).rules
 
     async def rule(self, caller: Caller, number: UUID, rule: UUID) -> AccessRule:
         """Return an access rule.
 
-        :raises NoCollection: :raises NotFound: :raises Forbidden: for all but its owner and admins
+        :raises NoCollection: :raises NotFound: :raises Forbidden: unless the caller is the owner or an admin
         """
         for each in await self.rules(caller, number):
             if each.id == rule:
@@ -146,7 +146,7 @@ class Collections:
 
     @retried
     async def describe(self, caller: Caller, number: UUID, description: str) -> None:
-        """Change the description. :raises NoCollection: :raises Forbidden: for all but its owner and admins"""
+        """Change the description. :raises NoCollection: :raises Forbidden: unless the caller is the owner or an admin"""
         async with self._database.write() as connection:
             collection = (await self._managed(connection, caller, number)).collection
             fields = {name: getattr(collection, name) for name in NewCollection.model_fields}
@@ -156,7 +156,7 @@ class Collections:
 
     @retried
     async def add_rule(self, caller: Caller, number: UUID, new: NewRule) -> AccessRule:
-        """Add a rule, or change that for the same principal and path. :raises NoCollection: :raises Forbidden:"""
+        """Add a rule, or replace the rule for the same principal and path. :raises NoCollection: :raises Forbidden:"""
         now = time.time()
         path = normal(new.path).rstrip("/") + "/"
         async with self._database.write() as connection:
@@ -195,7 +195,7 @@ class Collections:
 
 
 async def _normal(connection: AsyncConnection, new: NewRule) -> str:
-    """Return the stored form of a rule's principal: the subject if it is known, else the UUID in lower case."""
+    """Return the stored form of a rule's principal: for a UUID, the subject if known, otherwise the UUID in lower case."""
     if new.principal_type != "identity":
         return new.principal
     number = numbered(new.principal)
@@ -207,7 +207,7 @@ async def _normal(connection: AsyncConnection, new: NewRule) -> str:
 
 
 def _same(known: AccessRule, new: AccessRule) -> bool:
-    """Return whether two rules are for the same identity, perhaps under different names, and for the same path."""
+    """Return whether two rules are for the same path and identity, which they may name by subject and by UUID."""
     both = known.principal_type == new.principal_type == "identity" and known.path == new.path
     return both and (known.principal == new.principal or named(known.principal) == named(new.principal))
 

@@ -1,4 +1,4 @@
-"""Pauses of operations at collections, set by admins."""
+"""Pause rules, with which admins pause operations at collections."""
 
 import time
 from collections.abc import Iterable, Sequence
@@ -21,12 +21,12 @@ class Pauses:
         self._database = database
 
     async def all(self, collections: Iterable[UUID], subject: str | None = None) -> list[PauseRule]:
-        """Return the pause rules of these collections; if a subject is given, only those that apply to it."""
+        """Return the pause rules of these collections; if a subject is given, only the rules that apply to it."""
         async with self._database.read() as connection:
             return await Stored(connection).pauses([str(number) for number in collections], subject)
 
     async def check(self, caller: Caller, collection: Collection, operation: str) -> None:
-        """Check that an operation of `models.collections.PAUSABLE` is not paused. :raises Paused: when it is"""
+        """Check that an operation of `models.collections.PAUSABLE` is not paused. :raises Paused:"""
         for rule in await self.all([collection.id], caller.subject):
             if operation in rule.operations:
                 raise Paused(f"{collection.name} is paused: {rule.message}", "try again later")

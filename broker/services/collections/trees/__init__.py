@@ -1,6 +1,6 @@
-"""Trees: folders and files of collections of every kind, to be examined, listed, made and renamed.
+"""Trees: one interface to the folders and files of all kinds of collections.
 
-All errors are `coalloc.errors.SourceError`s, so that the code that carries out tasks has one family to handle.
+All errors are `coalloc.errors.SourceError`s, so that the code that runs tasks has one family of errors to handle.
 """
 
 from broker.services.collections.trees.base import Tree
