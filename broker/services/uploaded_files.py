@@ -1,4 +1,4 @@
-"""Files of other programs, read into the broker's types: pure apart from files, and run in a separate process."""
+"""Parsers of other programs' files (logs, Metalinks), which run in a subprocess."""
 
 import hashlib
 from collections import Counter
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 __all__ = ["SHOWN", "Notes", "Row", "Unpacked", "files_of", "unpack"]
 
 CHUNK = 10_000
-"""Transfers in one transaction."""
+"""Most transfers in one transaction."""
 SHOWN = 100
-"""Most refused lines, and most changed values, that are listed one by one: those of the first lines."""
+"""Most refused lines, and most changed values, that are reported in detail."""
 LONGEST = 200
 """Most characters of a value in a note."""
 
 
 class LineNote(NamedTuple):
-    """A note about a refused line or a changed value; notes sort by lines."""
+    """A note about a refused line or a changed value; notes sort by line number."""
 
     line: int
     field: str
@@ -43,7 +43,7 @@ class LineNote(NamedTuple):
 
 
 class Notes:
-    """Notes about lines of a log: those about the first lines, and the number of all lines with notes."""
+    """Notes about lines of a log: the first `SHOWN` notes, and the number of all lines with notes."""
 
     def __init__(self) -> None:
         self.lines = 0
@@ -51,7 +51,7 @@ class Notes:
         self._first: list[LineNote] = []
 
     def add(self, line: int, field: str, was: object, now: object = "") -> None:
-        """Add a note about a line; the notes about one line have to follow each other."""
+        """Add a note about a line; notes about the same line must be added one after the other."""
         self.lines += line != self._last
         self._last = line
         self._first.append(LineNote(line, field, one_line(str(was), LONGEST), one_line(str(now), LONGEST)))
@@ -59,14 +59,14 @@ class Notes:
             self._first = nsmallest(SHOWN, self._first)
 
     def first(self) -> list[LineNote]:
-        """Return the notes about the first lines, in their order."""
+        """Return the first notes, by line number."""
         return nsmallest(SHOWN, self._first)
 
 
 class Row(NamedTuple):
-    """A transfer of a log: its line, the observation in it, and the same as a report.
+    """A transfer of a log: its line number, its observation, and the observation as a report.
 
-    :param written: name of the source in the line, if that is in another form
+    :param written: name of the source in the line, if its form differs
     """
 
     line: int
@@ -75,7 +75,7 @@ class Row(NamedTuple):
     written: str | None
 
     def values(self) -> dict[str, object]:
-        """Return the values of the line, by the names of the columns that store them."""
+        """Return the values of the line, by the fields of `Observed`."""
         each = self.observation
         return {
             "source": self.written or each.source,
@@ -94,9 +94,10 @@ class Row(NamedTuple):
 
 
 class Unpacked(NamedTuple):
-    """A log that was read: its kind and the notes about its lines; its transfers are in a file.
+    """The result of parsing a log, whose transfers are in a file.
 
-    :param left_out: number of lines that hold no transfer
+    :param kind: format of the log
+    :param left_out: number of lines without a transfer
     """
 
     kind: str
@@ -106,14 +107,14 @@ class Unpacked(NamedTuple):
 
 
 def unpack(log: str, most: int, latest: float, target: str) -> Unpacked:
-    """Read a log, and write its transfers into a file: pickled lists of `Row`, framed.
+    """Parse a log, and write its transfers to a file as frames of pickled lists of `Row`.
 
     :param log: path of the log
     :param most: most bytes of the log after decompression
     :param latest: latest time at which a transfer may have ended, seconds since the epoch
     :param target: path of the file
-    :raises Invalid: when the kind of log is not known
-    :raises TooLarge: when it is longer than `most`
+    :raises Invalid: when the format of the log is unknown
+    :raises TooLarge: when the log is longer than `most`
     """
     try:
         read = read_log(Path(log), most, databases=False)
@@ -124,7 +125,7 @@ def unpack(log: str, most: int, latest: float, target: str) -> Unpacked:
     for each in read.refused:
         refused.add(each.line, "", each.why)
     for line, field, was, now in read.changed:
-        if field != "source":  # sources are noted later, when their stored form is known
+        if field != "source":  # sources follow later, when their stored form is known
             changed.add(line, field, was, now)
     with open(target, "wb") as file:
         for chunk in _chunks(read, latest, refused):
@@ -141,7 +142,7 @@ def files_of(document: bytes) -> list[ReplicaSet]:
 
 
 def _chunks(log: "TransferLog", latest: float, refused: Notes) -> Iterator[list[Row]]:
-    """Yield the transfers of a log, in parts; note in `refused` the lines that are not valid as reports."""
+    """Yield the transfers of a log in chunks; add a note to `refused` for each line that is no valid report."""
     seen = Counter[tuple[object, ...]]()
     written = {line: was for line, field, was, _ in log.changed if field == "source"}
     rows = list(zip(log.lines, log.observations, strict=True))
@@ -165,10 +166,10 @@ def _chunks(log: "TransferLog", latest: float, refused: Notes) -> Iterator[list[
 
 
 def _observed(each: Observation, what: object) -> Observed:
-    """Return a line as a report.
+    """Return an observation as a report.
 
-    :param what: values that distinguish it from all others; its id is derived from them
-    :raises ValidationError: when it cannot be stored as it is
+    :param what: values from which its unique id is derived
+    :raises ValidationError: when it is no valid report
     """
     return Observed(
         id="log-" + hashlib.sha256(repr(what).encode(errors="surrogatepass")).hexdigest()[:40],
@@ -189,7 +190,7 @@ def _observed(each: Observation, what: object) -> Observed:
 
 
 def _named(error: ValidationError) -> str:
-    """Return the first fault, with the name and the value of its field."""
+    """Return the message of the first fault, with its field and value."""
     first = error.errors(include_url=False)[0]
     if not first["loc"]:
         return why(first)

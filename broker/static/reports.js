@@ -1,9 +1,9 @@
-// What pages of reports can do beyond being read: tables are sorted and filtered, and what changes is kept up to date.
+// Sorting and filtering of tables on report pages, and live updates of facts and rows.
 "use strict";
 
 const words = new Intl.Collator(undefined, { numeric: true, sensitivity: "base" });
 
-// What a row has in this column: a number where the page says one; nothing sorts last.
+// Return the sort key of a row's cell: its data-value as a number, otherwise its text; null, for empty cells, sorts last.
 function worth(row, column) {
   const cell = row.cells[column];
   if (!("value" in cell.dataset)) return cell.textContent.trim() || null;
@@ -28,7 +28,7 @@ function sort(table, column, falling) {
   });
 }
 
-// The best of numbers is wanted first, and the first of words.
+// Add a sort button to each heading; the first click sorts numbers in descending order, and text in ascending order.
 function sortable(table) {
   [...table.tHead.rows[0].cells].forEach((head, column) => {
     const button = document.createElement("button");
@@ -57,7 +57,7 @@ function filtered(input) {
   return show;
 }
 
-// Text as the broker has written it for this page, by the ids of what it stands in; as it was sorted and filtered.
+// Replace the HTML of elements, given by id and escaped by the broker; then sort and filter as before.
 function renew(parts, filters) {
   for (const [id, written] of Object.entries(parts)) {
     const place = document.getElementById(id);

@@ -1,5 +1,4 @@
-"""Access to the database: SQL goes in, models come out.
+"""Access to the database: classes that run SQL and return models.
 
-Callers never see rows; nothing here decides rules.
-Each class works on one connection, inside a transaction that a service has begun.
+They return no rows, and contain no rules. Each object works on one connection, inside a transaction of a service.
 """

@@ -12,7 +12,7 @@ __all__ = ["AccessStore"]
 
 SHOWN = [tokens.c[name] for name in TokenRecord.model_fields]
 LASTING = ("token", "login")
-"""The kinds that admins manage; every other token descends from one of these, or from a client, and ends with it."""
+"""The kinds of tokens that admins manage; all others derive from these or from a client, and are revoked with them."""
 
 
 class AccessStore:
@@ -38,7 +38,7 @@ class AccessStore:
         return TokenRecord.model_construct(**rows.one()._mapping)
 
     async def bearer(self, hashed: str, now: float) -> Bearer | None:
-        """Return the owner and limits of a token that callers send with requests, or None if it is not valid now."""
+        """Return the owner and limits of a token that is valid for requests; None if it is invalid."""
         query = select(tokens, clients.c.made_by).outerjoin(clients, clients.c.id == tokens.c.client_id)
         query = query.where(tokens.c.hash == hashed, tokens.c.kind.in_(("token", "access")), good(now))
         row = (await self._connection.execute(query)).one_or_none()
@@ -52,7 +52,7 @@ class AccessStore:
         )
         if row.kind == "token":
             return known
-        # A client that registered itself was not approved by an admin.
+        # no admin has approved a client that registered itself
         role = row.role if row.made_by is not None else lesser(row.role, "curator")
         return known._replace(
             caller=known.caller.model_copy(update={"role": role}),
@@ -63,15 +63,12 @@ class AccessStore:
         )
 
     async def known(self, hashed: str) -> bool:
-        """Return whether such a token exists or existed."""
+        """Return whether a token with this hash exists, valid or not."""
         query = select(tokens.c.id).where(tokens.c.hash == hashed)
         return (await self._connection.execute(query)).first() is not None
 
     async def _origin(self, number: int) -> int:
-        """Return the number of the login or issued token that this token descends from, or else its own.
-
-        Admins can revoke that token.
-        """
+        """Return the number of the login or issued token that a token derives from, otherwise its own."""
         line = select(tokens.c.id, tokens.c.parent_id, tokens.c.kind).where(tokens.c.id == number)
         found = line.cte("line", recursive=True)
         above = select(tokens.c.id, tokens.c.parent_id, tokens.c.kind).where(tokens.c.id == found.c.parent_id)
@@ -87,9 +84,9 @@ class AccessStore:
         return [TokenRecord.model_construct(**row._mapping) for row in await self._connection.execute(listed)]
 
     async def ended(self, number: int, now: float) -> bool:
-        """Return whether a token that tasks were submitted with was revoked, or was issued by an admin and has expired.
+        """Return whether a token of tasks was revoked, or, if an admin issued it, has expired.
 
-        Logins and tokens of clients may expire while tasks go on; long after that, they are deleted.
+        Expired logins and tokens of clients do not end tasks; such tokens are deleted later.
         """
         query = select(tokens.c.kind, tokens.c.revoked_at, tokens.c.expires_at).where(tokens.c.id == number)
         row = (await self._connection.execute(query)).one_or_none()
@@ -99,7 +96,7 @@ class AccessStore:
         return row.revoked_at is not None or expired
 
     async def tokens(self) -> list[TokenRecord]:
-        """Return the issued tokens and the users' logins, the newest first."""
+        """Return the issued tokens and the logins, the newest first."""
         listed = select(*SHOWN).where(tokens.c.kind.in_(LASTING)).order_by(tokens.c.id.desc())
         return [TokenRecord.model_construct(**row._mapping) for row in await self._connection.execute(listed)]
 
@@ -113,7 +110,7 @@ class AccessStore:
         return True
 
     async def note(self, at: float, subject: str, action: str, thing: str) -> None:
-        """Record which subject changed what, in the transaction of the change."""
+        """Add an entry to the audit log, in the transaction of the change."""
         values = {"at": at, "subject": subject, "action": action, "thing": thing}
         await self._connection.execute(audit.insert().values(values))
 
@@ -130,8 +127,8 @@ class AccessStore:
 
         :param subject: subject that made the changes; None: all
         :param action: kind of change; None: all
-        :param before: number; only earlier changes are returned
-        :param after: number; the oldest changes after it are returned, so that paging towards newer ones misses none
+        :param before: number of a change, to return the newest changes before it
+        :param after: number of a change, to return the oldest changes after it, for paging towards newer ones
         """
         conditions = {audit.c.subject: subject, audit.c.action: action}
         query = select(audit).where(*(column == value for column, value in conditions.items() if value is not None))

@@ -1,4 +1,4 @@
-"""Accuracy of past forecasts: scores of single transfers, and sums over many."""
+"""Queries of the accuracy of past forecasts: scores of single transfers, and sums."""
 
 import asyncio
 from collections.abc import Collection
@@ -17,13 +17,13 @@ from predictors.tally import Tally
 __all__ = ["Accuracy", "DetailedTransfer", "ScoreSelection"]
 
 TURN = 50
-"""Rows after which other coroutines get to run."""
+"""Rows that are processed before other coroutines may run."""
 LOOKED = 5000
-"""Number of a link's newest transfers that are searched for those with rare outcomes."""
+"""Number of a link's newest transfers that are searched for rare outcomes."""
 
 
 class ScoreSelection(NamedTuple):
-    """A choice of scores, by the end of the transfer (from `since`, before `until`), link, class and subject."""
+    """A selection of scores by the end of the transfer (from `since`, before `until`), link, size class and subject."""
 
     subject: str | None = None
     pair_id: int | None = None
@@ -55,13 +55,13 @@ class DetailedTransfer(NamedTuple):
 
 
 class Accuracy:
-    """Queries of reports about forecasts."""
+    """Queries of scores, sums and transfers for reports about forecasts."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
 
     async def newest(self, chosen: ScoreSelection, limit: int) -> list[Score]:
-        """Return the newest scores by the end of their transfers, the oldest of them first."""
+        """Return the newest scores, in ascending order of the ends of their transfers."""
         page = select(scores).where(*chosen.where()).order_by(scores.c.ended.desc(), scores.c.observation_id.desc())
         found: list[Score] = []
         for row in await self._connection.execute(page.limit(limit)):
@@ -71,7 +71,7 @@ class Accuracy:
         return found[::-1]
 
     async def count(self, chosen: ScoreSelection) -> int:
-        """Return the number of these scores."""
+        """Return the number of the selected scores."""
         return (
             await self._connection.execute(select(func.count()).where(*chosen.where()).select_from(scores))
         ).scalar_one()
@@ -87,10 +87,10 @@ class Accuracy:
     async def troubles(
         self, pair_id: int, subject: str | None, reporter: str | None, outcomes: Collection[str], limit: int
     ) -> list[DetailedTransfer]:
-        """Return those of a link's newest transfers that had one of these outcomes, the newest first.
+        """Return transfers with one of these outcomes among a link's newest `LOOKED` transfers, the newest first.
 
-        :param subject: only subject whose transfers the caller may see; None: all
-        :param reporter: only subject whose transfers are wanted; None: all
+        :param subject: subject whose transfers the caller may see; None: all
+        :param reporter: subject whose transfers are requested; None: all
         """
         of = observations.c
         names = ("started", "ended", "bytes", "outcome", "error", "subject", "busy_seconds")
@@ -113,7 +113,7 @@ class Accuracy:
         ]
 
     async def sums(self, chosen: ScoreSelection) -> list[tuple[ScoreKey, Tally]]:
-        """Return the sums over all links, for the weeks that begin in the chosen period."""
+        """Return the sums over all links, for the weeks that begin in the selected period."""
         page = select(accuracy).where(accuracy.c.pair_id == 0, *_weeks(chosen))
         found: list[tuple[ScoreKey, Tally]] = []
         for row in await self._connection.execute(page):
@@ -123,7 +123,7 @@ class Accuracy:
         return found
 
     async def records(self, chosen: ScoreSelection) -> list[ForecasterRecord]:
-        """Return the record of each forecaster on each link, for the weeks that begin in the chosen period."""
+        """Return the record of each forecaster on each link, for the weeks that begin in the selected period."""
         of = accuracy.c
         conditions = [of.pair_id > 0, of.forecaster != IN_CHARGE, *_weeks(chosen)]
         count, errors = func.sum(of.transfers).label("transfers"), func.sum(of.absolute_log_errors).label("errors")
@@ -150,13 +150,13 @@ class Accuracy:
         ]
 
     async def links(self, numbers: Collection[int]) -> dict[int, Pair]:
-        """Return the links with these numbers."""
+        """Return the links with these numbers, by number."""
         page = select(pairs.c.id, pairs.c.source, pairs.c.sink, pairs.c.direction).where(pairs.c.id.in_(numbers))
         return {number: Pair(*rest) for number, *rest in await self._connection.execute(page)}
 
 
 def _weeks(chosen: ScoreSelection) -> list[Any]:
-    """Return the conditions for the chosen weeks and size class; sums have no subject."""
+    """Return the conditions for the selected weeks and size class; sums have no subject."""
     of = accuracy.c
     found: list[Any] = [of.week >= chosen.since / WEEK, of.transfers > 0]
     if chosen.until is not None:

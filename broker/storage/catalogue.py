@@ -1,4 +1,4 @@
-"""Datasets and their replicas: single ones, and thousands in one statement."""
+"""Datasets and their replicas in the database, with statements for thousands of them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -38,7 +38,7 @@ NAMES: Columns = {"number": Integer(), "scope": String(), "name": String()}
 
 
 class StoredDataset(NamedTuple):
-    """A dataset as the catalogue has it."""
+    """A dataset in the catalogue."""
 
     id: int
     size: int | None
@@ -58,10 +58,11 @@ UNKNOWN = Registrar()
 
 
 class LocatedDataset(NamedTuple):
-    """A dataset and its replicas: each with its endpoint's number and its path below the endpoint's folder.
+    """A dataset and its replicas.
 
-    A path of None stands for the dataset's name. `suspicious` has the numbers of endpoints whose replica was reported
-    as bad; `registrations` has the registration of every replica, by the number of its endpoint.
+    :param replicas: endpoint number and path below the endpoint's folder of each; path None is the dataset's name
+    :param suspicious: endpoint numbers of the replicas that were reported as bad
+    :param registrations: registrations of the replicas, by endpoint number
     """
 
     did: str
@@ -79,14 +80,14 @@ class CatalogueStore:
         self._connection = connection
 
     async def endpoints(self, names: Iterable[str]) -> set[str]:
-        """Return those of these endpoints that exist; none of them can be removed before the transaction ends."""
+        """Return the names of existing endpoints, and lock these against removal until the transaction ends."""
         query = select(endpoints.c.name).where(endpoints.c.name.in_(set(names))).order_by(endpoints.c.id)
         if self._connection.dialect.name != "sqlite":
             query = query.with_for_update(read=True, key_share=True)
         return {name for (name,) in await self._connection.execute(query)}
 
     async def known(self, dids: Iterable[str], lock: bool = False) -> dict[str, StoredDataset]:
-        """Return those of these datasets that exist.
+        """Return the existing datasets by name.
 
         :param lock: whether to lock them against changes until the transaction ends
         """
@@ -101,7 +102,7 @@ class CatalogueStore:
         return {names[i]: StoredDataset(number, size, digests.get(i, {}), created) for i, number, size, created in rows}
 
     async def located(self, dids: Sequence[str]) -> dict[str, LocatedDataset]:
-        """Return those of these datasets that exist, with their available and suspicious replicas."""
+        """Return the existing datasets by name, with their available and suspicious replicas."""
         given = self._given(dids)
         on = and_(replicas.c.dataset_id == datasets.c.id, replicas.c.state.in_(HANDED_OUT))
         rows = await self._connection.execute(
@@ -147,7 +148,7 @@ class CatalogueStore:
         return tabled(self._connection, [(i, *split(did)) for i, did in enumerate(dids)], NAMES)
 
     async def add(self, dids: Iterable[str], now: float) -> None:
-        """Add datasets of which only the name is known; existing ones stay as they are."""
+        """Add datasets by name; existing ones are unchanged."""
         rows = sorted(split(did) for did in dids)  # one order for all writers, to avoid deadlocks
         given = tabled(self._connection, rows, {"scope": String(), "name": String()})
         fresh = select(given.c.scope, given.c.name, bindparam(None, now)).where(ALWAYS)
@@ -155,7 +156,7 @@ class CatalogueStore:
         await self._connection.execute(statement.on_conflict_do_nothing(index_elements=["scope", "name"]))
 
     async def set_sizes(self, sizes: Mapping[int, int]) -> None:
-        """Set sizes that were unknown, by the datasets' numbers."""
+        """Set the sizes of datasets without a size, by the datasets' numbers."""
         if sizes:
             size_unknown = and_(datasets.c.id == bindparam("number"), datasets.c.size.is_(None))
             statement = update(datasets).where(size_unknown).values(size=bindparam("new_size"))
@@ -173,11 +174,10 @@ class CatalogueStore:
     async def put_replicas(
         self, stated: Iterable[CatalogueReplica], now: float, by: Registrar = UNKNOWN, mentioned: bool = False
     ) -> int:
-        """Add or update replicas as stated; return how many changed. Their datasets and endpoints exist already.
+        """Add or update replicas of existing datasets at existing endpoints; return the number of changed replicas.
 
-        :param by: registrar; recorded where none is on record for this place, or only one of lower rank
-        :param mentioned: whether the statement only mentions that the replicas exist: known replicas then keep their
-            state
+        :param by: registrar; stored if the replica has none for its current place, or one of lower rank
+        :param mentioned: whether the replicas have no stated state: stored replicas then keep their state
         """
         given = self._stated(stated)
         if given is None:
@@ -212,7 +212,7 @@ class CatalogueStore:
         return int(done.rowcount)
 
     def _stated(self, replicas: Iterable[CatalogueReplica]) -> Subquery | None:
-        """Return the stated replicas as a subquery, each once; None if there are none."""
+        """Return replicas as a subquery without duplicates; None if there are none."""
         rows = {
             (replica.dataset, replica.endpoint): (
                 *split(replica.dataset),
@@ -236,12 +236,12 @@ class CatalogueStore:
         return tabled(self._connection, list(rows.values()), columns) if rows else None
 
     async def replicas(self, did: str) -> list[CatalogueReplica]:
-        """Return all replicas of a dataset, whatever their state, by endpoint."""
+        """Return all replicas of a dataset in any state, by endpoint."""
         parts = split(did)
         return await self._replicas(and_(datasets.c.scope == parts.scope, datasets.c.name == parts.name), None)
 
     async def all_replicas(self, dids: Sequence[str]) -> dict[str, list[CatalogueReplica]]:
-        """Return all replicas of these datasets, whatever their state."""
+        """Return all replicas of datasets in any state, by dataset."""
         given = self._given(dids)
         here = select(datasets.c.id).select_from(given).join(datasets, _same(given))
         found: dict[str, list[CatalogueReplica]] = {}
@@ -250,7 +250,7 @@ class CatalogueStore:
         return found
 
     async def wanting(self, states: Sequence[str], after: str, endpoint: str, limit: int) -> list[CatalogueReplica]:
-        """Return replicas in these states, except AVAILABLE, after a given one, by dataset and endpoint."""
+        """Return replicas in some states other than AVAILABLE, by dataset and endpoint, after the given replica."""
         scope, name = split(after)
         here = and_(datasets.c.scope == scope, datasets.c.name == name, endpoints.c.name > endpoint)
         later = or_(datasets.c.scope > scope, and_(datasets.c.scope == scope, datasets.c.name > name), here)
@@ -291,7 +291,7 @@ class CatalogueStore:
         return bool(done.rowcount)
 
     async def remove(self, did: str) -> bool:
-        """Delete a dataset with all that is known of it; return whether it existed."""
+        """Delete a dataset with its checksums and replicas; return whether it existed."""
         parts = split(did)
         done = await self._connection.execute(
             delete(datasets).where(datasets.c.scope == parts.scope, datasets.c.name == parts.name)
@@ -299,10 +299,10 @@ class CatalogueStore:
         return bool(done.rowcount)
 
     async def listed(self, beginning: str, after: str, limit: int) -> list[Dataset]:
-        """Return datasets whose names have this beginning, ordered by scope and name, from after the given one."""
+        """Return datasets by prefix of their names, sorted by scope and name, after the dataset `after`."""
         begin, parts = split(beginning), split(after)
         later = or_(datasets.c.scope > parts.scope, and_(datasets.c.scope == parts.scope, datasets.c.name > parts.name))
-        # A range instead of LIKE: both databases can use the index, and no character is a wildcard.
+        # a range, not LIKE: both databases can use the index, and no character is a wildcard
         named = and_(datasets.c.name >= begin.name, datasets.c.name < begin.name + "\U0010ffff")
         here = and_(datasets.c.scope == begin.scope, named) if begin.scope else named
         page = (
@@ -328,10 +328,10 @@ class CatalogueStore:
 
 
 def _counts_anew(stated: Any, by: Registrar) -> ColumnElement[bool]:
-    """Return whether this statement replaces the registration of a replica.
+    """Return the SQL condition that the new registration of a replica replaces the stored one.
 
-    It does if the replica moved, if no registrar is on record, or if this one has a higher rank: admins replace any
-    registrar, owners of collections any that is not an admin.
+    It does if the replica moved, has no registrar, or has one of lower rank: admins replace any registrar, owners of
+    collections replace any that is no admin.
     """
     known = replicas.c
     moved = or_(known.path.is_distinct_from(stated.path), known.registered_moves != stated.registered_moves)

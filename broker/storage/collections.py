@@ -1,4 +1,4 @@
-"""Collections in the database, with their access rules and pauses."""
+"""Collections in the database, with their access rules, bookmarks and pause rules."""
 
 from collections.abc import Collection as Some
 from collections.abc import Iterable, Sequence
@@ -39,7 +39,7 @@ class Limited(NamedTuple):
     url: str | None
 
     def has(self, urls: Iterable[str]) -> bool:
-        """Return whether any of these URLs lies in the collection's folder."""
+        """Return whether one of these URLs lies in the collection's folder."""
         return self.url is not None and any(url.startswith(self.url) for url in urls)
 
 
@@ -74,12 +74,12 @@ class CollectionStore:
         return [each for each in await self.all() if each.endpoint == endpoint]
 
     async def ends(self) -> dict[str, tuple[str | None, str]]:
-        """Return, by id, each collection's endpoint if it has one, and the site stated for it."""
+        """Return the endpoint (None without one) and the stated site of each collection, by id."""
         joined = select(collections.c.id, endpoints.c.name, collections.c.site).outerjoin_from(collections, endpoints)
         return {row.id: (row.name, row.site) for row in await self._connection.execute(joined)}
 
     async def folders(self) -> list[CollectionFolder]:
-        """Return all collections at endpoints, and also their former folders where a non-admin moved the endpoint."""
+        """Return all collections at endpoints, with their present folder, and with former folders that non-admins moved."""
         where = [endpoints.c[name] for name in ("scheme", "host", "port", "prefix")]
         fields = [collections.c[name] for name in Collection.model_fields if name != "endpoint"]
         found = []
@@ -98,7 +98,7 @@ class CollectionStore:
         return found
 
     async def keep_folder(self, collection: UUID, host: str, folder: str) -> None:
-        """Remember the former folder of a collection."""
+        """Store a former folder of a collection."""
         values = {"collection_id": str(collection), "host": host, "folder": folder}
         await self._connection.execute(insert(self._connection, former_folders).values(values).on_conflict_do_nothing())
 
@@ -117,7 +117,7 @@ class CollectionStore:
         return [Limited(row.id, row.rate, row.scheme and _url(row)) for row in rows]
 
     async def places(self) -> dict[str, list[str]]:
-        """Return the URLs of folders that may see each credential, for credentials whose entry names no places."""
+        """Return the stored folder URLs of credentials whose entry in the TOML file has no `for`, by credential."""
         columns = credential_places.c.credential, credential_places.c.url
         found: dict[str, list[str]] = {}
         for row in await self._connection.execute(select(*columns).order_by(*columns)):
@@ -125,7 +125,7 @@ class CollectionStore:
         return found
 
     async def put(self, number: UUID, owner: str, new: NewCollection, now: float) -> UUID:
-        """Create the collection, or change the one with this name; return its id.
+        """Create a collection, or change the one with this name; return its id.
 
         :raises NotFound: when the endpoint does not exist
         """
@@ -152,9 +152,9 @@ class CollectionStore:
             raise NotFound(f"there is no collection {number}", "see GET /broker/v1/collections")
 
     async def rules(self, numbers: Some[str] | None = None) -> dict[str, list[AccessRule]]:
-        """Return the access rules by collection: of all collections, or of those with these ids.
+        """Return the access rules of all collections, or of those with these ids, by collection.
 
-        Known identities are named by their subject.
+        The principal of a known identity is its subject.
         """
         known = (access_rules.c.principal_type == "identity", access_rules.c.principal == identities.c.id)
         shown = (NAMED if column.name == "principal" else column for column in RULE)
@@ -169,7 +169,7 @@ class CollectionStore:
         return found
 
     async def add_rule(self, collection: UUID, rule: AccessRule, now: float) -> bool:
-        """Add a rule, or change the one for the same principal and path; return whether it is new."""
+        """Add a rule, or change the rule for the same principal and path; return whether it is new."""
         values = {**rule.model_dump(), "id": str(rule.id), "collection_id": str(collection), "created_at": now}
         once = insert(self._connection, access_rules).values(values)
         where = ["collection_id", "principal_type", "principal", "path"]
@@ -211,7 +211,7 @@ class CollectionStore:
         return bool((await self._connection.execute(mine)).rowcount)
 
     async def pauses(self, numbers: Some[str], subject: str | None = None) -> list[PauseRule]:
-        """Return the pause rules of these collections; with a subject, only those that apply to it."""
+        """Return the pause rules of these collections; with a subject, only the rules that apply to it."""
         chosen = select(*PAUSE).where(pause_rules.c.collection_id.in_(list(numbers))).order_by(pause_rules.c.created_at)
         if subject is not None:
             chosen = chosen.where(or_(pause_rules.c.subject.is_(None), pause_rules.c.subject == subject))
@@ -238,6 +238,6 @@ def _url(row: Row[Any]) -> str:
 
 
 def _of(model: Any, row: Sequence[Any], columns: Sequence[Any]) -> Any:
-    """Return the model of a row, with ids in wire format."""
+    """Return the model of a row."""
     names = [column.name for column in columns]
     return model.model_validate(dict(zip(names, row, strict=True)))

@@ -27,12 +27,12 @@ Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
 WAIT = 30
-"""Seconds to wait for another process that writes to the same SQLite file."""
+"""Seconds to wait while another process writes to the same SQLite file."""
 GIVEN_BACK = 5.0
-"""Seconds that closing waits for connections still in use."""
+"""Seconds that `close` waits for connections in use."""
 CONNECTIONS = 10
 FROZEN, LONGEST_ALONE = 30, 600
-"""Seconds after which PostgreSQL ends an idle transaction, and one that holds an exclusive lock for `alone`."""
+"""Seconds after which PostgreSQL ends an idle transaction, and an idle transaction of `alone`."""
 LOST = {
     "keepalives": 1,
     "keepalives_idle": 10,
@@ -40,21 +40,21 @@ LOST = {
     "keepalives_count": 3,
     "tcp_user_timeout": 25_000,
 }
-"""Timeouts that detect dead connections to PostgreSQL: libpq's keepalives in seconds, its timeout in milliseconds."""
+"""Timeouts of libpq that detect dead connections: keepalives in seconds, the user timeout in milliseconds."""
 WRITES = "coget_writes"
 UNDONE = ("40P01", "40001")
-"""PostgreSQL's codes for deadlocks and serialization failures; the whole transaction is rolled back."""
+"""PostgreSQL's codes for deadlocks and serialization failures, which roll back the transaction."""
 STOOD_STILL = "25P03"
 """PostgreSQL's code for a transaction that was ended because it was idle for `FROZEN` seconds."""
 TRIES = 5
 PAUSE = 0.05
-"""Seconds before the first retry, on average; doubled before each further one."""
+"""Average seconds before the first retry; doubled before each later one."""
 
 
 def addressed(url: str) -> str:
     """Return the database's URL in the form that SQLAlchemy needs for asynchronous use.
 
-    :raises Invalid: when the broker does not support this kind of database
+    :raises Invalid: when the URL is malformed, or the broker does not support this kind of database
 
     >>> addressed("sqlite:////var/lib/coget/broker.sqlite")
     'sqlite+aiosqlite:////var/lib/coget/broker.sqlite'
@@ -63,30 +63,30 @@ def addressed(url: str) -> str:
     drivers = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
     driver = drivers.get(scheme.partition("+")[0])
     remedy = "use sqlite:///PATH or postgresql+psycopg://USER@HOST/NAME"
-    if not slashes:  # not shown: it may be a password, if it was read from a file with nothing else
+    if not slashes:  # not shown: it may be a password, read from a file
         raise Invalid("the address of the database is not a URL", remedy)
     if driver is None:
         raise Invalid(f"{scheme!r} is not a database that the broker knows", remedy)
     address = f"{driver}://{rest}"
     try:
         make_url(address)
-    except (ArgumentError, ValueError):  # these errors show a supposed port, which may be part of a password
+    except (ArgumentError, ValueError):  # these errors quote the port, which may be part of a password
         why = "the address of the database is invalid"
         raise Invalid(why, f"{remedy}; write / : @ ? # in a password as %2F %3A %40 %3F %23") from None
     return address
 
 
 def keep_private(url: str) -> None:
-    """Create the file of a SQLite database for its owner only, or remove others' permissions from it and its WAL.
+    """Create the file of a SQLite database with mode 0600, or remove others' permissions from it and its WAL.
 
-    SQLite gives the files that it makes beside a database the mode of that database. Errors are ignored here: the next
-    access to the file reports them.
+    SQLite creates the files beside a database with the mode of the database. Errors are ignored: the next access to the
+    file reports them.
     """
     path = make_url(url).database if url.startswith("sqlite") else None
     if not path or path == ":memory:":
         return
-    path = os.path.realpath(path)  # SQLite, too, puts the WAL beside the target of a symbolic link
-    with suppress(OSError):  # O_EXCL: closing a descriptor of an existing file would drop SQLite's own locks
+    path = os.path.realpath(path)  # SQLite puts the WAL beside the target of a symbolic link
+    with suppress(OSError):  # O_EXCL, since closing a descriptor of an existing file would drop SQLite's locks
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     for each in (path, f"{path}-wal", f"{path}-shm", f"{path}-journal"):
         with suppress(OSError):
@@ -96,14 +96,14 @@ def keep_private(url: str) -> None:
 
 
 class Undone(Unavailable):
-    """The database rolled back the transaction in favour of another; retried as a whole, it may succeed."""
+    """A transaction that the database rolled back because of another one; a retry may succeed."""
 
 
 def retried(work: Callable[Given, Awaitable[Result]]) -> Callable[Given, Awaitable[Result]]:
-    """Decorate a function that is one transaction, so that it is retried when the database rolled it back.
+    """Decorate a function that runs one transaction, to retry it when the database rolls it back.
 
-    All functions that write use it. Until its transaction ends, such a function must have no effect outside the
-    database.
+    All functions that write use this decorator. They must have no effect outside the database before their transaction
+    ends.
     """
 
     @wraps(work)
@@ -122,8 +122,8 @@ def retried(work: Callable[Given, Awaitable[Result]]) -> Callable[Given, Awaitab
 class Database:
     """One database, with one transaction at a time for each asyncio task.
 
-    Readers see one consistent state. On SQLite there is one writer at a time, so that no transaction fails because it
-    read before it wrote.
+    Readers see a consistent state. On SQLite, there is one writer at a time, so that no transaction fails because another
+    one wrote after its first read.
     :param url: URL as returned by `addressed`
     """
 
@@ -144,7 +144,7 @@ class Database:
 
     @property
     def shown(self) -> str:
-        """The database's URL without the password and the query, which can hold one too."""
+        """The database's URL without the password, and without the query, which may also contain one."""
         return make_url(self.url).set(query={}).render_as_string(hide_password=True)
 
     @asynccontextmanager
@@ -155,9 +155,9 @@ class Database:
 
     @asynccontextmanager
     async def write(self) -> AsyncIterator[AsyncConnection]:
-        """Begin a transaction that is committed, and then durable, when the block ends without an error.
+        """Begin a transaction that is durably committed when the block ends without an error.
 
-        Call it in functions that are `retried`.
+        Use it only in functions that are `retried`.
         """
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self._mended())
@@ -170,7 +170,7 @@ class Database:
 
     @asynccontextmanager
     async def alone(self, work: str) -> AsyncIterator[None]:
-        """Keep other processes out of blocks for the same work; SQLite needs no lock, as one process serves."""
+        """Hold an exclusive lock named `work` among all processes; SQLite needs no lock, since only one process serves."""
         async with AsyncExitStack() as stack:
             if not self.sqlite:
                 connection = await stack.enter_async_context(self.read())
@@ -192,14 +192,14 @@ class Database:
             ) from error
 
     async def ready(self) -> None:
-        """Send a query. :raises Unavailable: when the database does not answer"""
+        """Check that the database answers a query. :raises Unavailable: when it does not"""
         async with self.read() as connection:
             await connection.execute(text("SELECT 1"))
 
     async def close(self) -> None:
-        """Close all connections, after waiting a short time for those in use, which cancelled work returns soon.
+        """Wait up to `GIVEN_BACK` seconds for connections in use, and close all connections.
 
-        A connection that returned to a disposed pool would stay open.
+        Without the wait, a connection that cancelled work returns to the disposed pool would stay open.
         """
         pool = cast(AsyncAdaptedQueuePool, self._engine.pool)
         with suppress(TimeoutError):
@@ -215,19 +215,19 @@ def _reason(error: DBAPIError | NoFreeConnectionError) -> str:
 
 
 def _prepare(connection: Any, _: object) -> None:
-    """Set up SQLite as a server's database: readers beside a writer, commits on disk, enforced foreign keys."""
-    connection.isolation_level = None  # transactions begin where we say so
+    """Configure a SQLite connection: concurrent readers (WAL), durable commits, enforced foreign keys."""
+    connection.isolation_level = None  # `_begin` starts transactions
     cursor = connection.cursor()
     for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", f"busy_timeout={WAIT * 1000}"):
         cursor.execute(f"PRAGMA {pragma}")
-    cursor.execute("PRAGMA cache_size=-2048")  # 2 MiB per connection; the system caches the file itself
+    cursor.execute("PRAGMA cache_size=-2048")  # 2 MiB per connection; the operating system caches the file
     cursor.close()
 
 
 class _Closing(sqlite3.Connection):
-    """A SQLite connection that releases the file even if it is closed during a statement, as after a cancellation.
+    """A SQLite connection that releases its lock even if it is closed during a statement, such as after a cancellation.
 
-    Otherwise SQLite keeps the connection's lock until the statement is finalized, which happens at garbage collection.
+    Otherwise SQLite would hold the lock until garbage collection finalizes the statement.
     """
 
     def close(self) -> None:
@@ -239,14 +239,14 @@ class _Closing(sqlite3.Connection):
 def _hurry(connection: Any, _: object) -> None:
     """Turn off PostgreSQL's JIT and limit idle transactions.
 
-    JIT compilation for long queries would take longer than any of our queries. Without the limit, PostgreSQL would wait
-    forever for a process that hangs in a transaction whose locks others need.
+    JIT compilation takes longer than any of the broker's queries. Without the limit, a process that hangs in a transaction
+    would hold its locks forever.
     """
     cursor = connection.cursor()
     cursor.execute("SET jit = off")
     cursor.execute(f"SET idle_in_transaction_session_timeout = '{FROZEN}s'")
     cursor.close()
-    connection.commit()  # else the settings would be rolled back with the first transaction
+    connection.commit()  # otherwise a rollback of the first transaction would undo the settings
 
 
 def _begin(connection: Connection) -> None:

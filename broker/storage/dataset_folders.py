@@ -1,7 +1,7 @@
-"""Datasets as files in folders: a folder is the common beginning of names up to a slash.
+"""Datasets as files in folders: a folder is a common prefix of names up to a slash.
 
-A folder is listed in leaps: each looks up in the index the next name that is not in the folder just found. So listing a
-folder takes as long as it has entries, however many datasets lie below them.
+A recursive query lists a folder: each step finds, by the index, the first name after the previous entry. So the time
+depends on the number of entries, and not on the number of datasets below them.
 """
 
 from collections.abc import Sequence
@@ -16,14 +16,14 @@ from broker.schema.catalogue import datasets
 __all__ = ["Child", "Folders"]
 
 AFTER_SLASH = "0"
-"""The character after the slash: a bound above all names in a folder, and the least that can begin a part of a name."""
+"""The character after the slash: as a suffix, a bound above all names in a folder. No component begins with a smaller one."""
 LEAST = "!"
-"""A character below all those of names: a name followed by it sorts before all longer names that begin with it."""
+"""A character smaller than all characters of names: a name with this suffix sorts directly after the name."""
 LAST = "\U0010ffff"
 
 
 class Child(NamedTuple):
-    """An entry of a folder: another folder, or a dataset with its size and the time at which it was added."""
+    """An entry of a folder: another folder, or a dataset with its size and creation time."""
 
     name: str
     folder: bool
@@ -32,7 +32,7 @@ class Child(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The sort key of the entry: folders sort like the names inside them."""
+        """The sort key of the entry: a folder sorts like the names inside it."""
         return self.name + "/" if self.folder else self.name
 
 
@@ -52,10 +52,9 @@ class Folders:
         return sorted(rows.scalars())
 
     async def children(self, scope: str, beginning: str, after: str, limit: int) -> list[Child]:
-        """Return the entries of a folder in the order of their keys, from after the given one.
+        """Return the entries of a folder in the order of their keys, after the key `after`.
 
-        :param beginning: beginning of all names in the folder, with a slash at its end unless the folder is a scope's
-            root
+        :param beginning: prefix of all names in the folder, with a slash at its end; empty for a scope's root
         """
         inside = and_(datasets.c.scope == scope, datasets.c.name < beginning + LAST)
         skipped = after + LEAST if after and not after.endswith("/") else after[:-1] + AFTER_SLASH
@@ -75,14 +74,14 @@ class Folders:
         return [_child(row.name[len(beginning) :], row.size, row.created_at) for row in rows]
 
     def _next(self, name: ColumnElement[str], beginning: str) -> ColumnElement[str]:
-        """Return the lower bound of the next entry: after the folder that holds the name, or after the name itself."""
+        """Return the lower bound of the next entry: after the subfolder that contains a name, or after the name itself."""
         rest = func.substr(name, len(beginning) + 1)
         slash = self._find(rest, "/")
         folder = func.substr(name, 1, len(beginning) + slash - 1)
         return case((slash > 0, folder.concat(AFTER_SLASH)), else_=name.concat(LEAST))
 
     async def dataset(self, names: Sequence[Parts]) -> tuple[Parts, Child] | None:
-        """Return the first of these names that belongs to a dataset."""
+        """Return the first of these names that is a dataset, with its entry; None if none is."""
         any_of = or_(*(and_(datasets.c.scope == scope, datasets.c.name == name) for scope, name in names))
         columns = (datasets.c.scope, datasets.c.name, datasets.c.size, datasets.c.created_at)
         rows = await self._connection.execute(select(*columns).where(any_of))

@@ -1,4 +1,4 @@
-"""Decisions in the database: each stored once, sums of their costs, and pages of them, the newest first."""
+"""Decisions in the database, and the sums of their costs."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -15,9 +15,9 @@ __all__ = ["WEEK", "DecisionFilter", "DecisionPage", "DecisionStore", "Summed"]
 
 WEEK = 7 * 86_400
 LARGEST = 2**48
-"""Upper bound of bytes that one decision counts for: ten thousand absurd values still sum up to a valid integer."""
+"""Most bytes that one decision adds to a sum, so that absurd reports do not overflow it."""
 LOOKED = 50_000
-"""Decisions that are searched for one page; searches for rare ones continue from there."""
+"""Most decisions that are searched for one page; the next page continues the search."""
 SHOWN = [decisions.c[name] for name in DecisionSummary._fields]
 SUMS = [each.name for each in regrets.c if not each.primary_key]
 
@@ -69,12 +69,12 @@ class DecisionStore:
         self._connection = connection
 
     async def known(self, subject: str, keys: Iterable[str]) -> set[str]:
-        """Return those of these keys under which the subject has already reported decisions."""
+        """Return the keys under which the subject has already reported decisions."""
         mine = select(decisions.c.key).where(decisions.c.subject == subject, decisions.c.key.in_(list(keys)))
         return set((await self._connection.execute(mine)).scalars())
 
     async def add(self, subject: str, judged: Sequence[tuple[Made, Regret]]) -> int:
-        """Store the decisions that this subject has not reported yet, and add up their costs; return their number."""
+        """Store the decisions that this subject has not reported yet, and add their costs to the sums; return their number."""
         ordered = sorted(judged, key=lambda each: each[0].decided.id)  # one order for all writers, to avoid deadlocks
         added = [each for each in ordered if await self._add(subject, *each)]
         sums: dict[tuple[Any, ...], list[float]] = {}
@@ -100,14 +100,14 @@ class DecisionStore:
         await self._connection.execute(row.on_conflict_do_update(index_elements=keys, set_=more))
 
     async def one(self, number: int, subject: str | None) -> StoredDecision | None:
-        """Return the decision with this number, if it exists and is the subject's; with None, of any subject."""
+        """Return a decision; None if it does not exist, or is not of this subject (None: any subject)."""
         mine = decisions.c.subject == subject if subject is not None else literal(True)
         joined = select(*SHOWN, decisions.c.moved, traces.c.sources, traces.c.ranges).join(traces)
         row = (await self._connection.execute(joined.where(decisions.c.id == number, mine))).one_or_none()
         return None if row is None else _stored_decision(row._mapping)
 
     async def page(self, decision_filter: DecisionFilter, limit: int) -> DecisionPage:
-        """Return a page of decisions, the newest first; it is short if `LOOKED` decisions were searched."""
+        """Return a page of decisions, the newest first; it may be short, as at most `LOOKED` decisions are searched."""
         of, order = await self._of(decision_filter), (decisions.c.at.desc(), decisions.c.id.desc())
         looked = select(*SHOWN, decisions.c.sources).where(*of).order_by(*order).limit(LOOKED).subquery()
         columns = [looked.c[name] for name in DecisionSummary._fields]
@@ -123,7 +123,7 @@ class DecisionStore:
         return DecisionPage(found, (await self._connection.execute(last)).scalar())
 
     async def _of(self, decision_filter: DecisionFilter) -> list[ColumnElement[bool]]:
-        """Return the conditions that indexes serve."""
+        """Return the conditions for which there are indexes."""
         columns = decisions.c
         where: list[ColumnElement[bool]] = []
         if decision_filter.subject is not None:
@@ -139,7 +139,7 @@ class DecisionStore:
         return where
 
     async def worst(self, decision_filter: DecisionFilter, limit: int) -> list[DecisionSummary]:
-        """Return the decisions that lost most time against the best ones in hindsight, among the newest 50,000."""
+        """Return the decisions with the greatest regret among the newest `LOOKED`."""
         of = await self._of(decision_filter)
         order = decisions.c.at.desc(), decisions.c.id.desc()
         looked = select(*SHOWN).where(*of).order_by(*order).limit(LOOKED).subquery()
@@ -153,7 +153,7 @@ class DecisionStore:
         return [DecisionSummary(*row) for row in await self._connection.execute(page)]
 
     async def summed(self, subject: str | None, since: int, until: int | None = None) -> list[Summed]:
-        """Return the weekly costs of decisions from one week on and before another, summed over subjects."""
+        """Return the weekly costs of decisions from week `since` to before week `until`, summed over subjects."""
         keys = [regrets.c[name] for name in ("week", "source", "sink", "strategy")]
         sums = [cast(func.sum(regrets.c[name]), regrets.c[name].type) for name in SUMS]  # PostgreSQL returns decimals
         where = [regrets.c.week >= since]
@@ -164,7 +164,7 @@ class DecisionStore:
 
 
 def _fits(looked: Subquery, decision_filter: DecisionFilter) -> list[ColumnElement[bool]]:
-    """Return the conditions that no index serves."""
+    """Return the conditions without an index."""
     same = {name: getattr(decision_filter, name) for name in ("outcome", "strategy", "sink")}
     fits = [looked.c[name] == value for name, value in same.items() if value is not None]
     if decision_filter.text:
@@ -213,7 +213,7 @@ def _stored_decision(row: Mapping[Any, Any]) -> StoredDecision:
 
 
 def _sums(subject: str, decided: ReportedDecision, regret: Regret) -> Iterable[tuple[tuple[Any, ...], list[float]]]:
-    """Return what a decision adds to each sum: to the one over all its sources, and to that of each source."""
+    """Yield the keys and values that a decision adds to the sums: for all its sources together, and for each source."""
     if regret.best is None:
         return
     week = int(decided.at // WEEK)

@@ -1,13 +1,12 @@
 """Differences between SQLite and PostgreSQL: the database's clock, rows as one JSON parameter, searches and inserts.
 
-The database's clock is used for every time that one process writes and another compares with the current time. Clocks
-of hosts can differ by hours if they are not synchronized. The database's clock decides whether a worker is alive, a
-deadline has passed, work may begin again, or bytes may be moved. A process measures durations of its own work by its
-own clock.
+Times that one process writes and another compares with the current time come from the database's clock, since clocks of
+hosts may differ by hours. These times decide whether a worker is alive, a deadline has passed, work may be retried, or
+bytes may be transferred. Durations within one process are measured by its own clock.
 
-Many rows become one JSON parameter that the database reads as a table, and the rows of an answer one value. One
-statement then joins or inserts thousands of rows, so that a request for 10,000 names does not need 10,000 queries.
-SQLite returns the rows of an answer one by one, and for each its thread waits for Python's lock.
+Many rows are sent as one JSON parameter, which the database reads as a table, so that a request for 10,000 names does
+not need 10,000 queries. Many result rows are read as one JSON value, because SQLite returns single rows, and its thread
+waits for Python's lock at each.
 """
 
 import time
@@ -43,19 +42,19 @@ from sqlalchemy.types import TypeEngine
 __all__ = ["ALWAYS", "Columns", "among", "clock", "contains", "gathered", "insert", "read_clock", "tabled"]
 
 ALWAYS = literal(1) == literal(1)
-"""A true condition: SQLite needs a WHERE between SELECT and ON CONFLICT, or it reads ON as part of a join."""
+"""A true condition for the WHERE that SQLite needs between SELECT and ON CONFLICT, as it would read ON as a join."""
 Columns = Mapping[str, TypeEngine[Any]]
-"""Names and types, in the order of the values in each row."""
+"""Names and types of columns, in the order of the values in a row."""
 
 
 def contains(column: ColumnElement[str], text: str) -> ColumnElement[bool]:
-    """Return a condition for columns that contain this text, in any case; no character of it is a wildcard."""
+    """Return the condition that a column contains a text, ignoring case; no character is a wildcard."""
     escaped = text.lower().replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
     return func.lower(column).like(f"%{escaped}%", escape="\\")
 
 
 def insert(connection: AsyncConnection, table: Table) -> Any:
-    """Return an INSERT that has `on_conflict_do_update` and `on_conflict_do_nothing`."""
+    """Return an INSERT with `on_conflict_do_update` and `on_conflict_do_nothing`."""
     return (sqlite if connection.dialect.name == "sqlite" else postgresql).insert(table)
 
 
@@ -92,7 +91,7 @@ def tabled(connection: AsyncConnection, rows: Sequence[Sequence[Any]], columns: 
 
 
 def among(connection: AsyncConnection, column: Column[int], numbers: Sequence[int]) -> ColumnElement[bool]:
-    """Return the condition that a column has one of these values, sent as one parameter; the index finds the rows."""
+    """Return the condition that a column has one of these values, which are sent as one parameter; it can use an index."""
     if connection.dialect.name == "sqlite":
         each = func.json_each(orjson.dumps(numbers).decode()).table_valued("value", name="one")
         return column.in_(select(each.c.value))
@@ -100,9 +99,9 @@ def among(connection: AsyncConnection, column: Column[int], numbers: Sequence[in
 
 
 async def gathered(connection: AsyncConnection, question: Select[Any], documents: Collection[str] = ()) -> list[Any]:
-    """Return the rows of an answer as lists, in order; for columns of texts and integers only.
+    """Return the result rows of a query as lists, in order; only for columns of text and integers.
 
-    :param documents: columns whose texts are JSON to be parsed
+    :param documents: columns with JSON text, which is parsed
     """
     found = question.subquery("found")
     is_sqlite = connection.dialect.name == "sqlite"

@@ -17,10 +17,12 @@ __all__ = ["DoubtStore", "ReplicaStanding"]
 
 
 class ReplicaStanding(NamedTuple):
-    """A replica's state, whether a curator judged it, and the subjects that doubt it, the earliest first.
+    """A replica's state, and the reports about it.
 
-    `read` says whether its endpoint is one that files are read from; `reported` whether the replica was ever doubted,
-    even by subjects whose reports are set aside.
+    :param judged: whether a curator has set its state
+    :param read: whether its endpoint may be read from
+    :param reported: whether there are reports, including those that are set aside
+    :param doubters: reporters, the earliest first
     """
 
     dataset_id: int
@@ -44,7 +46,7 @@ class DoubtStore:
         self._connection = connection
 
     async def add(self, key: tuple[int, int], subject: str, at: float, reason: str) -> None:
-        """Store a subject's report about a replica; it replaces the subject's earlier one."""
+        """Store a subject's report about a replica, in place of the subject's earlier report."""
         values = {"dataset_id": key[0], "endpoint_id": key[1], "subject": subject, "at": at, "reason": reason}
         new = insert(self._connection, doubts).values(values)
         changed = {"at": new.excluded.at, "reason": new.excluded.reason}
@@ -98,7 +100,7 @@ class DoubtStore:
         await self._connection.execute(update(replicas).where(here).values(values))
 
     async def judge(self, by: str, replicas: Sequence[CatalogueReplica], now: float) -> None:
-        """Store a curator's judgement of existing replicas; it settles earlier reports, which are deleted."""
+        """Store a curator's judgement of existing replicas, and delete the earlier reports."""
         if not replicas:
             return
         fresh = self._found(replicas).add_columns(literal(by), literal(now)).where(ALWAYS)
@@ -117,7 +119,7 @@ class DoubtStore:
         )
 
     async def numbers(self, replica: CatalogueReplica) -> tuple[int, int] | None:
-        """Return the numbers of a replica's dataset and endpoint; None if there is no such replica."""
+        """Return the numbers of a replica's dataset and endpoint; None if the replica does not exist."""
         row = (await self._connection.execute(self._found([replica]))).first()
         return None if row is None else (row.dataset_id, row.endpoint_id)
 
@@ -135,7 +137,7 @@ class DoubtStore:
         )
 
     async def doubted_by(self, subject: str) -> list[int]:
-        """Return the datasets with replicas that this subject has reported."""
+        """Return the numbers of datasets with replicas that this subject has reported."""
         query = select(doubts.c.dataset_id).where(doubts.c.subject == subject).distinct().order_by(doubts.c.dataset_id)
         return list((await self._connection.execute(query)).scalars())
 
@@ -147,12 +149,12 @@ class DoubtStore:
         return [Aside.model_construct(**row._mapping) for row in rows]
 
     async def set_aside(self, subject: str, at: float, by: str) -> bool:
-        """Set a subject's reports aside; return whether that is new."""
+        """Set a subject's reports aside; return whether they were not before."""
         new = insert(self._connection, asides).values(subject=subject, at=at, by=by)
         done = await self._connection.execute(new.on_conflict_do_nothing())
         return bool(done.rowcount)
 
     async def take_back(self, subject: str) -> bool:
-        """Stop setting a subject's reports aside; return whether they were."""
+        """Use a subject's reports again; return whether they were set aside."""
         done = await self._connection.execute(delete(asides).where(asides.c.subject == subject))
         return bool(done.rowcount)

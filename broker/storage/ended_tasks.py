@@ -1,6 +1,6 @@
-"""Ended tasks with something left to do, each marked in the transaction that ends it, so that none is forgotten.
+"""Ended tasks that need the removal of partial files, or a notice to the webhook.
 
-Partial files may have to be removed, and the end to be announced.
+The transaction that ends a task also marks it for this work, so that none is lost.
 """
 
 from collections.abc import Collection
@@ -18,26 +18,26 @@ from broker.storage.work import WorkStore
 __all__ = ["LeftoverStore", "NoticeStore"]
 
 PAUSE = 60.0
-"""Seconds until a task that a worker took is due again, or the time since the end of the task, if that is longer."""
+"""Shortest time in seconds until a task is due again; later, the time since the end of the task."""
 LONGEST = 86_400.0
-"""Seconds after its end at which a task is tried for the last time."""
+"""Seconds after the end of a task until its last attempt."""
 ENDS = ("canceled", "expired", "failed", "skipped")
 
 
 class LeftoverStore:
-    """Tasks whose leftovers still have to be removed."""
+    """Ended tasks whose partial files must be removed."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
 
     async def due(self, queues: Collection[str], now: float, most: int) -> list[str]:
-        """Return tasks without open lanes that are due, the one that has waited longest first."""
+        """Return the due tasks without open lanes, the one that has waited longest first."""
         left = ~select(lanes.c.id).where(lanes.c.task_id == tasks.c.id).correlate(tasks).exists()
         chosen = select(tasks.c.id).where(tasks.c.unswept <= now, tasks.c.queue.in_(list(queues)), left)
         return list((await self._connection.execute(chosen.order_by(tasks.c.unswept).limit(most))).scalars())
 
     async def take(self, number: str, now: float) -> LaneCandidate | None:
-        """Take one of these tasks, unless another worker has; it is due again later unless it is reported as done."""
+        """Take a due task; None if another worker has taken it. It becomes due again later unless `done` is called."""
         age = now - tasks.c.completed_at
         again = case((age > LONGEST, None), (age > PAUSE, now + age), else_=now + PAUSE)
         mine = update(tasks).where(tasks.c.id == number, tasks.c.unswept <= now).values(unswept=again)
@@ -45,39 +45,39 @@ class LeftoverStore:
         return None if row is None else candidate(row)
 
     async def begun(self, number: str, after: int, most: int) -> list[Work]:
-        """Return copies and symbolic links that were begun but not completed, or lost with a worker, by their ids."""
+        """Return copies and symbolic links that were started but not completed, or that a dead worker had, by id."""
         tried = or_(work.c.attempt > 0, work.c.received.is_not(None))
         left = or_(and_(work.c.state.in_(ENDS), tried), work.c.lost > 0)
         of_task = (work.c.task_id == number, work.c.kind.in_(("copy", "link")), left)
         return await WorkStore(self._connection).some(*of_task, work.c.id > after, most=most)
 
     async def again(self, numbers: Collection[str], now: float) -> None:
-        """Make finished ones of these tasks due again: a worker that was considered dead was still working on them."""
+        """Make the ended tasks among these due again, because a worker that counted as dead was still running them."""
         over = and_(tasks.c.id.in_(sorted(numbers)), tasks.c.status != "ACTIVE")
         await self._connection.execute(update(tasks).where(over).values(unswept=now))
 
     async def done(self, number: str) -> None:
-        """Record that nothing of a task is left to remove."""
+        """Record that a task has no partial files left."""
         await self._connection.execute(update(tasks).where(tasks.c.id == number).values(unswept=None))
 
 
 class NoticeStore:
-    """Announcements of ended tasks that are still due."""
+    """Ended tasks whose notice is due."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
 
     async def due(self, now: float, most: int) -> list[str]:
-        """Return tasks whose announcement is due, the oldest first."""
+        """Return the tasks whose notice is due, the oldest first."""
         chosen = select(tasks.c.id).where(tasks.c.untold <= now).order_by(tasks.c.untold).limit(most)
         return list((await self._connection.execute(chosen)).scalars())
 
     async def take(self, numbers: Collection[str], now: float, until: float) -> list[Task]:
-        """Claim those of these tasks that no other process has claimed, until the given time; return them."""
+        """Claim the tasks that no other process has claimed, until a time; return them."""
         mine = update(tasks).where(tasks.c.id.in_(sorted(numbers)), tasks.c.untold <= now).values(untold=until)
         taken = (await self._connection.execute(mine.returning(tasks.c.id))).scalars()
         return await TaskStore(self._connection).some(list(taken))
 
     async def put(self, number: str, at: float | None) -> None:
-        """Set when to announce the end of this task again; None: it is announced."""
+        """Set the time of the next attempt to send a task's notice; None: no further attempt."""
         await self._connection.execute(update(tasks).where(tasks.c.id == number).values(untold=at))

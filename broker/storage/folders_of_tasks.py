@@ -1,4 +1,4 @@
-"""Identity of a task's folders as their servers tell them apart: one folder may have many paths, links and names."""
+"""The folders and files that a task reads or writes, identified by their servers' ids, since each may have many paths."""
 
 from collections.abc import Collection
 from typing import Literal, NamedTuple
@@ -13,13 +13,18 @@ from broker.storage.dialects import ALWAYS, insert, tabled
 __all__ = ["Role", "Touch", "Touched"]
 
 Role = Literal["source", "above", "destination", "aim"]
-"""The roles of a folder: copied from; parent of an item; copied to; target of an item."""
+"""The roles of a folder in a task.
+
+- "source": files are copied from it
+- "above": it is a parent of an item
+- "destination": files are copied to it
+- "aim": it is the destination of an item"""
 
 
 class Touch(NamedTuple):
     """A folder or file that a task reads or writes.
 
-    :param token: identity of the folder or file at its server
+    :param token: server's id of the folder or file
     """
 
     role: Role
@@ -34,7 +39,7 @@ class Touched:
         self._connection = connection
 
     async def add(self, task: str, found: Collection[Touch]) -> None:
-        """Remember what a task reads or writes; known entries stay."""
+        """Store folders and files that a task reads or writes; existing entries are unchanged."""
         if not found:
             return
         columns = dict.fromkeys(Touch._fields, Text())
@@ -46,7 +51,7 @@ class Touched:
         await self._connection.execute(added.on_conflict_do_nothing())
 
     async def of(self, task: str, tokens: Collection[str], *roles: Role) -> set[str]:
-        """Return those of these tokens that a task has in one of these roles."""
+        """Return the tokens that a task has in one of these roles."""
         if not tokens:
             return set()
         given = tabled(self._connection, [(token,) for token in sorted(set(tokens))], {"token": Text()})
@@ -56,7 +61,7 @@ class Touched:
         return set((await self._connection.execute(query)).scalars())
 
     async def paths(self, task: str, token: str, role: Role) -> set[str]:
-        """Return the paths by which a task reaches a folder or file in a role."""
+        """Return the paths that a task uses for a folder or file in a role."""
         query = select(touched.c.path).where(
             touched.c.task_id == task, touched.c.role == role, touched.c.token == token
         )

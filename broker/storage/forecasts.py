@@ -1,4 +1,4 @@
-"""Forecasts as they were given, each stored once, when it was made; their errors, from the scores of transfers."""
+"""Forecasts that callers got, each stored once, and queries of forecast errors, from the scores of transfers."""
 
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
@@ -17,14 +17,11 @@ from predictors.observation import Rates
 __all__ = ["Daily", "ForecastStore", "GivenForecast", "Missed", "Misses", "NewestForecast"]
 
 ERROR = func.abs(func.ln(scores.c.p50 / scores.c.rate))
-"""The error of a forecast, |log(forecast / actual)|: the same for twice as much as for half."""
+"""The error of a forecast, |log(forecast / actual)|, which is the same for twice and half the actual rate."""
 
 
 class GivenForecast(NamedTuple):
-    """A forecast that a client received.
-
-    It has the link, the size class, the forecaster, and the newest observation and number of observations behind it.
-    """
+    """A forecast that a caller got; `newest_id` and `observations` are the newest one and the number of those behind it."""
 
     pair_id: int
     size_class: int
@@ -65,7 +62,7 @@ class ForecastStore:
         self._connection = connection
 
     async def add(self, given: Sequence[GivenForecast]) -> None:
-        """Store these forecasts; one that is stored already stays as it was first given."""
+        """Store forecasts; those stored before are unchanged."""
         rows = tabled(self._connection, given, COLUMNS)
         fresh = select(*(rows.c[name] for name in COLUMNS)).where(ALWAYS)
         statement = insert(self._connection, forecasts).from_select(list(COLUMNS), fresh)
@@ -81,7 +78,7 @@ class Missed(NamedTuple):
 
 
 class Daily(NamedTuple):
-    """A link, a day in days since the epoch, and as in `Missed` the values of the transfers that ended on it."""
+    """A link, a day (days since the epoch), and the values of `Missed` for the transfers that ended on that day."""
 
     pair_id: int
     day: int
@@ -90,7 +87,7 @@ class Daily(NamedTuple):
 
 
 class NewestForecast(NamedTuple):
-    """The forecast for the newest transfer of a link and size class, with the time at which that transfer ended."""
+    """The forecast for the newest transfer of a link and size class, and the end of that transfer."""
 
     pair_id: int
     ended: float
@@ -135,7 +132,7 @@ class Misses:
         return [Daily(*row) for row in await self._connection.execute(query)]
 
     async def newest(self, numbers: Collection[int], size_class: int) -> dict[int, NewestForecast]:
-        """Return the latest forecasts of this size class for those of these links that have one."""
+        """Return the newest forecast of a size class for each link that has one."""
         given = tabled(self._connection, [(number,) for number in numbers], {"id": ID})
         last = (
             select(scores.c.observation_id)

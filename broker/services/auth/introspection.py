@@ -62,8 +62,8 @@ class Introspection:
     def _issuer(self, issuer: object) -> str:
         """Return the issuer for subjects' names: the configured one, otherwise the server's own URL.
 
-        An issuer in the server's answer is appended to that URL, so that the server cannot name users of other issuers, and
-        users of its several issuers have different subjects.
+        An issuer in the server's answer is appended to that URL, so that the server cannot name users of other issuers,
+        and users of its several issuers have different subjects.
         """
         if self._configured.issuer or issuer is None:
             return self._configured.issuer or self._configured.url

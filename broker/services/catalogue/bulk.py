@@ -124,7 +124,7 @@ class Bulk:
         counts["changed"] += result.changed
 
     async def write(self, prefix: str, caller: Caller) -> AsyncIterator[bytes]:
-        """Yield datasets by prefix as `ndjson`, with the replicas that the caller may see; then a line with the count."""
+        """Yield datasets by prefix as `ndjson`, with the replicas that the caller may see; then the count."""
         after, count = "", 0
         while True:
             async with self._large.turn(caller.subject, "exports", admitted=True):

@@ -113,7 +113,7 @@ async def _confirm(connection: AsyncConnection, stated: Stated, at: Placed, call
 
 
 def _for_caller(each: Stated, at: Placed, enclosing: Enclosing, caller: Caller) -> UnconfirmedReplica | None:
-    """Return an unconfirmed replica, with the collections in which the caller may confirm it; None if there are none."""
+    """Return an unconfirmed replica with the collections in which the caller may confirm it; None without any."""
     around: list[Enclosure] = enclosing.around(at.endpoint, _path(each))
     mine = [
         inside.collection.name

@@ -27,7 +27,7 @@ __all__ = ["Catalogue", "StoredEntries"]
 
 
 class StoredEntries(NamedTuple):
-    """The result of storing entries: the number of changed replicas, and the errors of refused entries by their index."""
+    """The result of storing entries: the number of changed replicas, and the errors of refused entries by index."""
 
     changed: int
     refused: Mapping[int, BrokerError]

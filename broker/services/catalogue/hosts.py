@@ -28,7 +28,7 @@ class Hosts:
         self._known: dict[str, tuple[float, tuple[str, ...]]] = {}
 
     async def addresses(self, hosts: Iterable[str]) -> dict[str, tuple[str, ...]]:
-        """Return the IP addresses of hosts, by name in the spelling of `numeric`; hosts given as addresses are left out.
+        """Return the IP addresses of hosts by name, as `numeric` spells it; hosts that are addresses are left out.
 
         If a lookup fails, the last known addresses are returned; a host without known addresses is left out.
         """

@@ -129,7 +129,7 @@ class Replicas:
     async def leads(self, caller: Caller, url: str) -> tuple[str, ...]:
         """Check that a worker may follow a redirect to a URL for the caller.
 
-        Return the IP addresses that were checked, to which the worker must connect; empty if it may look up the host itself.
+        Return the checked IP addresses, to which the worker must connect; empty if it may look up the host itself.
 
         :raises PermissionRefused: when the URL is in a collection that the caller may not read
         :raises Unreachable: when this cannot be checked, because the addresses of the host are unknown
@@ -147,7 +147,7 @@ class Replicas:
         return addresses.get(numeric(host), ())
 
     async def _located(self, readable: Readable, hosts: Set[str]) -> tuple[Readable, dict[str, tuple[str, ...]]]:
-        """Return `readable` with the addresses of all hosts, and the addresses of `hosts`; none if no check is needed."""
+        """Return `readable` with the addresses of all hosts, and those of `hosts`; none if no check is needed."""
         if not readable.asks:
             return readable, {}
         known = await self._hosts.addresses(hosts | readable.hosts)

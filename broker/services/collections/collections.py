@@ -66,7 +66,7 @@ class Collections:
         return [each for each in every if granted(caller, *each)]
 
     async def named(self, numbers: Iterable[str]) -> dict[str, Collection]:
-        """Return the existing collections with these ids, by id, without a check of permissions, for the display of tasks."""
+        """Return the existing collections with these ids, without a check of permissions, for the display of tasks."""
         async with self._database.read() as connection:
             return {str(each.id): each for each in await Stored(connection).all(set(numbers))}
 
@@ -130,14 +130,14 @@ class Collections:
         raise NotFound(f"there is no collection {name}", "see GET /broker/v1/collections")
 
     async def rules(self, caller: Caller, number: UUID) -> Sequence[AccessRule]:
-        """Return the access rules. :raises NoCollection: :raises Forbidden: unless the caller is the owner or an admin"""
+        """Return the access rules. :raises NoCollection: :raises Forbidden: unless the owner or an admin calls"""
         async with self._database.read() as connection:
             return (await self._managed(connection, caller, number)).rules
 
     async def rule(self, caller: Caller, number: UUID, rule: UUID) -> AccessRule:
         """Return an access rule.
 
-        :raises NoCollection: :raises NotFound: :raises Forbidden: unless the caller is the owner or an admin
+        :raises NoCollection: :raises NotFound: :raises Forbidden: unless the owner or an admin calls
         """
         for each in await self.rules(caller, number):
             if each.id == rule:
@@ -146,7 +146,7 @@ class Collections:
 
     @retried
     async def describe(self, caller: Caller, number: UUID, description: str) -> None:
-        """Change the description. :raises NoCollection: :raises Forbidden: unless the caller is the owner or an admin"""
+        """Change the description. :raises NoCollection: :raises Forbidden: unless the owner or an admin calls"""
         async with self._database.write() as connection:
             collection = (await self._managed(connection, caller, number)).collection
             fields = {name: getattr(collection, name) for name in NewCollection.model_fields}
@@ -195,7 +195,7 @@ class Collections:
 
 
 async def _normal(connection: AsyncConnection, new: NewRule) -> str:
-    """Return the stored form of a rule's principal: for a UUID, the subject if known, otherwise the UUID in lower case."""
+    """Return the stored form of a rule's principal: for a UUID, its subject if known, else the UUID in lower case."""
     if new.principal_type != "identity":
         return new.principal
     number = numbered(new.principal)

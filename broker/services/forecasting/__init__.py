@@ -1,1 +1,1 @@
-"""The history of transfers, forecasts based on it, and decisions compared with their results."""
+"""The history of transfers, forecasts based on it, and decisions with their results."""

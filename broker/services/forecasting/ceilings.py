@@ -1,8 +1,8 @@
-"""Ceilings of forecasts by server and site: no forecast exceeds what their interfaces make possible. Pure.
+"""Upper limits of forecasts, from the rates that servers and sites have achieved.
 
-A source's busy time may be reported wrong by a factor of a thousand, and no forecaster notices if all transfers of a
-link are wrong in the same way. The time of a transfer from begin to end is hard to report wrong. Its bytes divided by
-that time are a rate that both interfaces have carried: other transfers may be faster, but only by a limited factor.
+A reporter may state a source's busy time wrongly by a factor of a thousand, and no forecaster notices if all transfers
+of a link are wrong in the same way. The time from start to end is rarely wrong. Bytes divided by that time are a rate
+that the interfaces of both ends have carried; other transfers may be faster only by a limited factor.
 """
 
 from collections import OrderedDict
@@ -21,44 +21,46 @@ __all__ = ["FACTOR", "Ceilings", "bounded", "capacities"]
 FACTOR = 10.0
 """Highest ratio of a forecast to the highest rate that an interface has carried.
 
-A source that delivers a tenth of a file is busy for longer than a tenth of the time, and the fastest transfer so far
-may not have been limited by this interface.
+It allows for sources that were busy for only a part of the time, and for interfaces that were not the bottleneck.
 """
 OUTLIERS = (10, 30)
-"""Transfers of a reporter from which on the fastest is ignored as an outlier, and from which on the second one, too."""
+"""Numbers of a reporter's transfers from which the fastest, and the two fastest, are ignored as outliers."""
 HOSTS = 20_000
-"""Most servers and sites in memory; the one without news for longest is dropped first."""
+"""Most servers and sites in memory; the least recently updated is dropped first."""
 SUBJECTS = 7
-"""Most reporters in memory for each server or site: those that report the highest rates."""
+"""Most reporters in memory for each server or site: those with the highest rates."""
 TOP = len(OUTLIERS) + 1
 
 
 class FastestTransfers(NamedTuple):
-    """The fastest transfers of a server or a site by one reporter, as rates and numbers, and the count of all."""
+    """One reporter's fastest transfers of a server or site.
+
+    :param top: rate (bytes per second) and number of each, the fastest first
+    :param transfers: number of all transfers"""
 
     top: tuple[tuple[float, int], ...]
     transfers: int
 
     @property
     def rate(self) -> float:
-        """The carried rate: that of the fastest transfer that is not an outlier, if there are enough transfers."""
+        """The rate of the fastest transfer that is no outlier, in bytes per second."""
         rank = sum(self.transfers >= enough for enough in OUTLIERS)
         return self.top[min(rank, len(self.top) - 1)][0]
 
 
 class Ceilings:
-    """The rates that servers and sites have carried, whatever was at the other end.
+    """The highest rates that servers and sites have carried.
 
-    The highest rate of any reporter counts, so that no reporter can lower a forecast, however much it reports.
+    The highest rate of any reporter counts, so that no reporter can lower another's forecasts.
     """
 
     def __init__(self) -> None:
         self._carried: OrderedDict[tuple[str, str], dict[str, FastestTransfers]] = OrderedDict()
 
     def learn(self, stored: StoredObservation, counted: bool = True) -> None:
-        """Take in a transfer that succeeded.
+        """Learn from a successful transfer.
 
-        :param counted: whether it adds to the number of transfers; False if it may be taken in again
+        :param counted: whether to count it; False if it may be learned again
         """
         each = stored.observation
         if each.bytes < SMALLEST:
@@ -78,7 +80,7 @@ class Ceilings:
     def of(self, pair: Pair, capacity: float | None = None) -> float:
         """Return the highest rate that a forecast for this link may have, in bytes per second.
 
-        :param capacity: stated capacity of the source's interface, if known; a higher rate that it has carried wins
+        :param capacity: stated capacity of the source's interface, if known; a higher carried rate replaces it
         """
         source, sink = self._rate("source", pair.source), self._rate("sink", pair.sink)
         known = [INTERFACE]
@@ -96,7 +98,7 @@ class Ceilings:
 
 
 def capacities(endpoints: Iterable[Placed]) -> Mapping[str, float]:
-    """Return the stated capacities of sources, bytes per second; of several endpoints at one address, the largest."""
+    """Return the stated capacities of sources in bytes per second; for endpoints with one address, the largest."""
     known: dict[str, float] = {}
     for endpoint in (placed.endpoint for placed in endpoints):
         if endpoint.capacity is not None:
@@ -105,7 +107,7 @@ def capacities(endpoints: Iterable[Placed]) -> Mapping[str, float]:
 
 
 def bounded(forecast: Forecast, most: float) -> Forecast:
-    """Return the forecast with all rates limited to `most`; its reason says so if any rate exceeded it."""
+    """Return the forecast with all rates limited to `most`, and with a note in its reason if this changes a rate."""
     if forecast.rates is None or max(forecast.rates) <= most:
         return forecast
     rates = Rates(*(min(rate, most) for rate in forecast.rates))

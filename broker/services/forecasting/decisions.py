@@ -1,4 +1,4 @@
-"""Decisions, stored with their hindsight: the best possible outcome, computed once, when they are reported."""
+"""Decisions, stored with the best possible outcome in hindsight, which is computed when they are reported."""
 
 import math
 import time
@@ -19,13 +19,13 @@ from predictors.observation import Observation
 __all__ = ["NEAR", "Decisions"]
 
 NEAR = 3600.0
-"""Most seconds between a decision and another transfer over a link that shows what an unused candidate could do."""
+"""Most seconds between a decision and another transfer that shows the rate of an unused candidate's link."""
 SHORTEST = 1e-6
-"""Least seconds of flow from which a rate can be computed."""
+"""Shortest flow in seconds from which a rate is computed."""
 
 
 class Decisions:
-    """The decisions of all users. A caller sees their own, an admin all."""
+    """The decisions of all users. Users see their own, admins all."""
 
     def __init__(self, database: Database, places: Places) -> None:
         self._database = database
@@ -35,7 +35,7 @@ class Decisions:
         """Store the decisions that this subject has not reported before.
 
         :param role: role of the subject; a collection that it may not see is treated as unknown
-        :raises Invalid: when one is in the future, or has a source that is not a server
+        :raises Invalid: when a decision is in the future, or names an unknown source
         """
         latest = time.time() + AHEAD
         for each in made:
@@ -47,7 +47,7 @@ class Decisions:
         return DecisionsAccepted(accepted=accepted, known=len(made) - accepted)
 
     async def _renamed(self, decided: ReportedDecision, caller: Caller) -> ReportedDecision:
-        """Return the decision with its sources named as in the history."""
+        """Return the decision with the sources' names in the form of the history."""
         names = await self._places.sources({each.source for each in decided.sources}, caller)
         parts = [each.model_copy(update={"source": names[each.source]}) for each in decided.sources]
         return decided.model_copy(update={"sources": parts})
@@ -62,7 +62,7 @@ class Decisions:
             return await stored.add(subject, [(each, await _judged(each.decided, history)) for each in news])
 
     async def one(self, caller: Caller, number: int) -> StoredDecision:
-        """Return a decision. :raises NotFound: when there is none that the caller may see"""
+        """Return a decision. :raises NotFound: when it does not exist, or the caller may not see it"""
         async with self._database.read() as connection:
             decision = await Stored(connection).one(number, None if caller.may("admin") else caller.subject)
         if decision is None:
@@ -71,7 +71,7 @@ class Decisions:
 
 
 async def _judged(decided: ReportedDecision, history: ObservationStore) -> Regret:
-    """Return the hindsight of a decision; empty if it failed, moved nothing, or is a collect job."""
+    """Return the regret of a decision; empty if it failed, moved nothing, or is a collect job."""
     if decided.outcome != "ok" or decided.kind == "collect" or not decided.moved:
         return Regret()
     readies = [each.start_seconds for each in decided.sources if each.start_seconds is not None]
@@ -83,14 +83,14 @@ async def _judged(decided: ReportedDecision, history: ObservationStore) -> Regre
     known = hindsight(decided.moved, able)
     if known is None:
         return Regret()
-    best = min(known.best, decided.fetch_seconds)  # the best can never be slower than the actual transfer
+    best = min(known.best, decided.fetch_seconds)  # the best is never slower than the actual transfer
     return Regret(best, known.planned, known.single, known.shares, known.waits, able.count(None))
 
 
 def _able(part: SourcePart) -> Able | None:
-    """Return what a used candidate could deliver; None if that is not known.
+    """Return the rate and limit of a used candidate; None if unknown.
 
-    A candidate that failed could deliver as much as it did; one that was corrupt, nothing.
+    A candidate that failed could deliver as much as it did; one with corrupt data, nothing.
     """
     failed = part.outcome in ("failed", "corrupt")
     most = 0.0 if part.outcome == "corrupt" else float(part.bytes) if failed else math.inf
@@ -100,10 +100,10 @@ def _able(part: SourcePart) -> Able | None:
 
 
 def _as_then(part: SourcePart, seen: Observation, ready: float) -> Able | None:
-    """Return what an unused candidate could have delivered; None if that is not known.
+    """Return the rate that an unused candidate would have had; None if unknown.
 
-    :param seen: another transfer over the same link at about that time
-    :param ready: seconds until the last of the used sources could deliver, taken for this one, too
+    :param seen: another transfer over the same link at about the same time
+    :param ready: seconds until the slowest used source could deliver, which is assumed for this candidate
     """
     busy = seen.busy_seconds or seen.end - seen.start
     setup = seen.setup_seconds or 0.0

@@ -1,9 +1,8 @@
-"""Forecasts of transfers from the history of their links (`Pair`), held in memory and updated from the database.
+"""Forecasts of transfers from the history of their links (`Pair`).
 
-Each link has a forecaster of its own. It is made from the link's newest observations at the first question, and updated
-with the reports that any process receives. So starting costs nothing, memory is bounded, and all processes arrive at
-the same forecasts. For a link without history, the forecast comes from what its source, its sink and other links
-achieve.
+Each link has a forecaster in memory. It is created from the link's newest observations at the first request, and
+updated with the reports of all processes. So the broker starts fast, memory is bounded, and all processes give the same
+forecasts. For a link without history, the forecast uses the rates of its source, its sink, and other links.
 """
 
 import asyncio
@@ -36,29 +35,29 @@ __all__ = ["Forecasting", "middle", "quantiles"]
 log = logging.getLogger(__name__)
 
 NEWEST, LEAST = 300, 40
-"""Observations from which the forecasters of a link are made: shared among all reporters, and the least for each."""
+"""Number of observations from which a link's forecasters are created, in total and at least for each reporter."""
 MOST_LINKS, MEMORY = 1000, 160 << 20
-"""Most links in memory, and most bytes of their forecasters; the links that were asked for last stay."""
+"""Most links in memory, and most bytes of their forecasters; the least recently requested are dropped."""
 FORGOTTEN = 240.0
-"""Seconds without a question after which a link's forecasters are dropped; making them again takes some 70 ms."""
+"""Seconds without a request after which a link's forecasters are dropped; to create them again takes 70 ms."""
 PATIENCE = 0.5
-"""Seconds that an answer waits for forecasters that are being made."""
+"""Seconds that a request waits for forecasters that are being created."""
 LOOK = 1.0
-"""Seconds between looks for new observations."""
+"""Seconds between checks for new observations."""
 FRESH = 10.0
-"""Seconds for which the forecast of a size class is reused; it depends a little on the time."""
+"""Seconds for which the forecast of a size class is reused, although forecasts depend slightly on the time."""
 EVERYWHERE, LATELY = 5000, 100_000
-"""Most observations of all links that one look takes in, and how many of the newest numbers it covers. If more numbers
-are new, and at the first look, a sample of the newest is taken in."""
+"""Most observations that one check learns for all links, and most new numbers that it covers. For more new numbers, and
+at the start, it learns a sample of the newest ones."""
 REMEMBERED = 100_000
 TURN = 20
-"""Forecasts after which other coroutines get their turn."""
+"""Forecasts that are made before other coroutines may run."""
 MAKING = 4
-"""Most links whose forecasters are made at once; each takes a connection and a thread."""
+"""Most links whose forecasters are created at once; each takes a connection and a thread."""
 
 
 class LinkForecaster:
-    """The forecaster of one link, if the link has a history, and the newest observation that it has seen."""
+    """The forecaster of one link, None without a history, and the number of the newest learned observation."""
 
     def __init__(
         self,
@@ -73,17 +72,17 @@ class LinkForecaster:
         self.by_class: dict[tuple[int, str], tuple[float, Forecast]] = {}
 
     def saw(self, progress: LinkProgress | None, observations: Sequence[StoredObservation]) -> None:
-        """Set the number up to which all is seen.
+        """Set the number of the newest learned observation.
 
-        Some of `observations` may be newer than `progress`, which was read before.
+        `observations` may include newer ones than `progress`, which was read earlier.
         """
         self.seen = max([self.seen, progress.newest_id if progress else 0, *(each.id for each in observations)])
 
 
 class Forecasting:
-    """Forecasts, and the memory behind them.
+    """Forecasts, and the forecasters in memory.
 
-    :param compiled: whether forecasters are compiled; default: if numba is installed
+    :param compiled: whether to compile forecasters; by default if numba is installed
     """
 
     def __init__(self, database: Database, places: Places, compiled: bool | None = None) -> None:
@@ -105,20 +104,20 @@ class Forecasting:
         self._turns = asyncio.Semaphore(MAKING)
 
     def news(self) -> None:
-        """Look for new observations now: something was reported."""
+        """Check for new observations at once, after a report."""
         self._news.set()
 
     def knows(self, pair: Pair) -> bool:
-        """Return whether this link itself has a history."""
+        """Return whether a link in memory has a history of its own."""
         cached = self._cached.get(pair)
         return pair in self._making or (cached is not None and bool(cached.forecaster))
 
     async def ask(self, requests: Sequence[ForecastRequest], caller: Caller = NOBODY) -> list[Expected]:
-        """Return a forecast for each question, in this order.
+        """Return a forecast for each request, in this order.
 
-        :param caller: caller; their own transfers count more for them, and collections that they may not see are
-            treated as unknown
-        :raises Invalid: when a question names an unknown endpoint
+        :param caller: user of the forecasts, whose own transfers have more weight; collections that the caller may not
+            see are treated as unknown
+        :raises Invalid: when a request names an unknown endpoint
         """
         sources = await self._places.sources({each.source for each in requests}, caller)
         sinks = await self._places.sinks({each.sink for each in requests}, caller)
@@ -137,7 +136,7 @@ class Forecasting:
     async def by_class(
         self, links: Iterable[Pair], classes: Iterable[int], subject: str = ""
     ) -> dict[tuple[Pair, int], Forecast]:
-        """Return forecasts for transfers of a size in the middle of each class, over each link.
+        """Return a forecast for each link and size class, for the middle size of the class.
 
         :param subject: subject of the caller
         """
@@ -189,7 +188,7 @@ class Forecasting:
         return bounded(own, most) if own and own.rates else forecast
 
     def _remember(self, pair: Pair, nbytes: int | None, forecast: Forecast, now: float) -> None:
-        """Note a forecast, to be stored with the next look; each distinct forecast is stored once."""
+        """Queue a forecast for storage; each distinct forecast is stored once."""
         if forecast.rates is None or not all(map(math.isfinite, forecast.rates)):
             return
         cached = self._cached.get(pair)
@@ -206,10 +205,10 @@ class Forecasting:
             forecast.reason, forecast.leader,
         )  # fmt: skip
 
-    # Books
+    # Forecasters in memory
 
     async def _open(self, links: set[Pair]) -> None:
-        """Make a forecaster for each of these links; one that takes long comes later."""
+        """Create the missing forecasters of some links; wait for them for at most `PATIENCE` seconds."""
         self._capacities = capacities((await self._places.map()).by_id.values())
         for pair in links & self._cached.keys():
             self._cached[pair].last_requested = time.monotonic()
@@ -222,14 +221,14 @@ class Forecasting:
                 progress = stored.get(pair)
                 if progress is None or not progress.newest_id:
                     self._cached[pair] = LinkForecaster(progress, None)
-                elif pair not in self._making:  # another may have begun meanwhile
+                elif pair not in self._making:  # another request may have begun during the query
                     self._making[pair] = asyncio.create_task(self._make(pair, progress))
             self._trim()
         if making := [self._making[pair] for pair in links & self._making.keys()]:
             await asyncio.wait(making, timeout=PATIENCE)
 
     def _trim(self) -> None:
-        """Drop forecasters beyond the limits, and those not requested lately; the last one stays in any case."""
+        """Drop forecasters above the limits, and those not requested lately; the most recent one always stays."""
         sizes = {pair: cached.forecaster.size if cached.forecaster else 0 for pair, cached in self._cached.items()}
         memory, long_ago = sum(sizes.values()), time.monotonic() - FORGOTTEN
         for pair, cached in list(self._cached.items())[:-1]:
@@ -253,7 +252,7 @@ class Forecasting:
             for one in observations:
                 self._ceilings.learn(one, counted=False)  # `_learn_everywhere` counts it if it is new
             self._trim()
-        except BrokerError as error:  # the next question tries again
+        except BrokerError as error:  # the next request tries again
             log.warning("failed to make a forecaster for %s to %s: %s", pair.source, pair.sink, error)
         finally:
             del self._making[pair]
@@ -264,10 +263,10 @@ class Forecasting:
             forecaster.learn(each)
         return forecaster
 
-    # What is new
+    # New observations
 
     async def watch(self) -> None:
-        """Take in new observations, and store the forecasts that were given, until cancelled; then store the rest."""
+        """Learn new observations and store the given forecasts, until cancelled; then store the remaining forecasts."""
         try:
             while True:
                 await self.look()
@@ -279,7 +278,7 @@ class Forecasting:
             await self._store()
 
     async def look(self) -> None:
-        """Take in the observations that are new since the last look, once."""
+        """Learn the observations since the last call, and store the given forecasts."""
         try:
             async with self._looking:  # two at once would learn the same observations twice
                 await self._check_ignored_subjects()
@@ -289,11 +288,11 @@ class Forecasting:
                 self._trim()
         except BrokerError as error:
             log.warning("failed to read new transfers; trying again: %s", error)
-        except Exception:  # watching must not end: forecasts would grow old unnoticed
+        except Exception:  # otherwise an error would silently stop the updates
             log.exception("failed to read new transfers; trying again")
 
     async def _check_ignored_subjects(self) -> None:
-        """Start from nothing if an admin has set the reports of a subject aside, or taken them back."""
+        """Drop everything learned if an admin has set a subject's reports aside, or taken them back."""
         async with self._database.read() as connection:
             ignored_subjects = await ObservationStore(connection).ignored_subjects()
         if ignored_subjects == self._ignored_subjects:
@@ -315,9 +314,9 @@ class Forecasting:
             for pair, progress in behind.items():
                 if (cached := self._cached.get(pair)) and cached.forecaster:
                     new[pair] = await history.since(progress.id, cached.seen, NEWEST + 1)
-        for pair, progress in behind.items():  # outside of the transaction: learning takes its time
+        for pair, progress in behind.items():  # outside the transaction, since learning is slow
             cached = self._cached.get(pair)
-            if cached is None or cached.seen >= progress.newest_id:  # evicted, or made anew, meanwhile
+            if cached is None or cached.seen >= progress.newest_id:  # evicted or recreated during the query
                 continue
             if cached.forecaster and pair in new and len(new[pair]) <= NEWEST:
                 await self._learn(cached.forecaster, new[pair])
@@ -346,11 +345,13 @@ class Forecasting:
         seen = self._seen_everywhere
         if until <= seen:
             return
-        async with self._database.read() as connection:  # this sees all writers that have ended by now
+        async with (
+            self._database.read() as connection
+        ):  # a new transaction, which sees the rows of all writers that have ended
             history = ObservationStore(connection)
             if seen and until - seen <= LATELY:
                 new = await history.following(seen, until, EVERYWHERE)
-                if len(new) == EVERYWHERE:  # the rest with the next look, at once
+                if len(new) == EVERYWHERE:  # the next call, which follows at once, learns the others
                     until = new[-1].id
                     self._news.set()
             else:
@@ -370,7 +371,7 @@ class Forecasting:
         try:
             async with self._database.write() as connection:
                 stored = await ObservationStore(connection).progress_of({key[0] for key in given})
-                # Forecasts of links without any report cannot be matched with a transfer.
+                # forecasts of links without reports have no pair to refer to
                 known = sorted((key, each) for key, each in given.items() if key[0] in stored)
                 await ForecastStore(connection).add([each._replace(pair_id=stored[key[0]].id) for key, each in known])
         except BaseException:
@@ -383,12 +384,12 @@ def _pair(request: ForecastRequest) -> Pair:
 
 
 def middle(size: int) -> int:
-    """Return a size in the middle of a class, in bytes; forecasts for the class are made for it."""
+    """Return the middle size of a class in bytes (geometric mean), for which the class's forecasts are made."""
     low = SIZES[size - 1] if size else SIZES[0] / 4
     high = SIZES[size] if size < len(SIZES) else 4 * SIZES[-1]
     return int(math.sqrt(low * high))
 
 
 def quantiles(forecast: Forecast) -> Quantiles | None:
-    """Return the rates of a forecast as a wire type; None if it has none."""
+    """Return the rates of a forecast as a wire type; None without rates."""
     return None if forecast.rates is None else Quantiles.model_construct(**forecast.rates._asdict())

@@ -1,4 +1,4 @@
-"""The history of transfers. Each observation is stored once; the answer to a report says what was stored."""
+"""The history of transfers. Each observation is stored once."""
 
 import asyncio
 import logging
@@ -25,18 +25,18 @@ log = logging.getLogger(__name__)
 
 PAGE = 2000
 AT_ONCE = 10_000
-"""Transfers in one transaction; other requests are served in between."""
+"""Most transfers in one transaction; other requests are served between transactions."""
 DAY = 86_400.0
 FORGET = 6 * 3600.0
-"""Seconds between removals of old transfers."""
+"""Seconds between two deletions of old transfers."""
 AHEAD = 3600.0
-"""Seconds that a reporter's clock may be ahead of the broker's."""
+"""Most seconds by which a reporter's clock may be ahead of the broker's."""
 
 
 class Transfers:
     """The history of transfers.
 
-    :param new_transfers: called when transfers were reported to this process
+    :param new_transfers: function to call when this process has stored transfers
     """
 
     def __init__(self, database: Database, places: Places, quotas: Quotas, new_transfers: Callable[[], None]) -> None:
@@ -47,20 +47,20 @@ class Transfers:
         self._new_transfers = new_transfers
 
     async def take(self, subject: str, observed: Sequence[Observed], role: Role = "reader") -> Ingested:
-        """Store the transfers that this subject has not reported before; when this returns, they are stored.
+        """Store the transfers that this subject has not reported before.
 
         :param role: role of the subject
-        :raises Invalid: when one ended more than `AHEAD` after now, or names an unknown endpoint
-        :raises TooManyRequests: when this subject has reported too many in this hour
+        :raises Invalid: when a transfer ended more than `AHEAD` seconds after now, or names an unknown endpoint
+        :raises TooManyRequests: when the subject has used up its quota
         """
         return await self.keep(subject, await self.filed(subject, observed, role))
 
     async def filed(self, subject: str, observed: Sequence[Observed], role: Role = "reader") -> list[Observed]:
-        """Return these transfers in stored form: with the names of their servers and sites, and none later than now.
+        """Return transfers in stored form: with addresses instead of endpoints' names, and no end after now.
 
         :param role: role of the subject; a collection that it may not see is treated as unknown
-        :raises Invalid: when one ended more than `AHEAD` after now, or names an unknown endpoint
-        :raises TooManyRequests: when this subject has reported too many in this hour
+        :raises Invalid: when a transfer ended more than `AHEAD` seconds after now, or names an unknown endpoint
+        :raises TooManyRequests: when the subject has used up its quota
         """
         self._quotas.take(subject, role, len(observed))
         now = time.time()
@@ -77,7 +77,7 @@ class Transfers:
         return [_renamed(_begun(each, now), sources[each.source], sinks[each.sink]) for each in observed]
 
     async def keep(self, subject: str, observed: Sequence[Observed]) -> Ingested:
-        """Store those of the `filed` transfers that this subject has not reported before."""
+        """Store transfers from `filed`, except those that this subject has reported before."""
         accepted = 0
         for begin in range(0, len(observed), AT_ONCE):
             accepted += await self._added(subject, observed[begin : begin + AT_ONCE])
@@ -87,7 +87,7 @@ class Transfers:
     async def _added(self, subject: str, observed: Sequence[Observed]) -> int:
         try:
             return await self._add(subject, observed)
-        except IntegrityError:  # another process has dropped the partition of a month
+        except IntegrityError:  # another process has dropped a month's partition
             self._months.forget()
             return await self._add(subject, observed)
 
@@ -99,10 +99,10 @@ class Transfers:
 
     @retried
     async def forget(self, before: float) -> int:
-        """Remove the transfers that ended before a time, in whole days (UTC), or in whole months on PostgreSQL.
+        """Delete the transfers that ended before a time, by whole days (UTC); by whole months on PostgreSQL.
 
-        Data derived from them is removed, too, so that sums match the stored transfers. Return the number of transfers
-        removed, or of months on PostgreSQL.
+        Derived data are deleted, too, so that sums match the stored transfers. Return the number of deleted transfers, or
+        of deleted months on PostgreSQL.
         """
         before = before // DAY * DAY if self._database.sqlite else begin_of_month(before)
         async with self._database.write() as connection:
@@ -117,18 +117,18 @@ class Transfers:
         return count
 
     async def keep_forgetting(self, days: float) -> None:
-        """Remove transfers older than this many days, again and again, until cancelled."""
+        """Delete transfers older than `days`, every `FORGET` seconds, until cancelled."""
         while True:
             try:
                 if count := await self.forget(time.time() - days * DAY):
                     log.info("forgotten: %d %s", count, "transfers" if self._database.sqlite else "months")
-            except Exception:  # otherwise nothing would be removed any more
+            except Exception:  # otherwise an error would stop the loop silently
                 log.exception("failed to delete old transfers; trying again")
             await asyncio.sleep(FORGET)
 
     @retried
     async def _have_months(self, observed: Sequence[Observed]) -> None:
-        """Create missing partitions of months, in a transaction of their own, as this locks the table for a moment."""
+        """Create the missing partitions of months, in a separate transaction, since this locks the table."""
         if self._database.sqlite or not (lacking := self._months.lacking(each.ended for each in observed)):
             return
         async with self._database.write() as connection:
@@ -138,7 +138,7 @@ class Transfers:
     async def pages(
         self, conditions: Mapping[str, Any], caller: Caller = NOBODY
     ) -> AsyncIterator[list[TransferRecord]]:
-        """Return all wanted transfers, in parts, the newest report first. Errors are raised before the first part."""
+        """Return pages of all transfers that meet the conditions, newest report first; the first page is read at once."""
         first = await self.listed(conditions, None, PAGE, caller)
 
         async def all_of_them() -> AsyncIterator[list[TransferRecord]]:
@@ -152,13 +152,13 @@ class Transfers:
     async def listed(
         self, conditions: Mapping[str, Any], before: int | None, limit: int, caller: Caller = NOBODY
     ) -> list[TransferRecord]:
-        """Return the wanted transfers, the newest report first.
+        """Return the transfers that meet the conditions, newest report first.
 
-        Callers see the reporter and the error of their own transfers only; admins see those of all.
+        Callers see the reporter and the error of their own transfers only; admins, of all transfers.
 
-        :param before: number of a transfer: only earlier reports are returned; None: all
+        :param before: number of a transfer, to return only earlier reports; None: all
         :param limit: most transfers to return
-        :raises Forbidden: when a caller asks for those of another subject: the answer would tell whose they are
+        :raises Forbidden: when a user who is no admin requests the transfers of another subject
         """
         if caller.scope is not None and conditions.get("subject") not in (None, caller.scope):
             raise Forbidden(
@@ -180,7 +180,7 @@ class Transfers:
 
 
 def _begun(each: Observed, now: float) -> Observed:
-    """Return a transfer; if it ended after now, by its reporter's clock, as one that ended now, at the same rate."""
+    """Return a transfer; if its reporter's clock is ahead, with the end `now`, and the same rate."""
     if each.ended <= now:
         return each
     took = each.ended - each.started
@@ -190,6 +190,6 @@ def _begun(each: Observed, now: float) -> Observed:
 
 
 def _renamed(each: Observed, source: str, sink: str) -> Observed:
-    if (source, sink) == (each.source, each.sink):  # the usual case: do not copy
+    if (source, sink) == (each.source, each.sink):  # the usual case, without a copy
         return each
     return each.model_copy(update={"source": source, "sink": sink})

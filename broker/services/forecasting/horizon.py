@@ -1,12 +1,12 @@
-"""The number up to which all observations are visible, so that each is read once, and none is missed. Pure.
+"""The number up to which all observations are visible, so that a reader misses none, and reads each once.
 
-PostgreSQL numbers rows when they are written, and shows them when their transaction commits: number 5 may be visible
-before number 4. A reader that goes on from 5 would never see 4. So the reader looks at the newest number, then at the
-transactions that are writing, and reads up to that number only when all of these have ended. Each writer holds a lock
-on the table from before it takes its first number until its rows are visible. So a number below one that was seen is
-either visible, or its writer is among those that hold the lock after that.
+PostgreSQL numbers rows when they are written, but shows them when their transaction commits: number 5 may be visible
+before number 4, and a reader that continues after 5 would never see 4. So the reader first reads the newest number,
+then the list of writing transactions, and reads up to that number when all of these have ended. A writer holds a lock
+on the table from before its first number until its rows are visible. So each smaller number is either visible, or its
+writer is in the list.
 
-On SQLite, writers take turns, and numbers become visible in their order: there are no such writers.
+On SQLite, one writer follows the other, and numbers become visible in order; the list is empty.
 """
 
 from collections.abc import Set
@@ -15,7 +15,7 @@ __all__ = ["Horizon"]
 
 
 class Horizon:
-    """The number up to which no observation is missing, as far as is known."""
+    """The largest known number below which all observations are visible (`settled`)."""
 
     def __init__(self) -> None:
         self.settled = 0
@@ -23,10 +23,10 @@ class Horizon:
         self._awaited: Set[str] = frozenset()
 
     def look(self, last: int, writers: Set[str]) -> int:
-        """Return the number up to which reads after this call miss nothing.
+        """Return the number up to which later reads see all observations.
 
-        :param last: greatest visible number
-        :param writers: transactions that hold a lock as writers of observations, read after `last`
+        :param last: largest visible number
+        :param writers: transactions that write observations, read after `last`
         """
         self._awaited = self._awaited & writers
         if not self._awaited:

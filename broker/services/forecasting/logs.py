@@ -1,7 +1,6 @@
-"""Logs of other programs, taken in as reports: of any size that fits into memory, compressed or not.
+"""The import of other programs' logs, compressed or not, as reports of transfers.
 
-Nothing is changed silently. What is stored is what the line says; otherwise the answer lists the line, as refused or as
-stored in another form.
+The response lists each line that was refused, and each value that was stored in another form.
 """
 
 import asyncio
@@ -20,15 +19,15 @@ from broker.subprocesses import JobKind, SeparateProcess, Turns, frames
 __all__ = ["LARGEST_LOG", "Logs"]
 
 LARGEST_LOG = 64 << 20
-"""Most bytes of a log after decompression; each line counts as at least 256: a quarter of a million transfers."""
+"""Most bytes of a decompressed log. Each line counts as at least 256 bytes, so that a log has at most 262,144 lines."""
 READING = JobKind("the log", "split it into parts")
 
 
 class Logs:
-    """The intake of logs, one at a time for each user.
+    """The import of logs, one at a time for each user.
 
-    :param apart: processes in which logs are read, as a whole log is held in memory
-    :param large: turns in which transfers are stored
+    :param apart: subprocess that parses logs, since a whole log is in memory
+    :param large: turns for storing transfers
     """
 
     def __init__(self, transfers: Transfers, apart: SeparateProcess, large: Turns) -> None:
@@ -38,11 +37,11 @@ class Logs:
         self._taking: set[str] = set()
 
     async def take(self, subject: str, body: AsyncIterator[bytes], role: Role = "reader") -> LogTaken:
-        """Store the transfers of another program's log; if the same log is sent again, they are known.
+        """Store the transfers of another program's log; a repeated import has no effect.
 
-        :raises Invalid: when the kind of log is not known
-        :raises TooLarge: when it is longer than `LARGEST_LOG`
-        :raises TooManyRequests: when another log of this user is being read
+        :raises Invalid: when the format of the log is unknown
+        :raises TooLarge: when the log is longer than `LARGEST_LOG`
+        :raises TooManyRequests: when another log of this user is being imported
         """
         if subject in self._taking:
             raise self._large.refusal(TooManyRequests("another log of yours is being read", "wait for its end", 5))
@@ -83,10 +82,10 @@ class Logs:
 
 
 def _compare(rows: Sequence[Row], filed: Sequence[Observed], changed: Notes) -> None:
-    """Note the values that are stored in another form than their lines have."""
+    """Record the values whose stored form differs from the line."""
     for row, stored in zip(rows, filed, strict=True):
         if stored is row.observed and row.observation.streams and row.written is None:
-            continue  # the usual case: nothing was changed
+            continue  # the usual case: unchanged
         for name, meant in row.values().items():
             if getattr(stored, name) != meant:
                 changed.add(row.line, name, meant, getattr(stored, name))

@@ -1,4 +1,4 @@
-"""Numbers for monitoring, from the same sums as reports, read at most once every few seconds."""
+"""Numbers for monitoring, from the same sums as reports, with a cache."""
 
 import asyncio
 import logging
@@ -21,11 +21,11 @@ log = logging.getLogger(__name__)
 
 DAY = 86_400.0
 REMEMBERED = 5.0
-"""Seconds for which the numbers are cached, however many clients ask."""
+"""Seconds for which the numbers are cached."""
 SEEN = 15.0
 """Seconds after which a worker that was not seen counts as dead."""
 MOST_LINKS = 500
-"""Most links that are counted separately: each adds several time series for as long as the process lives."""
+"""Most links with counters of their own, since each adds several time series for the life of the process."""
 OTHER = ("other", "other")
 
 
@@ -41,15 +41,15 @@ class TransferSums(NamedTuple):
     bytes: int = 0
 
     def plus(self, more: "TransferSums") -> "TransferSums":
-        """Return the sum of both."""
+        """Return these sums plus `more`."""
         return TransferSums(*(a + b for a, b in zip(self, more, strict=True)))
 
 
 class Totals:
-    """Counters by source and sink: sums that start at the first look and only grow, so that rates can be computed.
+    """Counters by source and sink, which start from 0 at the first reading and never decrease.
 
-    A day that is over is added permanently. So removing its transfers later does not change the sums, and importing
-    last year's log does not count as today's traffic.
+    A past day is added permanently. So its later deletion does not change the counters, and an imported log of last
+    year does not count as current traffic.
     """
 
     def __init__(self, today: int) -> None:
@@ -58,7 +58,7 @@ class Totals:
         self._names: set[Way] = set()
 
     def add(self, moved: Iterable[DayTotals], today: int) -> Mapping[Way, TransferSums]:
-        """Return the totals.
+        """Update the counters, and return them.
 
         :param moved: all transfers of the days since `since`
         :param today: number of the current day
@@ -68,7 +68,7 @@ class Totals:
             days, name = ended if each.day < today - 1 else lasting, self._named(each.source, each.sink)
             days[name] = days.get(name, TransferSums()).plus(TransferSums(*each[3:]))
         self.since = max(self.since, today - 1)
-        if self._over is None:  # the first look: subtract all earlier transfers
+        if self._over is None:  # first reading: subtract all earlier transfers
             self._over = {
                 name: TransferSums(*(-count for count in sums)) for name, sums in _sum(ended, lasting).items()
             }
@@ -76,7 +76,7 @@ class Totals:
         return _sum(self._over, lasting)
 
     def _named(self, source: str, sink: str) -> Way:
-        """Return the name under which a link is counted; new links beyond the limit are always counted as `OTHER`."""
+        """Return the name under which a link is counted: `OTHER` for new links above the limit."""
         name = (source, sink)
         if name not in self._names and len(self._names) >= MOST_LINKS:
             return OTHER
@@ -89,7 +89,9 @@ def _sum(some: Mapping[Way, TransferSums], more: Mapping[Way, TransferSums]) -> 
 
 
 class LostSeconds:
-    """A counter of lost seconds that starts at the first look and only grows; decisions since the week before count."""
+    """A counter of lost seconds since the first reading, which never decreases.
+
+    :param week: current week; decisions since the week before it count"""
 
     def __init__(self, week: int) -> None:
         self.since = week - 1
@@ -97,7 +99,7 @@ class LostSeconds:
         self._most = 0.0
 
     def add(self, seconds: Iterable[float]) -> float:
-        """Return the total.
+        """Update the counter, and return it.
 
         :param seconds: lost seconds of all decisions of the weeks since `since`
         """
@@ -111,7 +113,7 @@ class MonitoringNumbers(NamedTuple):
     """The numbers for monitoring.
 
     :param tasks: numbers of active, queued and paused tasks
-    :param errors: errors of forecasts in this week and the one before, by size class
+    :param errors: errors of forecasts in this week and the week before, by size class
     :param lost: seconds by which downloads took longer than with the best shares
     """
 
@@ -135,10 +137,7 @@ class Monitoring:
         self._looking = asyncio.Lock()
 
     async def measured(self) -> MonitoringNumbers | None:
-        """Return the numbers, at most some seconds old.
-
-        Return None while they cannot be read: the caller can still show other metrics.
-        """
+        """Return the numbers, at most `REMEMBERED` seconds old; None if they cannot be read."""
         async with self._looking:
             if time.monotonic() >= self._until:
                 try:

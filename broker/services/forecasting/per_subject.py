@@ -1,7 +1,7 @@
-"""One forecast from the observations of several subjects on a link: each has one voice, however much it reports.
+"""One forecast from the observations of several subjects on a link, with equal weight for each subject.
 
-The forecast is that of the middle voice, so that no single subject can move it beyond what another one has seen. With
-an even number of voices, the newest one is left out: of two, the older one counts. Pure.
+Each subject has a forecaster (a "voice"); the result is the median of their forecasts, so that no single subject can
+move it beyond another subject's forecast. If their number is even, the subject that reported last is left out.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,20 +13,21 @@ from predictors.observation import Forecast, Query
 __all__ = ["MOST", "SubjectForecasters", "middle_of"]
 
 MOST = 7
-"""Most voices of one link: those of the subjects that reported last."""
+"""Most subjects with a forecaster for one link: those that reported last."""
 BARE, EACH, GROWING = 180_000, 2_000, 700
-"""Bytes of a forecaster, of each of its first transfers, and the number of these. Measured: 160 KB with 1 transfer, 680
-KB with 300, 1490 KB with 2000.
+"""Memory of a forecaster in bytes: the base, the increase with each of the first transfers, and the number of these.
+
+Measured: 160 KB with 1 transfer, 680 KB with 300, 1490 KB with 2000.
 """
 OWN = 5
-"""Transfers of a subject from which on its forecasts use these alone."""
+"""Number of a subject's transfers from which its forecasts use only these transfers."""
 
 
 class SubjectForecasters:
     """A forecaster for each subject that has reported transfers over a link.
 
     :param subjects: subjects in the order of their first reports
-    :param compiled: whether forecasters are compiled
+    :param compiled: whether to compile forecasters
     """
 
     def __init__(self, subjects: Iterable[str], compiled: bool) -> None:
@@ -43,7 +44,7 @@ class SubjectForecasters:
         return sum(BARE + EACH * min(count, GROWING) for count in self._counts.values())
 
     def learn(self, stored: StoredObservation) -> None:
-        """Take in a transfer; ignore it if its subject has no voice, and there are `MOST` already."""
+        """Learn a transfer; ignore it if its subject has no forecaster, and `MOST` subjects have one."""
         if stored.subject not in self._of:
             if len(self._of) >= MOST:
                 return
@@ -52,13 +53,13 @@ class SubjectForecasters:
         self._counts[stored.subject] += 1
 
     def own(self, subject: str) -> str:
-        """Return the subject if its own transfers alone count for its forecasts; empty if not, or if it is alone."""
+        """Return the subject if its forecasts use only its own transfers; otherwise an empty string."""
         return subject if len(self._of) > 1 and self._counts.get(subject, 0) >= OWN else ""
 
     def forecast(self, query: Query, own: str = "") -> Forecast | None:
-        """Return the forecast; None where nothing is known.
+        """Return the forecast; None if nothing is known.
 
-        :param own: subject whose own transfers alone count, as returned by the method `own`; empty: none
+        :param own: subject whose transfers alone are used, from the method `own`; empty: use those of all
         """
         if own:
             return self._of[own].forecast(query)
@@ -66,7 +67,7 @@ class SubjectForecasters:
 
 
 def middle_of(forecasts: Sequence[Forecast]) -> Forecast | None:
-    """Return the middle one of several forecasts; None if none of them has rates.
+    """Return the median of several forecasts; None if none of them has rates.
 
     :param forecasts: forecasts in the order of the first reports of their subjects
     """

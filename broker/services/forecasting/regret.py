@@ -1,9 +1,9 @@
-"""The best result that a transfer's sources could have reached, computed in hindsight. Pure.
+"""The best duration that a transfer's sources could have achieved, computed afterwards.
 
-Each source has a time from which its bytes could flow, and a rate at which they then did: the bytes that it delivers
-until T are a straight line. With the best shares all sources end together (water filling); no other shares end sooner,
-because no more bytes could have arrived by then. The distance of the planned shares from that is due to the forecasts.
-The actual transfer may be better or worse than the plan; that is due to the strategy.
+Each source can deliver from a start time at a constant rate: the bytes that it delivers until T are a straight line.
+With the best shares, all sources end together (water filling); no other shares end sooner, because no more bytes could
+have arrived by then. The extra time of the planned shares is lost by the forecasts. The difference between the actual
+transfer and the plan is due to the strategy.
 """
 
 from collections.abc import Sequence
@@ -14,15 +14,15 @@ __all__ = ["Able", "Hindsight", "hindsight"]
 
 
 ROUNDING = 1e-7
-"""Share of the bytes that may be missing at a turn: by rounding, they might come only when the next source begins."""
+"""Relative tolerance for the sum of bytes: a rounding error must not move the end to the start of the next source."""
 
 
 class Able(NamedTuple):
-    """The ability of a source to deliver.
+    """The performance of a source.
 
-    :param start: seconds from the beginning of the transfer until its bytes could flow
-    :param rate: bytes per second from then on
-    :param most: bytes that it could deliver in all: it failed after these
+    :param start: seconds from the start of the transfer until it could deliver its first byte
+    :param rate: bytes per second after that
+    :param most: most bytes that it could deliver before it failed; infinity if it did not fail
     :param planned: bytes of its planned share; None if no shares were planned
     """
 
@@ -32,19 +32,23 @@ class Able(NamedTuple):
     planned: int | None = None
 
     def until(self, level: float) -> float:
-        """Return the bytes that it could have delivered by `level`, in seconds from the beginning."""
+        """Return the bytes that it could have delivered by `level`, in seconds from the start of the transfer."""
         return min(self.most, max(0.0, level - self.start) * self.rate)
 
     def needs(self, size: float) -> float:
-        """Return the seconds until it could have delivered so many bytes; infinity if it failed before."""
+        """Return the seconds until it could have delivered `size` bytes; infinity if it failed before."""
         return inf if size > self.most else self.start + size / self.rate
 
 
 class Hindsight(NamedTuple):
-    """Seconds with the best shares, with the planned ones at the actual rates, and from the best source alone.
+    """The durations in seconds that a transfer could have had.
 
-    None where that is not known: nothing was planned, or a source could not deliver its planned share. `shares` are the
-    best ones, in bytes; `waits` is the index of the source for which the plan waits longest.
+    :param best: with the best shares
+    :param shares: best shares, in bytes
+    :param planned: with the planned shares at the actual rates; None without a plan, or if a source failed before the
+        end of its planned share
+    :param waits: index of the source that ends last in the plan; None like `planned`
+    :param single: from the best single source; None if no source could deliver all bytes
     """
 
     best: float
@@ -55,9 +59,9 @@ class Hindsight(NamedTuple):
 
 
 def hindsight(size: int, sources: Sequence[Able | None]) -> Hindsight | None:
-    """Return the hindsight of a transfer of `size` bytes; None if the sources could not have delivered them.
+    """Return the possible durations of a transfer of `size` bytes; None if the sources could not deliver them.
 
-    :param sources: abilities of the sources; None for a source about which nothing is known
+    :param sources: performance of the sources; None for an unknown one
     """
     able = [each for each in sources if each is not None]
     best = _level(size, able)
@@ -70,9 +74,9 @@ def hindsight(size: int, sources: Sequence[Able | None]) -> Hindsight | None:
 
 
 def _level(size: int, able: Sequence[Able]) -> float | None:
-    """Return the least T by which sources could deliver `size` bytes: between two turns, their sum is a straight line.
+    """Return the smallest T by which the sources could deliver `size` bytes; None if they never could.
 
-    Return None if they could never deliver them.
+    The sum of their bytes is a straight line between two turns, at which a source starts or fails.
     """
     turns = {each.start for each in able} | {each.start + each.most / each.rate for each in able if each.most < inf}
     before = poured = 0.0
@@ -87,7 +91,7 @@ def _level(size: int, able: Sequence[Able]) -> float | None:
 
 
 def _planned(size: int, sources: Sequence[Able | None]) -> tuple[float | None, int | None]:
-    """Return the seconds that the planned shares take, and the index of the source that ends last; None if unknown."""
+    """Return the duration with the planned shares, and the index of the source that ends last; None if unknown."""
     shares = [each.planned if each else None for each in sources]
     if sum(share or 0 for share in shares) != size:
         return None, None

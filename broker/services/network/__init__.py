@@ -1,1 +1,1 @@
-"""Sites, endpoints, measured links, and the addresses that may be connected to."""
+"""Sites, endpoints, requests to measure links, and the policy for addresses."""

@@ -1,4 +1,4 @@
-"""Sites, endpoints and their names. They are few and needed by every request, and so are cached for a moment."""
+"""Sites and endpoints, with a short-lived cache of all of them, since they are few and needed by every request."""
 
 import time
 from collections.abc import Iterable, Mapping
@@ -24,19 +24,19 @@ from coalloc.util.addresses import AddressClass, AddressPolicy, Network
 __all__ = ["Allowed", "Map", "Places"]
 
 REMEMBERED = 2.0
-"""Seconds for which changes by another process may go unnoticed."""
+"""Seconds for which the cache may miss changes by another process."""
 
 
 GLOBUS = "globus://"
 LOGGED = 50
-"""Most endpoints that each get a line in the log."""
+"""Most endpoints that are logged one by one."""
 log = structlog.get_logger("broker")
 
 
 class Map(NamedTuple):
-    """All endpoints by number and by name, all sites by name, and the endpoint and site of each collection by its id.
+    """All endpoints by number and name, all sites by name, and the endpoint and site of each collection by its id.
 
-    `policy` says which addresses may be connected to.
+    :param policy: policy for addresses to connect to
     """
 
     by_id: Mapping[int, Placed]
@@ -46,7 +46,7 @@ class Map(NamedTuple):
     policy: AddressPolicy = AddressPolicy(AddressClass.PUBLIC)
 
     def coordinates(self, site: str) -> tuple[float, float] | None:
-        """Return the coordinates of a site, when they are known."""
+        """Return the latitude and longitude of a site in degrees; None if unknown."""
         known = self.sites.get(site)
         if known is None or known.latitude is None or known.longitude is None:
             return None
@@ -54,9 +54,9 @@ class Map(NamedTuple):
 
 
 class Allowed(TypedDict):
-    """The limits of sessions with servers, as coget takes them.
+    """The limits of sessions with servers, as keyword arguments of coget's functions.
 
-    They are the addresses that servers and their data may have, and the hosts that may be given a proxy certificate.
+    `policy` is for the addresses of servers and data; `delegate` are hosts that may get a limited proxy certificate.
     """
 
     policy: AddressPolicy
@@ -66,7 +66,7 @@ class Allowed(TypedDict):
 class Places:
     """Sites and endpoints.
 
-    :param networks: networks whose private and loopback addresses may be connected to, whoever names them
+    :param networks: networks whose private and loopback addresses are allowed for all users
     """
 
     def __init__(self, database: Database, networks: tuple[Network, ...] = ()) -> None:
@@ -89,35 +89,34 @@ class Places:
             policy = policy_for(self._networks, opened, (each.endpoint for each in placed))
             by_id, named = {each.id: each for each in placed}, {site.name: site for site in sites}
             found = Map(by_id, by_name, named, ends, policy)
-            if before != self._changes:  # possibly read before the change, so it is not cached
+            if before != self._changes:  # not cached, because it may have been read before the change
                 return found
             self._map, self._until = found, time.monotonic() + REMEMBERED
         return self._map
 
     def look_again(self) -> None:
-        """Read the database at the next use of the map, because something may have changed."""
+        """Invalidate the cache, because sites or endpoints may have changed."""
         self._until = 0.0
         self._changes += 1
 
     async def sources(self, named: Iterable[str], caller: Caller = NOBODY) -> dict[str, str]:
-        """Return the names under which transfers from these sources are stored.
+        """Return the stored name of each source.
 
         An endpoint's name, its address, and `globus://` with the id of a collection at it are the same source, if the
         caller may see that collection.
 
-        :raises Invalid: when there is no such endpoint, or a source is not an address
+        :raises Invalid: when a source is an unknown endpoint, or a malformed address
         """
         named = list(named)
         known = await self._seen_by(caller, named)
         return {name: _source(name, known) for name in named}
 
     async def sinks(self, named: Iterable[str], caller: Caller = NOBODY) -> dict[str, str]:
-        """Return the names under which transfers to these sinks are stored.
+        """Return the stored name of each sink.
 
-        For the id of a collection that the caller may see, and for the address of an endpoint, that is its site, if it
-        is known.
+        For the address of an endpoint, and the id of a collection that the caller may see, it is the site, if known.
 
-        :raises Invalid: when a sink is not an address
+        :raises Invalid: when a sink is a malformed address
         """
         named = list(named)
         known = await self._seen_by(caller, named)
@@ -125,7 +124,7 @@ class Places:
         return {name: _sink(name, known, sites) for name in named}
 
     async def _seen_by(self, caller: Caller, named: Iterable[str]) -> Map:
-        """Return the map with only those of the named collections that the caller may see."""
+        """Return the map, with only the named collections that the caller may see."""
         known = await self.map()
         numbers = {name.removeprefix(GLOBUS) for name in named} & known.collections.keys()
         if not numbers:
@@ -155,11 +154,11 @@ class Places:
 
     @retried
     async def put_endpoint(self, by: str, endpoint: Endpoint, role: Role = "admin") -> Endpoint:
-        """Create or change an endpoint. If an admin does so, it may have a private or loopback address.
+        """Create or change an endpoint. An admin may give it a private or loopback address.
 
-        :raises NotFound: when there is no such site
-        :raises Forbidden: when a user who is not an admin changes its `delegate` or `data_hosts`, or moves it although
-            it has these or collections whose credentials are shown there
+        :raises NotFound: when its site does not exist
+        :raises Forbidden: when a user who is no admin changes `delegate` or `data_hosts`, or moves an endpoint that has
+            these, or a collection with a credential
         """
         async with self._database.write() as connection:
             stored = Stored(connection)
@@ -192,7 +191,7 @@ class Places:
         self.look_again()
 
     async def log_opened(self) -> None:
-        """Log the endpoints from before an upgrade: they may have a private address that no admin has confirmed."""
+        """Log the endpoints that an upgrade has allowed to keep a private address until an admin confirms them."""
         try:
             known = [each.endpoint for each in (await self.map()).by_name.values() if each.opened == "upgrade"]
         except BrokerError as error:
@@ -209,7 +208,7 @@ class Places:
             log.warning("there are more such endpoints", count=len(known) - LOGGED)
 
     async def allowed(self) -> Allowed:
-        """Return the limits of sessions on behalf of users."""
+        """Return the limits of sessions for users."""
         known = await self.map()
         endpoints = [each.endpoint for each in known.by_id.values()]
         return {
@@ -218,7 +217,7 @@ class Places:
         }
 
     async def policy(self) -> AddressPolicy:
-        """Return the policy for addresses that are connected to on behalf of users."""
+        """Return the policy for addresses to connect to for users."""
         return (await self.map()).policy
 
     async def site(self, name: str) -> Site:
@@ -237,9 +236,9 @@ class Places:
 
 
 def _permitted(by: str, endpoint: Endpoint, before: Endpoint | None, collections: Iterable[Collection]) -> Endpoint:
-    """Return an endpoint as a user who is not an admin may put it; `delegate` and `data_hosts` default to the old ones.
+    """Check a change by a non-admin; return the endpoint, with the old `delegate` and `data_hosts` by default.
 
-    :raises Forbidden: when only an admin may put it
+    :raises Forbidden: when only an admin may make the change
     """
     if before:
         silent = {"delegate", "data_hosts"} - endpoint.model_fields_set
@@ -250,7 +249,7 @@ def _permitted(by: str, endpoint: Endpoint, before: Endpoint | None, collections
         raise Forbidden(f"{by} may not set the data hosts of {endpoint.name}", "ask an admin")
     if before is None or _where(before) == _where(endpoint):
         return endpoint
-    shown = "gsiftp" in (before.scheme, endpoint.scheme)  # without a credential's name the workers' own is shown
+    shown = "gsiftp" in (before.scheme, endpoint.scheme)  # a collection without a credential uses the workers' own
     if endpoint.delegate or endpoint.data_hosts or any(shown or each.credential for each in collections):
         raise Forbidden(
             f"{by} may not move {endpoint.name}: it has data hosts, a proxy or credentials",

@@ -23,7 +23,7 @@ NEEDED = "this needs two ftp or gsiftp servers with different addresses and a wr
 class Probes:
     """The requested measurements.
 
-    :param probing: limits of measuring; None: this broker measures nothing
+    :param probing: limits of measurements; None: this broker does not measure
     """
 
     def __init__(self, database: Database, places: Places, probing: Probing | None) -> None:
@@ -32,11 +32,11 @@ class Probes:
         self._probing = probing
 
     async def want(self, caller: Caller, source: str, sink: str) -> None:
-        """Request that the link from one endpoint to another is measured next; repeating a request changes nothing.
+        """Request the measurement of the link from one endpoint to another; a repeated request has no effect.
 
         :raises Forbidden: unless the caller is a curator
-        :raises Conflict: when this broker measures nothing
-        :raises NotFound: when there is no such endpoint
+        :raises Conflict: when this broker does not measure
+        :raises NotFound: when an endpoint does not exist
         :raises Invalid: when the link cannot be measured
         """
         if not caller.may("curator"):
@@ -57,7 +57,7 @@ class Probes:
 
 
 def possible_links(endpoints: Iterable[Endpoint]) -> list[EndpointLink]:
-    """Return the links between these endpoints that can be measured: those where a file may be stored at either end."""
+    """Return the links that can be measured: between (Grid)FTP endpoints that both accept files."""
     able = [each for each in endpoints if each.write_priority and each.scheme in ("ftp", "gsiftp")]
     return [
         EndpointLink(a.name, b.name, Pair(a.source, b.site)) for a, b in permutations(able, 2) if a.source != b.source

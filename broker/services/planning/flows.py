@@ -1,4 +1,4 @@
-"""Plans of files through a network: as the caller describes it, completed with what the broker knows."""
+"""Plans for moving files through a network, which the broker completes with its own data."""
 
 from itertools import permutations
 from math import ceil
@@ -22,11 +22,11 @@ __all__ = ["Flows"]
 
 PLANNING = JobKind("the plan", "leave out hosts, links or files, or plan in parts")
 FILLED = 100
-"""Most hosts between which links are filled in from forecasts."""
+"""Most hosts whose missing links are filled in from forecasts."""
 
 
 class HostServer(NamedTuple):
-    """The server of a host: its address as transfers are stored, and its endpoint, if it is one."""
+    """The server of a host: its address in stored form, and its endpoint if it has one."""
 
     address: str
     endpoint: Endpoint | None
@@ -35,7 +35,7 @@ class HostServer(NamedTuple):
 class Flows:
     """The planning of many files.
 
-    :param apart: processes in which plans are made
+    :param apart: subprocess that computes plans
     """
 
     def __init__(self, places: Places, forecasting: Forecasting, apart: SeparateProcess) -> None:
@@ -44,21 +44,21 @@ class Flows:
         self._apart = apart
 
     async def make(self, request: FlowsRequest, caller: Caller = NOBODY) -> bytes:
-        """Plan which host sends what to which host; return `FlowsPlanned` as JSON.
+        """Plan which host sends which bytes to which host; return `FlowsPlanned` as JSON.
 
-        :param caller: caller; collections that they may not see are treated as unknown
-        :raises Invalid: when the network or the demand makes no sense, or there is no route
-        :raises TooLarge: when it is more than the broker plans
-        :raises TooManyRequests: when the caller plans too much
-        :raises Unavailable: when a library that planning needs is not installed
+        :param caller: user of the plan; collections that the caller may not see are treated as unknown
+        :raises Invalid: when the request is inconsistent, or a file has no route
+        :raises TooLarge: when the request exceeds a limit
+        :raises TooManyRequests: when the caller has used up their planning time
+        :raises Unavailable: when a library for planning is not installed
         """
         ends = await self._apart.run(PLANNING, caller.subject, ends_of, request)
         return await self._apart.run(PLANNING, caller.subject, planned, request, await self._known(ends, caller))
 
     async def _known(self, host_names: HostNames, caller: Caller) -> Network:
-        """Return what the broker knows about hosts that are servers.
+        """Return the network that the broker knows: capacities of endpoints, and forecasts as links.
 
-        That is the capacities of endpoints, and forecasts between any two hosts for which the caller gave no link.
+        Links are returned for each pair of servers for which the request has none.
         """
         places = await self._located(host_names, caller)
         if len(places) > FILLED:

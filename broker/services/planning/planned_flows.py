@@ -1,4 +1,4 @@
-"""A plan of files through a network, from the request to the answer: pure, and run in a separate process."""
+"""The computation of a plan for moving files through a network, which runs in a subprocess."""
 
 from typing import NamedTuple
 
@@ -13,11 +13,11 @@ from coalloc.planner.network import Network, joined
 __all__ = ["HostNames", "ends_of", "planned"]
 
 ENDS = 50_000
-"""Most ISPs of all hosts, holders of all files, and destinations of all files, together."""
+"""Most ISPs of hosts, and holders and destinations of files, in total."""
 
 
 class HostNames(NamedTuple):
-    """The names of hosts, the URLs of those that have a server, and the pairs that have a link."""
+    """The names of hosts, the URLs of hosts with a server, and the pairs of hosts with a link."""
 
     hosts: frozenset[str]
     urls: dict[str, str]
@@ -25,10 +25,10 @@ class HostNames(NamedTuple):
 
 
 def ends_of(request: FlowsRequest) -> HostNames:
-    """Return the hosts and links of a request, for which the broker looks up what it knows.
+    """Return the hosts and links of a request.
 
-    :raises Invalid: when the network or the demand makes no sense
-    :raises TooLarge: when it names more than the broker plans
+    :raises Invalid: when the request is inconsistent
+    :raises TooLarge: when the request exceeds a limit
     """
     content = _read(request)
     linked = frozenset((key.source, key.sink) for key in content.network.links)
@@ -38,9 +38,9 @@ def ends_of(request: FlowsRequest) -> HostNames:
 def planned(request: FlowsRequest, known: Network) -> bytes:
     """Return the plan as JSON.
 
-    :param known: what the broker knows, to complete the network of the request
-    :raises Invalid: when there is no route
-    :raises Unavailable: when a library that planning needs is not installed
+    :param known: network from the broker's data, which completes the network of the request
+    :raises Invalid: when a file has no route
+    :raises Unavailable: when a library for planning is not installed
     """
     content = _read(request)
     network = joined(content.network, known)

@@ -1,4 +1,4 @@
-"""Plans to fetch a dataset now, by the same code as `coget plan`."""
+"""Plans for fetching a dataset, computed by the code of `coget plan`."""
 
 from broker.errors import Conflict, NotFound
 from broker.models.access import Caller
@@ -19,10 +19,10 @@ class Plans:
         self._replicas = replicas
 
     async def make(self, request: PlanRequest, sink: str, caller: Caller = NOBODY) -> DatasetPlan:
-        """Plan what each source should deliver.
+        """Plan which share of a dataset each source should deliver.
 
-        :raises NotFound: when there is no such dataset, or no available replica of it
-        :raises Conflict: while its size is not known
+        :raises NotFound: when the dataset does not exist, or has no available replica
+        :raises Conflict: when its size is unknown
         """
         resolved = await self._replicas.one(request.name, sink, caller)
         size = _usable(resolved)
@@ -53,10 +53,10 @@ class Plans:
 
 
 def _usable(resolved: Resolved) -> int:
-    """Return the size of a dataset that can be planned.
+    """Return the size of a dataset, if a plan is possible.
 
     :raises NotFound: when it has no available replica
-    :raises Conflict: when its size is not known
+    :raises Conflict: when its size is unknown
     """
     if not resolved.replicas:
         raise NotFound(

@@ -1,1 +1,1 @@
-"""Tasks as users see them: submission, state, progress, and notices of their end."""
+"""Tasks for users: submission, state, progress, and notices of their end."""

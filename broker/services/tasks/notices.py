@@ -1,7 +1,7 @@
-"""Notices of finished tasks to a webhook of the admin: signed as in Standard Webhooks, and sent at least once.
+"""Notices of finished tasks to a configured webhook, signed as in Standard Webhooks, and sent at least once.
 
-A task is marked in the transaction that ends it, by whichever process. So no notice is lost if that process dies, and
-no task waits for the hook. The task's own options `notify_on_*` decide which notices are sent.
+The transaction that ends a task also marks it for a notice. So no notice is lost if a process dies, and no task waits
+for the webhook. The task's options `notify_on_*` decide whether a notice is sent.
 """
 
 import asyncio
@@ -32,13 +32,13 @@ __all__ = ["Notices"]
 TICK = 1.0
 AT_ONCE = 20
 SECONDS = 10.0
-"""Most seconds for the hook to answer."""
+"""Timeout of the webhook in seconds."""
 TAKEN = 60.0
-"""Seconds for which a task is reserved for the process that is about to send its notice."""
+"""Seconds for which a process reserves a task while it sends the notice."""
 FIRST = 5.0
-"""Least seconds between attempts; each further attempt waits for as long as has passed since the end of the task."""
+"""Shortest pause between attempts in seconds; a later pause is as long as the time since the end of the task."""
 LONGEST = 86_400.0
-"""Seconds after the end of a task for which its notice is attempted."""
+"""Seconds after the end of a task until its notice is given up."""
 ENDS: Mapping[str | None, Literal["canceled", "expired"]] = {"CANCELED": "canceled", "EXPIRED": "expired"}
 log = structlog.get_logger("broker.notices")
 
@@ -51,20 +51,20 @@ class Notices:
         self._hook = hook
 
     async def keep_sending(self) -> None:
-        """Send notices of finished tasks, again and again, until cancelled."""
+        """Send notices of finished tasks until cancelled."""
         async with httpx.AsyncClient(timeout=SECONDS) as client:
             while True:
                 try:
                     await self._send_due(client)
                 except Unavailable as error:
                     log.warning("the database cannot be used now", error=error.message)
-                except Exception:  # otherwise no notice would ever be sent again
+                except Exception:  # otherwise an error would stop the loop silently
                     log.exception("failed to notify the webhook of finished tasks; trying again")
                 await asyncio.sleep(TICK)
 
     async def _send_due(self, client: httpx.AsyncClient) -> None:
         while True:
-            async with self._database.read() as connection:  # writes nothing if no notice is due
+            async with self._database.read() as connection:  # a read transaction, since usually no notice is due
                 due = await Stored(connection).due(await read_clock(connection), AT_ONCE)
             if not due:
                 return
@@ -97,14 +97,14 @@ class Notices:
 
     @retried
     async def _put(self, number: str, seconds: float | None) -> None:
-        """Schedule the next attempt in so many seconds; None: the notice is done."""
+        """Schedule the next attempt in `seconds`; None: no further attempt."""
         async with self._database.write() as connection:
             at = None if seconds is None else await read_clock(connection) + seconds
             await Stored(connection).put(number, at)
 
 
 def _why(error: Exception) -> str:
-    """Return the reason of a failure, without the hook's URL, which may be a secret."""
+    """Return the reason of a failure, without the webhook's URL, which may be a secret."""
     return str(error.response.status_code) if isinstance(error, httpx.HTTPStatusError) else type(error).__name__
 
 
@@ -135,7 +135,7 @@ def _description(task: Task, how: str) -> str:
 
 
 def _headers(key: bytes, number: str, at: int, body: bytes) -> dict[str, str]:
-    """Return the headers of a notice, which prove to the receiver who sent it, and when.
+    """Return the headers of a notice, with a signature of its id, time and body.
 
     :param at: seconds since the epoch
     """

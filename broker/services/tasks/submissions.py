@@ -1,4 +1,4 @@
-"""Submission of tasks: their collections, the check of permissions, and the choice of the site to carry them out."""
+"""Submission of tasks: checks of permissions and options, and the choice of the site that runs a task."""
 
 import time
 from collections.abc import Iterable
@@ -16,25 +16,25 @@ from broker.services.tasks.tasks import TaskReceipt, Tasks
 __all__ = ["DAY", "LONGEST", "Submissions", "due"]
 
 DAY = 86_400.0
-"""Seconds until the deadline of a task that does not set one."""
+"""Default time to the deadline of a task, in seconds."""
 LONGEST = 100 * 365.25 * DAY
-"""Most seconds until a deadline."""
+"""Longest time to a deadline, in seconds."""
 
 
 class Submissions:
-    """The entry point of all tasks, from every interface."""
+    """The entry point for tasks of all APIs."""
 
     def __init__(self, collections: Collections, tasks: Tasks) -> None:
         self._collections = collections
         self._tasks = tasks
 
     async def take(self, caller: Caller, task: NewTask, token: int | None = None) -> TaskReceipt:
-        """Submit a task if all that it does is granted; if it was submitted before, return that one.
+        """Submit a task whose owner has all necessary permissions; return the existing task if it was submitted before.
 
-        :param token: number of the token that the caller has sent
+        :param token: number of the caller's token
         :raises NoCollection: :raises NotGranted:
-        :raises Invalid: when no worker can do it, or it asks for encryption, would delete all of a collection, or would
-            copy a folder into itself
+        :raises Invalid: when the task needs encryption, deletes the root of a collection, copies a folder into itself,
+            or uses folders of several sites
         """
         if task.options.encrypt_data:
             raise Invalid(
@@ -52,10 +52,10 @@ class Submissions:
         )
 
     async def submit(self, caller: Caller, submission: Submission, token: int | None = None) -> TaskReceipt:
-        """Submit a task of the broker's own interface.
+        """Submit a task of the broker's own API, with `take`, whose errors it also raises.
 
-        :raises Invalid: for a deadline that has passed, or is too far away
-        :raises Forbidden: for a priority that is not set by an admin; and all errors of `take`
+        :raises Invalid: when the deadline has passed, or is too far away
+        :raises Forbidden: when a caller who is no admin sets a priority
         """
         now = time.time()
         if submission.priority and not caller.may("admin"):
@@ -73,7 +73,7 @@ class Submissions:
         return await self.take(caller, task, token)
 
     async def _named(self, caller: Caller, source: str, destination: str | None) -> tuple[UUID, UUID | None]:
-        """Return the ids of two collections, which are given by ids or names. :raises NoCollection:"""
+        """Return the ids of two collections, given by id or name. :raises NoCollection:"""
         known = {each.collection.name: each.collection.id for each in await self._collections.visible(caller)}
         ids = {str(number): number for number in known.values()}
 
@@ -86,7 +86,7 @@ class Submissions:
 
 
 def due(deadline: float, now: float) -> float:
-    """Return the deadline. :raises Invalid: when it has passed, or is further away than `LONGEST`"""
+    """Check and return a deadline. :raises Invalid: when it has passed, or is more than `LONGEST` away"""
     if deadline <= now:
         raise Invalid("the deadline has passed", "choose a later one, or leave it out for one day")
     if deadline > now + LONGEST:
@@ -100,7 +100,7 @@ def _item(submission: Submission, item: Item) -> Item:
 
 
 def _refuse_circles(items: Iterable[Item]) -> None:
-    """Check that nothing would be copied onto or into itself. :raises Invalid: when it would"""
+    """Check that no item would be copied onto or into itself. :raises Invalid:"""
     for item in items:
         source, destination = item.source.rstrip("/"), item.destination.rstrip("/")
         if destination == source or destination.startswith(f"{source}/"):
@@ -108,7 +108,7 @@ def _refuse_circles(items: Iterable[Item]) -> None:
 
 
 def _uses(task: NewTask) -> list[CollectionUse]:
-    """Return the uses of collections by a task; each has to be granted."""
+    """Return the uses of collections by a task, all of which need permission."""
     if task.destination is None:
         return [CollectionUse(task.source, item.source, writes=True) for item in task.items]
     reads = [CollectionUse(task.source, item.source) for item in task.items]
@@ -116,9 +116,9 @@ def _uses(task: NewTask) -> list[CollectionUse]:
 
 
 def _queue(collections: Iterable[Collection]) -> str:
-    """Return the site whose workers have to do the task, because it uses their folders; empty if any worker can.
+    """Return the site whose workers must run the task, because it uses their folders; empty if any worker can.
 
-    :raises Invalid: when it uses folders of several sites
+    :raises Invalid: when the collections are folders at several sites
     """
     sites = {each.site for each in collections if each.kind == "local"}
     if len(sites) > 1:

@@ -1,4 +1,4 @@
-"""Tasks as their owners see them: submitted once, read, changed and canceled; admins also pause them."""
+"""Tasks: users submit, read, change and cancel them; admins also pause them."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -20,16 +20,16 @@ TRANSFERRED: tuple[WorkKind, ...] = ("copy", "link")
 
 
 class TaskReceipt(NamedTuple):
-    """A task's id, and whether it is new; otherwise the same task was submitted before."""
+    """A task's id, and whether it is new; False if it was submitted before."""
 
     task: str
     new: bool
 
 
 class Tasks:
-    """The tasks of all users. A caller sees their own, an admin all.
+    """The tasks of all users. Users see their own, admins all.
 
-    :param new_work: told the name of the queue in which there is new work; empty for all queues
+    :param new_work: function to call with the name of a queue that has new work; empty for all queues
     """
 
     def __init__(self, database: Database, new_work: Callable[[str], None]) -> None:
@@ -38,9 +38,9 @@ class Tasks:
 
     @retried
     async def submit(self, new: NewTask) -> TaskReceipt:
-        """Store a task, or return the same one if its owner submitted it before.
+        """Store a task, or return the existing one if its owner submitted it before.
 
-        :raises Conflict: when the task submitted before is of another kind
+        :raises Conflict: when the existing task is of another kind
         """
         kind: WorkKind = "look" if new.kind == "TRANSFER" else "delete"
         planned = [PlannedWork.of(kind, item) for item in new.items]
@@ -50,7 +50,7 @@ class Tasks:
         return submitted
 
     async def one(self, caller: Caller, number: str) -> Task:
-        """Return a task. :raises NotFound: when there is none that the caller may see"""
+        """Return a task. :raises NoTask: when it does not exist, or the caller may not see it"""
         async with self._database.read() as connection:
             return await self._owned(Stored(connection), caller, number)
 
@@ -62,18 +62,18 @@ class Tasks:
         return task
 
     async def page(self, task_filter: TaskFilter, order: Order, limit: int, offset: int) -> CountedTasks:
-        """Return the wanted tasks, without a check of permissions.
+        """Return a page of tasks, without a check of permissions.
 
-        :param task_filter: filter; its `owner` has to be the caller, unless the caller is an admin
+        :param task_filter: filter; unless the caller is an admin, its `owner` must be the caller
         """
         async with self._database.read() as connection:
             return await Stored(connection).page(task_filter, order, limit, offset)
 
     @retried
     async def change(self, caller: Caller, number: str, label: str | None, deadline: float | None) -> Task:
-        """Change the label or the deadline of a task; None leaves it unchanged. Return the task as it was before.
+        """Change the label or the deadline of a task; None leaves a value unchanged. Return the task before the change.
 
-        :raises NotFound: :raises Conflict: when it is over
+        :raises NoTask: :raises Conflict: when the task is finished
         """
         async with self._database.write() as connection:
             stored = Stored(connection)
@@ -95,10 +95,11 @@ class Tasks:
 
     @retried
     async def cancel(self, caller: Caller, number: str, message: str | None = None, admin: bool = False) -> bool:
-        """Cancel a task; return False if it was over. Its owner is told if another user, an admin, cancels it.
+        """Cancel a task; return False if it was finished.
 
-        :param admin: whether it is canceled as an admin does it, even if the task is the caller's own
-        :raises NotFound:
+        :param message: admin's message to the owner
+        :param admin: whether to record a cancellation by an admin, also if the caller is the owner
+        :raises NoTask:
         """
         async with self._database.write() as connection:
             stored = Stored(connection)
@@ -115,7 +116,7 @@ class Tasks:
 
     @retried
     async def pause(self, caller: Caller, number: str, message: str | None) -> bool:
-        """Pause a task, or resume it if there is no message; return False if it was over."""
+        """Pause a task, or resume it if `message` is None; return False if it was finished."""
         stops = message is not None
         async with self._database.write() as connection:
             stored, now = Stored(connection), await read_clock(connection)
@@ -134,18 +135,18 @@ class Tasks:
     async def events(
         self, caller: Caller, number: str, errors: bool | None, limit: int, offset: int
     ) -> tuple[list[Event], int]:
-        """Return events of a task, the newest first, and their total number. :raises NotFound:"""
+        """Return events of a task, the newest first, and their total number. :raises NoTask:"""
         async with self._database.read() as connection:
             stored = Stored(connection)
             await self._owned(stored, caller, number)
             return await stored.events(number, errors, limit, offset)
 
     async def done(self, caller: Caller, number: str, state: str, after: int, limit: int) -> list[FinishedWork]:
-        """Return the files of a task that were transferred (`succeeded`), or left out for an error (`skipped`).
+        """Return the files of a task in a state: transferred (`succeeded`), `skipped` because of an error, or `failed`.
 
-        :param after: id of a file: only later ones are returned
+        :param after: id of the last file of the previous page
         :param limit: most files to return
-        :raises NotFound:
+        :raises NoTask:
         """
         async with self._database.read() as connection:
             stored = Stored(connection)
@@ -155,19 +156,21 @@ class Tasks:
             return [] if task.options.dry_run else await stored.done(number, state, after, limit, TRANSFERRED)
 
     async def planned(self, caller: Caller, number: str, after: int, limit: int) -> list[FinishedWork]:
-        """Return what a dry run would copy, link and delete, in the order of ids.
+        """Return the files that a dry run would copy, link or delete, in the order of ids.
 
-        :param after: id of an item: only later ones are returned
+        :param after: id of the last item of the previous page
         :param limit: most items to return
-        :raises NotFound: when there is no such task of theirs
-        :raises Invalid: when it is no dry run
+        :raises NoTask:
+        :raises Invalid: when the task is no dry run
         """
         async with self._database.read() as connection:
             stored = Stored(connection)
             task = await self._owned(stored, caller, number)
             if not task.options.dry_run:
                 raise Invalid(f"task {number} is not a dry run", f"see GET /broker/v1/tasks/{number}/files")
-            spared = task.destination is not None and (task.failed or task.skipped)  # if so, the task deletes nothing
+            spared = task.destination is not None and (
+                task.failed or task.skipped
+            )  # a task with errors would delete nothing
             return await stored.done(
                 number, "succeeded", after, limit, TRANSFERRED if spared else (*TRANSFERRED, "delete")
             )

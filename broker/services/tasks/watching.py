@@ -1,7 +1,4 @@
-"""Live states of tasks: watchers are told about each change. Each tick is one query, for any number of watchers.
-
-Reports have the current rates of tasks, from their progress since they were looked at before.
-"""
+"""Live states of tasks, for streams and reports. One query per tick serves all watchers of a process."""
 
 import asyncio
 import hashlib
@@ -27,25 +24,25 @@ TICK = 0.5
 WINDOW = 8.0
 """Seconds over which the current rate is averaged; workers report their progress about once a second."""
 HEARTBEAT = 15.0
-"""Seconds of silence after which a heartbeat tells proxies and watchers that the stream is still alive."""
+"""Seconds without a change after which a heartbeat keeps the stream alive."""
 LONGEST = 600.0
 """Seconds after which a stream ends, so that the watcher has to connect and authenticate again."""
 MOST = 100
 """Most streams of one subject at once."""
 SHORTEST = 1.5
-"""Least seconds between two looks from which a rate is computed."""
+"""Shortest time in seconds from which a rate is computed."""
 FORGOTTEN = 60.0
-"""Seconds after which a task that was not looked at is forgotten."""
+"""Seconds without a request after which the progress of a task is forgotten."""
 log = structlog.get_logger("broker.watching")
 
 
 def version(record: TaskRecord) -> str:
-    """Return the version of a task's record: a hash that differs between any two states."""
+    """Return the version of a task's record: a hash of its content."""
     return hashlib.blake2b(record.model_dump_json().encode(), digest_size=8).hexdigest()
 
 
 class Watched:
-    """One task, for all its watchers."""
+    """The state of one task, shared by all its watchers."""
 
     def __init__(self, task: Task, collections: Mapping[str, Collection], now: float) -> None:
         self._collections = collections
@@ -55,7 +52,7 @@ class Watched:
         self.record = TaskRecord.of(task, collections, now)
 
     def see(self, task: Task, now: float) -> None:
-        """Take in the current state of the task; wake all watchers if it has changed."""
+        """Update the state of the task; wake all watchers if it has changed."""
         self._moved.append((now, task.bytes_transferred))
         while self._moved[1][0] <= now - WINDOW:
             self._moved.popleft()
@@ -72,7 +69,7 @@ class Watched:
         self._next = asyncio.Event()
 
     async def news(self, seconds: float) -> None:
-        """Wait for a change, at most this many seconds."""
+        """Wait for a change, for at most `seconds`."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._next.wait()
@@ -90,11 +87,11 @@ class Watching:
     def watch(
         self, caller: Caller, task: Task, collections: Mapping[str, Collection], seen: str = ""
     ) -> AsyncGenerator[TaskRecord | None, None]:
-        """Return a stream of the states of a task: the current one, then each new one; None is a heartbeat.
+        """Return a stream of the states of a task: the current state, then each new one; None is a heartbeat.
 
-        The stream ends after the last state, after `LONGEST` seconds, and when the broker shuts down.
+        The stream ends after the final state, after `LONGEST` seconds, and when the broker shuts down.
 
-        :param seen: version of the state that the caller has; that state is not sent again
+        :param seen: version of the state that the caller has, which is not sent again
         :raises TooManyRequests: when the caller has too many streams
         """
         self._check(caller)
@@ -126,7 +123,7 @@ class Watching:
                 del self._watched[number]
 
     def beats(self, caller: Caller, seconds: float) -> AsyncGenerator[None, None]:
-        """Return a stream that yields at once, and then every so many seconds, for callers that poll something else.
+        """Return a stream that yields at once and then every `seconds`, for callers that poll other data.
 
         The stream ends after `LONGEST` seconds, and when the broker shuts down.
 
@@ -157,7 +154,7 @@ class Watching:
             self._callers -= Counter([subject])
 
     async def look(self) -> None:
-        """Query all watched tasks, again and again, until cancelled."""
+        """Query all watched tasks once per tick, until cancelled."""
         while True:
             await asyncio.sleep(TICK)
             if self._watched:
@@ -165,7 +162,7 @@ class Watching:
                     await self._look()
                 except Unavailable as error:
                     log.warning("the database cannot be used now", error=error.message)
-                except Exception:  # otherwise watchers would never be told about a change again
+                except Exception:  # otherwise an error would stop the loop silently
                     log.exception("failed to read tasks; trying again")
 
     async def _look(self) -> None:
@@ -184,13 +181,13 @@ class Watching:
 
 
 class Pace:
-    """The recent progress of tasks, as seen in this process."""
+    """The recent progress of tasks, as observed by this process."""
 
     def __init__(self) -> None:
         self._seen: dict[str, deque[tuple[float, int]]] = {}
 
     def rates(self, tasks: Iterable[Task]) -> Mapping[str, float]:
-        """Return the rates of these tasks by id, bytes per second; those looked at for the first time are left out."""
+        """Return the rates of tasks by id, in bytes per second; tasks without earlier calls are left out."""
         now = time.monotonic()
         self._seen = {number: moved for number, moved in self._seen.items() if moved[-1][0] > now - FORGOTTEN}
         found = {}

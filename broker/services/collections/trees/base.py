@@ -9,51 +9,52 @@ __all__ = ["Tree"]
 
 
 class Tree(Protocol):
-    """A collection's folders and files. Paths are as `services.paths.normal` makes them: from the collection's root.
+    """A collection's folders and files. Paths have the form of `collection_paths.normal`, from the collection's root.
 
-    Every method raises a `coalloc.errors.SourceError` if the server, or the disk, refuses.
+    Every method raises a `coalloc.errors.SourceError` if the server or the operating system reports an error.
     """
 
     async def stat(self, path: str) -> Entry:
-        """Return what is at a path; for a symbolic link, what the server reports of it. :raises NoSuchFile:"""
+        """Return the entry at a path; for a symbolic link, as the server reports it. :raises NoSuchFile:"""
         ...
 
     def list(
         self, path: str, omitted: MutableSequence[Omission] | None = None
     ) -> AsyncGenerator[Sequence[Entry], None]:
-        """Yield the entries of a folder, without `.` and `..`, in batches, in any order. Close it to stop early.
+        """Yield the entries of a folder, without `.` and `..`, in batches and in any order.
 
-        :param omitted: list that has, at the end, what the listing left out, as far as the server tells
+        Close the generator to stop early.
+
+        :param omitted: list that receives the entries that the listing left out, as far as the server reports them
         :raises NoSuchFile:
         """
         ...
 
     async def lineage(self, path: str) -> Sequence[str | None]:
-        """Return the ids of a folder, of the folder that contains it, and so on up to the server's root.
+        """Return the unique ids of a folder and of all folders above it, up to the server's root.
 
-        No other folder has the same id. An id is None if the server does not tell it; the result is empty if there is
-        no server.
+        An id is None if the server does not report it; the result is empty if the collection is not at a server.
         """
         ...
 
     async def end(self, path: str) -> str | None:
-        """Return the path at which a path ends when all symbolic links are followed; None outside of the collection."""
+        """Return a path with all symbolic links resolved; None if it is outside the collection."""
         ...
 
     async def held(self, folder: str, names: Sequence[str]) -> Mapping[str, str]:
-        """Return, for each name, the one of these names that the folder takes it for, as it may ignore case."""
+        """Map each name to the first of these names that the folder treats as the same, since it may ignore case."""
         ...
 
     async def make(self, path: str) -> None:
-        """Make a folder in an existing one."""
+        """Create a folder; its parent must exist."""
         ...
 
     async def rename(self, old: str, new: str) -> None:
-        """Move a file or a folder to another path. :raises AlreadyThere: when anything is there"""
+        """Move a file or a folder to another path. :raises AlreadyThere: when the new path exists"""
         ...
 
     async def replace(self, old: str, new: str) -> None:
-        """Move a file or a link to another path, and replace the file or link that is there, in one step."""
+        """Move a file or a link to another path; atomically replace a file or link there."""
         ...
 
     async def delete(self, path: str) -> None:
@@ -65,5 +66,5 @@ class Tree(Protocol):
         ...
 
     async def link(self, target: str, path: str) -> None:
-        """Make a symbolic link; its target is relative to the link, or absolute from the collection's root."""
+        """Create a symbolic link; its target is relative to the link, or absolute from the collection's root."""
         ...

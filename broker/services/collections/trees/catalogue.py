@@ -1,4 +1,4 @@
-"""The catalogue as a collection: datasets are files; scopes, and the parts of names, are folders."""
+"""The catalogue as a collection: datasets are files; scopes and the components of names are folders."""
 
 from collections.abc import AsyncGenerator, Mapping, MutableSequence, Sequence
 
@@ -14,7 +14,7 @@ BATCH = 1000
 
 
 def meanings(path: str) -> list[Parts]:
-    """Return the datasets that a path may name: of a scope, or without one; names may begin with a slash of their own.
+    """Return the datasets that a path may name: with or without a scope, and with or without a slash before the name.
 
     >>> [str(each) for each in meanings("/cms/run1/a.root")]
     ['cms:run1/a.root', 'cms:/run1/a.root', 'cms/run1/a.root', '/cms/run1/a.root']
@@ -26,13 +26,13 @@ def meanings(path: str) -> list[Parts]:
 
 
 class CatalogueTree:
-    """The read-only tree of the catalogue. Of several datasets with one path, it shows the first in `meanings`."""
+    """The read-only tree of the catalogue. If several datasets have the same path, it shows the first of `meanings`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def did(self, path: str) -> str:
-        """Return the full name of the dataset that a path names. :raises NoSuchFile:"""
+        """Return the full name of the dataset at a path. :raises NoSuchFile:"""
         async with self._database.read() as connection:
             found = await Folders(connection).dataset(meanings(path))
         if found is None or path.endswith("/"):
@@ -40,7 +40,7 @@ class CatalogueTree:
         return str(found[0])
 
     async def stat(self, path: str) -> Entry:
-        """Return what is at a path. :raises NoSuchFile:"""
+        """Return the file or folder at a path. :raises NoSuchFile:"""
         name = path.rstrip("/").rpartition("/")[2] or "/"
         async with self._database.read() as connection:
             folders = Folders(connection)
@@ -65,7 +65,7 @@ class CatalogueTree:
                 parts = [await folders.children(each.scope, _beginning(each), after, BATCH) for each in meanings(path)]
                 scopes = await folders.scopes() if inside == "/" else []
             ends = [part[-1].key for part in parts if len(part) == BATCH]
-            until = min(ends, default="")  # a part that is full may have more names after its last key
+            until = min(ends, default="")  # a full part may have more names after its last key
             parts.insert(0, [Child(scope, True) for scope in scopes if f"{scope}/" > after])
             found = {child.key: child for part in reversed(parts) for child in part if not until or child.key <= until}
             yield [_entry(found[key]) for key in sorted(found)]
@@ -74,19 +74,19 @@ class CatalogueTree:
             after = until
 
     async def lineage(self, path: str) -> Sequence[str | None]:
-        """Return nothing: a folder of the catalogue is at no server."""
+        """Return an empty sequence, since the catalogue is not at a server."""
         return ()
 
     async def end(self, path: str) -> str | None:
-        """Return the path itself: there are no links."""
+        """Return the path unchanged, since the catalogue has no links."""
         return path
 
     async def held(self, folder: str, names: Sequence[str]) -> Mapping[str, str]:
-        """Return each name for itself: all names are different."""
+        """Map each name to itself, since all names are different."""
         return {name: name for name in names}
 
     async def make(self, path: str) -> None:
-        """Refuse to make a folder. :raises PermissionRefused: always"""
+        """Refuse to create a folder. :raises PermissionRefused: always"""
         raise _read_only(path)
 
     async def rename(self, old: str, new: str) -> None:
@@ -106,7 +106,7 @@ class CatalogueTree:
         raise _read_only(path)
 
     async def link(self, target: str, path: str) -> None:
-        """Refuse to make a link. :raises PermissionRefused: always"""
+        """Refuse to create a link. :raises PermissionRefused: always"""
         raise _read_only(path)
 
 

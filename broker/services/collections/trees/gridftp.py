@@ -1,4 +1,4 @@
-"""A folder of a GridFTP server as a collection; idle sessions are kept for a moment, for the next user."""
+"""A folder of a GridFTP server as a collection, and a pool of sessions with servers."""
 
 import asyncio
 from collections import defaultdict
@@ -32,16 +32,18 @@ __all__ = ["GridFTPTree", "ServerLogin", "ServerSessions"]
 
 IDLE_SECONDS = 5.0
 MOST_ABOVE = 1000
-"""Most folders that are examined above one: links may lead in circles."""
+"""Most parent folders that `lineage` examines, since links may form cycles."""
 MOST = 8
-"""Most sessions with one server at once; further users wait for one."""
+"""Most sessions with one server at once; further callers wait."""
 
 
 class ServerLogin(NamedTuple):
-    """A server to log in to: its URL, and the proxy certificate to use (None if none is needed).
+    """A server with its login.
 
-    `policy` limits the addresses of the server and its data; `delegate` are hosts that may be given a proxy
-    certificate.
+    :param source: URL of the server
+    :param proxy: proxy certificate to use; None for the default one
+    :param policy: policy for the addresses of the server and its data
+    :param delegate: hosts that may get a limited proxy certificate
     """
 
     source: str
@@ -51,12 +53,12 @@ class ServerLogin(NamedTuple):
 
     @property
     def allowed(self) -> Allowed:
-        """The limits of sessions with it, as `storage` and `third_party` take them."""
+        """The limits of sessions, as keyword arguments of `storage` and `third_party`."""
         return {"policy": self.policy, "delegate": self.delegate}
 
 
 class ServerSessions:
-    """Sessions with servers: at most `MOST` for each; idle ones are kept for a moment only."""
+    """A pool of at most `MOST` sessions with each server; idle ones are closed after `IDLE_SECONDS`."""
 
     def __init__(self) -> None:
         self._idle: defaultdict[ServerLogin, list[tuple[Storage, asyncio.TimerHandle]]] = defaultdict(list)
@@ -64,7 +66,7 @@ class ServerSessions:
 
     @asynccontextmanager
     async def one(self, server: ServerLogin) -> AsyncIterator[Storage]:
-        """Yield a session for one user at a time; an idle one if there is one that is still usable."""
+        """Yield a session for exclusive use: an idle one if it is usable, otherwise a new one."""
         async with self._free[server]:
             session = self._take(server) or await storage(f"{server.source}/", proxy=server.proxy, **server.allowed)
             try:
@@ -104,13 +106,12 @@ class ServerSessions:
 class GridFTPTree:
     """The tree of the files and folders below `folder` at a server.
 
-    The server follows its symbolic links. If the user may reach only a part of the folder, links that lead out of that
-    part are refused, as far as the server says where they lead. For all other users, the server is not asked about
-    links.
+    The server follows its symbolic links. If the user may access only a part of the folder, links that lead out of that
+    part are refused, as far as the server reports their targets. For all other users, links are not checked.
 
     :param folder: absolute path, with a slash at its end
     :param name: name of the collection
-    :param reach: what the user of this tree may reach; None: all that the server permits
+    :param reach: access rights of the tree's user; None: everything that the server permits
     """
 
     def __init__(
@@ -124,28 +125,28 @@ class GridFTPTree:
         self.naming = Naming(name, folder, server.source)
 
     def url(self, path: str) -> str:
-        """Return the URL of a file or a folder, as `coalloc.api` takes it."""
+        """Return the URL of a file or a folder, for `coalloc.api`."""
         return self.server.source + quote(self.at(path))
 
     def at(self, path: str) -> str:
-        """Return the path at the server of a path in the collection."""
+        """Return the server's path for a path in the collection."""
         return below(self._folder, path)
 
     @asynccontextmanager
     async def _session(self) -> AsyncIterator[Storage]:
-        """Yield a session whose errors name paths as users know them."""
+        """Yield a session whose errors name paths in the collection instead of the server's."""
         async with self._sessions.one(self.server) as session:
             with called(self.naming):
                 yield session
 
     def _limits(self, writes: bool = False) -> bool:
-        """Return whether links may lead to where the user may not read (or write, if `writes`)."""
+        """Return whether links may lead to paths that the user may not read (or write, if `writes`)."""
         return self._reach is not None and self._reach.ends(writes)
 
     async def _enter(self, session: Storage, path: str, writes: bool) -> str | None:
-        """Return where a path is, without following its last part; None if links need not be checked.
+        """Return a path with all links resolved except the last component; None if links need not be checked.
 
-        :raises PermissionRefused: when the user may not reach that place
+        :raises PermissionRefused: when the user may not access the resolved path
         """
         if not self._limits(writes):
             return None
@@ -154,9 +155,9 @@ class GridFTPTree:
         return self._permit(path, folder and join(folder, name), writes)
 
     async def _follow(self, session: Storage, path: str, writes: bool) -> str | None:
-        """Return where a path ends when all links are followed; None if links need not be checked.
+        """Return a path with all links resolved; None if links need not be checked.
 
-        :raises PermissionRefused: when the user may not reach that place
+        :raises PermissionRefused: when the user may not access the resolved path
         """
         if not self._limits(writes):
             return None
@@ -164,7 +165,7 @@ class GridFTPTree:
         return self._permit(path, end, writes)
 
     def _permit(self, path: str, end: str | None, writes: bool) -> str:
-        """Return `end`, where a path ends. :raises PermissionRefused: when the user may not reach it, or the path"""
+        """Return `end`, the resolved form of `path`. :raises PermissionRefused: unless the user may access both"""
         assert self._reach
         if end is None or not (self._reach.may(path, writes) and self._reach.may(end, writes)):
             message = f"a symbolic link on {path} leads to a place that {self._reach.caller.subject} may not "
@@ -172,7 +173,7 @@ class GridFTPTree:
         return end
 
     async def readable(self, path: str) -> None:
-        """Check that the user may read a path, and what it leads to. :raises PermissionRefused: when they may not"""
+        """Check that the user may read a path, and the target if it is a link. :raises PermissionRefused: otherwise"""
         if self._limits():
             async with self._session() as session:
                 await self._follow(session, path, False)
@@ -180,8 +181,8 @@ class GridFTPTree:
     async def writable(self, path: str) -> None:
         """Check that the user may write a file at a path.
 
-        :raises PermissionRefused: when links lead it to where the user may not write
-        :raises IsDirectory: when a folder is there, and the user may not write beside it
+        :raises PermissionRefused: when links on the path lead to a place that the user may not write
+        :raises IsDirectory: when the path is a folder, and the user may not write to its parent
         """
         if self._reach and self._limits(writes=True):
             async with self._session() as session:
@@ -195,14 +196,14 @@ class GridFTPTree:
             return (await self._links.end(session, path))[0]
 
     async def stat(self, path: str) -> Entry:
-        """Return what is at a path; for a symbolic link, what it leads to. The root is named `/`, as in every tree.
+        """Return the entry at a path; for a symbolic link, its target. The root has the name `/`, as in every tree.
 
-        A link that leads to what the user may not read is shown as a link, without details.
+        A link to a target that the user may not read is shown as a link without details.
         """
         async with self._session() as session:
             checks = self._enter(session, path, False), session.stat(self.at(path))
             refused, found = await asyncio.gather(*checks, return_exceptions=True)
-            for wrong in (refused, found):  # a refusal comes first, so that it does not tell what is missing
+            for wrong in (refused, found):  # refusals come first, so as not to reveal whether files exist
                 if isinstance(wrong, BaseException):
                     raise wrong
             assert isinstance(found, Entry)
@@ -224,7 +225,7 @@ class GridFTPTree:
             folder = await self._follow(session, path, False) or path
             async with aclosing(
                 session.list(self.at(path), omitted)
-            ) as listing:  # closed before another user gets the session
+            ) as listing:  # closed before the session is used again
                 async for batch in listing:
                     if [entry.name for entry in batch] == [path.rstrip("/").rpartition("/")[2]]:
                         doubtful = batch  # for a file, servers list the file itself
@@ -234,7 +235,7 @@ class GridFTPTree:
             if doubtful and (await session.stat(self.at(path))).kind != "dir":
                 raise NotDirectory(f"{path} is not a folder", "request its status, or list its folder")
             leaving += doubtful
-            if any(map(self._leaves, leaving)):  # a server that is listing takes no other request
+            if any(map(self._leaves, leaving)):  # needs another request, which a server accepts only after the listing
                 base = await self._links.base(session)
         if leaving:
             yield [self._shown(path, folder, entry, base) for entry in leaving]
@@ -242,8 +243,8 @@ class GridFTPTree:
     def _shown(self, path: str, folder: str, entry: Entry, base: str | None = None) -> Entry:
         """Return an entry of a folder as the user may see it.
 
-        :param folder: path of the folder without links, if the user may not read everything
-        :param base: place of the collection without links, for links that seem to leave it
+        :param folder: the folder's path with all links resolved, if the user may not read everything
+        :param base: the collection's path at the server with all links resolved, for links that seem to leave it
         """
         found = self._led(path, entry, base)
         if not (self._limits() and is_link(found)):
@@ -258,7 +259,7 @@ class GridFTPTree:
     async def lineage(self, path: str) -> Sequence[str | None]:
         """Return the server's ids of a folder and of each folder above it.
 
-        If its path has links, return also the ids of the folders above it on the path without links.
+        If the path has links, the result includes the folders above the links' targets.
         """
         places, found = [PurePosixPath(self.at(path))], dict[PurePosixPath, Entry | None]()
         async with self._session() as session:
@@ -275,22 +276,20 @@ class GridFTPTree:
         return [entry and entry.unique for entry in found.values()]
 
     async def held(self, folder: str, names: Sequence[str]) -> Mapping[str, str]:
-        """Return, for each name, the one of these names that the folder takes it for, by making folders with them."""
+        """Map each name to the first of these names that the server treats as the same; creates folders to find out."""
         async with self._session() as session:
             await self._follow(session, folder, True)
             return await held(session, self.at(folder).rstrip("/"), names)
 
     def _leaves(self, entry: Entry) -> bool:
-        """Return whether an entry is a link that leaves the collection, unless the collection's own path has links."""
+        """Return whether an entry is a link that leaves the collection, if the collection's own path has no links."""
         target = entry.link_target
         return target is not None and target.startswith("/") and not f"{target}/".startswith(self._folder)
 
     def _led(self, folder: str, entry: Entry, base: str | None = None) -> Entry:
-        """Return an entry of a folder; the target of a link becomes relative to the folder.
+        """Return an entry of a folder; a link's target, which servers give as an absolute path, becomes relative.
 
-        Servers give the target as an absolute path at the server.
-
-        :param base: place of the collection without links, if that was asked
+        :param base: the collection's path at the server with all links resolved, if known
         """
         target = entry.link_target
         if target is None or not target.startswith("/"):
@@ -299,18 +298,17 @@ class GridFTPTree:
         return entry._replace(link_target=relpath(aim, folder or "/")) if aim else entry
 
     async def make(self, path: str) -> None:
-        """Make a folder in an existing one."""
+        """Create a folder; its parent must exist."""
         async with self._session() as session:
             await self._enter(session, path, True)
             await session.make(self.at(path))
 
     async def rename(self, old: str, new: str) -> None:
-        """Move a file or a folder to another path, if nothing is there.
+        """Move a file or a folder to another path that does not exist.
 
-        That is checked just before: servers have no rename that never replaces, and most do not show links that lead
-        nowhere.
+        The check and the move are two steps, since servers have no exclusive rename; most do not show broken links.
 
-        :raises AlreadyThere: when anything is there, or the server does not say for certain that nothing is
+        :raises AlreadyThere: when the new path exists, or the server does not clearly report that it does not
         """
         async with self._session() as session:
             for path in (old, new):
@@ -324,7 +322,7 @@ class GridFTPTree:
         raise AlreadyThere(f"{self.naming.name}:{new} exists already", "choose another name, or delete it first")
 
     async def replace(self, old: str, new: str) -> None:
-        """Move a file or a link to another path, and replace the file or link that is there, as the server does it."""
+        """Move a file or a link to another path; a file or link there is replaced in the server's way."""
         async with self._session() as session:
             for path in (old, new):
                 await self._enter(session, path, True)
@@ -343,32 +341,32 @@ class GridFTPTree:
             await session.remove(self.at(path))
 
     async def checksum(self, path: str, algorithm: str, size: int) -> str | None:
-        """Return the digest of a file's first `size` bytes, in lower-case hex; None if the server does not offer it."""
+        """Return the digest of a file's first `size` bytes in lower-case hex; None if the server cannot compute it."""
         async with self._session() as session:
             await self._follow(session, path, False)
             return await session.checksum(self.at(path), algorithm, 0, size)
 
     async def link(self, target: str, path: str) -> None:
-        """Make a symbolic link; its target is relative to the link, or absolute from the collection's root.
+        """Create a symbolic link; its target is relative to the link, or absolute from the collection's root.
 
-        :raises PermissionRefused: when it would lead out of the collection, or to where the user may not write; users
-            who may write at a link write where it leads
+        :raises PermissionRefused: when the target is outside the collection, or the user may not write it, since writes
+            to the link would go to the target
         """
         if (aim := led(path, target)) is None:
             raise PermissionRefused(f"{path} would lead out of {self.naming.name}", "copy its target instead")
         async with self._session() as session:
             await self._enter(session, path, True)
             await self._follow(session, aim, True)
-            await session.link(self.at(aim), self.at(path))  # servers take the target as a path of theirs
+            await session.link(self.at(aim), self.at(path))  # servers expect the target as a path at the server
 
 
 def _closed(entry: Entry) -> Entry:
-    """Return a link without details."""
+    """Return the entry as a link without details."""
     return Entry(entry.name, "link")
 
 
 async def _stat(session: Storage, path: str) -> Entry | None:
-    """Return what is at a path; None if the server does not say."""
+    """Return the entry at a path; None if the server does not report it."""
     try:
         return await session.stat(path)
     except (NoSuchFile, NotDirectory, PermissionRefused, ServerSays, Unsupported):

@@ -1,7 +1,7 @@
-"""Symbolic links of a collection at a server: where paths end when links are followed, as far as the server tells.
+"""The resolution of symbolic links of a collection at a server.
 
-A server that does not report links is assumed to have none. Changes between a check and the action after it go
-unnoticed.
+A server that does not report links is assumed to have none. Changes between a check and the action after it are not
+detected.
 """
 
 import asyncio
@@ -15,9 +15,9 @@ from coalloc.util.concurrency import gather
 __all__ = ["Links", "inside", "is_link"]
 
 FRESH = 0.1
-"""Seconds for which the place of a folder is cached; without that, each file would take one more round trip."""
+"""Seconds for which a resolved folder is cached, to save a round trip for each of its files."""
 MOST = 40
-"""Most links on one path, as in Linux: links may lead in circles. Also the most folders in the cache."""
+"""Most links on one path, as in Linux, since links may form cycles; also the most folders in the cache."""
 
 
 class Links:
@@ -33,13 +33,13 @@ class Links:
         self._folders: dict[str, tuple[float, str | None]] = {}
 
     async def base(self, session: Storage) -> str:
-        """Return the path of the collection's root at the server, without links."""
+        """Return the server's path of the collection's root, with all links resolved."""
         if self._base is None:
             self._base = await _walk(session, self._root, "/")
         return self._base
 
     async def folder(self, session: Storage, path: str) -> str | None:
-        """Return the path of a folder in the collection, without links; None if it is outside of the collection.
+        """Return a folder's path in the collection, with all links resolved; None if it is outside the collection.
 
         :raises PermissionRefused: when that cannot be determined
         """
@@ -63,7 +63,7 @@ class Links:
         return inside(base, await _walk(session, join(base, *names), path))
 
     async def end(self, session: Storage, path: str) -> tuple[str | None, Entry | None]:
-        """Return a path without links, None if it ends outside of the collection; and what is there."""
+        """Return a path with all links resolved, None if it is outside the collection; and the entry at the path."""
         path = path.rstrip("/") or "/"
         if path == "/":
             return path, await _look(session, self._root)
@@ -75,7 +75,7 @@ class Links:
         return inside(base, await _walk(session, place, path)), there
 
     async def is_folder(self, session: Storage, path: str) -> bool:
-        """Return whether a path is, or leads to, a folder."""
+        """Return whether a path is a folder, or a link to one."""
         there = await _look(session, self._at(path))
         return there is not None and there.kind == "dir"
 
@@ -84,14 +84,14 @@ class Links:
 
 
 def is_link(entry: Entry | None) -> bool:
-    """Return whether something is a symbolic link, whatever it leads to."""
+    """Return whether an entry is a symbolic link."""
     return entry is not None and (entry.link_target is not None or entry.kind == "link")
 
 
 def inside(base: str, place: str) -> str | None:
-    """Return the path in a collection of a place at the server; None if it is outside of the collection.
+    """Return the path in a collection for a path at the server; None if it is outside the collection.
 
-    :param base: place of the collection's root at the server
+    :param base: the server's path of the collection's root
 
     >>> inside("/data", "/data/a"), inside("/data", "/data"), inside("/", "/a"), inside("/data", "/data2")
     ('/a', '/', '/a', None)
@@ -103,9 +103,9 @@ def inside(base: str, place: str) -> str | None:
 
 
 async def _look(session: Storage, place: str) -> Entry | None:
-    """Return what is at a place; None if nothing is, if the server does not show it, or never describes anything.
+    """Return the entry at a path of the server; None if it does not exist, or the server does not report it.
 
-    A link that leads nowhere counts as nothing, since nothing can be reached through it.
+    A broken link counts as not existing.
     """
     if not session.describes:
         return None
@@ -116,10 +116,10 @@ async def _look(session: Storage, place: str) -> Entry | None:
 
 
 async def _walk(session: Storage, place: str, named: str) -> str:
-    """Return where a place of the server is when each link is followed; this takes a round trip for each link.
+    """Return a path of the server with all links resolved, which takes a round trip for each link.
 
-    :param named: path of the place as users know it
-    :raises PermissionRefused: when there are too many, or the server does not say where one leads
+    :param named: the path in the collection, for messages
+    :raises PermissionRefused: when there are too many links, or the server does not report a link's target
     """
     real: list[str] = []
     left = _names(place)
@@ -127,7 +127,7 @@ async def _walk(session: Storage, place: str, named: str) -> str:
     for _ in range(MOST):
         try:
             known |= await _all(session, [place for place in _ahead(real, left) if place not in known])
-        except (ServerSays, Unsupported):  # their messages would reveal the place
+        except (ServerSays, Unsupported):  # their messages would reveal the server's path
             raise PermissionRefused(
                 f"{named}: its server does not report the target of a link in it", "avoid it"
             ) from None
@@ -135,7 +135,7 @@ async def _walk(session: Storage, place: str, named: str) -> str:
             name = left.pop(0)
             if name == "..":
                 real = real[:-1]
-                break  # the places after this step were not looked up
+                break  # the paths after this step have not been looked up
             there = known[_place([*real, name])]
             if not is_link(there):
                 real.append(name)
@@ -151,7 +151,7 @@ async def _walk(session: Storage, place: str, named: str) -> str:
 
 
 def _ahead(real: list[str], left: list[str]) -> list[str]:
-    """Return the places that are passed before the first step up (`..`)."""
+    """Return the paths of the next components, up to the first `..`."""
     down = left[: left.index("..")] if ".." in left else left
     return [_place([*real, *down[: count + 1]]) for count in range(len(down))]
 

@@ -1,4 +1,4 @@
-"""A folder of this machine as a collection. Symbolic links are not followed, so that no path leads out of it."""
+"""A folder of this machine as a collection. Symbolic links are not followed, so that no path leaves the folder."""
 
 import asyncio
 import errno
@@ -39,14 +39,17 @@ R = TypeVar("R")
 
 
 class LocalTree:
-    """The tree of the folders and files below `base`; `name` is that of the collection."""
+    """The tree of the folders and files below `base`.
+
+    :param base: folder on this machine
+    :param name: name of the collection"""
 
     def __init__(self, base: Path, name: str) -> None:
         self._base = base
         self.naming = Naming(name, f"{base}/")
 
     async def stat(self, path: str) -> Entry:
-        """Return what is at a path."""
+        """Return the entry at a path."""
         return await _in_thread(self._stat, path)
 
     async def list(
@@ -62,30 +65,30 @@ class LocalTree:
             os.close(folder)
 
     async def lineage(self, path: str) -> Sequence[str | None]:
-        """Return ids of a folder and of each folder above it, which are unique on this machine."""
+        """Return the ids of a folder and of all folders above it, which are unique on this machine."""
         return await _in_thread(self._lineage, path)
 
     async def end(self, path: str) -> str | None:
-        """Return the path itself: no link is followed."""
+        """Return the path unchanged, since no link is followed."""
         return path
 
     async def held(self, folder: str, names: Sequence[str]) -> Mapping[str, str]:
-        """Return, for each name, the one of these names that the folder takes it for, by making files with them."""
+        """Map each name to the first of these names that the folder treats as the same; creates files to find out."""
         return await _in_thread(self._held, folder, names)
 
     async def make(self, path: str) -> None:
-        """Make a folder in an existing one."""
+        """Create a folder; its parent must exist."""
         await _in_thread(self._make, path)
 
     async def rename(self, old: str, new: str) -> None:
-        """Move a file or a folder to another path, in one step. :raises AlreadyThere: when anything is there"""
+        """Atomically move a file or a folder to another path. :raises AlreadyThere: when the new path exists"""
         try:
             await _in_thread(self._rename, old, new)
         except AlreadyThere:
             raise AlreadyThere(f"{new} exists already", "choose another name, or delete it first") from None
 
     async def replace(self, old: str, new: str) -> None:
-        """Move a file or a link to another path, and replace the file or link that is there, in one step."""
+        """Move a file or a link to another path; atomically replace a file or link there."""
         await _in_thread(self._replace, old, new)
 
     async def delete(self, path: str) -> None:
@@ -101,19 +104,19 @@ class LocalTree:
         await _in_thread(self._touch, path, modified)
 
     async def link(self, target: str, path: str) -> None:
-        """Refuse to make a link, as links may lead out of the folder. :raises PermissionRefused: always"""
+        """Refuse to create a link, since links may leave the folder. :raises PermissionRefused: always"""
         raise PermissionRefused(f"{path}: links cannot be made in folders of workers", "copy their targets instead")
 
     def at(self, path: str) -> Path:
-        """Return the path on this machine; only `stat` and `make` check that no part of it is a link."""
+        """Return the path on this machine, without a check for links on it."""
         return self._base / path.lstrip("/")
 
     def real(self, path: str) -> Path:
-        """Return the path on this machine, with all links to the root resolved; no part below it may be a link."""
+        """Return the path on this machine, with all links above the collection's root resolved."""
         return Path(os.path.realpath(self._base)) / path.strip("/")
 
     def _folder(self, path: str) -> int:
-        """Open a folder step by step from the root, and return its file descriptor; the caller closes it."""
+        """Open a folder by components, without following links; return its descriptor, which the caller closes."""
         folder = os.open(self._base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         for part in path.split("/"):
             if part:
@@ -126,7 +129,7 @@ class LocalTree:
 
     @contextmanager
     def _parent(self, path: str) -> Iterator[tuple[int, str]]:
-        """Yield the descriptor of the folder that contains a path, and its name there; the root is `.` in itself."""
+        """Yield the descriptor of a path's parent folder, and the name in it; for the root, the root and `.`."""
         parent, _, name = path.rstrip("/").rpartition("/")
         folder = self._folder(parent)
         try:
@@ -161,7 +164,7 @@ class LocalTree:
                 raise
 
     def _mark(self, path: str, folder: int, name: str) -> None:
-        """Mark a user's folder whose name looks like partial data, so that it is not taken for partial data."""
+        """Mark a user's folder whose name looks like that of partial data, so that it is not treated as such."""
         if not looks_partial(name):
             return
         with suppress(NotADirectoryError):
@@ -213,14 +216,14 @@ REFUSALS: dict[int, type[SourceError]] = {
     errno.EACCES: PermissionRefused,
     errno.EPERM: PermissionRefused,
     errno.EROFS: PermissionRefused,
-    errno.EBUSY: PermissionRefused,  # something is mounted there
+    errno.EBUSY: PermissionRefused,  # a mount point
     errno.ENOSPC: NoSpace,
     errno.EDQUOT: NoSpace,
 }
 
 
 def _refusal(path: str, error: OSError) -> SourceError:
-    """Return an error of the operating system as a `SourceError`."""
+    """Convert an error of the operating system to a `SourceError`."""
     kind = REFUSALS.get(error.errno or 0, ServerSays)
     return kind(f"{path}: {error.strerror or error}", "list a folder to see its entries; links are not followed")
 
@@ -228,7 +231,7 @@ def _refusal(path: str, error: OSError) -> SourceError:
 def _some(path: str, scan: Iterator[os.DirEntry[str]], folder: int) -> list[Entry]:
     found = []
     for each in islice(scan, BATCH):
-        with suppress(FileNotFoundError):  # gone in the meantime
+        with suppress(FileNotFoundError):  # deleted since the listing
             found.append(_entry(each.name, each.stat(follow_symlinks=False), folder))
     return found
 
@@ -252,7 +255,7 @@ def _entry(name: str, found: os.stat_result, folder: int) -> Entry:
 
 
 def _unique(found: os.stat_result) -> str:
-    """Return the id of a file in the form of Globus's servers, which may serve the same folders."""
+    """Return the id of a file in the form of GridFTP servers, which may serve the same folders."""
     return f"{found.st_dev:x}-{found.st_ino:x}"
 
 

@@ -1,4 +1,4 @@
-"""Messages about paths at a server, rewritten for users, who are not told where a collection's folder is; pure."""
+"""Rewriting of messages so that they name paths in collections, and do not reveal the collections' folders."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -12,17 +12,14 @@ __all__ = ["Naming", "called", "named"]
 
 
 class Naming(NamedTuple):
-    """A collection: its name, its folder with a slash at the end, and the URL of the server that has it.
-
-    Without a server, it is a folder of this machine.
-    """
+    """The name of a collection, its folder with a slash at the end, and its server's URL; empty for this machine."""
 
     name: str
     folder: str
     server: str = ""
 
     def of(self, message: str) -> str:
-        """Return a message in users' terms: paths below the folder begin at the collection's root, after its name.
+        """Return a message in which paths below the folder are replaced by NAME:PATH or PATH in the collection.
 
         >>> Naming("runs", "/data/", "ftp://host:2811").of("ftp://host:2811/data/a%20b: it says 550 /data/a b")
         'runs:/a b: it says 550 /a b'
@@ -35,17 +32,19 @@ class Naming(NamedTuple):
         text, found = re.subn(
             rf"{url}(/\S*|(?![\w.-]))", lambda path: f"{self.name}:{unquote(path[1]) or '/'}", message
         )
-        return _without(self.folder, text, "") if found else message  # otherwise it names another place
+        return (
+            _without(self.folder, text, "") if found else message
+        )  # otherwise the message is about another server or folder
 
 
 def _without(folder: str, message: str, instead: str) -> str:
-    """Return a text with the folder replaced at the beginning of paths; names that only look like it are left."""
+    """Return a text with the folder replaced at the beginning of paths, but not within other names."""
     base = re.escape(folder.rstrip("/"))
     return re.sub(rf"(?<![\w.:~\]-]){base}(/|(?![\w-]))", f"{instead}/", message) if base else message
 
 
 def named(message: str, namings: Iterable[Naming]) -> str:
-    """Return a message in users' terms, for several collections; of nested folders, the inner one counts."""
+    """Return a message rewritten for several collections; if folders are nested, the inner one is replaced."""
     for naming in sorted(namings, key=lambda each: (not each.server, -len(each.folder))):
         message = naming.of(message)
     return message
@@ -53,7 +52,7 @@ def named(message: str, namings: Iterable[Naming]) -> str:
 
 @contextmanager
 def called(*namings: Naming) -> Iterator[None]:
-    """Rewrite the messages of errors that are raised in the block in users' terms."""
+    """Rewrite the messages of errors that the block raises."""
     try:
         yield
     except CoallocError as error:

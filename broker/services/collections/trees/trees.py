@@ -1,4 +1,4 @@
-"""The choice of the tree of a collection."""
+"""The factory of trees."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,7 +26,7 @@ log = structlog.get_logger("broker")
 
 
 class Trees:
-    """The trees of all collections, as one process sees them."""
+    """A factory of the trees of all collections, for one process."""
 
     def __init__(self, database: Database, places: Places, settings: Settings) -> None:
         self._database = database
@@ -38,12 +38,11 @@ class Trees:
     async def of(self, collection: Collection, reach: Reach | None = None) -> Tree:
         """Return the tree of a collection.
 
-        :param reach: what its user may reach of it; None: all
-
+        :param reach: access rights of the tree's user; None: everything
         :raises NotFound: when its endpoint no longer exists
-        :raises Unreachable: when it is a folder of another site
+        :raises Unreachable: when it is a folder at another site
         :raises Unsupported: when its endpoint is not a GridFTP server
-        :raises CredentialRefused: when its credential is not known here, or may not be shown at its endpoint
+        :raises CredentialRefused: when its credential is not configured here, or not for its endpoint
         """
         if collection.kind == "catalogue":
             return self._catalogue
@@ -57,7 +56,7 @@ class Trees:
         return await self.gridftp(collection, reach)
 
     async def gridftp(self, collection: Collection, reach: Reach | None = None) -> GridFTPTree:
-        """Return the tree of a collection at an endpoint: the files below its base, in the endpoint's own folder."""
+        """Return the tree of a collection at an endpoint."""
         endpoint = await self._places.endpoint(collection.endpoint or "")
         if endpoint.scheme not in ("ftp", "gsiftp"):
             raise Unsupported(
@@ -69,9 +68,10 @@ class Trees:
         return GridFTPTree(self._sessions, server, folder, collection.name, reach)
 
     async def _credential(self, collection: Collection, place: ServerFolder) -> Path | None:
-        """Return the file of the proxy certificate to show at a place; None: the default one of this process.
+        """Return the file of a collection's proxy certificate; None for the default one of this process.
 
-        :raises CredentialRefused: when the collection's credential is not known here, or may not be shown there
+        :param place: folder of the collection
+        :raises CredentialRefused: when the collection's credential is not configured here, or not for this folder
         """
         if not collection.credential:
             return None
@@ -99,7 +99,7 @@ class Trees:
         return known.proxy
 
     async def _bound(self, name: str, known: CollectionCredential) -> Sequence[ServerFolder]:
-        """Return the places where a credential may be shown: those of its entry, else those that an upgrade found."""
+        """Return the folders for which a credential may be used: from its entry, otherwise from the database."""
         if known.places is not None:
             return known.places
         async with self._database.read() as connection:
