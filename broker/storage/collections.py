@@ -79,7 +79,7 @@ class CollectionStore:
         return {row.id: (row.name, row.site) for row in await self._connection.execute(joined)}
 
     async def folders(self) -> list[CollectionFolder]:
-        """Return all collections at endpoints, with their present folder, and with former folders that non-admins moved."""
+        """Return the folders of all collections at endpoints, and former folders that non-admins moved."""
         where = [endpoints.c[name] for name in ("scheme", "host", "port", "prefix")]
         fields = [collections.c[name] for name in Collection.model_fields if name != "endpoint"]
         found = []

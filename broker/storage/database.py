@@ -102,8 +102,8 @@ class Undone(Unavailable):
 def retried(work: Callable[Given, Awaitable[Result]]) -> Callable[Given, Awaitable[Result]]:
     """Decorate a function that runs one transaction, to retry it when the database rolls it back.
 
-    All functions that write use this decorator. They must have no effect outside the database before their transaction
-    ends.
+    All functions that write use this decorator. Before their transaction ends, they must have no effect outside the
+    database.
     """
 
     @wraps(work)
@@ -122,8 +122,8 @@ def retried(work: Callable[Given, Awaitable[Result]]) -> Callable[Given, Awaitab
 class Database:
     """One database, with one transaction at a time for each asyncio task.
 
-    Readers see a consistent state. On SQLite, there is one writer at a time, so that no transaction fails because another
-    one wrote after its first read.
+    Readers see a consistent state. On SQLite, there is one writer at a time, so that no transaction fails because
+    another one wrote after its first read.
     :param url: URL as returned by `addressed`
     """
 
@@ -170,7 +170,7 @@ class Database:
 
     @asynccontextmanager
     async def alone(self, work: str) -> AsyncIterator[None]:
-        """Hold an exclusive lock named `work` among all processes; SQLite needs no lock, since only one process serves."""
+        """Hold a lock named `work` that excludes other processes; SQLite needs none, since only one process serves."""
         async with AsyncExitStack() as stack:
             if not self.sqlite:
                 connection = await stack.enter_async_context(self.read())
@@ -239,8 +239,8 @@ class _Closing(sqlite3.Connection):
 def _hurry(connection: Any, _: object) -> None:
     """Turn off PostgreSQL's JIT and limit idle transactions.
 
-    JIT compilation takes longer than any of the broker's queries. Without the limit, a process that hangs in a transaction
-    would hold its locks forever.
+    JIT compilation takes longer than any of the broker's queries. Without the limit, a process that hangs in a
+    transaction would hold its locks forever.
     """
     cursor = connection.cursor()
     cursor.execute("SET jit = off")

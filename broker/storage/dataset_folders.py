@@ -16,7 +16,7 @@ from broker.schema.catalogue import datasets
 __all__ = ["Child", "Folders"]
 
 AFTER_SLASH = "0"
-"""The character after the slash: as a suffix, a bound above all names in a folder. No component begins with a smaller one."""
+"""The character after the slash: as a suffix, a bound above all names in a folder; no component begins lower."""
 LEAST = "!"
 """A character smaller than all characters of names: a name with this suffix sorts directly after the name."""
 LAST = "\U0010ffff"
@@ -74,7 +74,7 @@ class Folders:
         return [_child(row.name[len(beginning) :], row.size, row.created_at) for row in rows]
 
     def _next(self, name: ColumnElement[str], beginning: str) -> ColumnElement[str]:
-        """Return the lower bound of the next entry: after the subfolder that contains a name, or after the name itself."""
+        """Return the lower bound of the next entry: after the subfolder of a name, or after the name itself."""
         rest = func.substr(name, len(beginning) + 1)
         slash = self._find(rest, "/")
         folder = func.substr(name, 1, len(beginning) + slash - 1)

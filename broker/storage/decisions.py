@@ -74,7 +74,7 @@ class DecisionStore:
         return set((await self._connection.execute(mine)).scalars())
 
     async def add(self, subject: str, judged: Sequence[tuple[Made, Regret]]) -> int:
-        """Store the decisions that this subject has not reported yet, and add their costs to the sums; return their number."""
+        """Store the subject's new decisions, and add their costs to the sums; return the number of new decisions."""
         ordered = sorted(judged, key=lambda each: each[0].decided.id)  # one order for all writers, to avoid deadlocks
         added = [each for each in ordered if await self._add(subject, *each)]
         sums: dict[tuple[Any, ...], list[float]] = {}

@@ -91,7 +91,7 @@ def tabled(connection: AsyncConnection, rows: Sequence[Sequence[Any]], columns: 
 
 
 def among(connection: AsyncConnection, column: Column[int], numbers: Sequence[int]) -> ColumnElement[bool]:
-    """Return the condition that a column has one of these values, which are sent as one parameter; it can use an index."""
+    """Return the condition that a column has one of these values, sent as one parameter; it can use an index."""
     if connection.dialect.name == "sqlite":
         each = func.json_each(orjson.dumps(numbers).decode()).table_valued("value", name="one")
         return column.in_(select(each.c.value))

@@ -1,4 +1,4 @@
-"""The folders and files that a task reads or writes, identified by their servers' ids, since each may have many paths."""
+"""The folders and files that a task reads or writes, identified by servers' ids, since each may have many paths."""
 
 from collections.abc import Collection
 from typing import Literal, NamedTuple

@@ -21,7 +21,7 @@ ERROR = func.abs(func.ln(scores.c.p50 / scores.c.rate))
 
 
 class GivenForecast(NamedTuple):
-    """A forecast that a caller got; `newest_id` and `observations` are the newest one and the number of those behind it."""
+    """A forecast that a caller got, with the newest and the number of the observations behind it."""
 
     pair_id: int
     size_class: int

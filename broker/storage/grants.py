@@ -1,4 +1,4 @@
-"""Tokens that descend from logins: logins, codes, refresh tokens and access tokens."""
+"""Tokens that derive from other tokens: logins, codes, refresh and access tokens, and browser sessions."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,13 +19,13 @@ UNLOCKED = tokens.c.subject.not_in(select(locks.c.subject))
 
 
 def good(now: float) -> ColumnElement[bool]:
-    """Return the condition for valid rows of `tokens`: not revoked, not expired, of a subject that is not locked."""
+    """Return the condition for valid tokens: neither revoked nor expired, and of a subject that is not locked."""
     lasts = or_(tokens.c.expires_at.is_(None), tokens.c.expires_at > now)
     return and_(tokens.c.revoked_at.is_(None), lasts, UNLOCKED)
 
 
 class GrantStore:
-    """Tokens that descend from other tokens."""
+    """Tokens that derive from other tokens, in the database."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
@@ -40,7 +40,7 @@ class GrantStore:
         server: str | None = None,
         scopes: Sequence[str] = (),
     ) -> int:
-        """Add a token, of which only the hash is stored; return its number."""
+        """Add a token by its hash; return its number."""
         values = {
             **source.caller.model_dump(),
             "hash": hashed,
@@ -58,7 +58,7 @@ class GrantStore:
         return int(rows.scalar_one())
 
     async def bind(self, number: int, code: Code) -> None:
-        """Store the OAuth parameters that a token of kind `code` is bound to."""
+        """Store the OAuth parameters of a token of kind `code`."""
         values = {
             "token_id": number,
             "redirect_uri": code.redirect_uri,
@@ -77,14 +77,14 @@ class GrantStore:
         return UserLogin(row.id, _caller(row), row.login_at or now, row.expires_at if kind == "token" else row.limit_at)
 
     async def provided(self, subject: str, but: Role | None) -> list[int]:
-        """Return a user's logins that came from no token and were not revoked, except those with the given role."""
+        """Return the numbers of a user's unrevoked logins through the identity provider, except with the role `but`."""
         theirs = and_(tokens.c.kind == "login", tokens.c.subject == subject, tokens.c.parent_id.is_(None))
         other = true() if but is None else tokens.c.role != but
         query = select(tokens.c.id).where(theirs, tokens.c.revoked_at.is_(None), other)
         return list((await self._connection.execute(query)).scalars())
 
     async def bound(self, hashed: str, client: str) -> tuple[Grant, Code] | None:
-        """Return the code that this client was given, whether it is still valid or not."""
+        """Return a client's code, valid or not."""
         joined = (
             select(tokens, codes).join(codes).where(tokens.c.hash == hashed, tokens.c.client_id == client, UNLOCKED)
         )
@@ -95,16 +95,13 @@ class GrantStore:
         return _grant(row), Code(client, row.redirect_uri, scopes, row.challenge, row.nonce, row.offline)
 
     async def given(self, hashed: str) -> tuple[Grant, bool] | None:
-        """Return a client's refresh or access token, and whether it was revoked.
-
-        It cannot be revoked before the transaction ends.
-        """
+        """Return a client's refresh or access token, and whether it was revoked; lock it until the transaction ends."""
         query = select(tokens).where(tokens.c.hash == hashed, tokens.c.kind.in_(GIVEN), UNLOCKED).with_for_update()
         row = (await self._connection.execute(query)).one_or_none()
         return row and (_grant(row), row.revoked_at is not None)
 
     async def of(self, subject: str, client: str | None, now: float) -> list[Grant]:
-        """Return the valid tokens that clients, or one client, hold for a subject, the oldest first."""
+        """Return the valid tokens of one client, or of all clients, for a subject, the oldest first."""
         chosen = [tokens.c.subject == subject, tokens.c.kind.in_(GIVEN), good(now)]
         chosen += [tokens.c.client_id == client] if client else []
         query = select(tokens).where(*chosen).order_by(tokens.c.id)
@@ -118,11 +115,11 @@ class GrantStore:
         return bool(done.rowcount)
 
     async def prolong(self, number: int, expires_at: float) -> None:
-        """Change the time at which this token expires, to make it last longer."""
+        """Set the expiry time of a token."""
         await self._connection.execute(update(tokens).where(tokens.c.id == number).values(expires_at=expires_at))
 
     async def session(self, hashed: str, now: float) -> Caller | None:
-        """Return the caller of a browser session, if it is valid."""
+        """Return the caller of a browser session; None if it is invalid."""
         query = select(tokens).where(tokens.c.hash == hashed, tokens.c.kind == "session", good(now))
         row = (await self._connection.execute(query)).one_or_none()
         return None if row is None else _caller(row)
@@ -132,12 +129,12 @@ class GrantStore:
         await self._end(and_(tokens.c.hash == hashed, tokens.c.kind == "session"), now)
 
     async def revoke(self, number: int, now: float) -> None:
-        """Revoke this token and its descendants, also those that were added while this waited for a locked row."""
+        """Revoke a token and its descendants, including any that are added while the statement waits for a lock."""
         while await self._end(_family(number), now):
             pass
 
     async def first(self, number: int) -> int:
-        """Return the first refresh token in the chain of refresh tokens that led to this one."""
+        """Return the number of the first token in a chain of refresh tokens that replaced each other."""
         while True:
             above = select(tokens.c.parent_id).where(tokens.c.id == number)
             query = select(tokens.c.id).where(tokens.c.id.in_(above), tokens.c.kind == "refresh")
@@ -151,15 +148,15 @@ class GrantStore:
         await self._end(tokens.c.client_id == client, now)
 
     async def _end(self, which: ColumnElement[bool], now: float) -> bool:
-        """Revoke these tokens; return whether any was revoked.
+        """Revoke tokens; return whether any was revoked.
 
-        SQLite returns no row count for statements that begin with a CTE, so the rows themselves are counted.
+        The rows are returned and counted, because SQLite has no row count for statements with a CTE.
         """
         ended = update(tokens).where(which, tokens.c.revoked_at.is_(None)).values(revoked_at=now)
         return bool((await self._connection.execute(ended.returning(tokens.c.id))).all())
 
     async def forget(self, before: float) -> None:
-        """Delete tokens that expired before this time and have no descendants left; tokens that admins issued stay."""
+        """Delete tokens without children that expired before a time, except tokens that admins issued."""
         child = tokens.alias("child")
         childless = ~select(child.c.id).where(child.c.parent_id == tokens.c.id).exists()
         await self._connection.execute(

@@ -1,4 +1,4 @@
-"""Observations of transfers: thousands are stored in one statement, the newest of a link are read at once."""
+"""Observations of transfers in the database, with statements for thousands of them."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -47,14 +47,14 @@ FIELDS: Columns = {
 }
 WELL = ("ok", "slow")
 IMPOSSIBLE = "no interface is as fast"
-"""The reason for setting an observation aside."""
+"""The reason why an observation with too high a rate is set aside."""
 USED = observations.c.set_aside.is_(None)
-"""The condition for observations that are not known to be wrong."""
+"""The condition for observations that are not set aside."""
 WRITERS = """
 SELECT virtualtransaction FROM pg_locks JOIN pg_database ON pg_database.oid = pg_locks.database
 WHERE datname = current_database() AND relation = 'observations'::regclass AND mode = 'RowExclusiveLock' AND granted
 """
-"""Transactions that write observations: each locks the table before its first row gets a number, until it commits."""
+"""Query for the transactions that write observations; each locks the table from before its first row until its end."""
 IGNORED_SUBJECTS = select(asides.c.subject)
 
 
@@ -82,7 +82,7 @@ class ObservationStore:
         self._sqlite = connection.dialect.name == "sqlite"
 
     async def add(self, subject: str, observed: Sequence[Observed]) -> int:
-        """Store the observations that this subject has not reported before; return how many are new.
+        """Store the observations that this subject has not reported before; return their number.
 
         The partitions of their months must exist.
         """
@@ -111,7 +111,7 @@ class ObservationStore:
         return len(new)
 
     async def _note_voice(self, subject: str, numbers: Sequence[int]) -> None:
-        """Record that this subject has reported something about these links, whose rows are locked."""
+        """Record that a subject has reported transfers of these links, whose rows are locked."""
         mine = and_(observations.c.pair_id == pairs.c.id, observations.c.subject == subject)
         newest = select(func.max(observations.c.id)).where(observations.c.pair_id == pairs.c.id).scalar_subquery()
         oldest = select(func.min(observations.c.id)).where(mine).scalar_subquery()
@@ -124,7 +124,9 @@ class ObservationStore:
         await self._connection.execute(new.on_conflict_do_update(index_elements=["pair_id", "subject"], set_=changed))
 
     async def _new(self, subject: str, observed: Sequence[Observed]) -> list[Observed]:
-        once = {each.id: each for each in sorted(observed, key=lambda each: each.id)}  # the same order for all
+        once = {
+            each.id: each for each in sorted(observed, key=lambda each: each.id)
+        }  # one order for all writers, to avoid deadlocks
         given = tabled(
             self._connection, [(each.id, each.ended) for each in once.values()], {"key": String(), "ended": Double()}
         )
@@ -145,7 +147,7 @@ class ObservationStore:
             await self._connection.execute(insert(self._connection, pairs).on_conflict_do_nothing(), values)
 
     async def progress_of(self, named: Iterable[Pair], lock: bool = False) -> dict[Pair, LinkProgress]:
-        """Return those of these links that exist.
+        """Return the progress of existing links.
 
         :param lock: whether to lock their rows until the transaction ends
         """
@@ -181,7 +183,7 @@ class ObservationStore:
         await self._connection.execute(statement, values)
 
     async def voices(self, pair: int, limit: int) -> list[str]:
-        """Return the latest reporters on a link, without those set aside, in the order of their first reports."""
+        """Return a link's latest reporters, except those set aside, in the order of their first reports."""
         reporters = (
             select(voices.c.subject, voices.c.first_id)
             .where(voices.c.pair_id == pair, voices.c.subject.not_in(IGNORED_SUBJECTS))
@@ -194,7 +196,7 @@ class ObservationStore:
         )
 
     async def newest(self, pair: int, subject: str, limit: int) -> list[StoredObservation]:
-        """Return one subject's newest successful observations of a link by their ends, the oldest of them first."""
+        """Return one subject's newest successful observations of a link, in ascending order of their ends."""
         of = observations.c
         page = self._selected().where(of.pair_id == pair, of.subject == subject).order_by(of.ended.desc())
         return [stored_observation(row) for row in await self._connection.execute(page.limit(limit))][::-1]
@@ -204,7 +206,7 @@ class ObservationStore:
         return frozenset((await self._connection.execute(IGNORED_SUBJECTS)).scalars())
 
     async def since(self, pair: int, newest_id: int, limit: int) -> list[StoredObservation]:
-        """Return successful observations of a link that follow the given one, in the order in which they arrived."""
+        """Return successful observations of a link with numbers above `newest_id`, by number."""
         page = self._counted().where(observations.c.pair_id == pair, observations.c.id > newest_id)
         return [
             stored_observation(row)
@@ -212,7 +214,7 @@ class ObservationStore:
         ]
 
     async def following(self, newest_id: int, until: int, limit: int) -> list[StoredObservation]:
-        """Return all links' successful observations after one and up to another, in the order of their numbers."""
+        """Return successful observations of all links with numbers above `newest_id` up to `until`, by number."""
         page = self._counted().where(observations.c.id > newest_id, observations.c.id <= until)
         return [
             stored_observation(row)
@@ -220,10 +222,10 @@ class ObservationStore:
         ]
 
     async def sample(self, newest_id: int, until: int, limit: int) -> list[StoredObservation]:
-        """Return a sample of all links' successful observations after one and up to another, ordered by their numbers.
+        """Return a sample of the observations that `following` returns, by number.
 
-        Where there are more than the limit, each subject gets an equal share, the newest of it: otherwise one subject
-        could crowd out all others.
+        Above the limit, each subject has an equal share, its newest observations, so that no subject displaces
+        others.
         """
         place = func.row_number().over(partition_by=observations.c.subject, order_by=observations.c.id.desc())
         between = (observations.c.id > newest_id, observations.c.id <= until)
@@ -233,7 +235,7 @@ class ObservationStore:
         )
 
     async def near(self, pair: Pair, at: float, within: float) -> Observation | None:
-        """Return the successful observation of a link that ended nearest to a moment, within so many seconds of it."""
+        """Return the successful observation of a link that ended nearest to `at`, at most `within` seconds away."""
         numbered = (pairs.c.source == pair.source, pairs.c.sink == pair.sink, pairs.c.direction == pair.direction)
         found = self._counted().where(*numbered)
         before = found.where(observations.c.ended.between(at - within, at)).order_by(observations.c.ended.desc())
@@ -243,11 +245,11 @@ class ObservationStore:
         return min(some, key=lambda each: abs(each.end - at), default=None)
 
     async def last_id(self) -> int:
-        """Return the number of the newest observation of all; 0 if there is none."""
+        """Return the largest number of an observation; 0 if there is none."""
         return (await self._connection.execute(select(func.max(observations.c.id)))).scalar() or 0
 
     async def writers(self) -> frozenset[str]:
-        """Return transactions that may have written observations that others cannot see yet; none on SQLite."""
+        """Return the transactions that may have uncommitted observations; none on SQLite."""
         if self._sqlite:
             return frozenset()
         return frozenset((await self._connection.execute(text(WRITERS))).scalars())
@@ -264,10 +266,11 @@ class ObservationStore:
         return select(*chosen).join(pairs).where(observations.c.outcome.in_(WELL), USED)
 
     async def listed(self, conditions: Mapping[str, Any], before: int | None, limit: int) -> list[TransferRecord]:
-        """Return observations, the newest report first, from before the given one.
+        """Return observations, the newest report first.
 
-        :param conditions: required source, sink, direction, outcome or subject; `set_aside`, if they are set aside;
-            `since` and `until`, the period in which they ended
+        :param conditions: required source, sink, direction, outcome and subject; `set_aside`: whether they are set
+            aside; `since` and `until`: period in which they ended
+        :param before: number of an observation, to return only earlier reports; None: all
         """
         page = select(pairs.c.source, pairs.c.sink, pairs.c.direction, observations).join(pairs)
         for name in ("source", "sink", "direction"):
@@ -288,11 +291,11 @@ class ObservationStore:
         ]
 
     async def forget(self, before: float) -> int:
-        """Delete observations that ended before a moment, row by row; return how many."""
+        """Delete observations that ended before a time, row by row; return their number."""
         return int((await self._connection.execute(delete(observations).where(observations.c.ended < before))).rowcount)
 
     async def forget_keys(self, before: float) -> None:
-        """Delete the keys of observations that ended before a moment; if one is reported again, it counts as new."""
+        """Delete the keys of observations that ended before a time; if reported again, they count as new."""
         await self._connection.execute(delete(observation_keys).where(observation_keys.c.ended < before))
 
 
@@ -320,13 +323,13 @@ def _row(each: Observed, pair: int) -> tuple[Any, ...]:
 
 
 def _is_impossible(each: Observed) -> bool:
-    """Return whether an observation states a rate that no network interface has."""
+    """Return whether an observation has a rate above that of any network interface."""
     took = each.ended - each.started if each.busy_seconds is None else each.busy_seconds
     return each.outcome in WELL and each.bytes >= SMALLEST and each.bytes > INTERFACE * took
 
 
 def stored_observation(row: Any) -> StoredObservation:
-    """Return the observation of a row that has its columns and those of its link."""
+    """Return the observation of a row with its columns and its link's columns."""
     return StoredObservation(
         row.id,
         Observation(

@@ -1,6 +1,6 @@
-"""Lanes in the database, over all workers: which task gets the next one, and how many each collection has.
+"""Lanes of all workers in the database, and the candidates for the next lanes.
 
-A lane is one stream of a task's work that a worker has open: a transfer between two collections, or a deletion in one.
+In a lane, a worker runs work items of one task, one after the other: transfers between two collections, or deletions.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -21,7 +21,7 @@ __all__ = ["CANDIDATE", "LaneStore", "candidate"]
 
 LOCKED = select(locks.c.subject)
 LOOKED = 10_000
-"""Number of the newest tunings that are searched."""
+"""Most tunings that are searched, the newest ones."""
 CANDIDATE = (
     "id",
     "owner",
@@ -36,7 +36,7 @@ CANDIDATE = (
     "role",
     "token_id",
 )
-"""The columns of `tasks` that make a `LaneCandidate`."""
+"""The columns of `tasks` for a `LaneCandidate`."""
 
 
 class LaneStore:
@@ -47,17 +47,16 @@ class LaneStore:
         self._sqlite = connection.dialect.name == "sqlite"
 
     async def alone(self) -> None:
-        """Keep all other transactions from opening lanes until this one ends."""
+        """Block all other transactions that open lanes until this one ends."""
         if not self._sqlite:
             await self._connection.execute(text("SELECT pg_advisory_xact_lock(hashtext('coget lanes'))"))
 
     async def candidates(self, queues: Collection[str], now: float, idle: Collection[str] = ()) -> list[LaneCandidate]:
-        """Return one task of each owner, kind and pair: by highest priority, then nearest deadline, then greatest age.
+        """Return one task with due work for each owner, kind and pair, by priority, then deadline, then age.
 
-        However many tasks wait, this looks only at the first of each group, and at those before it that have no work
-        now.
+        The cost depends on the number of groups, and not on the number of waiting tasks.
 
-        :param idle: tasks to leave out because they had nothing to do a moment ago, though they have work
+        :param idle: tasks to leave out, because they recently had no work that could start
         """
         group = (tasks.c.owner, tasks.c.kind, tasks.c.source, tasks.c.destination)
         groups = select(*group).where(tasks.c.status == "ACTIVE", tasks.c.owner.not_in(LOCKED)).distinct()
@@ -97,18 +96,18 @@ class LaneStore:
         return int(number.scalar_one())
 
     async def close(self, numbers: Collection[int]) -> None:
-        """Close lanes that have no more work."""
+        """Close lanes."""
         await self._connection.execute(delete(lanes).where(lanes.c.id.in_(sorted(numbers))))
 
     async def caps(self, of: Collection[str]) -> dict[str, int | None]:
-        """Return the limit of lanes for each of these collections that still exists; None: as many as help."""
+        """Return the limit of lanes of each existing collection; None: no limit."""
         rows = await self._connection.execute(
             select(collections.c.id, collections.c.concurrency).where(collections.c.id.in_(list(of)))
         )
         return {row.id: row.concurrency for row in rows}
 
     async def paused(self, of: Collection[str]) -> dict[str, list[tuple[str | None, frozenset[str], str]]]:
-        """Return the pause rules of these collections: for which subject (None: all), which operations, and why."""
+        """Return the pause rules by collection: subject (None: all), paused operations, and message of each."""
         rows = await self._connection.execute(select(pause_rules).where(pause_rules.c.collection_id.in_(list(of))))
         found: dict[str, list[tuple[str | None, frozenset[str], str]]] = {}
         for row in rows:
@@ -117,7 +116,7 @@ class LaneStore:
         return found
 
     async def reserve(self, of: Collection[str], size: int) -> float:
-        """Reserve bytes of collections with a rate limit; return after how many seconds they may be moved."""
+        """Reserve bytes of collections with a rate limit; return the seconds until they may be transferred."""
         waits = [0.0]
         later = func.max if self._sqlite else func.greatest
         for number in sorted(of):
@@ -130,19 +129,19 @@ class LaneStore:
         return max(waits)
 
     async def keep(self, worker: str, mine: Collection[int]) -> None:
-        """Close the lanes that a worker has but does not know of, because the reply was lost when they were opened."""
+        """Close the lanes of a worker that are not in `mine`: lanes whose opening the worker did not learn of."""
         unknown = (lanes.c.worker == worker, lanes.c.id.not_in(sorted(mine)))
         await self._connection.execute(delete(lanes).where(*unknown))
 
     async def say(self, waits: Mapping[str, str]) -> None:
-        """Store why each task waits, where the reason has changed."""
+        """Store the reasons why tasks wait, by task, if they have changed."""
         if waits:
             row = update(tasks).where(tasks.c.id == bindparam("task"), tasks.c.waits != bindparam("why"))
             rows = [{"task": task, "why": why} for task, why in sorted(waits.items())]
             await self._connection.execute(row.values(waits=bindparam("why")), rows)
 
     async def tuned(self, pairs: Iterable[CollectionPair]) -> dict[CollectionPair, LaneTuning]:
-        """Return the newest tuning of each of these pairs that has one."""
+        """Return the newest tuning of each pair that has one."""
         collection_pairs = list(pairs)
         if not collection_pairs:
             return {}
@@ -158,7 +157,7 @@ class LaneStore:
         return {each.pair: each for each in known}
 
     async def tunings(self, text: str | None, since: float | None, until: float | None, limit: int) -> list[LaneTuning]:
-        """Return tunings of a period whose reason contains a text, the newest first, among the newest 10,000 of all."""
+        """Return tunings of a period whose reason contains a text, among the newest `LOOKED` of all, newest first."""
         newest = select(tunings).order_by(tunings.c.id.desc()).limit(LOOKED).subquery()
         fits = [contains(newest.c.reason, text)] if text else []
         fits += [newest.c.at >= since] if since is not None else []
@@ -174,7 +173,7 @@ class LaneStore:
 
 
 def candidate(row: Row[Any]) -> LaneCandidate:
-    """Return the candidate of a row that has the columns of `CANDIDATE`."""
+    """Return the candidate of a row with the columns of `CANDIDATE`."""
     return LaneCandidate(
         row.id,
         row.owner,

@@ -1,4 +1,4 @@
-"""Version checks and upgrades of a database's tables: an upgrade is one transaction, after a copy of a SQLite file."""
+"""Version checks and upgrades of a database's tables."""
 
 import fcntl
 import os
@@ -20,18 +20,18 @@ from broker.storage.database import keep_private
 __all__ = ["check", "differences", "upgrade"]
 
 WAIT = 30
-"""Seconds to wait for another process that writes to the same SQLite file."""
+"""Seconds to wait while another process writes to the same SQLite file."""
 
 
 def upgrade(url: str, namers: Sequence[tuple[str, str | None]] | None = None) -> bool:
     """Upgrade the database to this broker's version of the tables; create them if there are none.
 
-    An upgrade is all or nothing: one that was killed can be started again. A SQLite file is first copied to
+    An upgrade is one transaction, so that it can be repeated if it was killed. A SQLite file is first copied to
     `FILE.before-VERSION`, where VERSION is this broker's.
 
-    :param namers: issuers that name users, as in `Settings`; None: not stated
-    :returns: whether there were no tables
-    :raises Invalid: when the tables are of a newer broker or of another program, or when `namers` has to be stated
+    :param namers: `Settings.namers`; None: not given
+    :returns: whether the tables were created
+    :raises Invalid: when the tables are of a newer broker or of another program, or the upgrade needs `namers`
     """
     with _one_at_a_time(url):
         _keep_copy(url)
@@ -40,7 +40,9 @@ def upgrade(url: str, namers: Sequence[tuple[str, str | None]] | None = None) ->
 
 def _upgrade(url: str, namers: Sequence[tuple[str, str | None]] | None) -> bool:
     with _connected(url, "BEGIN IMMEDIATE") as connection:
-        if connection.dialect.name == "postgresql":  # when several start at once, the first one creates the tables
+        if (
+            connection.dialect.name == "postgresql"
+        ):  # if several processes start at once, the first one creates the tables
             connection.execute(text("SELECT pg_advisory_xact_lock(hashtext('coget upgrade'))"))
         before = _version(connection)
         empty = before is None and not inspect(connection).get_table_names()
@@ -52,9 +54,9 @@ def _upgrade(url: str, namers: Sequence[tuple[str, str | None]] | None) -> bool:
 
 
 def check(url: str) -> bool:
-    """Return whether the database has tables at all.
+    """Return whether the database has tables.
 
-    :raises Invalid: when they are not of this broker's version, with the command that upgrades them
+    :raises Invalid: when they are not of this broker's version; the remedy names the command that upgrades them
     """
     with _connected(url) as connection:
         version = _version(connection)
@@ -71,7 +73,7 @@ def check(url: str) -> bool:
 
 @contextmanager
 def _one_at_a_time(url: str) -> Iterator[None]:
-    """Let one process at a time upgrade SQLite files in this directory, since two would mix up their copies."""
+    """Let one process at a time upgrade SQLite files in a directory, since two would overwrite each other's copies."""
     path = make_url(url).database
     if not url.startswith("sqlite") or not path or path == ":memory:":
         yield
@@ -81,7 +83,7 @@ def _one_at_a_time(url: str) -> Iterator[None]:
     except OSError as error:
         raise Unavailable(f"the database cannot be opened: {error.strerror}", "check --database") from error
     try:
-        with suppress(OSError):  # for file systems without locks
+        with suppress(OSError):  # some file systems have no locks
             fcntl.flock(folder, fcntl.LOCK_EX)
         yield
     finally:
@@ -89,11 +91,11 @@ def _one_at_a_time(url: str) -> Iterator[None]:
 
 
 def _keep_copy(url: str) -> None:
-    """Copy a SQLite file with tables of an older version; only this user may read the copy."""
+    """Copy a SQLite file with tables of an older version, to a file with mode 0600."""
     path = make_url(url).database
     if not url.startswith("sqlite") or not path:
         return
-    with _connected(url, "") as connection:  # SQLite copies only outside of transactions
+    with _connected(url, "") as connection:  # VACUUM INTO works only outside transactions
         before, ours = _version(connection), _scripts(connection).get_current_head()
         if before is None or before == ours:
             return
@@ -129,7 +131,7 @@ def _refuse_strange(connection: Connection, version: str | None, empty: bool) ->
 def _connected(url: str, begin: str = "BEGIN") -> Iterator[Connection]:
     """Open a connection with a transaction that is committed when the block ends without an error.
 
-    :param begin: statement that begins it on SQLite, as Python's driver would leave schema changes out of a transaction
+    :param begin: statement that begins it on SQLite, because Python's driver runs schema changes outside transactions
     """
     sqlite = url.startswith("sqlite")
     keep_private(url)
@@ -151,7 +153,7 @@ def _connected(url: str, begin: str = "BEGIN") -> Iterator[Connection]:
 
 
 def _versions() -> Path:
-    """Return the directory of Alembic's versions: installed with this package, in a checkout beside it."""
+    """Return the directory of Alembic's scripts: inside the installed package, or beside it in a checkout."""
     package = Path(broker.__file__).parent
     installed = package / "migrations"
     return installed if (installed / "env.py").is_file() else package.parent / "migrations"

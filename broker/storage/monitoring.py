@@ -1,4 +1,4 @@
-"""Measurements of a running broker: sums and counts that are cheap, whatever the amount of data."""
+"""Queries of the state of a running broker, whose cost does not depend on the amount of data."""
 
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ from broker.storage.dialects import clock
 __all__ = ["Backlog", "DayTotals", "MonitoringQueries"]
 
 MOST = 100_000
-"""The greatest number of observations that are counted one by one."""
+"""Most observations that are counted one by one."""
 STATE = case((tasks.c.paused.is_not(None), "paused"), (tasks.c.started_at.is_(None), "queued"), else_="active")
 
 
@@ -29,7 +29,7 @@ class DayTotals(NamedTuple):
 
 
 class Backlog(NamedTuple):
-    """The numbers of observations not yet in the sums of traffic, and not yet compared with forecasts."""
+    """The numbers of observations that are not yet in the sums of traffic, and not yet scored."""
 
     traffic: int
     scores: int
@@ -42,7 +42,7 @@ class MonitoringQueries:
         self._connection = connection
 
     async def moved(self, since: int) -> list[DayTotals]:
-        """Return the daily totals since a day, links in the order in which they became known."""
+        """Return the daily totals since a day, sorted by day and number of the link."""
         sums = [func.sum(traffic.c[name]) for name in ("transfers", "failures", "bytes")]
         of = (traffic.c.day, pairs.c.id, pairs.c.source, pairs.c.sink)
         query = select(*of, *sums).join(pairs).where(traffic.c.day >= since).group_by(*of).order_by(*of[:2])
@@ -50,12 +50,12 @@ class MonitoringQueries:
         return [DayTotals(day, source, sink, *map(int, counts)) for day, _, source, sink, *counts in rows]
 
     async def tasks(self) -> dict[str, int]:
-        """Return how many tasks are under way (`active`), have not begun (`queued`), or are paused."""
+        """Return the numbers of running (`active`), not yet started (`queued`) and `paused` tasks."""
         query = select(STATE, func.count()).where(tasks.c.status == "ACTIVE").group_by(STATE)
         return {row[0]: row[1] for row in await self._connection.execute(query)}
 
     async def workers(self, seconds: float) -> int:
-        """Return how many workers were seen in the last seconds."""
+        """Return the number of workers seen in the last `seconds`."""
         since = clock(self._connection) - seconds
         seen = select(func.count()).select_from(workers).where(workers.c.seen_at >= since)
         return int((await self._connection.execute(seen)).scalar_one())

@@ -1,4 +1,4 @@
-"""Monthly partitions of the observations, on PostgreSQL: created when needed, dropped when too old."""
+"""Monthly partitions of the observations on PostgreSQL."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -31,7 +31,7 @@ def _name(year: int, month: int) -> str:
 
 
 class Months:
-    """The partitions of one database, with a memory of those known to exist."""
+    """The partitions of one database, with a cache of the existing ones."""
 
     def __init__(self) -> None:
         self._made: set[tuple[int, int]] = set()
@@ -41,10 +41,10 @@ class Months:
         return {month_of(moment) for moment in moments} - self._made
 
     async def make(self, connection: AsyncConnection, months: Iterable[tuple[int, int]]) -> None:
-        """Create the partitions of these months; existing ones stay."""
-        # Two transactions that create the same partition at once would fail on the catalogue's index.
+        """Create the missing partitions of some months."""
+        # two transactions that create the same partition would fail on an index of PostgreSQL's catalogue
         await connection.execute(text(ALONE))
-        # A report locks pairs and then observations; a new partition would lock them the other way round.
+        # reports lock pairs before observations; a new partition would lock observations first
         await connection.execute(text("LOCK TABLE pairs IN SHARE ROW EXCLUSIVE MODE"))
         for year, month in sorted(months):
             await connection.execute(
@@ -55,15 +55,15 @@ class Months:
             )
 
     def forget(self) -> None:
-        """Forget which partitions exist, as another process may have dropped some."""
+        """Clear the cache, because another process may have dropped partitions."""
         self._made.clear()
 
     def made(self, months: Iterable[tuple[int, int]]) -> None:
-        """Remember that these partitions exist, once their creation is committed."""
+        """Add partitions to the cache, after their creation is committed."""
         self._made.update(months)
 
     async def drop_before(self, connection: AsyncConnection, moment: float) -> int:
-        """Drop partitions that end before a moment; return how many. Call `forget` once this is committed."""
+        """Drop the partitions of months before that of `moment`; return their number. Call `forget` when committed."""
         await connection.execute(text(ALONE))
         query = text("SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'observations'::regclass")
         names = [name for (name,) in await connection.execute(query)]
@@ -74,5 +74,5 @@ class Months:
 
 
 def begin_of_month(moment: float) -> float:
-    """Return the time at which the month of a moment began; remaining partitions begin then or later."""
+    """Return the start of the month of a moment, in epoch seconds; partitions from there on are kept."""
     return _begin(*month_of(moment))

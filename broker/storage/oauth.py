@@ -18,27 +18,24 @@ class ClientStore:
         self._connection = connection
 
     async def add(self, client: Client, hashed: str | None) -> None:
-        """Add a client; of its secret only the hash is stored."""
+        """Add a client with the hash of its secret."""
         values = {name: value for name, value in client._asdict().items() if name != "public"}
         await self._connection.execute(clients.insert().values({**values, "hash": hashed}))
 
     async def get(self, number: str) -> tuple[Client, str | None] | None:
-        """Return a client that was not revoked, and the hash of its secret."""
+        """Return a client and the hash of its secret; None if it was revoked."""
         query = select(clients).where(clients.c.id == number, clients.c.revoked_at.is_(None))
         row = (await self._connection.execute(query)).one_or_none()
         return row and (_client(row), row.hash)
 
     async def made(self) -> list[Client]:
-        """Return the clients that an admin made, by name."""
+        """Return the clients that admins created, by name."""
         query = select(clients).where(clients.c.made_by.is_not(None), clients.c.revoked_at.is_(None))
         rows = await self._connection.execute(query.order_by(clients.c.name, clients.c.created_at))
         return [_client(row) for row in rows]
 
     async def used(self, number: str, now: float) -> bool:
-        """Mark a client as used now; return whether it is still valid.
-
-        It cannot be revoked before the transaction ends.
-        """
+        """Mark a client as used now, which locks it until the transaction ends; return whether it is valid."""
         mine = update(clients).where(clients.c.id == number, clients.c.revoked_at.is_(None)).values(used_at=now)
         return bool((await self._connection.execute(mine)).rowcount)
 
@@ -48,7 +45,7 @@ class ClientStore:
         return bool((await self._connection.execute(ended)).rowcount)
 
     async def forget(self, before: float) -> None:
-        """Delete clients that registered themselves before this time and were never used for a login."""
+        """Delete clients that registered themselves before a time, and were never used."""
         await self._connection.execute(
             delete(clients).where(
                 clients.c.made_by.is_(None), clients.c.used_at.is_(None), clients.c.created_at < before
@@ -61,7 +58,7 @@ def _client(row: Any) -> Client:
 
 
 class SigningKey(NamedTuple):
-    """A private key, in PEM format."""
+    """A signing key; `private` is in PEM format."""
 
     id: str
     private: str
@@ -84,5 +81,5 @@ class KeyStore:
         await self._connection.execute(keys.insert().values(key._asdict()))
 
     async def forget(self, before: float) -> None:
-        """Delete keys that were made before this time."""
+        """Delete keys that were created before a time."""
         await self._connection.execute(delete(keys).where(keys.c.created_at < before))

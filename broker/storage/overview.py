@@ -1,4 +1,4 @@
-"""Queries of the overview: recent failures of transfers and tasks, and durations beside the best single source."""
+"""Queries of the overview: recent failures of transfers and tasks, and actual and best single-source durations."""
 
 from typing import Any, NamedTuple
 
@@ -36,7 +36,7 @@ class Stopped(NamedTuple):
 class Problems:
     """Queries for failures, the newest first.
 
-    :param subject: subject whose failures are wanted; None: all
+    :param subject: subject whose failures are returned; None: all
     """
 
     def __init__(self, connection: AsyncConnection, subject: str | None) -> None:
@@ -44,7 +44,7 @@ class Problems:
         self._subject = subject
 
     async def transfers(self, since: float, limit: int) -> list[FailedTransfer]:
-        """Return transfers since a moment that failed or were corrupt."""
+        """Return transfers that failed or were corrupt since a time."""
         of = observations.c
         mine = literal(True) if self._subject is None else of.subject == self._subject
         query = (
@@ -57,7 +57,7 @@ class Problems:
         return [FailedTransfer(row[0], Pair(*row[1:4]), *row[4:]) for row in await self._connection.execute(query)]
 
     async def tasks(self, since: float, limit: int) -> list[Stopped]:
-        """Return tasks that failed since a moment, without canceled ones."""
+        """Return tasks that failed since a time, without canceled ones."""
         of = tasks.c
         mine = literal(True) if self._subject is None else of.owner == self._subject
         query = (
@@ -70,10 +70,10 @@ class Problems:
 
 
 async def beside(connection: AsyncConnection, subject: str | None, since: float) -> list[tuple[float, float]]:
-    """Return, for each successful transfer since a moment, two durations in seconds, the newest transfer first.
+    """Return two durations in seconds for each successful transfer since a time, the newest transfer first.
 
-    The first is that from the best single source in hindsight, the second that until the last byte arrived. Transfers
-    without a known single-source duration are left out; at most 10,000 are returned.
+    The first is the duration from the best single source in hindsight, the second the time until the last byte arrived.
+    Transfers without a known first duration are left out; at most `MOST_DURATIONS` are returned.
 
     :param subject: subject that made the transfers; None: all
     """

@@ -1,4 +1,4 @@
-"""Sites and endpoints: few enough to be read as a whole."""
+"""Sites and endpoints in the database, which are few enough to be read as a whole."""
 
 from typing import Any, Literal, NamedTuple
 
@@ -19,9 +19,11 @@ Opened = Literal["", "admin", "upgrade"]
 
 
 class Placed(NamedTuple):
-    """An endpoint with its number, its own or its site's coordinates, and the approval of its private address.
+    """An endpoint with its number.
 
-    An endpoint that is opened may have a private or loopback address. `moves` counts changes of its address or folder.
+    :param coordinates: its own, otherwise its site's latitude and longitude in degrees
+    :param opened: approval of a private or loopback address; empty: none
+    :param moves: number of changes of its address or folder
     """
 
     id: int
@@ -45,7 +47,7 @@ class PlaceStore:
         return [Site.model_construct(**row._mapping) for row in rows]
 
     async def put_site(self, site: Site) -> None:
-        """Create the site, or change it."""
+        """Create or change a site."""
         new = insert(self._connection, sites).values(site.model_dump())
         await self._connection.execute(
             new.on_conflict_do_update(
@@ -84,7 +86,7 @@ class PlaceStore:
         return placed
 
     async def put_endpoint(self, endpoint: Endpoint, opened: bool = False) -> None:
-        """Create the endpoint, or change it.
+        """Create or change an endpoint.
 
         :param opened: whether an admin approves a private address; otherwise a change of scheme, host or port ends the
             approval
@@ -128,6 +130,6 @@ class PlaceStore:
 
 
 def _where(endpoint: Any) -> tuple[ColumnElement[Any], ...]:
-    """Return the columns that say where an endpoint is; a scheme's default port equals none."""
+    """Return the columns of an endpoint's address and folder; port NULL becomes the scheme's default port."""
     port = func.coalesce(endpoint.port, case(PORTS, value=endpoint.scheme))
     return endpoint.scheme, endpoint.host, port, endpoint.prefix

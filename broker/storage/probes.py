@@ -1,7 +1,7 @@
-"""Links between servers that were not used lately, and claims to measure them, each of which only one process gets.
+"""The last uses of links between endpoints, requests to measure links, and claims.
 
-A claim is a key in the history under a subject of its own: it expires with the rest of the history, and claims since
-yesterday count as spent.
+A process claims a link before it measures the link. A claim is a key in the history, with a subject of its own, so that
+it is deleted like other keys; claims of the last day count against the budget.
 """
 
 from collections.abc import Collection
@@ -18,12 +18,12 @@ from broker.storage.dialects import insert
 __all__ = ["CLAIMS", "EndpointLink", "ProbeStore"]
 
 CLAIMS = "broker.probes"
-"""The subject under which claims are stored; no caller has this name, so these observations are the broker's own."""
+"""The subject of claims, which is reserved for the broker."""
 DAY = 86_400.0
 
 
 class EndpointLink(NamedTuple):
-    """A link from one endpoint to another, by their names, and the pair under which its transfers are stored."""
+    """A link from one endpoint to another, by name, and the pair that its transfers are stored under."""
 
     source: str
     sink: str
@@ -43,7 +43,7 @@ class ProbeStore:
         self._sqlite = connection.dialect.name == "sqlite"
 
     async def alone(self) -> None:
-        """Keep all other transactions from claiming anything until this one ends."""
+        """Block all other transactions that claim links until this one ends."""
         if not self._sqlite:
             await self._connection.execute(text("SELECT pg_advisory_xact_lock(hashtext('coget probes'))"))
 
@@ -54,7 +54,7 @@ class ProbeStore:
         return int(count.scalar_one())
 
     async def used(self, links: Collection[EndpointLink], since: float) -> dict[EndpointLink, float]:
-        """Return when each link was last used, or claimed after a moment; links without either are left out."""
+        """Return the time when each link was last used, or claimed since `since`; links without either are left out."""
         by_source = {link.pair.source for link in links}
         rows = await self._connection.execute(
             select(pairs.c.source, pairs.c.sink, pairs.c.newest_end).where(
@@ -88,7 +88,7 @@ class ProbeStore:
         return {(source, sink): at for source, sink, at in await self._connection.execute(listed)}
 
     async def claim(self, link: EndpointLink, now: float) -> None:
-        """Claim a link for measurement; requests for it are then fulfilled."""
+        """Claim a link for measurement, and delete the requests for it."""
         of = probes_wanted.c
         await self._connection.execute(delete(probes_wanted).where(of.source == link.source, of.sink == link.sink))
         values = {"subject": CLAIMS, "key": f"{link.key}/{now:.3f}", "ended": now}

@@ -1,4 +1,4 @@
-"""Registrations of replicas: who stated or confirmed that a replica is at its place."""
+"""Registrations of replicas: the subjects that registered or confirmed them at their current place."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -17,9 +17,11 @@ NAMES: Columns = {"number": Integer(), "scope": String(), "name": String()}
 
 
 class ReplicaRegistration(NamedTuple):
-    """The registration of a replica at its place: the subject that stated or confirmed it; None: not known.
+    """The registration of a replica.
 
-    `moves` is how often the endpoint had been moved at that time; the registration is void once it is moved again.
+    :param by: subject that registered or confirmed it; None: unknown
+    :param admin: whether the subject was an admin
+    :param moves: number of the endpoint's moves at that time; a later move ends the registration
     """
 
     by: str | None = None
@@ -43,7 +45,7 @@ class Registrations:
         self._connection = connection
 
     async def of(self, dids: Sequence[str]) -> list[Stated]:
-        """Return all replicas of these datasets."""
+        """Return all replicas of these datasets with their registrations."""
         given = tabled(self._connection, [(i, *split(did)) for i, did in enumerate(dids)], NAMES)
         same = and_(datasets.c.scope == given.c.scope, datasets.c.name == given.c.name)
         rows = await self._connection.execute(
@@ -55,9 +57,9 @@ class Registrations:
         return [Stated(dids[row[0]], row[1], row[2], ReplicaRegistration(*row[3:])) for row in rows]
 
     async def unopened(self, places: Sequence[int], after: str, endpoint: str, limit: int) -> list[Stated]:
-        """Return replicas at these endpoints that no admin has registered at their present place.
+        """Return replicas at these endpoints that no admin has registered or confirmed at their current place.
 
-        They are ordered by dataset and endpoint, from after the given one.
+        They are sorted by dataset and endpoint, and begin after the given replica.
         """
         scope, name = split(after)
         here = and_(datasets.c.scope == scope, datasets.c.name == name, endpoints.c.name > endpoint)
@@ -76,7 +78,7 @@ class Registrations:
         return [Stated(str(Parts(row[0], row[1])), row[2], row[3], ReplicaRegistration(*row[4:])) for row in rows]
 
     async def register(self, stated: Stated) -> bool:
-        """Store the stated registration of a replica; return whether the replica is still at the stated path."""
+        """Store the registration of a replica; return False if the replica is no longer at the stated path."""
         parts = split(stated.dataset)
         dataset = select(datasets.c.id).where(datasets.c.scope == parts.scope, datasets.c.name == parts.name)
         done = await self._connection.execute(
@@ -89,9 +91,9 @@ class Registrations:
 
 
 async def lies_below(connection: AsyncConnection, endpoint: int, path: str) -> bool:
-    """Return whether an endpoint has any replica at a path or below it; an empty path stands for the whole endpoint.
+    """Return whether an endpoint has a replica at a path or below it.
 
-    :param path: path from the endpoint's folder, without slashes at its ends
+    :param path: path below the endpoint's folder, without slashes at its ends; empty: the folder itself
     """
     place = func.ltrim(func.coalesce(replicas.c.path, datasets.c.name), "/")
     below = or_(literal(not path), place == path, func.substr(place, 1, len(path) + 1) == f"{path}/")

@@ -1,4 +1,4 @@
-"""Scores, which compare forecasts with actual transfers: observations still to be scored, scores, and sums of them."""
+"""Scores of forecasts in the database: observations to score, scores, and sums of scores."""
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
@@ -20,9 +20,9 @@ from predictors.tally import Tally
 __all__ = ["ClientForecast", "Learned", "NewTransfers", "ScoreStore", "UnscoredLink", "score_of", "tally_of"]
 
 TURN = 100
-"""Observations after which other coroutines get to run."""
+"""Observations that are processed before other coroutines may run."""
 MOST_LINKS = 1000
-"""Links that are looked at in one turn."""
+"""Most links that one query returns."""
 SCORE: Columns = {
     "observation_id": BigInteger(),
     "pair_id": ID,
@@ -56,7 +56,7 @@ SUMS: Columns = {
 
 
 class UnscoredLink(NamedTuple):
-    """A link, the number of its last scored observation, and that of its newest one."""
+    """A link, and the numbers of its newest scored observation and of its newest observation."""
 
     pair_id: int
     scored_id: int
@@ -64,17 +64,14 @@ class UnscoredLink(NamedTuple):
 
 
 class NewTransfers(NamedTuple):
-    """The earliest end of a link's new successful transfers (None without any), and the number of all of them.
-
-    That number includes the older successful transfers.
-    """
+    """The earliest end of a link's new successful transfers (None without any), and the number of all successful."""
 
     earliest: float | None
     transfers: int
 
 
 class ClientForecast(NamedTuple):
-    """A forecast that a client received."""
+    """A forecast that a caller got."""
 
     forecaster: str
     leader: str
@@ -83,7 +80,7 @@ class ClientForecast(NamedTuple):
 
 
 class Learned(NamedTuple):
-    """An observation, its reporter, and the newest forecast that was given before it began."""
+    """An observation, its reporter, and the newest forecast that a caller got before it began."""
 
     id: int
     subject: str
@@ -98,7 +95,7 @@ class ScoreStore:
         self._connection = connection
 
     async def unscored(self) -> list[UnscoredLink]:
-        """Return links with observations to score, at most `MOST_LINKS`, the longest unscored first."""
+        """Return links with observations to score, at most `MOST_LINKS`, the least recently scored first."""
         lacking = select(pairs.c.id, pairs.c.scored_id, pairs.c.newest_id).where(pairs.c.newest_id > pairs.c.scored_id)
         return [
             UnscoredLink(*row)
@@ -106,7 +103,7 @@ class ScoreStore:
         ]
 
     async def extent(self, pair: UnscoredLink) -> NewTransfers:
-        """Return how much of a link there is to look at."""
+        """Return the extent of a link's successful transfers."""
         well = select(func.min(observations.c.ended), func.count()).where(
             observations.c.pair_id == pair.pair_id,
             observations.c.id <= pair.newest_id,
@@ -119,7 +116,7 @@ class ScoreStore:
         return NewTransfers(first, transfers)
 
     async def newest(self, pair: UnscoredLink, limit: int) -> list[Learned]:
-        """Return the successful observations of a link that ended last, the newest first."""
+        """Return a link's newest successful observations by their ends, the newest first."""
         of, forecast = observations.c, forecasts.c
         chosen = (pairs.c.source, pairs.c.sink, pairs.c.direction, of.id, of.subject, *(of[name] for name in FIELDS))
         page = (
@@ -146,7 +143,7 @@ class ScoreStore:
         return found
 
     async def claim(self, pair: UnscoredLink) -> bool:
-        """Return whether a link is still scored as far as stated; if so, lock it until the transaction ends."""
+        """Lock a link until the transaction ends; return False if a process has scored it since `pair` was read."""
         same = and_(pairs.c.id == pair.pair_id, pairs.c.scored_id == pair.scored_id)
         return (await self._connection.execute(select(pairs.c.id).where(same).with_for_update())).first() is not None
 
@@ -156,7 +153,7 @@ class ScoreStore:
         await self._connection.execute(done)
 
     async def take_back(self, numbers: Collection[int]) -> list[Score]:
-        """Delete the scores of these observations; return them."""
+        """Delete and return the scores of these observations."""
         given = tabled(self._connection, [(number,) for number in numbers], {"id": BigInteger()})
         old = delete(scores).where(scores.c.observation_id.in_(select(given.c.id))).returning(*scores.c)
         return [score_of(row) for row in await self._connection.execute(old)]
@@ -168,7 +165,7 @@ class ScoreStore:
         await self._connection.execute(scores.insert().from_select(list(SCORE), fresh))
 
     async def count(self, more: Mapping[ScoreKey, Tally], less: Mapping[ScoreKey, Tally]) -> None:
-        """Add to the sums, and subtract from them."""
+        """Add `more` to the stored sums, and subtract `less`."""
         keys = tabled(self._connection, sorted({*more, *less}), KEY)
         zeros = (*(literal(0) for _ in range(len(SUMS) - 1)), literal("{}"))
         named = [keys.c[name] for name in KEY]

@@ -1,4 +1,4 @@
-"""Subjects in the database: identities of the users seen here, locks, and the renaming of a subject in all tables."""
+"""Subjects in the database: identities, locks, and the renaming of a subject in all tables."""
 
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
@@ -18,19 +18,19 @@ from broker.storage.dialects import insert
 __all__ = ["SUBJECTS", "IdentityStore", "Lock", "Subjects"]
 
 SUBJECTS = tuple(column for table in METADATA.sorted_tables for column in table.columns if "subject" in column.info)
-"""All columns that hold subjects."""
+"""All columns with subjects."""
 ONLY = {
     access_rules.c.principal: access_rules.c.principal_type == "identity",
     clients.c.name: clients.c.role.is_not(None),
 }
-"""Conditions for columns in which only some rows hold a subject."""
+"""Conditions for columns that have a subject in only some rows."""
 ASSIGN = "ask an admin to assign it: coget-broker subject assign"
 
 
 class Lock(NamedTuple):
-    """A locked subject: the broker does not know which user it belongs to.
+    """A locked subject, which the broker cannot match to a person.
 
-    :param was: its name before it was locked
+    :param was: name before the lock
     """
 
     subject: str
@@ -40,13 +40,13 @@ class Lock(NamedTuple):
 
 
 class Subjects:
-    """Subjects and what belongs to them."""
+    """Locked subjects, and the renaming of subjects."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
 
     async def locks(self, name: str | None = None) -> list[Lock]:
-        """Return the locks by name, or the one whose subject has, or had, this name."""
+        """Return all locks by name, or the lock whose subject has or had this name."""
         chosen = select(locks).order_by(locks.c.was)
         chosen = chosen if name is None else chosen.where(or_(locks.c.subject == name, locks.c.was == name))
         return [Lock(*row) for row in await self._connection.execute(chosen)]
@@ -60,7 +60,7 @@ class Subjects:
         await self._connection.execute(update(locks).where(locks.c.subject == lock.subject).values(reason=reason))
 
     async def give(self, old: str, new: str) -> int:
-        """Rename a subject in all its rows, except those that the new name has too; return how many rows were left."""
+        """Rename a subject in all rows, except those that would duplicate one of `new`; return the number of these."""
         await self._keep_older_id(old, new)
         left = 0
         for column in SUBJECTS:
@@ -73,7 +73,7 @@ class Subjects:
         return left
 
     async def _keep_older_id(self, old: str, new: str) -> None:
-        """Keep the older of two UUIDs; access rules that name the newer one then name the subject."""
+        """Keep the older of two subjects' UUIDs; access rules with the other UUID are changed to the subject `new`."""
         both = select(identities).where(identities.c.subject.in_((old, new)))
         rows = (await self._connection.execute(both.order_by(identities.c.first_seen, identities.c.subject))).all()
         for row in rows[1:]:
@@ -84,14 +84,14 @@ class Subjects:
 
 
 def _keys(table: Table, name: str) -> Iterable[tuple[str, ...]]:
-    """Return, for each key of a table that has this column, the key's other columns."""
+    """Return the other columns of each key of a table that includes a column."""
     keys = [table.primary_key, *(each for each in table.constraints if isinstance(each, UniqueConstraint))]
     found = [tuple(column.name for column in key.columns) for key in keys]
     return [tuple(each for each in key if each != name) for key in found if name in key]
 
 
 def _same(table: Table, name: str, key: tuple[str, ...], value: str) -> ColumnElement[bool]:
-    """Return the condition that another row has this value and the same values in the rest of the key."""
+    """Return the condition that another row has this value, and the same values in the key's other columns."""
     other = table.alias("other")
     alike = (other.c[each].is_not_distinct_from(table.c[each]) for each in key)
     return select(other).where(other.c[name] == value, *alike).correlate(table).exists()
@@ -104,7 +104,7 @@ class IdentityStore:
         self._connection = connection
 
     async def seen(self, subject: str, now: float, name: str | None = None, email: str | None = None) -> None:
-        """Record that a subject made a request; known names and addresses stay unless newer ones are given.
+        """Record that a subject has used the broker, with its name and email address if given.
 
         :raises Forbidden: when the subject is locked
         """
@@ -123,7 +123,7 @@ class IdentityStore:
         await self._connection.execute(update(identities).where(identities.c.subject == subject).values(changes))
 
     async def ids(self, subjects: Collection[str]) -> dict[str, UUID]:
-        """Return the UUIDs of these subjects: stored ones, or for subjects not seen yet those that they would get."""
+        """Return the UUIDs of these subjects: the stored ones; for new subjects, the UUIDs that they would get."""
         known = {each.subject: each.id for each in await self.by_subject(list(subjects))}
         unknown = [each for each in subjects if each not in known]
         taken: set[UUID] = set()
@@ -133,14 +133,14 @@ class IdentityStore:
         return known | {each: next_id(each, first, taken.__contains__) for each, first in firsts.items()}
 
     async def _firsts(self, subjects: Collection[str]) -> dict[str, UUID]:
-        """Return the UUIDs meant for these subjects; a subject that was renamed keeps the UUID of its former name."""
+        """Return the default UUIDs of these subjects, which for renamed subjects derive from the former name."""
         formers = {row.host: row.issuer for row in await self._connection.execute(select(former_hosts))}
         found = {}
         for each in subjects:
             person, host = Foreign.read(each), each.rpartition("@")[2]
             names = [person.former(at) for at, issuer in formers.items() if person and person.issuer == issuer]
             found[each] = identity(next((name for name in names if name), each))
-            if host in formers:  # this UUID belongs to the user that the host's issuer names
+            if host in formers:  # the default UUID belongs to a user of the host's issuer
                 found[each] = next_id(each, found[each], {found[each]}.__contains__)
         return found
 

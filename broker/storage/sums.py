@@ -1,4 +1,4 @@
-"""Totals of transfers by day, link and size class, from the stored sums of traffic."""
+"""Queries of the sums of traffic by day, link and size class."""
 
 from collections.abc import Collection
 from typing import Any, NamedTuple
@@ -15,11 +15,11 @@ from broker.storage.dialects import tabled
 __all__ = ["Day", "LinkCounts", "LinkTotals", "SumStore", "named"]
 
 MOVED = [func.sum(cast(traffic.c[name], Double)) for name in ("transfers", "failures", "bytes")]
-"""Sums as floats, since sums of sums have no bound."""
+"""Sums as floats, since they may exceed the range of integers."""
 
 
 class Day(NamedTuple):
-    """A day since the epoch, with the numbers of its transfers and of failures among them, and the bytes moved."""
+    """A day (days since the epoch) with the numbers of its transfers and failures, and the transferred bytes."""
 
     day: int
     transfers: int
@@ -28,7 +28,7 @@ class Day(NamedTuple):
 
 
 class LinkCounts(NamedTuple):
-    """A link, with the numbers of its transfers and of failures among them."""
+    """A link, with the numbers of its transfers and failures."""
 
     pair: Pair
     transfers: int
@@ -58,12 +58,12 @@ class SumStore:
         self._subject = subject
 
     async def days(self, since: int) -> list[Day]:
-        """Return the days since a day, in order; days without transfers are left out."""
+        """Return the sums of each day from `since` on; days without transfers are left out."""
         query = select(traffic.c.day, *MOVED).where(self._mine(since)).group_by(traffic.c.day).order_by(traffic.c.day)
         return [Day(day, *map(int, sums)) for day, *sums in await self._connection.execute(query)]
 
     async def worst(self, since: int, fewest: int, limit: int) -> list[LinkCounts]:
-        """Return the links with the greatest share of failures since a day, among those with enough transfers."""
+        """Return the links with the greatest share of failures since a day, and at least `fewest` transfers."""
         transfers, failures, _ = MOVED
         share = failures / transfers
         query = (
@@ -81,7 +81,7 @@ class SumStore:
         return [LinkCounts(Pair(*row[:3]), int(row.transfers), int(row.failures)) for row in rows]
 
     async def newest_day(self) -> int | None:
-        """Return the newest day on which a transfer ended."""
+        """Return the newest day on which a transfer ended; None without transfers."""
         newest: int | None = (
             await self._connection.execute(select(func.max(traffic.c.day)).where(self._mine(0)))
         ).scalar()
@@ -99,7 +99,7 @@ class SumStore:
         ]
 
     async def quiet(self, since: int, direction: str, size_class: int, limit: int) -> list[LinkTotals]:
-        """Return links that had transfers of a size class, but none since a day; the most recently used ones first."""
+        """Return links with transfers of a size class, but none since a day; the most recently used ones first."""
         own: Any = literal(True) if self._subject is None else traffic.c.subject == self._subject
         of_class = (traffic.c.pair_id == pairs.c.id, traffic.c.size_class == size_class, own)
         used = select(traffic.c.day).where(*of_class)
@@ -118,7 +118,7 @@ class SumStore:
 
 
 async def named(connection: AsyncConnection, numbers: Collection[int]) -> dict[int, Pair]:
-    """Return the links with these numbers."""
+    """Return the links with these numbers, by number."""
     given = tabled(connection, [(number,) for number in numbers], {"id": ID})
     query = select(pairs.c.id, pairs.c.source, pairs.c.sink, pairs.c.direction).join(given, given.c.id == pairs.c.id)
     return {number: Pair(*names) for number, *names in await connection.execute(query)}

@@ -1,4 +1,4 @@
-"""Replicas that are not available, and failures of transfers from their addresses."""
+"""Queries for replicas that are not available, and for failed transfers by server address."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -28,7 +28,7 @@ class Suspect(NamedTuple):
 
 
 class AddressFailures(NamedTuple):
-    """Failures of transfers from one address: their number, how many of them were corrupt, and the last one."""
+    """Failed transfers of one server address: their number, the number of corrupt ones, and the last failure."""
 
     source: str
     badly: int
@@ -38,7 +38,7 @@ class AddressFailures(NamedTuple):
 
 
 class Suspects:
-    """Queries for replicas that an admin should look at.
+    """Queries for replicas and addresses with problems.
 
     :param subject: subject whose transfers count; None: all
     """
@@ -53,7 +53,7 @@ class Suspects:
         return {row[0]: row[1] for row in await self._connection.execute(query)}
 
     async def replicas(self, state: str | None, limit: int) -> list[Suspect]:
-        """Return replicas in this state, or in any except AVAILABLE, the last changed first."""
+        """Return replicas in a state, or in any state except AVAILABLE, the last changed first."""
         of = replicas.c
         these = literal(True) if state is None else of.state == state
         newest = (
@@ -74,7 +74,7 @@ class Suspects:
         return [Suspect(str(Parts(row[0], row[1])), row[2], row.state, row.changed_at, row.reason) for row in rows]
 
     async def troubles(self, since: float) -> list[AddressFailures]:
-        """Return the addresses from which transfers failed since a moment."""
+        """Return the server addresses with failed transfers since a time."""
         of = observations.c
         corrupt = func.count().filter(of.outcome == "corrupt")
         grouped = (
@@ -95,7 +95,7 @@ class Suspects:
         return [AddressFailures(row.source, row.badly, row.corrupt, row.last_at, row.error) for row in rows]
 
     async def transfers(self, since: float) -> Mapping[str, int]:
-        """Return the number of transfers from each address since the day of a moment."""
+        """Return the number of transfers of each server address since the start of a day."""
         query = (
             select(pairs.c.source, func.sum(cast(traffic.c.transfers, Double)))
             .join(pairs)

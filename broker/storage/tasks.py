@@ -1,4 +1,4 @@
-"""Tasks in the database: added once, listed and changed, with their events. Their work is in `storage.work`."""
+"""Tasks and their events in the database; `storage.work` has their work items."""
 
 from collections.abc import Collection, Sequence
 from typing import Any, Literal, NamedTuple, get_args
@@ -26,15 +26,16 @@ ORDERED = {
     "status": tasks.c.status,
     "type": tasks.c.kind,
 }
-"""The columns by which lists can be ordered, under Globus's names."""
+"""Columns by which lists can be sorted, by their names in Globus."""
 
 
 class TaskFilter(NamedTuple):
     """A filter of tasks; None means no restriction.
 
-    Each of `labels` is a pair: a label, or `~` and a case-insensitive pattern with `*`; and whether it has to match. A
-    task matches one of those that have to, and none of the others. `before` is the request time and the id of the last
-    task of a page (the newest first); `side` the end at which a task has its collection.
+    :param labels: pairs of a label, or `~` and a case-insensitive pattern with `*`, and whether it is required; a task
+        must match at least one required label, and no other one
+    :param side: whether `collection` must be the source or the destination; None: either
+    :param before: request time and id of the last task of the previous page, in lists with the newest first
     """
 
     owner: str | None = None
@@ -52,14 +53,14 @@ class TaskFilter(NamedTuple):
 
 
 class CountedTasks(NamedTuple):
-    """A page of tasks, and how many there are in all."""
+    """A page of tasks, and the number of all that match."""
 
     tasks: list[Task]
     total: int
 
 
 class FinishedWork(NamedTuple):
-    """A finished piece of work: a file that was transferred, or was skipped because of its error."""
+    """A finished work item, such as a transferred or skipped file."""
 
     id: int
     kind: str
@@ -81,7 +82,7 @@ class TaskStore:
     async def add(self, new: NewTask, planned: Sequence[PlannedWork], now: float) -> tuple[str, bool]:
         """Add a task, unless its owner has submitted it before; return its id, and whether it is new.
 
-        :raises Conflict: when the earlier submission is of the other kind
+        :raises Conflict: when the earlier submission is of another kind
         """
         values = {
             "id": str(uuid4()),
@@ -111,21 +112,21 @@ class TaskStore:
         return number, True
 
     async def one(self, number: str) -> Task | None:
-        """Return the task with this id, if it exists."""
+        """Return the task with this id; None if it does not exist."""
         row = (await self._connection.execute(select(*SHOWN).where(tasks.c.id == number))).one_or_none()
         return None if row is None else _task(row)
 
     async def some(self, numbers: Collection[str]) -> list[Task]:
-        """Return those of these tasks that exist."""
+        """Return the existing tasks with these ids."""
         rows = await self._connection.execute(select(*SHOWN).where(tasks.c.id.in_(list(numbers))))
         return [_task(row) for row in rows]
 
     async def page(
         self, task_filter: TaskFilter, order: Sequence[tuple[str, bool]], limit: int, offset: int
     ) -> CountedTasks:
-        """Return a page of the tasks that fit.
+        """Return a page of the tasks that match a filter.
 
-        :param order: names in `ORDERED`, each with whether the order is descending
+        :param order: names of `ORDERED` to sort by, each with True for descending order
         """
         where = and_(*_conditions(task_filter))
         by = [ORDERED[name].desc() if down else ORDERED[name].asc() for name, down in order]
@@ -144,11 +145,11 @@ class TaskStore:
     ) -> bool:
         """End an active task before its work is done; return whether this call ended it.
 
-        Its row is locked first. From then on no other transaction adds or leases work of the task, and all work that
-        was added or leased before is visible.
+        The task's row is locked first, so that no other transaction adds or leases work of the task, and all earlier
+        changes are visible.
 
         :param state: new state of the unfinished work
-        :param by: latest deadline of a task that is ended; None: any
+        :param by: end the task only if its deadline is not later; None: in any case
         :param also: further values of the task's columns
         """
         active = select(tasks.c.id).where(tasks.c.id == number, tasks.c.status == "ACTIVE")
@@ -169,7 +170,7 @@ class TaskStore:
         await self._connection.execute(update(tasks).where(tasks.c.id == number).values(values))
 
     async def finish(self, numbers: Collection[str], now: float) -> list[Task]:
-        """End those of these tasks whose work is all finished; return them."""
+        """End the active tasks among these that have no unfinished work; return them."""
         over = tasks.c.total == tasks.c.succeeded + tasks.c.failed + tasks.c.skipped
         ended = update(tasks).where(tasks.c.id.in_(sorted(numbers)), tasks.c.status == "ACTIVE", over)
         bad = tasks.c.failed > 0
@@ -188,7 +189,7 @@ class TaskStore:
         return finished
 
     async def _blame(self, number: str) -> None:
-        """Set a task's error to that of its first failed work."""
+        """Set a task's error to the error of its first failed work item."""
         failed = select(work.c.error_code, work.c.error).where(work.c.task_id == number, work.c.state == "failed")
         first = (await self._connection.execute(failed.order_by(work.c.id).limit(1))).one()
         await self._connection.execute(
@@ -201,13 +202,13 @@ class TaskStore:
         return list((await self._connection.execute(late)).scalars())
 
     async def stopped(self, numbers: Collection[str]) -> set[str]:
-        """Return those of these tasks that workers have to stop: finished, canceled or paused."""
+        """Return the tasks that workers must stop: finished, canceled and paused ones."""
         left = or_(tasks.c.status != "ACTIVE", tasks.c.paused.is_not(None))
         rows = await self._connection.execute(select(tasks.c.id).where(tasks.c.id.in_(sorted(numbers)), left))
         return set(rows.scalars())
 
     async def progress(self, numbers: Collection[str], now: float, before: float) -> None:
-        """Add progress events to those of these tasks that have had no event since `before`."""
+        """Add a progress event to each task that has had no event since `before`."""
         reported = select(events.c.id).where(events.c.task_id == tasks.c.id, events.c.at > before).exists()
         moved = (tasks.c.id, tasks.c.bytes_transferred, tasks.c.started_at)
         quiet = select(*moved).where(tasks.c.id.in_(sorted(numbers)), tasks.c.started_at < before, ~reported)
@@ -229,9 +230,9 @@ class TaskStore:
             await self._connection.execute(events.insert(), rows)
 
     async def events(self, number: str, errors: bool | None, limit: int, offset: int) -> tuple[list[Event], int]:
-        """Return a page of a task's events, the newest first, and how many there are in all.
+        """Return a page of a task's events, the newest first, and the number of all that match.
 
-        :param errors: whether only errors are wanted, or only other events; None: all events
+        :param errors: True: only errors; False: only other events; None: all events
         """
         where = and_(events.c.task_id == number, literal(True) if errors is None else events.c.is_error.is_(errors))
         page = select(events).where(where).order_by(events.c.id.desc()).limit(limit).offset(offset)
@@ -242,7 +243,7 @@ class TaskStore:
     async def done(
         self, number: str, state: str, after: int, limit: int, kinds: Sequence[WorkKind] = get_args(WorkKind)
     ) -> list[FinishedWork]:
-        """Return work of a task, of these kinds and in this state, from after a given one, in the order of its ids."""
+        """Return work items of a task by kind and state, with ids above `after`, in the order of ids."""
         columns = [work.c[name] for name in FinishedWork._fields]
         where = (work.c.task_id == number, work.c.state == state, work.c.id > after, work.c.kind.in_(kinds))
         rows = await self._connection.execute(select(*columns).where(*where).order_by(work.c.id).limit(limit))

@@ -1,4 +1,4 @@
-"""Sums of traffic, updated as observations arrive: each observation is counted once, even after a crash."""
+"""Sums of traffic in the database, in which each observation is counted once, even after a crash."""
 
 from typing import Any, NamedTuple
 
@@ -15,18 +15,18 @@ __all__ = ["DAY", "TrafficStore", "class_of", "day_of", "forget"]
 
 DAY = 86_400.0
 ROWS = 10_000
-"""Observations that are counted in one transaction, during which reporters wait."""
+"""Most observations that are counted in one transaction, during which reports wait."""
 MOST_LINKS = 200
-"""The greatest number of links to which these observations belong."""
+"""Most links whose observations are counted in one transaction."""
 MOST = 2**63 - 1
 LARGEST = 2**48
-"""Upper bound of bytes that one transfer counts for: ten thousand absurd reports still sum up to a valid integer."""
+"""Most bytes that one transfer adds to a sum, so that absurd reports do not overflow it."""
 BEHIND: Columns = {"pair_id": ID, "rolled_id": ID, "until": ID}
 COUNTED = ("transfers", "failures", "bytes", "busy_seconds", "setups", "setup_seconds")
 
 
 class _Behind(NamedTuple):
-    """A link, the number of its last counted observation, and the number up to which to count."""
+    """A link, and the numbers of its last counted observation and of the last one to count."""
 
     pair_id: int
     rolled_id: int
@@ -41,12 +41,12 @@ class TrafficStore:
         self._sqlite = connection.dialect.name == "sqlite"
 
     async def lacks(self) -> bool:
-        """Return whether some observations are not counted yet."""
+        """Return whether there are observations to count."""
         lacking = select(pairs.c.id).where(pairs.c.newest_id > pairs.c.rolled_id).limit(1)
         return (await self._connection.execute(lacking)).scalar() is not None
 
     async def roll(self) -> int:
-        """Count some of the observations not counted yet; return the number of their links."""
+        """Count some of the new observations; return the number of their links."""
         behind = await self._behind()
         if behind:
             given = tabled(self._connection, behind, BEHIND)
@@ -55,9 +55,9 @@ class TrafficStore:
         return len(behind)
 
     async def _behind(self) -> list[_Behind]:
-        """Return the links to count next, locked.
+        """Lock and return the links to count next.
 
-        Links that are locked already are skipped: their holder may wait for other links.
+        Locked links are skipped, because their holder may be waiting for other links.
         """
         turn = select(pairs.c.id, pairs.c.rolled_id, pairs.c.newest_id).where(pairs.c.newest_id > pairs.c.rolled_id)
         turn = turn.order_by(pairs.c.rolled_id).limit(MOST_LINKS).with_for_update(skip_locked=True)
@@ -104,7 +104,7 @@ class TrafficStore:
         )  # fmt: skip
         if self._sqlite:
             each: Any = chosen.subquery("each")
-        else:  # Without LIMIT, PostgreSQL would read the whole table rather than look up each pair in the index
+        else:  # without LIMIT, PostgreSQL would scan the table instead of using the index for each pair
             first = chosen.correlate(given).order_by(of.id).limit(ROWS).lateral("first")
             each = select(first).select_from(given.join(first, true())).subquery("each")
         key = (each.c.day, each.c.pair_id, each.c.size_class, each.c.subject)
@@ -131,7 +131,7 @@ def day_of(connection: AsyncConnection, moment: ColumnElement[float]) -> ColumnE
 
 
 def class_of(nbytes: ColumnElement[int]) -> ColumnElement[int]:
-    """Return the class of a size, as `predictors.context.size_class` defines it."""
+    """Return the size class of a number of bytes, as in `predictors.context.size_class`."""
     return case(*((nbytes < int(limit), number) for number, limit in enumerate(SIZES)), else_=len(SIZES))
 
 
@@ -139,7 +139,7 @@ WEEK = 7 * DAY
 
 
 async def forget(connection: AsyncConnection, before: float) -> None:
-    """Delete the sums, scores and decisions of days and weeks before a moment, which is the beginning of a day."""
+    """Delete the sums, scores and decisions of days and weeks before a time, which must be the start of a day."""
     for old in (
         traffic.c.day < int(before // DAY),
         scores.c.ended < before,

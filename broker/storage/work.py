@@ -1,4 +1,4 @@
-"""The work of tasks in the database: leased to workers and completed in batches, each piece fenced by its lease."""
+"""Work items in the database. Workers lease and complete them in batches; a result counts only with a valid lease."""
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
@@ -59,22 +59,22 @@ ABOUT: dict[WorkKind, str] = {
     "expand": "directories",
     "remove": "directories",
 }
-"""The task counter that each kind of work raises."""
+"""The task's counter for each kind of work item."""
 HELD: Columns = {"id": BigInteger(), "leases": BigInteger()}
 WORK = [work.c[name] for name in Work._fields]
 WRITTEN = ("details", "received")
-"""Columns that hold JSON."""
+"""Columns with JSON."""
 LARGEST = 2**63 - 1
 WELL = {"error_code": None, "error": None}
-"""The error columns of a task without trouble."""
+"""The values of the error columns of a task without an error."""
 COUNTED = {"succeeded": "succeeded", "failed": "failed", "skipped": "skipped"}
 
 
 def earliest(task: ColumnElement[str]) -> ScalarSelect[int]:
-    """Return the first phase of a task with unfinished work; work of later phases may not begin before.
+    """Return the first phase of a task with unfinished work; work of later phases must wait for it.
 
-    There is one query for each state, since the index finds the first row of a state at once; a query for both states
-    would scan all the work.
+    There is one subquery for each state, since an index finds the first row of a state; one for both states would scan
+    all work items.
     """
     of_task = select(func.min(work.c.phase).label("phase")).where(work.c.task_id == task, UNFINISHED)
     firsts = [of_task.where(work.c.state == state).correlate(tasks) for state in ("pending", "leased")]
@@ -82,21 +82,21 @@ def earliest(task: ColumnElement[str]) -> ScalarSelect[int]:
 
 
 class WorkStore:
-    """Work in the database."""
+    """Work items in the database."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
         self._going_on: set[tuple[str, str]] = set()
 
     async def add(self, task: str, planned: Collection[PlannedWork]) -> int:
-        """Add work to a task, and raise the task's counters by it; return how much of it is new.
+        """Add new work items to a task, and increase its counters; return the number of new items.
 
         Nothing is added to a task that is not active.
         """
         active = select(tasks.c.id).where(tasks.c.id == task, tasks.c.status == "ACTIVE")
-        active = active.with_for_update(key_share=True)  # the strongest lock that still lets others lease
+        active = active.with_for_update(key_share=True)  # the strongest lock that lets others lease
         if not planned or (await self._connection.execute(active)).scalar() is None:
-            return 0  # the task has ended in the meantime
+            return 0  # the task has ended
         first: dict[str, PlannedWork] = {}
         for each in planned:
             first.setdefault(each.key, each)
@@ -109,7 +109,7 @@ class WorkStore:
         return len(fresh)
 
     async def _add(self, task: str, planned: Mapping[str, PlannedWork]) -> list[PlannedWork]:
-        """Add work whose key is new; return it. The caller's lock keeps others from adding to the task meanwhile."""
+        """Add work items with new keys; return them. The caller's lock keeps others from adding to the task."""
         known = await self._known(task, planned)
         fresh = {key: each for key, each in planned.items() if key not in known}
         if not fresh:
@@ -122,16 +122,16 @@ class WorkStore:
         return list(fresh.values())
 
     async def total(self, task: str) -> int:
-        """Return how many pieces of work a task has, finished ones included."""
+        """Return the number of a task's work items, including finished ones."""
         return (await self._connection.execute(select(tasks.c.total).where(tasks.c.id == task))).scalar() or 0
 
     async def unplanned(self, task: str, planned: Collection[PlannedWork]) -> int:
-        """Return how much of this work the task lacks; an interrupted attempt may have planned the rest."""
+        """Return how many of these work items a task lacks; an interrupted attempt may have added the others."""
         keys = {each.key for each in planned}
         return len(keys - await self._known(task, keys)) if keys else 0
 
     async def _known(self, task: str, keys: Collection[str]) -> set[str]:
-        """Return those of these keys under which the task has work."""
+        """Return the keys of work items that the task has."""
         given = tabled(self._connection, [(key,) for key in keys], {"key": Text()})
         there = select(work.c.key).where(work.c.task_id == task, work.c.key.in_(select(given.c.key)))
         return set((await self._connection.execute(there)).scalars())
@@ -146,9 +146,14 @@ class WorkStore:
         most_bytes: int,
         now: float | ColumnElement[float],
     ) -> list[Work]:
-        """Lease work that may begin now to a worker, of at most `most_bytes`, but at least one piece if there is any.
+        """Lease due work items to a worker: at most `most_bytes` in total, but at least one item if there is any.
 
-        A task that has ended gets no leases, nor does a worker that was considered dead, since nothing would free them.
+        No work of an ended task is leased, and none to a worker that counts as dead: no process would free the leases.
+
+        :param kinds: kinds of work items to lease
+        :param large_first: whether to lease the largest files first; otherwise the smallest
+        :param most: most work items
+        :param now: seconds since the epoch, or the SQL expression of the database's clock
         """
         if (task, worker) not in self._going_on and not await self._may_lease(task, worker):
             return []
@@ -175,7 +180,7 @@ class WorkStore:
             if chosen and (total > most_bytes or each.lost):
                 break
             chosen.append(each._replace(attempt=each.attempt + 1, leases=each.leases + 1))
-            if each.lost:  # work that was lost with a worker is leased alone, as it may have caused the loss
+            if each.lost:  # leased alone, as it may have caused the death of an earlier worker
                 break
         if chosen:
             taken = update(work).where(among(self._connection, work.c.id, [each.id for each in chosen]))
@@ -184,9 +189,9 @@ class WorkStore:
         return chosen
 
     async def _may_lease(self, task: str, worker: str) -> bool:
-        """Return whether task and worker are both active, and lock them in that case.
+        """Lock a task and a worker if both are active; return whether they are.
 
-        A transaction that ends one of them waits for this one, and then sees what it leased.
+        A transaction that ends one of them waits for this one, and then sees its leases.
         """
         active = (tasks.c.id == task, tasks.c.status == "ACTIVE")
         both = select(workers.c.id, tasks.c.id).join_from(workers, tasks, and_(*active)).where(workers.c.id == worker)
@@ -199,19 +204,19 @@ class WorkStore:
         return {(number, lease) for number, lease in await gathered(self._connection, mine)}
 
     async def held(self, worker: str, leases: Collection[tuple[int, int]]) -> set[tuple[int, int]]:
-        """Return those of these leases that a worker still has."""
+        """Return the leases among these that a worker still has."""
         numbers = sorted({number for number, _ in leases})
         ours = (work.c.worker == worker, work.c.state == "leased")
         found = select(work.c.id, work.c.leases).where(among(self._connection, work.c.id, numbers), *ours)
         return {(number, lease) for number, lease in await self._connection.execute(found)} & set(leases)
 
     async def some(self, *which: ColumnElement[bool], most: int | None = None) -> list[Work]:
-        """Return the work that meets all conditions, in the order of its ids."""
+        """Return the work items that meet all conditions, in the order of ids."""
         chosen = select(*WORK).where(*which).order_by(work.c.id).limit(most)
         return [_work(row) for row in await gathered(self._connection, chosen, WRITTEN)]
 
     async def writing(self, numbers: Collection[int]) -> list[Work]:
-        """Return work with these numbers, of any tasks, that may have left partial files."""
+        """Return the work items with these ids, of any task, that may have partial files."""
         unswept = select(tasks.c.id).where(tasks.c.unswept.is_not(None))
         there = or_(work.c.state.in_(("pending", "leased")), work.c.task_id.in_(unswept))
         return await self.some(among(self._connection, work.c.id, list(numbers)), there)
@@ -219,10 +224,11 @@ class WorkStore:
     async def complete(
         self, worker: str, results: Sequence[WorkResult], now: float, moved: Mapping[str, int] = {}
     ) -> set[tuple[int, int]]:
-        """Record the results of leases that this worker still has, and return these leases.
+        """Record the results of leases that a worker still has, and return these leases.
 
-        Of two results for one lease the first counts.
-        :param moved: bytes that have arrived, by task
+        If there are two results for one lease, the first counts.
+
+        :param moved: newly transferred bytes, by task
         """
         first: dict[tuple[int, int], WorkResult] = {}
         for each in results:
@@ -248,7 +254,7 @@ class WorkStore:
         return {(number, lease) for number, lease in await gathered(self._connection, now_over)} & set(first)
 
     async def progress(self, worker: str, received: Sequence[tuple[Work, tuple[tuple[int, int], ...]]]) -> None:
-        """Store which ranges of these files have arrived, for leases that this worker still has."""
+        """Store the received ranges of files, for leases that a worker still has."""
         if not received:
             return
         rows = [
@@ -260,9 +266,10 @@ class WorkStore:
         await self._connection.execute(held.values(received=bindparam("ranges")), rows)
 
     async def _count(self, results: Sequence[WorkResult], moved: Mapping[str, int]) -> None:
-        """Add the results' children, raise counters, and keep the latest error of a task until something succeeds.
+        """Add the children of results, and update the tasks' counters and errors.
 
-        Tasks are updated in the order of their ids, to avoid deadlocks.
+        A task keeps its latest error until a work item succeeds. Tasks are updated in the order of their ids, to avoid
+        deadlocks.
         """
         rises = defaultdict(Counter, {task: Counter(bytes_transferred=count) for task, count in moved.items()})
         children: defaultdict[str, list[PlannedWork]] = defaultdict(list)
@@ -291,9 +298,9 @@ class WorkStore:
             await self.add(task, children[task])
 
     async def release(self, worker: str, held: Collection[tuple[int, int]]) -> None:
-        """Return leases that this worker still has, as if they had never been given, but keep the ranges `received`.
+        """Give back leases that a worker still has: the work items are pending again, and keep their `received` ranges.
 
-        Their numbers are not used again, so that a late release of one of them frees no newer lease.
+        Lease numbers are not reused, so that a late release does not free a newer lease.
         """
         if held:
             given = tabled(self._connection, list(held), HELD)
@@ -303,10 +310,10 @@ class WorkStore:
 
     @staticmethod
     def _held(worker: str, given: Subquery) -> ColumnElement[bool]:
-        """Return the condition that a row is one of these leases and is still this worker's.
+        """Return the condition that a row is one of these leases, and still belongs to the worker.
 
-        The rows should be found by their ids. The other conditions are in a CASE, which planners do not use for
-        indexes; otherwise both databases would scan all leases of the worker for each row.
+        Rows should be found by id. So the other conditions are in a CASE, for which databases use no index; otherwise
+        both databases would scan all leases of the worker for each row.
         """
         ours = and_(work.c.leases == given.c.leases, work.c.worker == worker, work.c.state == "leased")
         return and_(work.c.id == given.c.id, case((ours, literal(True)), else_=literal(False)))
@@ -324,9 +331,9 @@ class WorkStore:
         ]
 
     async def lock(self, numbers: Collection[str]) -> None:
-        """Lock these tasks so that they cannot end during this transaction.
+        """Lock tasks so that they cannot end before this transaction does.
 
-        Transactions that change work of several tasks lock all of them first.
+        Transactions that change work items of several tasks lock all these tasks first.
         """
         rows = select(tasks.c.id).where(tasks.c.id.in_(sorted(numbers))).order_by(tasks.c.id)
         await self._connection.execute(rows.with_for_update(key_share=True))

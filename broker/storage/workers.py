@@ -1,6 +1,6 @@
-"""Workers in the database, with their signs of life by its clock; their writes are numbered, so that each counts once.
+"""Workers in the database, with their heartbeats by its clock, and the numbers of their last writes.
 
-A transaction that locks rows of several of these tables locks them in this order: workers, tasks by their ids, work.
+A transaction that locks rows of several tables locks them in this order: workers, tasks by id, work.
 """
 
 from collections.abc import Collection
@@ -21,19 +21,19 @@ class WorkerStore:
         self._connection = connection
 
     async def enrol(self, worker: str, site: str, place: str) -> None:
-        """Register a worker that starts."""
+        """Register a starting worker."""
         now = clock(self._connection)
         await self._connection.execute(
             workers.insert().values(id=worker, site=site, place=place, started_at=now, seen_at=now)
         )
 
     async def beat(self, worker: str) -> bool:
-        """Record that a worker is alive; return false if it was declared dead and its leases went to others."""
+        """Record that a worker is alive; return False if it counts as dead, so that its leases were freed."""
         seen = update(workers).where(workers.c.id == worker).values(seen_at=clock(self._connection))
         return bool((await self._connection.execute(seen)).rowcount)
 
     async def may_flush(self, worker: str, number: int) -> float | None:
-        """Return the database's time if a live worker has not made this write yet; otherwise None.
+        """Return the database's time if a live worker has not made the write `number` yet; otherwise None.
 
         The worker cannot be declared dead before this transaction ends.
         """
@@ -42,21 +42,21 @@ class WorkerStore:
         return (await self._connection.execute(fresh)).scalar()
 
     async def flushed(self, worker: str, number: int) -> bool:
-        """Record that a worker has made this write; return false if another transaction recorded it in the meantime.
+        """Record that a worker has made the write `number`; return False if it is recorded already.
 
-        Call it last in a transaction: it locks the row, and until the end the worker cannot report that it is alive.
+        Call it last in a transaction: it locks the row, which blocks the worker's heartbeats until the end.
         """
         written = update(workers).where(workers.c.id == worker, workers.c.flushed < number).values(flushed=number)
         return bool((await self._connection.execute(written)).rowcount)
 
     async def remove(self, gone: Collection[str], died: bool = False) -> None:
-        """Remove workers and free their leases; if they died, count the leases as lost with them.
+        """Remove workers, and free their leases; if the workers died, count the leases as lost.
 
-        A worker that is considered dead may still write. So the ranges that have arrived in its files are discarded,
-        and the files are begun again under other names (`tasks.beside`).
+        A worker that counts as dead may still write. So the received ranges of its files are discarded, and new
+        attempts use other temporary names (`worker.temporary_names`).
         """
         there = select(workers.c.id).where(workers.c.id.in_(sorted(gone))).order_by(workers.c.id)
-        await self._connection.execute(there.with_for_update())  # from now on none of them can lease anything
+        await self._connection.execute(there.with_for_update())  # now they cannot lease anything
         mine = and_(work.c.worker.in_(list(gone)), work.c.state == "leased")
         lost = {"lost": work.c.lost + 1, "received": None} if died else {}
         await self._connection.execute(update(work).where(mine).values(state="pending", worker=None, **lost))
@@ -64,9 +64,9 @@ class WorkerStore:
         await self._connection.execute(delete(workers).where(workers.c.id.in_(list(gone))))
 
     async def dead(self, silence: float) -> list[str]:
-        """Return workers that were silent for so many seconds, and lock them until this transaction ends.
+        """Lock and return the workers without a heartbeat for `silence` seconds.
 
-        A worker that is writing at the moment is not dead, whenever it last reported.
+        A worker whose row is locked, because it is writing, is left out.
         """
         silent = select(workers.c.id).where(workers.c.seen_at < clock(self._connection) - silence)
         rows = await self._connection.execute(silent.order_by(workers.c.id).with_for_update(skip_locked=True))

@@ -1,8 +1,7 @@
-"""Separate processes for work that takes much memory or time, with a budget: a job that exceeds it ends alone.
+"""Subprocesses for jobs that need much memory or time, with limits for each job.
 
-`SeparateProcess` is the side that asks, `child` the process that works; `Turns` share out work that cannot be done in
-such a process. A job is a function of a module, with arguments that can be pickled; it has no access to the database or
-secrets.
+`SeparateProcess` is the client, and `child` the program of the subprocess; `Turns` shares a resource fairly between
+users. A job is a module's function with arguments that can be pickled; it has no access to the database or secrets.
 """
 
 from broker.subprocesses.child import framed, frames

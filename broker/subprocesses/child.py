@@ -1,7 +1,7 @@
-"""A process that reads jobs from standard input, does one after the other, and writes their results.
+"""The program of a subprocess: reads jobs from standard input, runs them one after the other, and writes their results.
 
-A frame is a length of eight bytes and a pickle. Both ends are the same program, and no data of users are read as a
-pickle. The process yields to all others of the machine, and cannot get more memory than its limit.
+A frame is a length of eight bytes and a pickle. Both processes run the same program, and no user's data are read as a
+pickle. The subprocess has a low priority and a memory limit.
 """
 
 import ctypes
@@ -32,13 +32,13 @@ def framed(value: object) -> bytes:
 
 
 def _done(work: Callable[..., Any], args: tuple[Any, ...]) -> tuple[bool, Any]:
-    """Return whether it succeeded, and the result or the error."""
+    """Run a job; return whether it succeeded, and its result or error."""
     try:
         return True, work(*args)
     except MemoryError:
-        os._exit(OUT_OF_MEMORY)  # other code may fail without memory
+        os._exit(OUT_OF_MEMORY)  # without memory, other code may fail
     except Exception as error:
-        if isinstance(error, OSError) and error.errno == errno.ENOMEM:  # imports report it like this
+        if isinstance(error, OSError) and error.errno == errno.ENOMEM:  # imports report a lack of memory like this
             os._exit(OUT_OF_MEMORY)
         return False, error
 
@@ -62,24 +62,24 @@ def _resident() -> int:
 
 
 def frames(source: IO[bytes]) -> Iterator[Any]:
-    """Yield values until the end of the input."""
+    """Yield the values of frames until the end of the input."""
     while len(head := source.read(HEAD.size)) == HEAD.size:
         yield pickle.loads(source.read(HEAD.unpack(head)[0]))
 
 
 def main(memory: int, seconds: int) -> None:
-    """Work until standard input ends.
+    """Run jobs until standard input ends.
 
     :param memory: limit in bytes
     :param seconds: limit of processor time for a job
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all processes; the broker ends this one
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all processes, but the broker ends this one
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
     os.nice(NICE)
     trim = getattr(ctypes.CDLL(None), "malloc_trim", lambda _: 0)
     source, target = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # keeps the output of libraries out of the answers
+    os.dup2(2, 1)  # keeps the output of libraries out of the results
     for job in frames(source):
         began = time.process_time()
         resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(began) + seconds, resource.RLIM_INFINITY))

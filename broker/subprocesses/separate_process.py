@@ -1,8 +1,7 @@
-"""Client of a separate process for work that takes much memory or time; it does one job at a time, in fair order.
+"""The client of a subprocess that runs one job at a time, in fair order.
 
-The next job is that of the waiting user with the least use so far. A job that exceeds its budget ends with its process,
-and the next one gets a new process. A process that is idle for a while, or has become large, is ended to free its
-memory.
+The next job is of the waiting user with the least recent use. If a job exceeds its budget, the subprocess ends, and the
+next job gets a new one. A subprocess that is idle for a while, or has grown, is ended to free its memory.
 """
 
 import asyncio
@@ -29,23 +28,23 @@ Result = TypeVar("Result")
 
 PROGRAM = "import sys; from broker.subprocesses.child import main; main(*map(int, sys.argv[1:]))"
 INHERITED = ("HOME", "LANG", "LC_", "LD_", "PATH", "PYTHON", "TMPDIR", "TZ")
-"""Prefixes of the environment variables that a process gets."""
+"""Prefixes of the environment variables that a subprocess inherits."""
 IDLE = 20.0
-"""Seconds after which a process without work is ended."""
+"""Seconds after which an idle subprocess is ended."""
 PATIENCE = 3
 GROWN = 0.8
-"""Share of its memory limit that a process may still use after a job; above it, the process is ended."""
+"""Share of its memory limit that a subprocess may use after a job; above it, the subprocess is ended."""
 MB = 1 << 20
 
 
 class Budget(NamedTuple):
     """Limits of one job.
 
-    :param memory: bytes of its process
-    :param seconds: processor time; on a busy machine the job may last longer, up to `PATIENCE` times that
-    :param each: seconds of processor time that one user may use within minutes
-    :param waiting: jobs of one user that may wait
-    :param reserved: address space in bytes that a library reserves and does not use, in addition to `memory`
+    :param memory: memory of the subprocess in bytes
+    :param seconds: processor time; the wall-clock time may be `PATIENCE` times as long
+    :param each: limit of one user's recent processor time in seconds
+    :param waiting: most waiting jobs of one user
+    :param reserved: bytes in addition to `memory`, for address space that a library reserves and does not use
     """
 
     memory: int
@@ -56,14 +55,14 @@ class Budget(NamedTuple):
 
 
 class JobKind(NamedTuple):
-    """A kind of job: its name in refusals, and the remedy for one that is too large."""
+    """A kind of job: its name in error messages, and the remedy for a job that is too large."""
 
     what: str
     remedy: str
 
 
 class SeparateProcess:
-    """One process for such jobs, which starts with the first job and ends when it is idle."""
+    """One subprocess for jobs, which starts with the first job, and ends when it is idle."""
 
     def __init__(self, budget: Budget) -> None:
         self.budget = budget
@@ -75,18 +74,17 @@ class SeparateProcess:
     async def run(
         self, kind: JobKind, subject: str, work: Callable[Given, Result], *args: Given.args, **_: Given.kwargs
     ) -> Result:
-        """Run a function of a module with these arguments in the process, and return its result; its errors are raised
-        here.
+        """Run a module's function in the subprocess; return its result, or raise its error.
 
-        :param subject: user whose job it is; the user with the least use so far is served first
-        :raises TooLarge: when it takes more memory or time than a job may
-        :raises TooManyRequests: when too many jobs of this user wait, or have taken too long
+        :param subject: user of the job; the user with the least recent use is served first
+        :raises TooLarge: when the job exceeds its memory or time
+        :raises TooManyRequests: when too many jobs of the user wait, or the user's jobs have taken too long
         """
         async with self.turns.turn(subject, kind.what) as turn:
             return cast(Result, await self._done(kind, turn, work, args))
 
     async def close(self) -> None:
-        """End the process."""
+        """Kill the subprocess, and wait for its end."""
         self._no_longer_idle()
         process, self._process = self._process, None
         if process is not None:
@@ -110,7 +108,7 @@ class SeparateProcess:
         except (EOFError, OSError):
             raise await self._why(kind) from None
         except BaseException:
-            await self.close()  # otherwise the next job would get this job's answer
+            await self.close()  # otherwise the next job would get this job's result
             raise
         if size > GROWN * self.budget.memory:
             await self.close()
@@ -121,7 +119,7 @@ class SeparateProcess:
         return found
 
     async def _why(self, kind: JobKind) -> BrokerError:
-        """Return the error for a process that ended in the middle of a job: libraries abort when they lack memory."""
+        """Return the error for a subprocess that died during a job, usually because of its limits."""
         process, self._process = self._process, None
         status = await process.wait() if process else 0
         if status == -signal.SIGXCPU:
@@ -146,7 +144,7 @@ class SeparateProcess:
             self._ending = None
 
     def _retire(self) -> None:
-        """Let the process end, which it does when its input is closed."""
+        """Close the input of the subprocess, which makes it end."""
         self._ending = None
         process, self._process = self._process, None
         if process is not None and process.stdin is not None:
@@ -157,18 +155,18 @@ class SeparateProcess:
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment that a process needs; other variables may be secrets.
+    """Return the environment of a subprocess, without other variables, which may be secrets.
 
-    It uses one thread for algebra, few heaps, and these heaps also for Arrow, whose own allocator would reserve a
-    gigabyte of the limit.
+    It limits linear algebra to one thread and glibc to few heaps, and makes Arrow use these heaps, because its own
+    allocator would reserve a gigabyte of the limit.
     """
     inherited = {name: value for name, value in os.environ.items() if name.startswith(INHERITED)}
     return {**inherited, "MALLOC_ARENA_MAX": "2", "OPENBLAS_NUM_THREADS": "1", "ARROW_DEFAULT_MEMORY_POOL": "system"}
 
 
 async def _answer(process: asyncio.subprocess.Process, frame: bytes) -> tuple[bool, object, int, float]:
-    """Return whether the job succeeded, its result or error, the memory of the process after it, and the processor time
-    in seconds that it took.
+    """Return whether a job succeeded, its result or error, the memory of the subprocess after it in bytes, and its
+    processor time in seconds.
     """
     assert process.stdin is not None
     assert process.stdout is not None

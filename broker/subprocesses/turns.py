@@ -1,4 +1,4 @@
-"""Turns: work of one kind is done one job at a time, next for the user with the least use, within limits for each."""
+"""Fair turns at a shared resource: one request at a time, next for the user with the least recent use, with limits."""
 
 import asyncio
 import math
@@ -14,14 +14,14 @@ __all__ = ["Turns", "UserTurn"]
 
 log = structlog.get_logger("broker.subprocesses")
 HALVED = 300.0
-"""Seconds after which half of a user's use no longer counts."""
+"""Half-life of a user's recorded use, in seconds."""
 MOST_USERS = 1000
 LONGEST = 30.0
-"""Seconds that a request waits for its turn."""
+"""Longest time that a request waits for its turn, in seconds."""
 
 
 class Usage:
-    """The seconds that users have used, which count less the longer ago they were."""
+    """The recent use of users in seconds, with exponential decay."""
 
     def __init__(self) -> None:
         self._used: dict[str, tuple[float, float]] = {}
@@ -33,17 +33,14 @@ class Usage:
         self._used[subject] = (self.had(subject) + seconds, time.monotonic())
 
     def had(self, subject: str) -> float:
-        """Return the seconds of a user that still count."""
+        """Return a user's recent use in seconds."""
         now = time.monotonic()
         had, at = self._used.get(subject, (0.0, now))
         return float(had * 0.5 ** ((now - at) / HALVED))
 
 
 class UserTurn:
-    """The turn of one user.
-
-    `seconds`: cost of the turn; None for its wall-clock time
-    """
+    """The turn of one user; its cost is `seconds`, or its wall-clock time if that is None."""
 
     def __init__(self) -> None:
         self.seconds: float | None = None
@@ -52,8 +49,8 @@ class UserTurn:
 class Turns:
     """Turns at a shared resource.
 
-    :param each: seconds that one user may use within minutes
-    :param waiting: requests of one user that may wait
+    :param each: limit of one user's recent use in seconds
+    :param waiting: most waiting requests of one user
     """
 
     def __init__(self, each: float, waiting: int) -> None:
@@ -67,10 +64,10 @@ class Turns:
     async def turn(self, subject: str, what: str, admitted: bool = False) -> AsyncIterator[UserTurn]:
         """Wait for a turn, and hold it for the block.
 
-        :param what: the work, as named in messages for users
-        :param admitted: whether it belongs to work that has begun, or to an admin: then it waits without being refused,
-            and counts only for the order
-        :raises TooManyRequests: when too many requests of this user wait, or have taken too long
+        :param what: name of the work in messages for users
+        :param admitted: whether it is a part of work that was admitted, or an admin's: then it is never refused, and
+            counts only for the order
+        :raises TooManyRequests: when too many requests of the user wait, or the user's requests have taken too long
         """
         if not admitted:
             self.admit(subject, what)
@@ -91,14 +88,14 @@ class Turns:
             self._next()
 
     def refusal(self, error: BrokerError) -> BrokerError:
-        """Log a refusal for admins, and return its error."""
+        """Log a refusal, and return its error."""
         log.warning("refused", status=error.status, why=error.message)
         return error
 
     def admit(self, subject: str, what: str) -> None:
         """Check that a user may make another request.
 
-        :raises TooManyRequests: when too many of the user's requests wait, or have taken too long
+        :raises TooManyRequests: when too many requests of the user wait, or the user's requests have taken too long
         """
         mine = sum(name == subject for name, _ in self._line)
         if mine >= self.waiting:
@@ -121,12 +118,12 @@ class Turns:
         except asyncio.CancelledError:
             if (subject, turn) in self._line:
                 self._line.remove((subject, turn))
-            else:  # it had just got its turn
+            else:  # it got its turn just before the cancellation
                 self._next()
             raise
 
     def _next(self) -> None:
-        """Give the next turn to the user with the least use; among requests of one user, to the first."""
+        """Give the next turn to the first request of the user with the least recent use."""
         self._busy = bool(self._line)
         if self._line:
             chosen = min(self._line, key=lambda each: self._had.had(each[0]))

@@ -1,1 +1,1 @@
-"""Workers carry tasks out: they lease work items, act on servers over kept sessions, and record the results."""
+"""Workers, which run tasks: they lease work items, carry them out at servers, and record the results."""

@@ -1,4 +1,4 @@
-"""Concurrent execution of work items, in which one failure does not affect the others."""
+"""Concurrent execution of work items, in which a failure does not affect other items."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -18,7 +18,7 @@ async def side_by_side(
     options: Options,
     at_once: int,
 ) -> None:
-    """Do a batch of work items, several at a time, and report each."""
+    """Run a batch of work items, at most `at_once` at a time, and report each result."""
     turn = asyncio.Semaphore(at_once)
 
     async def one(work: Work) -> None:
@@ -34,9 +34,9 @@ async def side_by_side(
 
 
 async def of_each(do: Callable[[Work], Awaitable[None]], batch: Sequence[Work]) -> None:
-    """Apply a function to all of a batch.
+    """Call a function for all work items of a batch.
 
-    :raises Exception: the first error, after all were tried
+    :raises Exception: the first error, after all calls
     """
     for outcome in await asyncio.gather(*map(do, batch), return_exceptions=True):
         if outcome is not None:

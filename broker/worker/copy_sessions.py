@@ -1,4 +1,4 @@
-"""Sessions that copy from one server to another, kept from batch to batch."""
+"""A pool of sessions that copy from one server to another."""
 
 import asyncio
 from collections import defaultdict
@@ -24,7 +24,7 @@ class CopyEnds(NamedTuple):
 
 
 class Route(NamedTuple):
-    """The pair of sessions that copies, and one more session at each server for all other commands."""
+    """A pair of sessions for copies, and another session with each server for all other commands."""
 
     pair: ThirdParty
     source: Storage
@@ -32,7 +32,7 @@ class Route(NamedTuple):
 
     @property
     def usable(self) -> bool:
-        """Return whether all sessions of this route can still be used."""
+        """Return whether all sessions of the route are usable."""
         return self.pair.usable and self.source.usable and self.sink.usable
 
     def close(self) -> None:
@@ -42,16 +42,16 @@ class Route(NamedTuple):
 
 
 class Routes:
-    """The routes of one process. Each is used by one lane at a time, and kept for a while afterwards."""
+    """The routes of one process. One lane at a time uses a route; idle routes are closed after `IDLE_SECONDS`."""
 
     def __init__(self) -> None:
         self._idle: defaultdict[CopyEnds, list[tuple[Route, asyncio.TimerHandle]]] = defaultdict(list)
 
     @asynccontextmanager
     async def one(self, ends: CopyEnds) -> AsyncIterator[Route]:
-        """Yield a route, if possible one that was kept and still works.
+        """Yield a route for exclusive use: an idle one if it is usable, otherwise a new one.
 
-        :raises SourceError: when one of the servers refuses the login
+        :raises SourceError: when a server refuses the login
         """
         route = self._take(ends) or await _open(ends)
         try:
@@ -86,7 +86,7 @@ class Routes:
 
 
 async def _open(ends: CopyEnds) -> Route:
-    """Open all sessions at once, since each takes several round trips."""
+    """Open the sessions of a route concurrently, since each takes several round trips."""
     source, sink = f"{ends.source.source}/", f"{ends.sink.source}/"
     proxies = ends.source.proxy, ends.sink.proxy
     allowed = ends.sink.allowed

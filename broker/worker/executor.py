@@ -1,4 +1,4 @@
-"""Execution of work items: finds the collections of a task and the function for each kind of work."""
+"""Execution of work items with the collections of a task, and the function for each kind of work."""
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -41,7 +41,7 @@ __all__ = ["Executor"]
 
 LOOKS_AT_ONCE = 8
 Doer = Callable[[Sequence[Work], Recorder], Awaitable[None]]
-"""A function that does a batch of work items of one kind and reports each result."""
+"""A function that runs a batch of work items of one kind, and reports each result."""
 
 
 class TaskEnd(NamedTuple):
@@ -52,9 +52,9 @@ class TaskEnd(NamedTuple):
 
 
 class Executor:
-    """Carries out work in one process.
+    """The executor of one process.
 
-    :param lenient: whether files that cannot be verified are copied anyway
+    :param lenient: whether to copy files that cannot be verified
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Executor:
         self._reservations = RateReservations(database)
 
     async def perform(self, task: LaneCandidate, batch: Sequence[Work], recorder: Recorder) -> None:
-        """Do a batch of work items and report each."""
+        """Run a batch of a task's work items, and report each result."""
         try:
             rights = await self._rights(task)
             source, sink = await self._ends(task, rights)
@@ -91,11 +91,11 @@ class Executor:
     async def _ends(
         self, task: LaneCandidate, rights: OwnerRights, limited: bool = True
     ) -> tuple[TaskEnd, TaskEnd | None]:
-        """Return the source and the destination of a task; a task that deletes has no destination.
+        """Return the source and the destination of a task; a deletion has no destination.
 
-        :param limited: whether links are followed only to what the task's owner may reach
+        :param limited: whether the trees are limited to the rights of the task's owner
         :raises NotFound: when a collection no longer exists
-        :raises CoallocError: when a collection cannot be reached from here
+        :raises CoallocError: when this process cannot access a collection
         """
         for number in filter(None, task.pair):
             if number not in rights.collections:
@@ -116,7 +116,7 @@ class Executor:
         sink: TaskEnd | None,
         recorder: Recorder,
     ) -> Doer:
-        """Return the function that does work items of a kind."""
+        """Return the function that runs work items of a kind."""
         if kind in ("delete", "remove"):
             if sink is not None and await self._incomplete(task):
                 return _left_alone
@@ -138,14 +138,14 @@ class Executor:
         return await self._copier(task, source, sink)
 
     async def _incomplete(self, task: LaneCandidate) -> bool:
-        """Return whether something failed or was skipped: data only at the destination may then be the last copy."""
+        """Return whether items failed or were skipped, so that extra data at the destination may be the last copy."""
         async with self._database.read() as connection:
             known = await TaskStore(connection).one(task.task)
         return known is None or bool(known.skipped or known.failed)
 
     async def _copier(self, task: LaneCandidate, source: TaskEnd, sink: TaskEnd) -> Doer:
         """Return the function that copies between these collections."""
-        if task.options.encrypt_data:  # tasks submitted before this option was refused
+        if task.options.encrypt_data:  # for tasks from before this option was refused
             raise Unsupported(
                 "this broker does not encrypt data between servers", "submit the task without encrypt_data"
             )
@@ -168,7 +168,7 @@ class Executor:
         )
 
     def _sources(self, tree: GridFTPTree | CatalogueTree, sink: Collection, task: LaneCandidate) -> Sources:
-        """Return a function that finds the sources of a path."""
+        """Return the function that finds the replicas of the file at a path."""
 
         async def of(path: str) -> LocatedReplicas:
             if isinstance(tree, GridFTPTree):
@@ -187,7 +187,7 @@ class Executor:
     def _where(
         self, tree: CatalogueTree, sink: Collection, task: LaneCandidate
     ) -> Callable[[str], Awaitable[ReadableReplicas]]:
-        """Return a function that finds the replicas that the task's owner may read now, with forecasts."""
+        """Return the function that finds a dataset's replicas that the task's owner may read now, with forecasts."""
 
         async def of(path: str) -> ReadableReplicas:
             found = await self._replicas.to_read(await tree.did(path), await self._site(sink), _caller(task))
@@ -196,9 +196,9 @@ class Executor:
         return of
 
     async def _without_links_out(self, found: ReadableReplicas) -> ReadableReplicas:
-        """Leave out replicas that are only reached by links to files which the reader was not granted.
+        """Leave out replicas whose path has links to files that the task's owner may not read.
 
-        :raises CoallocError: when no replica is left
+        :raises CoallocError: when no replica remains
         """
         numbers = {str(reach.collection.id) for granted in found.by_grant.values() for reach, _ in granted}
         if not numbers:
@@ -231,7 +231,7 @@ class Executor:
             return RateLimits(self._reservations, await CollectionStore(connection).limited(), task.pair)
 
     async def delete_partial_copies(self, task: LaneCandidate, batch: Sequence[Work]) -> None:
-        """Clear away the partial data of copies that will not be finished."""
+        """Delete the partial data of copies that will not be completed."""
         if task.options.dry_run:
             return
         _, sink = await self._ends(task, await self._rights(task), limited=False)  # temporary names belong to no user
@@ -246,18 +246,18 @@ class Executor:
 
 
 def _caller(task: LaneCandidate) -> Caller:
-    """Return the user who owns a task, as a caller."""
+    """Return the owner of a task as a caller."""
     return Caller.model_construct(subject=task.owner, role=task.role, site="")
 
 
 def _granted(rights: OwnerRights, batch: Sequence[Work], recorder: Recorder) -> list[Work]:
-    """Return the work items that the owner still may do; report the others as failed before a byte is moved."""
+    """Return the work items for which the owner still has permission; report all others as failed."""
     granted = []
     for work in batch:
         if reason := rights.denied(work):
             recorder.report(WorkResult(work, "failed", error_code=DENIED, error=reason))
         elif twin := work.details.twin:
-            reason = f"the destination holds {work.destination} and {twin!r}, which is in the same folder, for one"
+            reason = f"the destination does not distinguish {work.destination} from {twin!r} in the same folder"
             recorder.report(WorkResult(work, "failed", error_code="EXISTS", error=reason))
         else:
             granted.append(work)
@@ -265,12 +265,12 @@ def _granted(rights: OwnerRights, batch: Sequence[Work], recorder: Recorder) -> 
 
 
 def _each(do: Callable[[Work], Awaitable[WorkResult]], task: LaneCandidate) -> Doer:
-    """Return a function that does work items side by side."""
+    """Return a function that runs work items concurrently."""
     return lambda batch, recorder: side_by_side(do, batch, recorder, task.options, LOOKS_AT_ONCE)
 
 
 async def _left_alone(batch: Sequence[Work], recorder: Recorder) -> None:
-    """Delete nothing, and report the reason."""
+    """Report deletions as succeeded without deleting anything, and add an event with the reason."""
     why = "some files failed, so nothing is deleted at the destination"
     event = Event(time.time(), "DELETE_DESTINATION_EXTRA_SKIPPED", False, "nothing is deleted", why)
     recorder.note(batch[0].task_id, event)
@@ -279,6 +279,6 @@ async def _left_alone(batch: Sequence[Work], recorder: Recorder) -> None:
 
 
 async def _only_planned(batch: Sequence[Work], recorder: Recorder) -> None:
-    """Do nothing but report success: in a dry run, the rows in the database are the result."""
+    """Report success without an action: the result of a dry run is the rows in the database."""
     for work in batch:
         recorder.report(WorkResult(work, "succeeded"))

@@ -1,11 +1,11 @@
-"""A check that a lease still belongs to this worker, made before steps that cannot be undone.
+"""A check that a lease still belongs to this worker, for use before steps that cannot be undone.
 
-A worker that is stopped, or cut off from the database, is taken for dead, and another worker gets its work. When it
-resumes, this check tells it so: before it begins any work, unless the database has heard of it a moment ago, and always
-before a file gets its final name. Checks that arrive together share one query.
+A worker that is stopped, or cut off from the database, counts as dead after a while, and another worker gets its work.
+When it resumes, this check stops it: before it starts work, unless it had contact with the database recently, and
+always before a file gets its final name. Concurrent checks share one query.
 
-A worker's silence is counted from the moment when it sent the last message that the database accepted, by its own
-monotonic clock. This is longer than the silence that others see, so a worker stops before others take it for dead.
+A worker measures its silence from the time when it sent the last message that the database accepted, by its own
+monotonic clock. This is longer than the silence that others measure, so that it stops before it counts as dead.
 """
 
 import asyncio
@@ -21,16 +21,16 @@ from broker.storage.work import WorkStore
 __all__ = ["Fence", "LeaseLost"]
 
 FRESH = 3.0
-"""Seconds after contact with the database during which a worker may begin work without a query."""
+"""Seconds after contact with the database in which a worker may start work without a query."""
 SILENT = 9.0
-"""Seconds of silence after which a worker stops; the time until others take it for dead is left for stopping."""
+"""Seconds of silence after which a worker stops, some time before it counts as dead."""
 PAUSE = 1.0
 """Seconds between queries while the database does not answer, or while the worker is silent."""
 log = structlog.get_logger("broker.worker")
 
 
 class LeaseLost(BrokerError):
-    """A lease that is no longer this worker's: another worker may do the work, or it was withdrawn."""
+    """A lease that this worker no longer has, because it was withdrawn, or another worker may have it."""
 
 
 class Fence:
@@ -44,37 +44,37 @@ class Fence:
         self._turn = asyncio.Lock()
 
     def begin(self, worker: str, sent: float) -> None:
-        """Set the worker's name for all checks from now on.
+        """Set the worker's name for later checks.
 
-        :param sent: time when the name was sent to the database, by the monotonic clock
+        :param sent: time when the name was sent to the database (monotonic)
         """
         self._worker = worker
         self.contacted(sent)
 
     def contacted(self, sent: float) -> None:
-        """Note that the database has accepted a message of this worker.
+        """Record that the database has accepted a message of this worker.
 
-        :param sent: time when that message was sent, by the monotonic clock
+        :param sent: time when the message was sent (monotonic)
         """
         self._last_contact = sent
 
     @property
     def silent(self) -> bool:
-        """Return whether other workers may soon take this worker for dead."""
+        """Return whether this worker may soon count as dead."""
         return time.monotonic() - self._last_contact > SILENT
 
     async def check_if_silent(self, work: Work) -> None:
-        """Wait until work may begin: not at all, unless this worker was stopped or cut off in the meantime.
+        """Check a lease if this worker has had no contact with the database for `FRESH` seconds.
 
-        :raises LeaseLost: when the lease is no longer this worker's
+        :raises LeaseLost: when this worker no longer has the lease
         """
         if time.monotonic() - self._last_contact > FRESH:
             await self.check(work)
 
     async def check(self, work: Work) -> None:
-        """Wait until a lease is certain to be this worker's for the next seconds; ask the database until it answers.
+        """Wait until the database confirms that this worker has a lease, and will keep it for some seconds.
 
-        :raises LeaseLost: when it is not
+        :raises LeaseLost: when this worker no longer has the lease
         """
         while True:
             if not await self._is_held(work):
@@ -84,7 +84,7 @@ class Fence:
             await asyncio.sleep(PAUSE)
 
     async def _is_held(self, work: Work) -> bool:
-        """Return whether the database holds a lease as this worker's."""
+        """Return whether this worker has a lease, according to the database."""
         answer = self._pending.setdefault(work.lease, asyncio.get_running_loop().create_future())
         while not answer.done():
             async with self._turn:

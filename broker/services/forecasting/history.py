@@ -101,8 +101,8 @@ class Transfers:
     async def forget(self, before: float) -> int:
         """Delete the transfers that ended before a time, by whole days (UTC); by whole months on PostgreSQL.
 
-        Derived data are deleted, too, so that sums match the stored transfers. Return the number of deleted transfers, or
-        of deleted months on PostgreSQL.
+        Derived data are deleted, too, so that sums match the stored transfers. Return the number of deleted transfers,
+        or of deleted months on PostgreSQL.
         """
         before = before // DAY * DAY if self._database.sqlite else begin_of_month(before)
         async with self._database.write() as connection:
@@ -138,7 +138,7 @@ class Transfers:
     async def pages(
         self, conditions: Mapping[str, Any], caller: Caller = NOBODY
     ) -> AsyncIterator[list[TransferRecord]]:
-        """Return pages of all transfers that meet the conditions, newest report first; the first page is read at once."""
+        """Return pages of all transfers that meet the conditions, newest report first, after reading the first page."""
         first = await self.listed(conditions, None, PAGE, caller)
 
         async def all_of_them() -> AsyncIterator[list[TransferRecord]]:

@@ -1,4 +1,4 @@
-"""Comparison by checksum of a file at a server with a dataset in the catalogue, for the sync level that needs it."""
+"""Comparison of a file at a server with a dataset by checksum, for sync level 3."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -16,7 +16,7 @@ __all__ = ["recorded", "same"]
 
 
 def recorded(checksums: Mapping[str, str]) -> str | None:
-    """Return a dataset's checksum of an algorithm that all transfers can compare, as ALGORITHM:HEX; None without any.
+    """Return a dataset's checksum, ALGORITHM:HEX, of an algorithm that every transfer can verify; None without one.
 
     >>> recorded({"quickxor": "00", "md5": "9e107d9d372bb6826bd81d3542a419d6"})
     'md5:9e107d9d372bb6826bd81d3542a419d6'
@@ -27,9 +27,9 @@ def recorded(checksums: Mapping[str, str]) -> str | None:
 async def same(
     sink: GridFTPTree, work: Work, checksums: Mapping[str, str], replicas: Sequence[str], policy: AddressPolicy
 ) -> bool:
-    """Return whether the destination already has the dataset; its size is known to be equal.
+    """Return whether the file at the destination, which has the size of the dataset, equals the dataset.
 
-    The server of a replica is asked only if the destination's server supports none of the recorded checksums.
+    A replica's server is asked only if the destination's server supports none of the dataset's checksums.
 
     :param checksums: checksums of the dataset, by algorithm
     :param replicas: URLs at GridFTP servers
@@ -48,7 +48,7 @@ async def same(
 
 
 async def _same(sink: GridFTPTree, work: Work, url: str, policy: AddressPolicy) -> bool | None:
-    """Return whether a replica equals the file at the destination; None if that cannot be determined."""
+    """Return whether a replica equals the file at the destination; None if unknown."""
     with suppress(CoallocError):
         async with await storage(url, policy=policy) as source:
             for name in ALGORITHMS:

@@ -1,8 +1,8 @@
-"""Copies between two GridFTP servers: no byte passes through this machine.
+"""Third-party copies between two GridFTP servers; no data pass through this machine.
 
-A file is written under a temporary name, compared by checksum, and only then renamed. Many files are under way at once
-on one pair of sessions. A file whose earlier attempt failed is tried alone: if it makes a server fail, no other
-transfer is affected.
+A file is written under a temporary name, compared by checksum, and then renamed. One pair of sessions copies many files
+at once. A file whose earlier attempt failed is copied alone, so that it cannot affect other files if it makes a server
+fail.
 """
 
 import time
@@ -28,11 +28,11 @@ from coalloc.util.intervals import Intervals
 __all__ = ["Copying", "delete_partial_copies"]
 
 AT_ONCE = 32
-"""Files under way on one pair of sessions, unless the user says otherwise."""
+"""Default number of files that one pair of sessions copies at once."""
 LARGE = 64 << 20
-"""Bytes from which on the source is checked before a copy, and partial data are kept for another attempt."""
+"""Bytes from which a file's source is checked before a copy, and its partial data are kept for a retry."""
 REPORTED = 1 << 20
-"""Bytes from which on progress is reported while a file is copied."""
+"""Smallest size in bytes of files with progress reports during the copy."""
 ALGORITHMS = ("sha256", "sha1", "md5", "adler32")
 """Checksum algorithms, in order of preference; the first that both servers support is used."""
 
@@ -41,7 +41,7 @@ class Copying:
     """Copies between two collections at GridFTP servers.
 
     :param owner_and_site: the task's owner, and the destination's site
-    :param lenient: whether files that cannot be verified are copied anyway
+    :param lenient: whether to copy files that cannot be verified
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Copying:
         self._at_once = options.perf_pp or AT_ONCE
 
     async def copy(self, batch: Sequence[Work], recorder: Recorder) -> None:
-        """Copy a batch of files and report each."""
+        """Copy a batch of files, and report each result."""
         for group in _groups(batch):
             began, moves = time.time(), list[Move]()
             try:
@@ -74,18 +74,18 @@ class Copying:
             except CoallocError as error:
                 outcomes = [error for _ in group]
             given_up = self._report(group, outcomes, recorder)
-            with suppress(CoallocError):  # otherwise it is cleared away when the task has ended
+            with suppress(CoallocError):  # the cleanup after the task tries again
                 await delete_partial_copies(self._sink, given_up)
             streams = self._ends.parallelism
             recorder.observe(self._owner, of_batch(self._source.server.source, self._site, began, moves, streams))
 
     def _report(self, group: Sequence[Work], outcomes: Sequence[Exception | None], recorder: Recorder) -> list[Work]:
-        """Report the work items that failed.
+        """Report the failed work items.
 
-        If one error broke the connection, the other work items that lost it are not reported: they are tried again,
-        and no failed attempt is counted.
+        If one error broke the connection, the work items that lost the connection are not reported, so that they are
+        retried without counting an attempt.
 
-        :returns: the work items that are not tried again
+        :returns: work items that are not retried
         """
         given_up = []
         broken = any(error and not isinstance(error, ConnectionLost) for error in outcomes)
@@ -99,9 +99,9 @@ class Copying:
     async def _side_by_side(
         self, route: Route, group: Sequence[Work], recorder: Recorder, moves: list[Move]
     ) -> list[Exception | None]:
-        """Copy files, several at a time, and report those that succeed; return the error of each of the others.
+        """Copy files, several at a time, and report those that succeed; return an error for each file, or None.
 
-        :param moves: list that receives the files copied as a whole: not those that were there already, or partly
+        :param moves: list that receives the files that were copied as a whole in this attempt
         """
         outcomes: list[Exception | None] = [None] * len(group)
         left = iter(enumerate(group))
@@ -128,7 +128,7 @@ class Copying:
         await self._sink.writable(work.destination)
         source, sink = self._source.at(work.source), self._sink.at(work.destination)
         beside = temporary(sink, work)
-        for name in earlier(sink, work):  # so that a worker taken for dead has nothing left to rename
+        for name in earlier(sink, work):  # a worker that counts as dead can no longer rename them
             with suppress(NoSuchFile):
                 await route.sink.delete(name)
         size, received = work.size, Intervals(work.received)
@@ -151,8 +151,7 @@ class Copying:
     async def _name(self, route: Route, work: Work, names: tuple[str, str], recorder: Recorder) -> None:
         """Give a file its final name if this worker still holds the lease.
 
-        If the lease is lost between that check and the rename, the next worker with the lease deletes the file before
-        it begins.
+        If the lease is lost after the check, the next worker with the lease deletes the temporary file first.
         """
         try:
             await self._sink.writable(work.destination)
@@ -164,7 +163,7 @@ class Copying:
         await route.sink.rename(*names)
 
     async def _look(self, route: Route, work: Work, source: str) -> tuple[int, Intervals]:
-        """Return the file's size now, and the ranges that the destination has; no ranges if the file has changed."""
+        """Return the file's current size, and the ranges that the destination has; none if the file has changed."""
         with at_source():
             entry = await route.source.stat(source)
         if entry.size is None:
@@ -177,7 +176,7 @@ class Copying:
         return entry.size, Intervals()
 
     async def _has(self, route: Route, work: Work) -> bool:
-        """Return whether the partial copy of an earlier attempt is still there, judged by its size."""
+        """Return whether the partial copy of an earlier attempt exists, and is large enough."""
         try:
             beside = await route.sink.stat(temporary(self._sink.at(work.destination), work))
         except NoSuchFile:
@@ -210,7 +209,7 @@ class Copying:
             await route.pair.copy(source, beside, size, ranges, on_bytes)
         if received.total < size:
             recorder.moved(work.task_id, size - received.total)
-        if ranges or admission:  # a copy that read to the end of the file would have noticed a change
+        if ranges or admission:  # a copy of the whole file would have detected a change
             with at_source():
                 now = (await route.source.stat(source)).size
             if now != size:
@@ -223,8 +222,8 @@ class Copying:
     ) -> str | None:
         """Return the checksum that both servers report; None if none is required or possible.
 
-        :raises VerificationError: when they differ from each other, or from the checksum that the user gave
-        :raises Unsupported: when the checksum's algorithm was given and a server does not support it
+        :raises VerificationError: when they differ from each other, or from the expected checksum
+        :raises Unsupported: when a server does not support the given algorithm
         """
         if not self._demand.of(work):
             return None
@@ -258,7 +257,7 @@ class Copying:
     async def _checksums(
         self, route: Route, source: str, sink: str, size: int, algorithm: str | None
     ) -> tuple[str | None, str | None, str | None]:
-        """Return an algorithm that both servers support, and the checksum at each; three times None without any."""
+        """Return an algorithm that both servers support, and both checksums; None for all three if there is none."""
         for name in (algorithm,) if algorithm else ALGORITHMS:
             ours, theirs = await gather(
                 _of_source(route.source, source, name, size), route.sink.checksum(sink, name, 0, size)
@@ -269,14 +268,14 @@ class Copying:
 
 
 async def delete_partial_copies(sink: GridFTPTree, batch: Sequence[Work]) -> None:
-    """Delete all partial copies of these work items, by whichever worker; the source need not exist.
+    """Delete the partial copies of work items from all workers; the source need not exist.
 
-    :raises CoallocError: when some partial data may still be there
+    :raises CoallocError: when partial copies may remain
     """
 
     async def one(work: Work) -> None:
         for name in names(work.destination, work):
-            with suppress(NoSuchFile, Unsupported):  # a path that cannot be named was never written
+            with suppress(NoSuchFile, Unsupported):  # a path that the server does not support was never written
                 await sink.delete(name)
 
     await of_each(one, batch)
@@ -293,7 +292,7 @@ def _can_verify(route: Route) -> bool:
 
 
 def _pieces(ranges: Sequence[tuple[int, int]], most: int) -> Iterator[tuple[int, int]]:
-    """Yield the same ranges in pieces of at most so many bytes.
+    """Yield ranges divided into pieces of at most `most` bytes.
 
     >>> list(_pieces([(0, 5), (7, 8)], 2))
     [(0, 2), (2, 4), (4, 5), (7, 8)]
@@ -304,7 +303,7 @@ def _pieces(ranges: Sequence[tuple[int, int]], most: int) -> Iterator[tuple[int,
 
 
 def _groups(batch: Sequence[Work]) -> Iterator[Sequence[Work]]:
-    """Yield groups that may be under way at once: first all new work items, then each that was tried before, alone."""
+    """Yield groups of work items to copy at once: first all new ones, then each retried one alone."""
     if fresh := [work for work in batch if work.attempt == 1]:
         yield fresh
     for work in batch:

@@ -1,4 +1,4 @@
-"""Copies of datasets to a GridFTP server, from all servers that have replicas; no byte passes through this machine."""
+"""Third-party copies of datasets from all replicas to a GridFTP server; no data pass through this machine."""
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -23,14 +23,14 @@ __all__ = ["DatasetCopying"]
 AT_ONCE = 4
 SCHEMES = ("ftp://", "gsiftp://")
 Where = Callable[[str], Awaitable[ReadableReplicas]]
-"""A function that returns a dataset's replicas for a path of the catalogue, the best replica first."""
+"""A function that returns the replicas of the dataset at a catalogue path, the best replica first."""
 
 
 class DatasetCopying:
     """Copies from replicas to one collection.
 
     :param owner_and_site: the task's owner, and the destination's site
-    :param lenient: whether files that cannot be verified are copied anyway
+    :param lenient: whether to copy files that cannot be verified
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class DatasetCopying:
         self._owner, self._site = owner_and_site
 
     async def copy(self, batch: Sequence[Work], recorder: Recorder) -> None:
-        """Copy a batch of datasets and report each."""
+        """Copy a batch of datasets, and report each result."""
         at_once = self._options.perf_pp or AT_ONCE
         await side_by_side(lambda work: self._copy(work, recorder), batch, recorder, self._options, at_once)
 

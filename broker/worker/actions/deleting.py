@@ -1,7 +1,7 @@
-"""Deletion of files and folders: the entries of a folder are deleted first, then the folder itself.
+"""Deletion of files and folders: the entries of a folder first, then the folder itself.
 
-No link is followed. After a folder is listed, and before its entries are deleted, a link may take its place, and at
-servers the same path would then lead elsewhere. So the folder's identity is checked just before each deletion.
+No link is followed. Between the listing of a folder and the deletion of its entries, a link may replace the folder, so
+that paths lead elsewhere. So the folder's id is checked just before each deletion.
 """
 
 import asyncio
@@ -26,19 +26,19 @@ from coalloc.model import Entry
 __all__ = ["Clearing"]
 
 EMPTIED = 1_000_000
-"""The phase in which folders at the root are removed; deeper folders are removed in earlier phases."""
+"""The phase that removes folders at the root; deeper folders are removed in earlier phases."""
 NO_FILE = {"files": -1}
-"""Correction of the counts: what was counted as a file to be deleted is a folder or a pattern."""
+"""Correction of the task's counters for a folder or a pattern that was counted as a file."""
 FRESH = 0.1
-"""Seconds for which the identity of a folder counts as checked; checking each time would cost a round trip more."""
+"""Seconds for which a folder's id counts as checked, to save a round trip for each entry."""
 
 
 class _Exchanged(NotDirectory):
-    """Another folder or file in place of the folder that was listed."""
+    """Another folder or file in place of the listed folder."""
 
 
 class _Seen(NamedTuple):
-    """The identity of a folder at one moment."""
+    """The id of a folder, and the time of the check."""
 
     at: float
     token: str | None
@@ -47,7 +47,7 @@ class _Seen(NamedTuple):
 class Clearing:
     """Deletion at one collection.
 
-    :param extra: whether a sync deletes; it keeps entries that it is unsure about, and reports them
+    :param extra: whether a sync deletes extra entries; then, doubtful entries are kept and reported
     """
 
     def __init__(
@@ -63,10 +63,10 @@ class Clearing:
         self._seen: dict[str, _Seen] = {}
 
     async def delete(self, work: Work) -> WorkResult:
-        """Delete a file, or plan to delete the entries of a folder.
+        """Delete a file, or plan the deletion of a folder's entries.
 
-        :raises NoSuchFile: unless the file may be missing
-        :raises IsDirectory: when it is a folder and folders are not to be deleted
+        :raises NoSuchFile: when the file is missing, unless it may be
+        :raises IsDirectory: when it is a folder, and the deletion is not recursive
         """
         try:
             return await self._delete(work)
@@ -77,7 +77,7 @@ class Clearing:
                 raise
             return _left(work, Reason("exchanged"))
         except NoSuchFile as error:
-            interrupted = work.attempt > 1 and work.error_code != MISSING  # the earlier attempt may have deleted it
+            interrupted = work.attempt > 1 and work.error_code != MISSING  # an earlier attempt may have deleted it
             may_be_missing = self._options.ignore_missing or work.details.found or interrupted
             if may_be_missing and (error.certain or await self._is_gone(work.source)):
                 return WorkResult(work, "succeeded")
@@ -107,7 +107,7 @@ class Clearing:
         return WorkResult(work, "succeeded", counts=NO_FILE, children=children, events=tuple(events))
 
     async def _found(self, path: str) -> str:
-        """Return the kind of entry at a path; a link to nowhere, unknown to servers but deletable, counts as a file."""
+        """Return the kind of entry at a path; a broken link, which servers hide but can delete, counts as a file."""
         try:
             return _kind(await self._tree.stat(path))
         except NoSuchFile:
@@ -116,7 +116,7 @@ class Clearing:
             return "file"
 
     async def _is_gone(self, path: str) -> bool:
-        """Return whether a name is not in its folder's listing, for servers whose answer left that open."""
+        """Return whether a name is missing in its folder's listing, for servers whose error was not clear."""
         folder, _, name = path.rstrip("/").rpartition("/")
         try:
             async with aclosing(self._tree.list(folder or "/")) as listing:
@@ -125,9 +125,9 @@ class Clearing:
             return error.certain
 
     async def _check_parent(self, work: Work) -> None:
-        """Check that the parent folder is the one that was listed.
+        """Check that the parent is the folder that was listed.
 
-        :raises _Exchanged: when it is another folder now
+        :raises _Exchanged: when another folder has replaced it
         """
         if work.details.within is None:
             return
@@ -139,9 +139,9 @@ class Clearing:
             raise _Exchanged(f"{folder} was replaced by another folder", "check the new folder, and submit a new task")
 
     async def _check_folder(self, work: Work, folder: str) -> str | None:
-        """Return the identity of a folder.
+        """Return the id of a folder.
 
-        :raises _Exchanged: when it is not the folder that was listed
+        :raises _Exchanged: when it is not the listed folder
         """
         now = await self._tree.stat(folder)
         known = work.details.unique
@@ -161,7 +161,7 @@ class Clearing:
         fits: Callable[[str], bool],
         events: MutableSequence[Event],
     ) -> int:
-        """Plan to delete the matching entries of a folder, some at a time; return how many entries are planned."""
+        """Plan the deletion of a folder's matching entries, in batches; return the number of planned deletions."""
         found = 0
         async with aclosing(self._tree.list(folder or "/")) as listing:
             async for entries in listing:
@@ -186,7 +186,7 @@ class Clearing:
         return found
 
     async def _touched(self, work: Work, chosen: Sequence[Entry]) -> set[str]:
-        """Return the names of entries that a sync reads or writes by another path."""
+        """Return the names of entries that a sync reads or writes under another path."""
         if not self._extra:
             return set()
         async with self._database.read() as connection:
@@ -195,7 +195,7 @@ class Clearing:
         return {entry.name for entry in chosen if entry.unique in known}
 
     async def remove(self, work: Work) -> WorkResult:
-        """Remove a folder that should be empty by now."""
+        """Remove a folder, which should be empty."""
         if self._options.dry_run:
             return WorkResult(work, "succeeded")
         try:
@@ -207,9 +207,9 @@ class Clearing:
                 raise
             return _left(work, Reason("exchanged"))
         except NoSuchFile:
-            pass  # an earlier attempt removed it
+            pass  # an earlier attempt has removed it
         except NotEmpty:
-            if not self._filter_rules:  # if there are filter rules, the folder holds entries that these exclude
+            if not self._filter_rules:  # filter rules exclude entries, which remain
                 if not self._extra:
                     raise
                 return _left(work, Reason("left"))
@@ -217,7 +217,7 @@ class Clearing:
 
 
 def _left(work: Work, reason: Reason) -> WorkResult:
-    """Return the result for an entry that a sync leaves in place for this reason."""
+    """Return the result for an entry that a sync keeps, with the reason."""
     counts = {"folders_not_cleared": 1}
     return WorkResult(work, "succeeded", counts=counts, events=(untouched(work.source, reason, time.time()),))
 
@@ -228,5 +228,5 @@ def _deeper(work: Work, entry: Entry) -> Details:
 
 
 def _kind(entry: Entry) -> str:
-    """Return the kind for deletion; a link counts as a file, since it is deleted and never followed."""
+    """Return "dir" for a folder, and "file" for all other entries, including links."""
     return "dir" if entry.kind == "dir" and entry.link_target is None else "file"

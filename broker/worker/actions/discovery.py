@@ -1,6 +1,6 @@
-"""Discovery of what to copy: an item that was submitted, or the next folder. Listings are streamed, not kept.
+"""Discovery of files to copy, from submitted items and folders.
 
-The listing of a destination's folder is kept only for comparison: for sync levels, and to find extra entries.
+Listings are streamed, except those of destination folders that are compared, for sync levels and for extra entries.
 """
 
 import time
@@ -28,11 +28,11 @@ from coalloc.util.listing_limits import DEEPEST
 __all__ = ["Looking"]
 
 MUCH = 500
-"""Work items from which on more than one lane is useful."""
+"""Number of work items above which more than one lane is useful."""
 
 
 class LookResult:
-    """The result of a look: work items, files that are at the destination already, and the count of the latter."""
+    """The result of a look: planned work items, files that the destination has already, and the number of these."""
 
     def __init__(self) -> None:
         self.children: list[PlannedWork] = []
@@ -41,7 +41,7 @@ class LookResult:
         self.events: list[Event] = []
 
     def taken(self) -> tuple[list[PlannedWork], list[PlannedWork]]:
-        """Return and clear the work items and the files already there: the caller stores and counts them."""
+        """Return and clear the planned work items and the files that exist already; the caller stores them."""
         taken = self.children, self.there
         self.children, self.there = [], []
         return taken
@@ -53,9 +53,9 @@ class LookResult:
 
 
 class Looking:
-    """Looks at the source and plans work for the destination.
+    """The planner of work items for the items and folders of a source.
 
-    :param found: function called when a folder has many entries, before all of it is read
+    :param found: function to call when a folder has many entries, while it is being read
     """
 
     def __init__(
@@ -74,10 +74,10 @@ class Looking:
     async def look(self, work: Work) -> WorkResult:
         """Find out whether an item is a file or a folder, and plan its work.
 
-        :raises IsDirectory: when it is a folder and was not submitted as recursive
-        :raises NotDirectory: when it is no folder and was submitted as recursive
-        :raises PermissionRefused: when it is a link whose target may not be read, or is not known
-        :raises Unsupported: when it is neither file nor folder
+        :raises IsDirectory: when it is a folder, but was not submitted as recursive
+        :raises NotDirectory: when it is no folder, but was submitted as recursive
+        :raises PermissionRefused: when it is a link whose target is unknown, or may not be read
+        :raises Unsupported: when it is neither a file nor a folder
         """
         with at_source():
             entry = await self._source.stat(work.source)
@@ -109,14 +109,14 @@ class Looking:
         return plan.result(work)
 
     async def _meet(self, work: Work, entry: Entry, folder: PlannedWork) -> None:
-        """Remember the folders at both ends of an item, so that they are recognized by whatever path they are reached.
+        """Store the ids of an item's source and destination folders, to recognize them under other paths.
 
-        :raises AlreadyThere: when they are one folder
+        :raises AlreadyThere: when both are the same folder
         """
         await self._making.make(folder.destination)
         there = await self._stat(folder.destination)
         if there is None:
-            return  # as in a dry run
+            return  # a dry run creates no folders
         if (
             there.unique
             and there.unique == entry.unique
@@ -127,7 +127,7 @@ class Looking:
         await self._remember(work, [*aim, *await self._sources(work, entry)])
 
     async def _sources(self, work: Work, entry: Entry) -> list[Touch]:
-        """Return what may not be deleted as extra: an item and all folders that contain it, also behind links."""
+        """Return the entries that must not be deleted as extra: an item and all folders around it, also by links."""
         if not self._options.delete_destination_extra:
             return []
         folder = work.source if entry.kind == "dir" or is_link(entry) else work.source.rpartition("/")[0] or "/"
@@ -142,7 +142,7 @@ class Looking:
                 await Touched(connection).add(work.task_id, found)
 
     async def expand(self, work: Work) -> WorkResult:
-        """Plan work for all entries of a folder, some at a time."""
+        """Plan work for all entries of a folder, in batches."""
         _bounded(work)
         await self._making.make(work.destination)
         level, extra = self._options.sync_level, self._options.delete_destination_extra
@@ -189,7 +189,7 @@ class Looking:
         return plan.result(work)
 
     async def _remember_folder(self, work: Work) -> None:
-        """Remember both ends of a folder, so that they are recognized by whatever path they are reached."""
+        """Store the ids of a folder at the source and the destination, to recognize them under other paths."""
         there = await self._stat(work.destination)
         token = work.details.unique
         here = [Touch("source", token, work.source)] if token else []
@@ -197,13 +197,13 @@ class Looking:
         await self._remember(work, [*here, *aim])
 
     async def _inner(self, work: Work) -> Collection[str]:
-        """Return the source's folders to which the task copies, by path."""
+        """Return the paths of folders of the source to which the task copies."""
         if not await self._overlap.at_one_server():
             return ()
         return await self._overlap.inner([aim for _, aim in await self._items.of(work.task_id)])
 
     async def _aims(self, work: Work, found: Sequence[Entry]) -> set[str]:
-        """Return the names of the folders to which items of the task are copied, by whatever path."""
+        """Return the names of folders that are destinations of the task's items, under any path."""
         tokens = {entry.unique: entry.name for entry in found if entry.kind == "dir" and entry.unique}
         async with self._database.read() as connection:
             touched = Touched(connection)
@@ -241,11 +241,11 @@ class Looking:
             plan.children.append(PlannedWork("expand", f"{source}/", f"{destination}/", details=deeper))
         elif entry.kind == "file":
             self._file(plan, entry, source, destination, there, None)
-        elif entry.kind == "link":  # a link whose target may not be read, or is not known
+        elif entry.kind == "link":  # a link whose target is unknown, or may not be read
             plan.children.append(PlannedWork("copy", source, destination))
 
     def _above(self, work: Work, entry: Entry) -> tuple[str, ...]:
-        """Return the identities of a folder and those above it, where links are followed: they reveal a cycle."""
+        """Return the ids of a folder and its parents if links are followed, to detect cycles; otherwise nothing."""
         followed = self._options.recursive_symlinks == "copy" and entry.unique is not None
         return (*work.details.above, str(entry.unique)) if followed else ()
 
@@ -262,7 +262,7 @@ class Looking:
             async with aclosing(self._destination.list(path)) as listing:
                 return {entry.name: entry async for entries in listing for entry in entries}
         except NoSuchFile:
-            if not self._options.dry_run:  # otherwise it was made just now
+            if not self._options.dry_run:  # otherwise it must exist
                 raise
             return {}
 
@@ -274,9 +274,9 @@ class Looking:
 
 
 def _bounded(work: Work) -> None:
-    """Check that a folder is not its own ancestor, and not too deep.
+    """Check that a folder is neither its own ancestor nor too deep.
 
-    :raises NotDirectory: when it is either
+    :raises NotDirectory: otherwise
     """
     *above, here = work.details.above or ("",)
     if here in above or work.details.depth > DEEPEST:

@@ -1,4 +1,4 @@
-"""Fetches of files into a folder of this machine, from one server or co-allocated from all replicas of a dataset."""
+"""Fetches of files into a folder of this machine, from one server or from all replicas of a dataset at once."""
 
 import asyncio
 import time
@@ -28,11 +28,12 @@ AT_ONCE = 4
 
 
 class LocatedReplicas(NamedTuple):
-    """All replicas of a file by URL, with a forecast for each, and the means allowed to reach them.
+    """The replicas of a file, and the limits of sessions with their servers.
 
-    :param proxy: the file of the proxy certificate to use; None for this process's default
+    :param expected: forecasts, by URL
+    :param proxy: file of the proxy certificate to use; None for this process's default
     :param checksum: checksum of the file, ALGORITHM:HEX, if known
-    :param leads: function asked before a redirect is followed
+    :param leads: function that checks a redirect before it is followed
     """
 
     expected: Mapping[str, Estimate]
@@ -43,7 +44,7 @@ class LocatedReplicas(NamedTuple):
 
 
 Sources = Callable[[str], Awaitable[LocatedReplicas]]
-"""A function that finds the sources of a path of the source collection."""
+"""A function that returns the replicas of the file at a path of the source collection."""
 
 
 class Downloading:
@@ -51,7 +52,7 @@ class Downloading:
 
     :param owner_and_site: the task's owner, and the destination's site
     :param namings: namings of the task's collections
-    :param lenient: whether files that cannot be verified are copied anyway
+    :param lenient: whether to copy files that cannot be verified
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class Downloading:
         self._owner_and_site = owner_and_site
 
     async def copy(self, batch: Sequence[Work], recorder: Recorder) -> None:
-        """Fetch a batch of files and report each."""
+        """Fetch a batch of files, and report each result."""
         at_once = self._options.perf_pp or AT_ONCE
         await side_by_side(lambda work: self._fetch(work, recorder), batch, recorder, self._options, at_once)
 
@@ -122,9 +123,9 @@ class Downloading:
 
 
 async def discarded(sink: LocalTree, batch: Sequence[Work]) -> None:
-    """Delete the partial data of files that will not be completed, by whichever worker.
+    """Delete the partial data, from all workers, of files that will not be completed.
 
-    :raises CoallocError: when some data may still be there
+    :raises CoallocError: when partial data may remain
     """
 
     async def one(work: Work) -> None:
@@ -137,7 +138,7 @@ async def discarded(sink: LocalTree, batch: Sequence[Work]) -> None:
 
 
 async def _emptied(sink: LocalTree, work: Work, beside: Iterable[str]) -> bool:
-    """Delete the partial data in these folders, even if a worker still writes it; return whether all is gone."""
+    """Delete the partial data in folders, even while a worker writes them; return whether nothing remains."""
     target, within = sink.at(work.destination), sink.real(_parent(work.destination))
     gone = [await asyncio.to_thread(discard, target, within, name) for name in beside]
     return all(gone)
@@ -146,15 +147,15 @@ async def _emptied(sink: LocalTree, work: Work, beside: Iterable[str]) -> bool:
 async def _reached(sink: LocalTree, work: Work) -> None:
     """Check that the folder of the destination exists.
 
-    :raises NoSuchFile: when it does not, or a part of its path is a link
+    :raises NoSuchFile: when it does not exist, or a component of its path is a link
     """
     await sink.stat(f"{_parent(work.destination)}/")
 
 
 async def _refuse_folder(sink: LocalTree, work: Work) -> None:
-    """Check that no folder is at the destination of a file.
+    """Check that a file's destination is not a folder.
 
-    :raises IsDirectory: when there is one
+    :raises IsDirectory: when it is
     """
     try:
         there = await sink.stat(work.destination)
@@ -169,6 +170,6 @@ def _parent(path: str) -> str:
 
 
 def _checksum(report: TransferReport) -> str | None:
-    """Return the checksum on which the file and its source agree, as ALGORITHM:HEX; None if they were not compared."""
+    """Return the verified checksum of a file, ALGORITHM:HEX; None if it was not compared with its source."""
     known = report.checksum if report.compared else None
     return known and f"{known.algorithm}:{known.value}"

@@ -1,4 +1,4 @@
-"""Names in one folder that its destination takes for one, such as `a` and `A`: one file would replace the other."""
+"""Names that the destination does not distinguish, such as `a` and `A`, so that one file would replace another."""
 
 from collections.abc import Sequence
 
@@ -10,14 +10,14 @@ from coalloc.model import Entry
 __all__ = ["Twins"]
 
 MOST = 200
-"""Names that a destination is asked about: if it tells these apart, it tells all apart."""
+"""Most names that are tested; a destination that distinguishes these is assumed to distinguish all."""
 
 
 class Twins:
-    """The entries of a folder whose names the destination takes for another entry's, found while the source is listed.
+    """The entries of a folder whose names the destination does not distinguish from another entry's name.
 
     :param source: tree and folder that is listed
-    :param sink: tree and folder that it is copied to; None if it should not be asked, as if it told all names apart
+    :param sink: tree and folder at the destination; None: assume that it distinguishes all names
     """
 
     def __init__(self, source: tuple[Tree, str], sink: tuple[Tree, str] | None) -> None:
@@ -28,9 +28,11 @@ class Twins:
         self._twins: dict[str, str] = {}
 
     async def of(self, some: Sequence[Entry]) -> dict[str, str]:
-        """Return the next entries whose names are taken for an earlier entry's, with the name of that entry."""
+        """Return those of the next names that equal another name at the destination, each with the other name."""
         before = len(self._seen)
-        self._seen.update(hash(folded(entry.name)) for entry in some)  # numbers: a folder may have millions of names
+        self._seen.update(
+            hash(folded(entry.name)) for entry in some
+        )  # hashes, since a folder may have millions of names
         if len(self._seen) < before + len(some) and not self._queried and self._sink:
             self._queried = True
             self._twins = await self._find(*self._sink)

@@ -1,4 +1,4 @@
-"""Creation of the folders at the destination that files and links need."""
+"""Creation of folders at the destination for files and links."""
 
 from contextlib import suppress
 
@@ -9,9 +9,9 @@ __all__ = ["Making"]
 
 
 class Making:
-    """Creation of folders at one collection, each once.
+    """Creation of folders at one collection, with a memory of those that exist.
 
-    :param dry_run: whether nothing is made
+    :param dry_run: whether to create nothing
     """
 
     def __init__(self, tree: Tree, dry_run: bool) -> None:
@@ -20,7 +20,7 @@ class Making:
         self._there: set[str] = {"/"}
 
     async def make(self, path: str) -> None:
-        """Make a folder and its missing parents, unless it exists."""
+        """Create a folder and its missing parents, unless it exists."""
         if self._dry_run:
             return
         outer = path.rstrip("/") or "/"

@@ -19,9 +19,9 @@ __all__ = ["Linking"]
 
 
 class Linking:
-    """Creation of links at one collection like those at the other.
+    """Creation of links at the destination like those at the source.
 
-    :param rights: what the task's owner may do now
+    :param rights: current rights of the task's owner
     """
 
     def __init__(self, source: Tree, sink: Tree, rights: OwnerRights, options: Options, fence: Fence) -> None:
@@ -33,11 +33,11 @@ class Linking:
         self._options = options
 
     async def link(self, work: Work) -> WorkResult:
-        """Make a link with the target of the source's link, atomically, in place of a file or a link.
+        """Create a link with the target of the source's link; atomically replace a file or link at the destination.
 
-        A link to a path that is not allowed, or not at the destination, counts as the source's error.
+        A link to a path that is not allowed, or does not exist at the destination, counts as an error of the source.
 
-        :raises IsDirectory: when a folder is at the destination
+        :raises IsDirectory: when the destination is a folder
         """
         with at_source():
             target = _target(work, found := await self._found(work))
@@ -51,7 +51,7 @@ class Linking:
     async def _found(self, work: Work) -> Entry:
         """Return the entry at the source.
 
-        The server is asked only if the listing lacks details, since a link may lead nowhere.
+        The server is asked only if the listing lacks details, because it reports no broken links.
         """
         if work.details.link and not self._options.sync_level:
             return Entry(work.source, "link", link_target=work.details.link)
@@ -59,9 +59,9 @@ class Linking:
         return found._replace(link_target=work.details.link or found.link_target)
 
     async def _there(self, work: Work) -> Entry | None:
-        """Return the entry at the destination; None if, for the server, there is none: a link may lead nowhere.
+        """Return the entry at the destination; None if the server reports none, as for broken links.
 
-        :raises IsDirectory: when a folder is there
+        :raises IsDirectory: when it is a folder
         """
         try:
             there = await self._sink.stat(work.destination)
@@ -72,7 +72,7 @@ class Linking:
         return there
 
     async def _is_needed(self, work: Work, target: str, found: Entry, there: Entry | None) -> bool:
-        """Return whether the link has to be made: by the rules for files, but never in place of an equal link."""
+        """Return whether the link must be created: by the rules for files, but never in place of an equal link."""
         if there is None or there.link_target is None:
             return outdated(found, there, self._options) is not False
         if self._options.sync_level == 0:
@@ -81,11 +81,11 @@ class Linking:
         return aim is None or (ends != aim and ends != await self._sink.end(aim))
 
     async def _make(self, work: Work, target: str) -> None:
-        for name in names(work.destination, work):  # partial data of a worker that died
+        for name in names(work.destination, work):  # from a worker that died
             with suppress(NoSuchFile):
                 await self._sink.delete(name)
         beside = temporary(work.destination, work)
-        if work.details.link is None:  # the link is an item of its own: no folder was made for it
+        if work.details.link is None:  # a submitted item, whose parent folder may be missing
             await self._making.make(work.destination.rpartition("/")[0])
         try:
             with at_source():
@@ -101,8 +101,8 @@ class Linking:
 def _target(work: Work, found: Entry) -> str:
     """Return the target of a link at the source, relative to the link's folder.
 
-    :raises Unsupported: when it is no link
-    :raises PermissionRefused: when it leads out of the collection, or to a path that the task's owner may not read
+    :raises Unsupported: when the entry is no link
+    :raises PermissionRefused: when the target is outside the collection, or the task's owner may not read it
     """
     target = found.link_target
     if target is None and found.kind == "link":

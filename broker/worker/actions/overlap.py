@@ -1,4 +1,4 @@
-"""Detection of overlap between a task's source and destination, by whatever names, paths and links they are reached."""
+"""Detection of overlap between a task's source and destination, also under different names, paths and links."""
 
 import asyncio
 import socket
@@ -31,7 +31,7 @@ class Overlap:
         self._same: dict[tuple[str, str], bool] = {}
 
     async def at_one_server(self) -> tuple[GridFTPTree, GridFTPTree] | None:
-        """Return both trees if they are at one server, so that their paths can be compared; None otherwise."""
+        """Return both trees if they are at one server, so that their paths are comparable; otherwise None."""
         source, destination = self._source, self._destination
         if not self._compared and isinstance(source, GridFTPTree) and isinstance(destination, GridFTPTree):
             one, other = await addresses(source.server.source), await addresses(destination.server.source)
@@ -40,9 +40,9 @@ class Overlap:
         return self._servers
 
     async def inner(self, aims: Sequence[str]) -> Collection[str]:
-        """Return the source's folders to which items of the task are copied, without slashes at their ends.
+        """Return the folders of the source to which items of the task are copied, without slashes at their ends.
 
-        :param aims: the paths of these items at the destination
+        :param aims: paths of the items at the destination
         """
         if (servers := await self.at_one_server()) is None:
             return ()
@@ -52,10 +52,10 @@ class Overlap:
         return {place.removeprefix(root) for place in places if place.startswith(f"{root}/")}
 
     async def is_one(self, here: str, there: str) -> bool:
-        """Return whether two folders with the same identity are one folder.
+        """Return whether two folders with the same id are the same folder.
 
-        Two servers may give different folders the same identity, for instance if one machine is a clone of the other.
-        So a folder is made in one of them, and looked for in the other.
+        Two servers may have the same id for different folders, such as after cloning a machine. So a folder is created
+        in one of them, and looked for in the other.
 
         :param here: path of a folder at the source
         :param there: path of a folder at the destination
@@ -81,8 +81,8 @@ class Overlap:
     async def sources(self, there: str, extra: Sequence[Entry], items: Sequence[str]) -> set[str]:
         """Return the names of entries whose paths equal, contain, or lie in an item of the source.
 
-        :param there: path of the destination's folder that has the entries, with a slash at its end
-        :param extra: the entries
+        :param there: path of the entries' folder at the destination, with a slash at its end
+        :param extra: entries
         :param items: paths of the task's items at the source
         """
         if (servers := await self.at_one_server()) is None:
@@ -94,7 +94,7 @@ class Overlap:
 
 
 async def addresses(url: str) -> set[str]:
-    """Return the addresses of a server; its host name if they cannot be resolved."""
+    """Return the IP addresses of a server; its host name if they cannot be resolved."""
     host = urlsplit(url).hostname or ""
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
@@ -106,9 +106,9 @@ async def addresses(url: str) -> set[str]:
 async def with_replicas(
     database: Database, source: Tree, destination: Tree, folder: str, entries: Iterable[Entry]
 ) -> set[str]:
-    """Return the names of entries of the destination's folder that are replicas, or contain replicas.
+    """Return the names of entries of a destination folder that are replicas, or contain replicas.
 
-    The result is empty if the source is not the catalogue: replicas then do not matter to the task.
+    The result is empty if the source is not the catalogue.
     """
     if not isinstance(source, CatalogueTree):
         return set()
@@ -132,14 +132,14 @@ async def _lies(connection: AsyncConnection, placed: Placed, place: str) -> bool
 
 
 def _place(tree: Tree, path: str) -> str:
-    """Return a path's location at its server, or on this machine."""
+    """Return the path at the server, or on this machine, for a path in a collection."""
     if isinstance(tree, LocalTree):
         return str(tree.real(path))
     return tree.at(path).rstrip("/") if isinstance(tree, GridFTPTree) else path
 
 
 async def _is_there(placed: Placed, tree: Tree) -> bool:
-    """Return whether an endpoint is at a tree's server, or on this machine if the tree is here."""
+    """Return whether an endpoint is at a tree's server, or, for a local tree, on this machine."""
     found = await addresses(f"ftp://{placed.endpoint.host}")
     if isinstance(tree, GridFTPTree):
         return bool(found & await addresses(tree.server.source)) or urlsplit(tree.server.source).hostname in found
@@ -147,7 +147,7 @@ async def _is_there(placed: Placed, tree: Tree) -> bool:
 
 
 def _is_ours(address: str) -> bool:
-    """Return whether an address is this machine's: only then can a socket be bound to it."""
+    """Return whether an IP address is this machine's, by binding a socket to it."""
     try:
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         with socket.socket(family, socket.SOCK_DGRAM) as sock:

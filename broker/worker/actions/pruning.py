@@ -1,7 +1,7 @@
-"""Discovery of extra entries at the destination of a sync, from new listings of both ends, when all else is done.
+"""Discovery of extra entries at the destination of a sync, from new listings of both folders, after all copies.
 
-A folder may be reached by several paths, links, mounts and servers. So the folders and files that a task reads or
-writes are recognized by their identity at the server, and none of them is deleted.
+A folder may have several paths, through links, mounts and servers. So the folders and files that a task reads or writes
+are recognized by their servers' ids, and never deleted.
 """
 
 import time
@@ -27,18 +27,18 @@ __all__ = ["Items", "Pruning", "entries", "is_link", "ours"]
 
 
 MOST_ODD = 100
-"""Devices, pipes and other special entries of a folder that are checked one by one."""
+"""Most devices, pipes and other special entries of a folder that are checked."""
 
 
 class Items:
-    """The sources and destinations of tasks' items, which never change."""
+    """A cache of the sources and destinations of tasks' items."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._known: dict[str, Sequence[tuple[str, str]]] = {}
 
     async def of(self, task: str) -> Sequence[tuple[str, str]]:
-        """Return the paths of each item at the source and at the destination."""
+        """Return the source and destination path of each item."""
         if task not in self._known:
             async with self._database.read() as connection:
                 self._known[task] = await WorkStore(connection).items(task)
@@ -46,7 +46,7 @@ class Items:
 
 
 class _Listed(NamedTuple):
-    """A folder of the source: its names, the names that the destination must have, and reasons to doubt the listing."""
+    """A folder of the source: its names, those that the destination must have, and reasons to distrust the listing."""
 
     names: set[str]
     brought: set[str]
@@ -54,7 +54,7 @@ class _Listed(NamedTuple):
 
 
 class Pruning:
-    """Plans deletions at the destination of entries that the source does not have."""
+    """The planner of deletions of entries that only the destination has."""
 
     def __init__(self, database: Database, source: Tree, destination: Tree, options: Options) -> None:
         self._database = database
@@ -65,7 +65,7 @@ class Pruning:
         self._items = Items(database)
 
     async def prune(self, work: Work) -> WorkResult:
-        """Plan to delete entries of a folder that only the destination has, unless there is a reason to keep them."""
+        """Plan the deletion of a folder's entries that only the destination has, or report why they are kept."""
         here, there = await self._listed(work), await self._there(work.destination)
         items = await self._items.of(work.task_id)
         held = await ours(self._database, there.keys() - here.names)
@@ -105,10 +105,9 @@ class Pruning:
         return found
 
     async def _made_up(self, folder: str, names: Sequence[str]) -> Reason | None:
-        """Return a reason if the listing has a line that is no entry.
+        """Return a reason to distrust the listing if it has an entry that does not exist.
 
-        A name with a line break in it may make two lines, of which the second looks like an entry. Copies of such a
-        file or folder fail.
+        A name with a line break becomes two lines, and the second may look like an entry, whose copy fails.
         """
         for name in names[:MOST_ODD]:
             try:
@@ -119,7 +118,7 @@ class Pruning:
         return Reason("nameless", len(names), names[MOST_ODD]) if len(names) > MOST_ODD else None
 
     def _is_brought(self, entry: Entry) -> bool:
-        """Return whether the task must have brought an entry to the destination, so that it is listed there."""
+        """Return whether the task must have copied an entry, so that the destination must list it."""
         followed = not is_link(entry) or self._options.recursive_symlinks == "copy"
         return (
             followed
@@ -157,18 +156,18 @@ class Pruning:
     async def _to_keep(
         self, work: Work, spare: Sequence[Entry], lineage: Sequence[str | None], items: Sequence[str]
     ) -> set[str]:
-        """Return the names of entries that the task reads or writes by another path, or that contain such entries."""
+        """Return names of entries that the task reads or writes under another path, or that contain such entries."""
         found = await self._overlap.sources(work.destination, spare, items)
         found |= await with_replicas(self._database, self._source, self._destination, work.destination, spare)
         tokens = {entry.unique for entry in spare if entry.unique}
         async with self._database.read() as connection:
             known = await Touched(connection).of(work.task_id, tokens, "source", "above", "destination")
-        known |= set(filter(None, lineage))  # a folder that contains itself
+        known |= set(filter(None, lineage))  # folders that contain themselves
         return found | {entry.name for entry in spare if entry.unique in known}
 
 
 async def entries(source: Tree, path: str, omitted: MutableSequence[Omission]) -> AsyncIterator[Sequence[Entry]]:
-    """Yield the listing of a folder of the source; its errors are marked as the source's."""
+    """Yield the listing of a source folder in batches; mark its errors as the source's."""
     async with aclosing(source.list(path, omitted)) as listing:
         while True:
             with at_source():
@@ -179,7 +178,7 @@ async def entries(source: Tree, path: str, omitted: MutableSequence[Omission]) -
 
 
 async def ours(database: Database, names: Collection[str]) -> Collection[str]:
-    """Return the names in a folder under which partial data may be, according to the database."""
+    """Return the names in a folder that belong to partial data, according to the database."""
     numbers = {number for name in names if (number := written(name)) is not None}
     if not numbers:
         return ()
@@ -188,5 +187,5 @@ async def ours(database: Database, names: Collection[str]) -> Collection[str]:
 
 
 def is_link(entry: Entry) -> bool:
-    """Return whether an entry is a symbolic link, whatever its target."""
+    """Return whether an entry is a symbolic link."""
     return entry.link_target is not None or entry.kind == "link"
