@@ -1,4 +1,4 @@
-"""Alembic's environment: it runs the versions in one transaction, on the connection that it is given."""
+"""Alembic's environment, which runs the versions in one transaction on the caller's connection."""
 
 from alembic import context
 
@@ -16,7 +16,7 @@ context.configure(
     target_metadata=METADATA,
     include_name=_ours,
     render_as_batch=True,
-    transactional_ddl=True,  # works on SQLite if the connection begins its transactions itself
+    transactional_ddl=True,  # on SQLite, the connection must begin its transactions itself
 )
 with context.begin_transaction():
     context.run_migrations()

@@ -1,8 +1,8 @@
-"""`make demo`: one file on three real GridFTP servers, fetched from the best of them and then from all three.
+"""`make demo`: a download of one file from the fastest of three GridFTP servers, and then from all three.
 
-The outer process owns the scratch folder and the time limit; the inner one (`--inside FOLDER`) runs the servers
-and coget, in a private network where the machine allows one (`scripts.links`), otherwise on plain loopback.
-Nothing is left behind: servers and network end with the inner process, the folder with the outer.
+The outer process creates the temporary folder and enforces the time limit. The inner process (`--inside FOLDER`) runs
+the servers and coget, in a private network if the machine allows one (`scripts.links`), otherwise on loopback.
+Servers and network end with the inner process; the outer process deletes the folder.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ COGET = str(Path(sys.executable).with_name("coget"))
 
 
 def main() -> int:
-    """Prepare the folder, run the inner process in it, and clean up."""
+    """Create the temporary folder, run the inner process in it, and clean up."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _stop)
     why_not = links.refusal()
@@ -44,8 +44,8 @@ def main() -> int:
         if why_not is None:
             inner = links.enter([*inner, str(os.getuid()), str(os.getgid())])
         else:
-            print(f"Plain loopback without links of different rates, which this machine does not allow ({why_not}).")
-            print("All servers share the same processors and memory, so expect no gain.\n")
+            print(f"The servers run on loopback, because this machine allows no private network ({why_not}).")
+            print("They share the same processors and memory, so expect no gain.\n")
         return _guarded(inner)
 
 
@@ -54,7 +54,7 @@ def _stop(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def _guarded(command: Sequence[str]) -> int:
-    """Run a command that must not outlive this process or its time limit."""
+    """Run a command and return its exit status; kill it at the time limit, or when this process ends."""
     with subprocess.Popen(command) as process:
         try:
             return process.wait(LIMIT_SECONDS)
@@ -69,7 +69,7 @@ def _guarded(command: Sequence[str]) -> int:
 
 @contextlib.contextmanager
 def _scratch() -> Iterator[Path]:
-    """A folder that is locked while its demo runs; folders of killed demos are removed first."""
+    """Yield a temporary folder, locked until the demo ends; delete the folders of killed demos first."""
     parent = Path(tempfile.gettempdir())
     for stale in parent.glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError), _locked(stale):
@@ -83,7 +83,7 @@ def _scratch() -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Lock a folder. :raises OSError: another process holds it, or another user owns it"""
+    """Lock a folder. :raises OSError: when another process has locked it, or this user may not open it"""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -96,11 +96,14 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def show(folder: Path, user: tuple[int, int] | None) -> int:
-    """Run the demo in `folder`; `user` (uid, gid) is only given inside the private network."""
+    """Run the demo in a folder.
+
+    :param user: uid and gid of the user; None outside the private network
+    """
     if user:
         links.build()
         rates = ", ".join(str(link.mbit) for link in links.LINKS)
-        print(f"A private network: three servers, behind links of {rates} Mbit/s.")
+        print(f"A private network with three servers, behind links of {rates} Mbit/s.")
     print(f"Making a file of {SIZE // MIB} MiB and starting three GridFTP servers ...", flush=True)
     original = folder / "original" / "data.bin"
     original.parent.mkdir()
@@ -128,7 +131,7 @@ def _serve(stack: contextlib.ExitStack, link: links.Link, file: Path, user: tupl
 
 
 def _fetch(title: str, urls: Sequence[str], target: Path, original: Path) -> dict[str, Any]:
-    """Run coget with its progress on the terminal, check the copy byte for byte, and return coget's report."""
+    """Run coget with its progress on the terminal, compare the copy with the original, and return coget's report."""
     words = ["coget", *urls, "-o", target.name]
     print(f"\n{title}\n   $ {' '.join(words)}", flush=True)
     done = subprocess.run(

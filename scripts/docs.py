@@ -1,6 +1,6 @@
-"""`make docs`: pictures of the reports, and the page that shows them, from a demonstration with a fixed seed.
+"""`make docs`: the reference page of the reports with its pictures, from demonstration data with a fixed seed.
 
-The clock is stopped, so that a picture changes only if its page changes.
+The clock is fixed, so that a picture changes only if its report changes.
 """
 
 import asyncio
@@ -38,10 +38,10 @@ PAGE, PICTURES = DOCS / "reports.md", DOCS / "reports"
 SEED, NOW = 1, 1_795_000_000.0
 DESK = {"width": 1100, "height": 800}
 TALLEST = 1600
-"""Height of a picture in pixels; longer pages are cut off."""
+"""Largest height of a picture in pixels; longer reports are cut off."""
 COLOURS = 128
 MOST = 20
-"""Pages of a kind from which one is chosen."""
+"""Number of reports of one kind from which the longest is chosen."""
 HEAD = """# Reports
 
 These are all reports of a broker, with the data of `coget-broker demo`, as an admin sees them. The
@@ -51,7 +51,7 @@ pictures.
 
 
 class Shot(NamedTuple):
-    """A picture of a page, and the browser's settings."""
+    """A picture of a report, and the browser's settings for it."""
 
     name: str
     path: str
@@ -59,7 +59,7 @@ class Shot(NamedTuple):
 
 
 def main() -> None:
-    """Make all pictures, and the page."""
+    """Write all pictures and the page."""
     chance = Random(SEED)
     with ExitStack() as stack:
         stack.enter_context(patch("time.time", return_value=NOW))
@@ -104,12 +104,12 @@ async def _served(settings: Settings) -> AsyncIterator[tuple[str, str]]:
 
 
 async def _documents(client: httpx.AsyncClient) -> dict[str, tuple[str, Mapping[str, Any]]]:
-    """Return all reports by name, each with its address and its document. Some need a subject from another report."""
+    """Return the path and document of each report, by name; links in other reports supply missing parameters."""
     found: dict[str, tuple[str, Mapping[str, Any]]] = {}
     for kind in sorted(REPORTS.values(), key=lambda kind: not kind.listed):
         ways = [kind.name] if kind.listed else _links(kind.name, [document for _, document in found.values()])
         told = [(way, (await client.get(way)).raise_for_status().json()) for way in ways]
-        found[kind.name] = max(told, key=lambda each: _rows(each[1]))  # the longest of several
+        found[kind.name] = max(told, key=lambda each: _rows(each[1]))  # the report with the most rows
     return {name: found[name] for name in REPORTS}
 
 
@@ -122,14 +122,14 @@ def _rows(document: Mapping[str, Any]) -> int:
 
 
 def _links(name: str, documents: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return some of the links to the report of this name."""
+    """Return at most `MOST` links to a report in the documents."""
     values = [value for each in documents for table in _tables(each) for row in table["rows"] for value in row]
     found = [value for value in values if isinstance(value, str) and value.startswith(f"{name}?")]
     return list(dict.fromkeys(found))[:MOST]
 
 
 def _shots(documents: Mapping[str, tuple[str, Mapping[str, Any]]]) -> list[Shot]:
-    """Return each page in light mode; the first also in dark mode, and on a phone."""
+    """Return a picture of each report in light mode, and of the first also in dark mode and on a phone."""
     desk = {"viewport": DESK, "color_scheme": "light"}
     found = [Shot(name, path, desk) for name, (path, _) in documents.items()]
     first = found[0]

@@ -1,8 +1,8 @@
 """A private network for the demo: servers behind links of different rates, isolated from the machine's network.
 
-`enter` runs a command with namespaces of its own for network, mounts and processes; `build` lays the links
-there. The kernel takes all of it away when the command ends, however it ends. Root is not needed where the
-kernel lets users make namespaces, as Debian's does. What runs over the links is left to `scripts.demo`.
+`enter` runs a command in new namespaces for network, mounts and processes; `build` creates the links there. The kernel
+removes them when the command ends. Root is not needed if the kernel lets users create namespaces, as on Debian.
+`scripts.demo` starts the servers and coget.
 
     client ── 10.77.1.1 ══ token bucket ══ 10.77.1.2 ── fast
            ── 10.77.2.1 ══ token bucket ══ 10.77.2.2 ── middle
@@ -24,7 +24,11 @@ TRY_SECONDS = 20
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """The link to one server: `number` determines its addresses, `mbit` is its rate towards the client (Mbit/s)."""
+    """The link to one server.
+
+    :param number: determines the addresses of both ends
+    :param mbit: rate from the server to the client in Mbit/s
+    """
 
     name: str
     number: int
@@ -43,9 +47,7 @@ LINKS = (Link("fast", 1, 400), Link("middle", 2, 200), Link("slow", 3, 100))
 
 
 def enter(command: Sequence[str]) -> list[str]:
-    """Return the words that run `command` as root of new namespaces; it dies with this process, and its processes with
-    it.
-    """
+    """Return the arguments that run `command` as root of new namespaces; it is killed when this process ends."""
     words = ["setpriv", "--pdeathsig", "KILL", "unshare", "--net", "--mount", "--pid", "--fork", "--kill-child"]
     if os.geteuid() != 0:
         words.append("--map-root-user")
@@ -53,10 +55,10 @@ def enter(command: Sequence[str]) -> list[str]:
 
 
 def server_prefix(link: Link, uid: int, gid: int) -> list[str]:
-    """Return the words before a server's command that run it at the far end of `link`.
+    """Return the arguments before a server's command that run it at the server's end of `link`.
 
-    :param uid: who the user is outside. globus-gridftp-server wants to change groups when it sees itself as
-        root, which a user's namespace forbids; so it is shown the user as they are
+    :param uid: id of the user outside the namespaces, under which the server runs: as root, globus-gridftp-server
+        would change groups, which a user's namespace forbids
     """
     words = ["ip", "netns", "exec", link.name]
     if uid != 0:
@@ -65,7 +67,7 @@ def server_prefix(link: Link, uid: int, gid: int) -> list[str]:
 
 
 def refusal() -> str | None:
-    """Return why this machine cannot make such a network, or None if it can. Tries it out, leaves nothing behind."""
+    """Build the network for a test; return the reason why this machine cannot, or None if it can."""
     try:
         tried = subprocess.run(
             enter([sys.executable, "-m", "scripts.links"]), capture_output=True, text=True, timeout=TRY_SECONDS
@@ -74,19 +76,19 @@ def refusal() -> str | None:
         return str(error)
     if tried.returncode == 0:
         return None
-    return (tried.stderr.strip().splitlines() or ["the kernel refuses, without a word"])[-1]
+    return (tried.stderr.strip().splitlines() or ["the kernel gave no reason"])[-1]
 
 
 def build() -> None:
-    """Create the links; called inside the namespaces of `enter`.
+    """Create the links, inside the namespaces of `enter`.
 
-    :raises OSError: the kernel refuses, or a tool is missing
+    :raises OSError: when the kernel refuses, or a tool is missing
     """
-    _run("mount -t tmpfs tmpfs /run")  # `ip netns` stores its names there; these stay hidden from the outside
+    _run("mount -t tmpfs tmpfs /run")  # `ip netns` stores its names there; they are invisible outside the namespaces
     _run("ip link set lo up")
     for link in LINKS:
         _lay(link)
-    # Both Globus programs look their own addresses up, and there is no name service here.
+    # Both Globus programs look up their own addresses, and this network has no DNS.
     names = [("127.0.0.1", "localhost"), *((link.server, link.name) for link in LINKS)]
     names += [(link.client, f"client-{link.name}") for link in LINKS]
     HOSTS.write_text("".join(f"{address} {name}\n" for address, name in names))

@@ -1,10 +1,10 @@
-"""Housekeeping, done by any worker: frees the leases of dead workers, ends expired tasks, logs progress, and sweeps.
+"""Housekeeping that any worker does: it frees the leases of dead workers, ends expired tasks, and logs progress.
 
-Each of these is a transaction of its own, so that none holds a lock that another waits for.
+Each step has its own transaction, so that none waits for the locks of another.
 
-Sweeping removes the partial data that ended tasks have left, whichever worker wrote them. A task is marked when it
-ends, and swept when its last lane is closed, so that nothing is written afterwards. What cannot be reached is tried
-again for a day.
+A sweeper deletes the partial data of ended tasks, including those that other workers wrote. A task is marked when it
+ends, and swept after its last lane is closed, so that nothing is written afterwards. Failed sweeps are repeated for
+a day.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ PROGRESS_SECONDS = 60.0
 AT_ONCE = 8
 BATCH = 1000
 SECONDS = 30.0
-"""Timeout for one task, so that a server that hangs delays the others no longer."""
+"""Timeout for sweeping one task, so that an unresponsive server does not block the others."""
 log = structlog.get_logger("broker.worker")
 
 
@@ -43,10 +43,10 @@ class Housekeeping:
         self._database = database
 
     async def do(self, worker: str, mine: Collection[str]) -> None:
-        """Do what is due.
+        """Do the steps that are due.
 
-        :param worker: name of the worker that does it, which is not dead
-        :param mine: tasks for which it has lanes
+        :param worker: name of the calling worker, which is never counted as dead here
+        :param mine: tasks for which the calling worker has lanes
         """
         await self._free_leases_of(worker)
         async with self._database.read() as connection:
@@ -66,7 +66,7 @@ class Housekeeping:
 
     @retried
     async def _expire(self, task: str) -> None:
-        """End a task whose deadline has passed, unless it has ended already or its deadline was changed meanwhile."""
+        """End a task whose deadline has passed; do nothing if it has ended or its deadline has been postponed."""
         async with self._database.write() as connection:
             tasks, now = TaskStore(connection), await read_clock(connection)
             if await tasks.end(task, now, "EXPIRED", "its deadline has passed", "expired", by=now):
@@ -80,12 +80,12 @@ class Housekeeping:
 
 
 class Cleaner(Protocol):
-    """The cleaner that knows where work items keep their partial data."""
+    """An object that can delete the partial data of work items."""
 
     async def delete_partial_copies(self, task: LaneCandidate, batch: Sequence[Work]) -> None:
-        """Clear away the partial data of a batch that will not be finished and that no worker does.
+        """Delete the partial data of a batch of work items that no worker has, and that will not be finished.
 
-        :raises BrokerError: :raises CoallocError: when some data may still be there
+        :raises BrokerError: :raises CoallocError: when some data may still exist
         """
         ...
 
@@ -99,8 +99,8 @@ class Sweeper:
         self._queues = queues
 
     async def sweep(self) -> None:
-        """Clear away what is due."""
-        async with self._database.read() as connection:  # a read, which writes nothing if nothing is due
+        """Delete the partial data of the tasks that are due."""
+        async with self._database.read() as connection:  # no write transaction unless something is due
             due = await LeftoverStore(connection).due(self._queues, await read_clock(connection), AT_ONCE)
         await asyncio.gather(*map(self._sweep, due))
 
@@ -121,7 +121,7 @@ class Sweeper:
         await self._done(number)
 
     async def _delete_partial_copies(self, task: LaneCandidate) -> None:
-        """Clear away all that can be; a failure in one batch does not stop the others.
+        """Delete all partial data of a task; a failure in one batch does not stop the others.
 
         :raises BrokerError: :raises CoallocError: the first failure, after all batches were tried
         """

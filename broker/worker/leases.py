@@ -1,8 +1,8 @@
-"""The leases of one worker; none is forgotten, whatever happens to the database meanwhile.
+"""The leases of one worker, kept consistent with the database even if the database fails for a while.
 
-They hold as long as the worker's heartbeat (`worker.Worker`); no lease is renewed alone.
+The worker's heartbeat (`worker.Worker`) keeps all its leases valid; no lease is renewed separately.
 
-Leases that could not be given back are kept as owed, and leases that only the database knows are found again.
+Leases that could not be given back are kept as owed, and leases that only the database has are found and given back.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ MOMENT = 0.5
 def next_batch_size(done: int, seconds: float) -> int:
     """Return how many work items to lease next, from the size of the last batch and its duration in seconds.
 
-    A batch should last a moment, since a transaction costs as much as many files.
+    A batch should take about `MOMENT` seconds: one transaction costs as much as many small files.
 
     >>> next_batch_size(250, 0.2), next_batch_size(250, 30.0), next_batch_size(1, 1e-9)
     (625, 250, 1000)
@@ -34,7 +34,7 @@ def next_batch_size(done: int, seconds: float) -> int:
 
 
 class Leases:
-    """The leases of one worker, under the name by which the database knows it."""
+    """The leases of one worker, under its current name in the database."""
 
     def __init__(self, database: Database, recorder: Recorder) -> None:
         self._database = database
@@ -47,7 +47,7 @@ class Leases:
         self._settling = asyncio.Lock()
 
     def begin(self, worker: str, sent: float) -> None:
-        """Begin under a new name; leases under an earlier name now belong to others.
+        """Begin under a new name; leases under an earlier name no longer belong to this worker.
 
         :param sent: time when the name was sent to the database, as for `Fence.contacted`
         """
@@ -57,10 +57,10 @@ class Leases:
     async def lease(
         self, task: str, groups: Sequence[Collection[WorkKind]], large_first: bool, most: int
     ) -> list[Work]:
-        """Lease work items from the first of these groups that has some.
+        """Lease work items of the first of these groups that has any.
 
-        Groups take turns, so that copying begins before all folders are listed; every other lane takes large files
-        first, so that small ones fill the gaps.
+        The caller alternates the order of the groups, so that copying begins before all folders are listed; every other
+        lane takes large files first, so that small files fill the gaps.
         """
         async with self._leasing:
             batch = await self._leased(task, groups, large_first, most)
@@ -78,12 +78,12 @@ class Leases:
         return []
 
     async def settle(self, batch: Sequence[Work], lane: int | None = None) -> None:
-        """Record results, give back the unfinished items of a batch, and close a lane: now, or as soon as possible."""
+        """Record results, give back the unfinished items of a batch, and close a lane; after a failure, retry later."""
         self._owed.extend(batch)
         if lane is not None:
             self._over.add(lane)
         async with self._settling:
-            owed, over = self._owed, self._over  # taken before the flush: later owed work has later results
+            owed, over = self._owed, self._over  # taken before the flush: results of work owed later may not be in it
             self._owed, self._over = [], set()
             try:
                 recorded = await self._recorder.flush(self._worker)
@@ -96,7 +96,7 @@ class Leases:
     async def _give_back(self, owed: Sequence[Work], over: Collection[int]) -> None:
         """Give back owed leases whose results were not recorded.
 
-        They are forgotten here first; after a failed transaction, `reconcile` finds those that the database still has.
+        They are removed from memory first; after a failed transaction, `reconcile` finds those still in the database.
         """
         self._recorder.forget(owed)
         left = {work.lease for work in owed} & self._held
@@ -111,10 +111,10 @@ class Leases:
                 raise
 
     async def reconcile(self) -> None:
-        """Give back leases that the database has for this worker, and this worker does not know.
+        """Give back leases of this worker that only the database has.
 
-        They arise when the answer to a lease was lost, or when a crash lost results, in a database that does not write
-        each transaction to disk before it acknowledges it.
+        They arise when the answer to a lease was lost, or when a crash of the database lost recorded results because it
+        acknowledges transactions before they are on disk.
         """
         async with self._settling, self._leasing, self._database.write() as connection:
             works = WorkStore(connection)

@@ -1,4 +1,4 @@
-"""The rights that a task's owner still has, checked when a lane opens and when work begins."""
+"""Current rights of a task's owner, checked when a lane opens and when work begins."""
 
 from collections.abc import Sequence
 from uuid import UUID
@@ -18,7 +18,7 @@ from broker.storage.dialects import read_clock
 __all__ = ["DENIED", "OwnerRights"]
 
 DENIED = "PERMISSION_DENIED"
-"""The name that Globus gives this fault."""
+"""Fault code, as Globus names it."""
 ENDED = "the token of its submission was revoked or has expired"
 
 
@@ -43,7 +43,7 @@ class OwnerRights:
 
     @classmethod
     async def of(cls, connection: AsyncConnection, task: LaneCandidate) -> "OwnerRights":
-        """Read the rights from the database."""
+        """Return the rights of a task's owner according to the database."""
         stored, ends = CollectionStore(connection), {end for end in task.pair if end}
         ended = task.token is not None and await AccessStore(connection).ended(task.token, await read_clock(connection))
         return cls(task, ended, await stored.all(ends), await stored.rules(ends))
@@ -54,14 +54,14 @@ class OwnerRights:
         return self._collections
 
     def refusal(self) -> str | None:
-        """Return the reason why nothing of the task may be done any more; None if it may."""
+        """Return the reason why the task may no longer run; None if it may."""
         if self._ended:
             return f"{self._task.owner} may not continue: {ENDED}"
         source, sink = self._task.pair
         return self._refused(source, None, writes=not sink) or (sink and self._refused(sink, None, True)) or None
 
     def denied(self, work: Work) -> str | None:
-        """Return the reason why a work item may not be done; None if it may."""
+        """Return the reason why a work item may not run; None if it may."""
         if self._ended:
             return f"{self._task.owner} may not continue: {ENDED}"
         source, sink = self._task.pair
@@ -70,18 +70,21 @@ class OwnerRights:
         return self._refused(source, work.source, False) or self._refused(sink, work.destination, True)
 
     def no_link(self, work: Work, target: str) -> str | None:
-        """Return the reason why a link may not lead to a target: writing to the link's path writes to its target."""
+        """Return the reason why a link may not lead to a target; None if it may.
+
+        The owner must be allowed to write to the target, since writing to the link's path writes there.
+        """
         if (aim := led(work.destination, target)) is None:
             return f"{work.destination} would lead out of its collection"
         return self._refused(self._task.pair.destination, aim, writes=True)
 
     def reach(self, number: str) -> Reach:
-        """Return what the owner may reach of a collection."""
+        """Return the owner's access to a collection."""
         return Reach(self._owner, self._collections[number], self._rules.get(str(UUID(number)), ()))
 
     def _refused(self, number: str, path: str | None, writes: bool) -> str | None:
         if number not in self._collections:
-            return None  # the collection is gone, which is reported elsewhere
+            return None  # the collection no longer exists, which the executor reports
         if (reach := self.reach(number)).may(path, writes):
             return None
         action = f"{'write to' if writes else 'read'} {path or 'any path'} of {reach.collection.name}"

@@ -1,7 +1,7 @@
-"""Rate limits for bytes: the rates of all collections that the bytes come from or go to, under whichever name.
+"""Rate limits for bytes, in force for all access to a collection's folder.
 
-The owner of a server sets a rate. So it holds for each file in the collection's folder, also where the file is used as
-a replica of a dataset, or through another collection at the same server.
+A collection's rate protects its server. So it also applies to a file in this folder that is read as a replica of a
+dataset, or through another collection at the same server.
 """
 
 import asyncio
@@ -20,15 +20,15 @@ from coalloc.api import Admission
 __all__ = ["RateLimits", "RateReservations"]
 
 AGAIN = 1.0
-"""Seconds between attempts while the database cannot be used."""
+"""Seconds between attempts while the database is unavailable."""
 log = structlog.get_logger("broker.worker")
 
 
 class RateReservations:
-    """Reservations of bytes against rates, shared by all workers through the same database rows.
+    """Reservations of bytes under rates, which all workers share through the database.
 
-    In this process, each reservation is made only when the time of the one before has come. So a process that dies, or
-    stops a copy, blocks a rate only for a moment. While the database cannot be used, no bytes are granted.
+    A process makes each reservation only after the wait for the previous one. So a process that dies, or stops a
+    copy, blocks a rate only for a moment. While the database is unavailable, no bytes may be moved.
     """
 
     def __init__(self, database: Database) -> None:
@@ -36,12 +36,12 @@ class RateReservations:
         self._turns: defaultdict[frozenset[str], asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def wait(self, numbers: frozenset[str], size: int) -> None:
-        """Wait until so many bytes may be moved under the rates of these collections."""
+        """Wait until `size` bytes may be moved under the rates of these collections."""
         async with self._turns[numbers]:
             await asyncio.sleep(await self._start(numbers, size))
 
     async def _start(self, numbers: frozenset[str], size: int) -> float:
-        """Return in how many seconds the bytes may be moved; wait until the database answers."""
+        """Return the seconds until the bytes may be moved; retry while the database is unavailable."""
         while True:
             try:
                 return await self._promise(numbers, size)
@@ -56,9 +56,9 @@ class RateReservations:
 
 
 class RateLimits:
-    """The rate limits that a task may meet.
+    """The rate limits that apply to a task.
 
-    :param limited: all collections that have a rate
+        :param limited: all collections with a rate
     :param pair: ids of the task's collections
     """
 
@@ -68,11 +68,11 @@ class RateLimits:
         self._pair = pair
 
     def __bool__(self) -> bool:
-        """Return whether any collection has a rate; if none has, no URLs need to be made for a great many files."""
+        """Return whether any collection has a rate; if none has, the caller need not build the URLs of its files."""
         return bool(self._limited)
 
     def of(self, *urls: str) -> Admission | None:
-        """Return the admission for bytes from or to these URLs, a second's worth at once; None without a limit."""
+        """Return the admission for bytes from or to these URLs, one second's bytes at a time; None without a limit."""
         met = [each for each in self._limited if each.id in self._pair or each.has(urls)]
         if not met:
             return None
@@ -80,6 +80,6 @@ class RateLimits:
         return Admission(max(1, int(slowest)), partial(self._reservations.wait, frozenset(each.id for each in met)))
 
     def by_url(self, sources: Iterable[str], *sink: str) -> dict[str, Admission]:
-        """Return the admission of each source whose bytes are limited, by URL."""
+        """Return the admissions of the sources that have a limit, by URL."""
         found = {url: self.of(url, *sink) for url in sources}
         return {url: admission for url, admission in found.items() if admission}

@@ -1,11 +1,10 @@
-"""The record of workers' results: many results in one transaction, each accepted only if its lease is still valid.
+"""Storage of a worker's results in the database; a result is accepted only if its lease is still valid.
 
-Results are kept for a moment and written together, since a transaction costs more than a small file. `flush` returns
+Results are collected and written in one transaction, since a transaction costs more than a small file. `flush` returns
 when they are written.
 
-When the answer to a COMMIT is lost, it is unknown whether the data were written. So they are written again, unchanged,
-under the same number, and the database refuses what it has already: results by their leases, bytes and events by that
-number.
+When the answer to a COMMIT is lost, it is unknown whether the data were written. So the same batch is written again
+under the same number. The database recognises duplicates: results by their leases, bytes and events by the number.
 """
 
 import asyncio
@@ -35,14 +34,14 @@ from coalloc.util.intervals import Intervals
 __all__ = ["Recorder"]
 
 DECIDED = 1000
-"""The most decisions that are held; further ones are dropped."""
+"""Highest number of decisions in memory; further decisions are dropped."""
 SHOWN = 300
-"""Characters of an error that its event contains."""
+"""Characters of an error that are kept in its event."""
 log = structlog.get_logger("broker.worker")
 
 
 class _Batch(NamedTuple):
-    """The data of one transaction, the worker that writes them, and the batch's number among those of this worker."""
+    """The data of one transaction; `number` counts the batches of one worker."""
 
     worker: str
     number: int
@@ -57,13 +56,13 @@ class _Batch(NamedTuple):
 
 
 class _WrittenBefore(Exception):
-    """A batch that is in the database already, or whose worker is dead for the database."""
+    """A batch that the database already has, or whose worker counts as dead."""
 
 
 class Recorder:
-    """The results of one worker.
+    """The results of one worker, kept in memory until `flush`.
 
-    :param later: function called with a task, and the seconds until it has work again
+    :param later: function that is called with a task and the number of seconds until it has work again
     """
 
     def __init__(
@@ -109,11 +108,11 @@ class Recorder:
         self._take(task, PairWork(files=result.counts.get("files_transferred", 0), failures=bool(result.error_code)))
 
     def found(self, task: str) -> None:
-        """Wake other lanes: a task has more work than one lane takes at once."""
+        """Wake other lanes for a task that has more work than one lane takes at once."""
         self._later(task, 0.0)
 
     def moved(self, task: str, count: int) -> None:
-        """Count bytes of a task that have arrived."""
+        """Count bytes that have arrived for a task."""
         self._bytes[task] += count
         self._take(task, PairWork(bytes=count))
 
@@ -122,16 +121,16 @@ class Recorder:
         self._taken[task] = PairWork(had.bytes + done.bytes, had.files + done.files, had.failures + done.failures)
 
     def taken(self) -> dict[str, PairWork]:
-        """Return what was done for each task since the last call."""
+        """Return the work done for each task since the last call."""
         taken, self._taken = self._taken, {}
         return taken
 
     def progress(self, work: Work, received: Intervals) -> None:
-        """Keep the received ranges of a large file, for the worker that may have to resume it."""
+        """Keep the received ranges of a large file, with which another worker can resume it."""
         self._progress[work.id] = (work, received)
 
     def forget(self, batch: Sequence[Work]) -> None:
-        """Drop the progress of these work items, which this worker no longer does."""
+        """Drop the progress of work items that this worker no longer has."""
         for work in batch:
             self._progress.pop(work.id, None)
 
@@ -140,9 +139,9 @@ class Recorder:
         self._events.append((task, event))
 
     async def flush(self, worker: str) -> set[tuple[int, int]]:
-        """Write all that is kept; return the leases that have nothing more to record.
+        """Write all results, bytes, events and progress; return the leases whose results are settled.
 
-        :raises Unavailable: when it cannot be written now; then it is kept
+        :raises Unavailable: when the database is unavailable; the data are kept for the next flush
         """
         async with self._writing:
             recorded = await self._again(worker) if self._unsure else set()
@@ -152,13 +151,13 @@ class Recorder:
         return recorded
 
     def _batched(self, worker: str) -> _Batch:
-        """Return a batch of all that is kept, and start empty lists."""
+        """Return a batch of all results, bytes and events, and start empty lists."""
         batch = _Batch(worker, next(self._numbers), self._results, self._bytes, self._events)
         self._results, self._bytes, self._events = [], Counter(), []
         return batch
 
     async def _again(self, worker: str) -> set[tuple[int, int]]:
-        """Write a batch again whose COMMIT got no answer; drop it if the worker has begun anew under another name."""
+        """Retry the batch whose COMMIT got no answer; drop it if the worker has a new name since."""
         batch, self._unsure = self._unsure, None
         return await self._put(batch) if batch and batch.worker == worker else set()
 
@@ -173,7 +172,7 @@ class Recorder:
             return await self._one_by_one(batch)
 
     async def _one_by_one(self, batch: _Batch) -> set[tuple[int, int]]:
-        """Write each result in its own transaction: one that cannot be written fails, and affects no other."""
+        """Write each result in its own transaction, so that one that cannot be written fails alone."""
         recorded: set[tuple[int, int]] = set()
         rest = batch._replace(number=next(self._numbers), results=())
         try:
@@ -196,7 +195,7 @@ class Recorder:
         return recorded
 
     async def _learn(self) -> None:
-        """Hand over observations and decisions; log and drop those that are refused."""
+        """Store observations and decisions; log and drop those that are refused."""
         observed, self._observed = self._observed, {}
         for subject, some in observed.items():
             try:
@@ -213,7 +212,7 @@ class Recorder:
                 log.exception("failed to store a decision")
 
     async def _write(self, batch: _Batch) -> set[tuple[int, int]]:
-        """Write a batch unless it was written before or its worker is dead; return the leases that this settles."""
+        """Write a batch, unless it was written before or its worker counts as dead; return the settled leases."""
         try:
             async with self._database.write() as connection:
                 workers = WorkerStore(connection)
@@ -227,7 +226,7 @@ class Recorder:
         return accepted
 
     async def _fill(self, connection: AsyncConnection, batch: _Batch, now: float) -> set[tuple[int, int]]:
-        """Write a batch within a transaction; return the leases whose results count."""
+        """Write a batch within a transaction; return the leases whose results were accepted."""
         tasks, works = TaskStore(connection), WorkStore(connection)
         progress = [(held, tuple(received)) for held, received in self._progress.values()]
         of_work = {held.task_id for held, _ in progress} | {each.work.task_id for each in batch.results}
@@ -242,7 +241,7 @@ class Recorder:
 
 
 def _faults(results: Sequence[WorkResult], now: float) -> list[tuple[str, Event]]:
-    """Return one event for each kind of error in each task, with the first item that it affected."""
+    """Return one event for each error code of each task, with the first affected item."""
     first: dict[tuple[str, str], WorkResult] = {}
     counts: Counter[tuple[str, str]] = Counter()
     for each in results:
@@ -258,7 +257,7 @@ def _faults(results: Sequence[WorkResult], now: float) -> list[tuple[str, Event]
 
 
 def _happened(results: Sequence[WorkResult]) -> list[tuple[str, Event]]:
-    """Return one of the results' events for each kind in each task, with the first item that it affected."""
+    """Return the first of the results' events for each code of each task, and count the others."""
     first: dict[tuple[str, str], Event] = {}
     counts: Counter[tuple[str, str]] = Counter()
     for each in results:

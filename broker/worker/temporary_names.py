@@ -1,10 +1,10 @@
-"""Temporary names of files that are being written: unpredictable, on record, and new after each lost worker.
+"""Temporary names of files that are being written: unpredictable, and new after each lost worker.
 
-Users may give their files any name, so a temporary name must never be mistaken for a user's file, nor the other way
-around. Each temporary name contains the number of a work item and a hash keyed with the random number of its task, so
-that one name does not reveal another, and it counts as temporary only if that work item is in the database. A worker
-that was taken for dead may go on for a while: it writes under a name that the next worker with this work item never
-uses. All names that a work item ever had can be derived from its row, also after its task has ended.
+Users may give their files any name, and these must not be mistaken for temporary files, nor the reverse. Each temporary
+name contains the number of a work item and a hash keyed with the id of its task, so that one name does not reveal
+another; it counts as temporary only if this work item is in the database. A worker that counts as dead may still
+write: the next worker with its work item uses another name. All names that a work item ever had can be derived from
+its row, also after its task has ended.
 """
 
 import hashlib
@@ -17,12 +17,12 @@ from coalloc.util.partial_names import LONGEST, beside, data_folder
 __all__ = ["earlier", "folder", "folders", "names", "on_record", "temporary", "written"]
 
 FORMER = 200
-"""Bytes of the file's name kept in the name of its partial data, when that had only the start of the task's number."""
+"""Most bytes of the file's name in a temporary name of older brokers, which had only the start of the task's id."""
 OURS = re.compile(r"\..*\.coget-(?:[0-9a-f]{32}|[0-9a-f]{8})-([1-9][0-9]{0,17})(?:-[0-9]+)?(?:\.coget)?", re.DOTALL)
 
 
 def temporary(path: str, work: Work) -> str:
-    """Return the temporary name beside a path; it stays the same for a work item until a worker is lost with it.
+    """Return the temporary path in the folder of a path; it changes only when a worker dies with the work item.
 
     >>> from broker.models.tasks import Details
     >>> work = Work(7, "0123abcd-0123-4567-89ab-0123456789ab", "copy", 0, "", "", 0, Details(), 1)
@@ -36,7 +36,7 @@ def temporary(path: str, work: Work) -> str:
 
 
 def names(path: str, work: Work) -> list[str]:
-    """Return all names under which a path was ever written, also by older brokers; the current name is the last."""
+    """Return all temporary paths that a path ever had, also with older brokers; the current one is the last."""
     attempts = [work._replace(lost=lost) for lost in range(work.lost + 1)]
     former = [_beside(path, each, work.task_id[:8], FORMER) for each in attempts]
     former += [_beside(path, each, work.task_id.replace("-", "")) for each in attempts]
@@ -44,12 +44,14 @@ def names(path: str, work: Work) -> list[str]:
 
 
 def earlier(path: str, work: Work) -> list[str]:
-    """Return the names under which a path may have been written before and is not written now."""
+    """Return the temporary paths that earlier attempts may have used, without the current one."""
     return names(path, work)[:-1] if work.lost or work.attempt > 1 else []
 
 
 def folder(name: str) -> str:
     """Return the name of the folder in which a file is written when it is fetched to this machine.
+
+    :param name: temporary path of the file
 
     >>> folder("/a/.run.root.coget-0123abcd0123456789ab0123456789ab-7")
     '.run.root.coget-0123abcd0123456789ab0123456789ab-7.coget'
@@ -58,12 +60,12 @@ def folder(name: str) -> str:
 
 
 def folders(path: str, work: Work) -> list[str]:
-    """Return the names of all folders in which a path was ever written; the current folder is the last."""
+    """Return the names of all folders in which a path may have been written; the current one is the last."""
     return [folder(name) for name in names(path, work)]
 
 
 def written(name: str) -> int | None:
-    """Return the number of the work item that may be written under this name; None if it is no temporary name.
+    """Return the number of the work item in a temporary name; None if the name cannot be temporary.
 
     >>> written(".x.coget-0123abcd0123456789ab0123456789ab-7-2.coget"), written("run2.coget"), written(".x.coget-7")
     (7, None, None)
@@ -73,7 +75,7 @@ def written(name: str) -> int | None:
 
 
 def on_record(works: Iterable[Work]) -> set[str]:
-    """Return all names that temporary files and folders of these work items ever had, without their paths."""
+    """Return all names, without paths, that temporary files and folders of these work items ever had."""
     found = {name.rpartition("/")[2] for work in works for name in names(work.destination, work)}
     return found | {folder(name) for name in found}
 

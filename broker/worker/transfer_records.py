@@ -1,8 +1,7 @@
-"""Records of the transfers of tasks, on their way to the recorder: bytes as they arrive, decisions, observations.
+"""Records of the transfers of tasks for the recorder: arrived bytes, decisions and observations.
 
-Errors in decisions about which replicas served a file never end a transfer. Forecasts learn from the observations of
-the broker's own work, too. Transfers that were held back by a collection's rate count as well: that rate is to be
-expected as long as the limit is in force.
+An invalid decision is logged and never ends a transfer. Forecasts also use the observations of the broker's own
+transfers, including those that a collection's rate slowed down, since the limit will slow down later ones, too.
 """
 
 import time
@@ -26,18 +25,18 @@ from coalloc.util.intervals import Intervals
 __all__ = ["ArrivingBytes", "Move", "TransferDecision", "of_batch", "of_sources"]
 
 TEXTS = ("url", "error", "rationale", "reason")
-"""Fields of a decision that may contain the location of a file."""
+"""Fields of a decision that may contain a file's location."""
 NETWORK_BOUND = 8 << 20
-"""Mean bytes of a file from which on the network, and not the number of files, decides the duration."""
+"""Mean size of files in bytes from which the network, not the number of files, determines the duration."""
 log = structlog.get_logger("broker.worker")
 
 
 class TransferDecision(NamedTuple):
-    """The decision of a transfer that is about to begin.
+    """The data for a decision's record, collected while the transfer runs.
 
     :param kind: download or copy
     :param owner_and_site: the task's owner, and the destination's site
-    :param namings: namings of the task's collections; errors and sources are recorded under the names that users know
+    :param namings: namings of the task's collections, which replace servers' addresses by names that users know
     """
 
     recorder: Recorder
@@ -60,7 +59,7 @@ class TransferDecision(NamedTuple):
         owner_and_site: tuple[str, str],
         namings: Sequence[Naming],
     ) -> Iterator["TransferDecision"]:
-        """Yield the decision, whose `results` the transfer fills. A transfer that fails in the block is recorded.
+        """Yield the decision, whose `results` the transfer fills. Record it if the transfer fails in the block.
 
         After success, call `came`.
         """
@@ -91,7 +90,7 @@ class TransferDecision(NamedTuple):
 
 
 class Move(NamedTuple):
-    """A file that was moved as a whole, with the times of begin and end."""
+    """A file that was moved as a whole, with its start and end in seconds since the epoch."""
 
     work: Work
     began: float
@@ -101,10 +100,11 @@ class Move(NamedTuple):
 def of_batch(source: str, sink: str, began: float, moves: Sequence[Move], streams: int) -> list[Observed]:
     """Return the observation of files that were copied over one pair of sessions; none if the files were too small.
 
-    Files that were only compared, or failed, do not count, nor does the time in which there were only such files.
+    The busy time is the time in which at least one of these files was copied.
 
-    :param source: the server, as the history names it
+    :param source: URL of the server, without a path
     :param sink: the destination's site
+    :param moves: copied files, without those that failed or were only compared
     """
     size, ended = sum(move.work.size for move in moves), time.time()
     busy = Intervals((round(move.began * 1e6), round(move.ended * 1e6)) for move in moves).total / 1e6
@@ -127,7 +127,7 @@ def of_batch(source: str, sink: str, began: float, moves: Sequence[Move], stream
 
 
 def of_sources(work: Work, sink: str, began: float, reports: Sequence[SourceReport]) -> list[Observed]:
-    """Return an observation of one file for each source whose time was measured, or which delivered nothing."""
+    """Return one observation of a file for each source with a measured time, or that delivered nothing."""
     ended = max(time.time(), began + 1e-3)
     return [
         Observed(
@@ -150,13 +150,13 @@ def of_sources(work: Work, sink: str, began: float, reports: Sequence[SourceRepo
 
 
 def _is_measured(report: SourceReport) -> bool:
-    """Return whether bytes arrived at more than one moment: servers report progress only every few seconds."""
+    """Return whether bytes arrived at more than one time; servers report progress only every few seconds."""
     moments = [(each.first_byte, each.last_byte) for each in report.copies if each.last_byte is not None]
     return any(first != last for first, last in moments) and report.bytes <= FASTEST * report.seconds
 
 
 class ArrivingBytes:
-    """One file on its way."""
+    """The counter of the bytes of one file that arrive."""
 
     def __init__(self, task: str, recorder: Recorder) -> None:
         self._task = task
@@ -164,7 +164,7 @@ class ArrivingBytes:
         self._counted = 0
 
     def watch(self, snapshot: Snapshot) -> None:
-        """Count the bytes that a progress report adds."""
+        """Count the bytes that are new in a progress report."""
         self._count(snapshot.done_bytes)
 
     def whole(self, size: int) -> None:

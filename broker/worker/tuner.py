@@ -1,4 +1,4 @@
-"""Adapts the number of lanes of pairs of collections to what this worker sees; decisions are kept in the database."""
+"""Adaptation of the number of lanes of pairs of collections to the work done; the database keeps the decisions."""
 
 import time
 from collections import Counter
@@ -14,13 +14,13 @@ from broker.worker.policy.tuning import FIRST, PairTraffic, decide
 __all__ = ["PairWork", "Tuner"]
 
 PERIOD = 10.0
-"""Seconds between decisions about a pair, whichever worker makes them."""
+"""Seconds between decisions about a pair, by any worker."""
 FILE = 1 << 20
-"""Bytes that each file counts in addition to its size."""
+"""Bytes that are added to the size of each file."""
 
 
 class PairWork(NamedTuple):
-    """The work done between a pair: bytes and files that arrived, and attempts that failed."""
+    """The work done between a pair: bytes and files that have arrived, and attempts that have failed."""
 
     bytes: int = 0
     files: int = 0
@@ -28,7 +28,7 @@ class PairWork(NamedTuple):
 
 
 class Tuner:
-    """The observations of this worker about each pair since the last decision."""
+    """The work of this worker for each pair since the last decision."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -38,7 +38,7 @@ class Tuner:
         self._since = time.monotonic()
 
     async def limits(self, lanes: LaneStore, pairs: Iterable[CollectionPair]) -> Mapping[CollectionPair, int]:
-        """Return how many lanes each pair may have."""
+        """Return the highest number of lanes of each pair."""
         pairs = set(pairs)
         tuned = await lanes.tuned(pairs)
         return {pair: tuned[pair].concurrency if pair in tuned else FIRST for pair in pairs}
@@ -50,9 +50,9 @@ class Tuner:
         self._failures[pair] += done.failures
 
     async def step(self, mine: Collection[CollectionPair]) -> None:
-        """Decide about the pairs of this worker's lanes whose last decision is old enough.
+        """Set the number of lanes of those pairs of this worker whose last decision is at least `PERIOD` old.
 
-        :param mine: the pair of each of its lanes
+        :param mine: the pair of each lane of this worker
         """
         seconds = time.monotonic() - self._since
         if seconds < PERIOD:

@@ -1,6 +1,6 @@
-"""Wake-up of workers on any number of machines, by PostgreSQL's NOTIFY: a hint that there is work, and no more.
+"""Wake-up of workers on any machine by PostgreSQL's NOTIFY.
 
-Workers also look for work by themselves, so a lost notification costs seconds and nothing else.
+A notification only hints that there is work. Workers also poll, so a lost one delays work by a few seconds.
 """
 
 import asyncio
@@ -15,9 +15,9 @@ __all__ = ["WakeUps"]
 
 CHANNEL = "coget_work"
 AGAIN = 5.0
-"""Seconds before the next attempt to listen after the database was gone."""
+"""Seconds before the next attempt to listen after the connection broke."""
 PATIENCE = 5.0
-"""Most seconds of a notification."""
+"""Timeout in seconds for sending a notification."""
 REACHED: dict[str, Any] = {
     "autocommit": True,
     "connect_timeout": 10,
@@ -25,14 +25,14 @@ REACHED: dict[str, Any] = {
     "keepalives_interval": 10,
     "keepalives_count": 3,
 }
-"""How to connect: a database that has vanished is noticed within a minute."""
+"""Options of the connection, with which a lost connection is noticed within a minute."""
 log = structlog.get_logger("broker.worker")
 
 
 class WakeUps:
     """Notifications through a database; an async context manager.
 
-    :param url: URL of the database, as `storage.database.addressed` makes it
+    :param url: URL of the database, as returned by `storage.database.addressed`
     """
 
     def __init__(self, url: str) -> None:
@@ -51,7 +51,7 @@ class WakeUps:
             await self._connection.close()
 
     def ring(self, site: str) -> None:
-        """Wake the workers of a site, or of any if empty, without waiting until they are."""
+        """Notify the workers of a site, or of all sites if it is empty, in the background."""
         self._due.add(site)
         if self._sender is None or self._sender.done():
             self._sender = asyncio.create_task(self._send())
@@ -70,12 +70,12 @@ class WakeUps:
                     await self._connection.close()
 
     async def listen(self, site: str, wake: Callable[[], None]) -> None:
-        """Call `wake` for each notification until cancelled, also after the database was gone for a while."""
+        """Call `wake` for each notification until cancelled; connect again when the connection breaks."""
         while True:
             try:
                 async with await AsyncConnection.connect(self._address, **REACHED) as connection:
                     await connection.execute(f"LISTEN {CHANNEL}")
-                    wake()  # notifications before this were missed
+                    wake()  # earlier notifications were missed
                     async for notification in connection.notifies():
                         if notification.payload in ("", site):
                             wake()

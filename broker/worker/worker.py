@@ -1,9 +1,9 @@
 """A worker: opens lanes for tasks, leases work for them, and records progress in the database.
 
-The database has the authoritative state. A worker reports to it every second. A worker that is silent for `SILENCE`, by
-the database's clock, is taken for dead by any other worker, and its leases become free. A worker that cannot reach the
-database stops all its lanes before that. If a worker that was taken for dead resumes, the database refuses its results,
-and it begins anew under another name.
+The database has the authoritative state. A worker sends it a heartbeat every second. After `SILENCE` without one, by
+the database's clock, other workers count it as dead and free its leases. A worker that cannot reach the database stops
+all its lanes before that. If a worker that counts as dead resumes, the database refuses its results, and it begins anew
+under another name.
 """
 
 import asyncio
@@ -44,11 +44,11 @@ __all__ = ["Performer", "Worker"]
 
 BEAT = 1.0
 LOOK = 5.0
-"""Seconds between looks for unannounced work, dead workers and deadlines."""
+"""Seconds between polls for work, dead workers and passed deadlines."""
 TURN = 10.0
 """Seconds after which a lane goes to the next task."""
 IDLE = 1.0
-"""Seconds for which a task with nothing to lease is skipped: its work waits for other lanes."""
+"""Seconds for which a task is skipped that has unfinished work but none to lease."""
 MOST_LANES = 32
 GROUPS: tuple[tuple[WorkKind, ...], ...] = (("look", "expand", "prune"), ("copy", "link", "delete", "remove"))
 log = structlog.get_logger("broker.worker")
@@ -58,7 +58,7 @@ class Performer(Cleaner, Protocol):
     """The executor of work items of any kind."""
 
     async def perform(self, task: LaneCandidate, batch: Sequence[Work], recorder: Recorder) -> None:
-        """Do a batch and report each work item. When cancelled, stop within a second."""
+        """Do a batch of work items and report each result. When cancelled, stop within a second."""
         ...
 
     async def close(self) -> None:
@@ -75,7 +75,7 @@ class WorkerLane(NamedTuple):
 
 
 class Worker:
-    """One worker of a site, for the site's queue and for work that any site may do."""
+    """One worker of a site, for the site's queue and the queue for all sites."""
 
     def __init__(
         self,
@@ -140,7 +140,7 @@ class Worker:
             await self._persist(work)
 
     async def _persist(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Do some work; a database that is unavailable for a while does not end the worker."""
+        """Call `work` and log its errors, so that a failure of the database does not end the worker."""
         try:
             await work()
         except Unavailable as error:
@@ -159,7 +159,7 @@ class Worker:
         self._leases.begin(name, sent)
 
     async def _shut_down(self) -> None:
-        """Stop, record the results, and give back the rest."""
+        """Stop all lanes, record results, and give back unfinished work."""
         await self._stop(list(self._lanes))
         with suppress(Unavailable):
             with suppress(Unavailable):
@@ -169,7 +169,7 @@ class Worker:
         await self._performer.close()
 
     async def _beat(self) -> None:
-        """Report to the database that this worker is alive, in a transaction that waits for nothing else."""
+        """Send a heartbeat to the database, in a transaction that waits for no other lock."""
         if not (name := self._name):
             return
         sent = time.monotonic()
@@ -182,7 +182,7 @@ class Worker:
             await self._begin_anew()
 
     async def _stop_in_time(self) -> None:
-        """Stop all lanes while their leases are still ours, if the database does not answer; this asks it nothing."""
+        """Stop all lanes before their leases end if the database does not answer; this does not use the database."""
         running = [lane.driver for lane in self._lanes.values() if not lane.driver.cancelling()]
         if running and self._recorder.fence.silent:
             log.warning("the database does not answer: all lanes are stopped", lanes=len(running))
@@ -190,13 +190,13 @@ class Worker:
                 driver.cancel()
 
     async def _settle(self) -> None:
-        """Write results, and give back what is owed."""
+        """Write results, and give back the owed leases."""
         await self._leases.settle(())
 
     async def _begin_anew(self) -> None:
         """Stop all lanes, whose leases are lost, and begin under a new name.
 
-        Tasks of these lanes that have ended are swept again, since something may have been written after their end.
+        Ended tasks of these lanes are swept again, since the lanes may have written data after the end.
         """
         tasks = {lane.candidate.task for lane in self._lanes.values()}
         await self._stop(list(self._lanes))
@@ -205,7 +205,7 @@ class Worker:
         await self._enrol()
 
     async def _obey(self) -> None:
-        """Stop the lanes of tasks that have ended or are paused, also those paused at a collection."""
+        """Stop the lanes of tasks that have ended, are paused, or have a collection where they are paused."""
         lanes = dict(self._lanes)
         if not lanes:
             return
@@ -219,7 +219,7 @@ class Worker:
         await self._stop(left)
 
     async def _look(self) -> None:
-        """Find forgotten leases and lanes, do the housekeeping, and tune the numbers of lanes."""
+        """Remove leases and lanes that only the database has, do the housekeeping, and tune the numbers of lanes."""
         await self._leases.reconcile()
         async with self._opening, self._database.write() as connection:
             await LaneStore(connection).keep(self._name, self._lanes.keys())
@@ -265,7 +265,7 @@ class Worker:
         return choice.candidate
 
     async def _choose(self, lanes: LaneStore, now: float) -> tuple[LaneChoice, Mapping[CollectionPair, int]]:
-        """Choose the next task; after a task that has all the lanes it asked for, its owner's next may come."""
+        """Choose the next task; exclude tasks with all requested lanes, so that their owners' next tasks get a turn."""
         passed = set(self._idle)
         waits: dict[str, str] = {}
         while True:
@@ -289,7 +289,7 @@ class Worker:
         self.wake()
 
     async def _drive(self, candidate: LaneCandidate, number: int) -> None:
-        """Do work of one task until the lane's turn is over or there is no more."""
+        """Do work of one task until the lane's turn is over or no free work is left."""
         until, turns, most = time.monotonic() + TURN, itertools.cycle((GROUPS, GROUPS[::-1])), FEWEST
         try:
             while (began := time.monotonic()) < until and (
@@ -324,7 +324,7 @@ class Worker:
     async def _lease(
         self, task: str, groups: Sequence[Collection[WorkKind]], large_first: bool, most: int
     ) -> list[Work]:
-        """Lease work of a task; a task that has none is skipped for a moment, or until some is found."""
+        """Lease work of a task; without any, skip the task for `IDLE` seconds or until new work is found."""
         batch = await self._leases.lease(task, groups, large_first, most)
         if not batch:
             self._idle.add(task)
@@ -339,7 +339,7 @@ class Worker:
 
 
 async def _denied(connection: AsyncConnection, task: str, reason: str, now: float) -> None:
-    """End a task that its owner may no longer do."""
+    """End a task whose owner no longer has the necessary rights."""
     tasks = TaskStore(connection)
     if await tasks.end(task, now, DENIED, reason, "failed"):
         await tasks.note([(task, Event(now, DENIED, True, "permission denied", reason))])
@@ -360,7 +360,7 @@ def _paused(each: LaneCandidate, rules: dict[str, list[tuple[str | None, frozens
 
 
 def _started(candidate: LaneCandidate, tuned: Mapping[CollectionPair, int], now: float) -> Event:
-    """Return the start event, with the details that Globus reports."""
+    """Return the start event of a task, with the details that Globus reports."""
     options = candidate.options
     details = {
         "type": "GridFTP Transfer",

@@ -1,7 +1,7 @@
 """The first tables: access, catalogue, history, forecasts.
 
-On PostgreSQL, observations are partitioned by month; the partitions are created as they are needed
-(`broker.storage.months`). All other tables are as `broker.schema` had them at this version.
+On PostgreSQL, observations are partitioned by month; `broker.storage.months` creates the partitions when needed. All
+other tables are the same as in `broker.schema` at this version.
 """
 
 import sqlalchemy as sa

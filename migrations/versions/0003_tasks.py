@@ -1,4 +1,4 @@
-"""Collections, tasks and their work."""
+"""Collections, tasks and their work items."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Marks of tasks whose end still has to be announced."""
+"""A mark of tasks whose end must still be announced."""
 
 import sqlalchemy as sa
 from alembic import op

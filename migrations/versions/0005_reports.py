@@ -1,4 +1,4 @@
-"""Sums, scores and decisions for reports; for each pair, the last observation that is included."""
+"""Sums, scores and decisions for reports, and the last observation of each link that they include."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -35,7 +35,7 @@ def upgrade() -> None:
 
 
 def _pages() -> None:
-    """Add the client of the broker's own pages (`models.oauth.PAGES`)."""
+    """Add the OAuth2 client of the broker's web pages (`models.oauth.PAGES`)."""
     clients = sa.table(
         "clients",
         *(sa.column(name, sa.Text) for name in ("id", "name", "made_by")),

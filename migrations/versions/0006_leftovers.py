@@ -1,4 +1,4 @@
-"""Marks of tasks whose leftovers still have to be removed."""
+"""A mark of tasks whose partial data must still be deleted."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Approvals of endpoints' private and loopback addresses; existing endpoints are approved."""
+"""Approvals of private and loopback addresses of endpoints; existing endpoints are approved."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -27,7 +27,7 @@ def upgrade() -> None:
 
 
 def _issued(tokens: sa.TableClause, number: int, by: str, at: float) -> sa.Update:
-    """Set a token's issuer to the admin's newest token at that time: the log names the admin, not the token."""
+    """Set a token's issuer to the newest token that the admin had then, since the log names only the admin."""
     theirs = tokens.alias("theirs")
     newest = (
         sa.select(sa.func.max(theirs.c.id))

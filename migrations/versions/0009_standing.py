@@ -1,7 +1,7 @@
 """The role and token with which each task was submitted; one form for principals in access rules.
 
-If two rules named one user in different ways, only the narrower permission stays. The audit log and the log list the
-rules that were merged.
+If two rules of one path named the same user in different forms, they are merged, with the narrower permission. Both the
+audit log and the program's log list the merged rules.
 """
 
 import logging
@@ -42,7 +42,7 @@ def upgrade() -> None:
 
 
 def _roles() -> None:
-    """Give earlier tasks the highest role that any token of their owner has had."""
+    """Give existing tasks the highest role of their owner's tokens, at least `transfer`."""
     connection = op.get_bind()
     most: dict[str, str] = {}
     for row in connection.execute(sa.select(tokens.c.subject, tokens.c.role).where(tokens.c.kind == "token")):
@@ -63,8 +63,8 @@ def _rules() -> None:
         for each in others:
             connection.execute(sa.delete(rules).where(rules.c.id == each.id))
             was = f"{each.principal} with {each.permissions}"
-            said = f"{collection} {path}: {least} to {first.principal}, who was {was}, too"
-            log.warning("two rules of one user are one now: %s", said)
+            said = f"{collection} {path}: {least} for {first.principal}, merged with the rule for {was}"
+            log.warning("two rules of one user were merged: %s", said)
             note = {"at": time.time(), "subject": "coget-broker", "action": "merge rules", "thing": said}
             connection.execute(sa.insert(audit).values(note))
         named = known.get(number, number if _told(first.principal) else first.principal)

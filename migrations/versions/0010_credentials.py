@@ -1,4 +1,4 @@
-"""Places of credentials: those of their collections at present. Only admins let endpoints be given a proxy."""
+"""Servers and folders where a credential may be used, from the existing collections; permission to delegate a proxy."""
 
 from urllib.parse import quote
 

@@ -1,4 +1,4 @@
-"""Reporters of each pair, subjects whose reports are set aside, and reports about replicas."""
+"""Reporters of each link, subjects whose reports are set aside, and reports about replicas."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -49,7 +49,7 @@ def upgrade() -> None:
         "INSERT INTO voices (pair_id, subject, first_id, newest_id) "
         "SELECT pair_id, subject, min(id), max(id) FROM observations GROUP BY pair_id, subject"
     )
-    op.execute(  # the curator or reporter is unknown; as it may be a curator, reports cannot change these states
+    op.execute(  # who set the state is unknown; it may be a curator, so reports must not change it
         "INSERT INTO judgements (dataset_id, endpoint_id, by, at) "
         "SELECT dataset_id, endpoint_id, '', changed_at FROM replicas WHERE state <> 'AVAILABLE'"
     )

@@ -1,7 +1,8 @@
-"""Subjects with the whole issuer. Subjects of known users are renamed; the others are locked, and listed.
+"""Subjects that contain the whole URL of the issuer, not only its host.
 
-UUIDs stay: `identities` has them from now on, and subjects that are not in it yet are added with the UUID that programs
-were given. Each subject gets a name of its own, so that no two rows become equal.
+Subjects whose issuer is known are renamed; the others are locked, and listed in the audit log. UUIDs do not change:
+subjects that `identities` lacks are added to it, with the UUID that programs have seen. Each subject gets a unique new
+name.
 """
 
 import re
@@ -33,10 +34,10 @@ HELD = {
     ("lanes", "owner"): ALL,
     ("clients", "name"): sa.column("role").is_not(None),
 }
-"""Columns with the subjects that own a row, or are granted something by it."""
+"""Columns with the subjects that own a row, or get rights from it."""
 TOLD = {
     ("clients", "made_by"): ALL,
-    ("audit", "subject"): sa.column("action") != "revoke client",  # by the client, under a name of its choice
+    ("audit", "subject"): sa.column("action") != "revoke client",  # the subject is a client, with a name of its choice
     ("doubts", "subject"): ALL,
     ("judgements", "by"): ALL,
     ("pause_rules", "modified_by"): ALL,
@@ -52,13 +53,13 @@ TOLD = {
     ("probes_wanted", "subject"): ALL,
     ("tasks", "canceled"): ALL,
 }
-"""Columns with the subjects whose actions are recorded; the broker itself can be among them."""
+"""Columns with the subjects whose actions are recorded, sometimes the broker itself."""
 ISSUED = {("tokens", "subject"): sa.column("kind") == "token", ("clients", "name"): HELD["clients", "name"]}
-"""Columns with the subjects that admins gave tokens to."""
+"""Columns with the subjects to whom admins issued tokens."""
 CALLED = {(table, "owner") for table in ("collections", "bookmarks", "tasks")} | {
     (table, "subject") for table in ("tokens", "voices", "decisions", "doubts", "probes_wanted")
 }
-"""Columns with only such subjects as have used the broker."""
+"""Columns that contain only subjects that have used the broker."""
 BROKERS = frozenset({"broker", "broker.probes", "broker.reports", "coget-broker"})
 RESERVED = BROKERS | {"anonymous"}
 CUT = 200
@@ -98,7 +99,7 @@ def upgrade() -> None:
         op.bulk_insert(formers, alone)
     judged = {each: _judged(each, each in issued, hosts) for each in held | told}
     _keep_ids(now)
-    aside = {was: to.name for was, to in judged.items() if was != to.name and to.reason}  # so that the name is free
+    aside = {was: to.name for was, to in judged.items() if was != to.name and to.reason}  # this frees their names
     _move(HELD, aside)
     _move(TOLD, {was: name for was, name in aside.items() if was not in BROKERS})
     _move(HELD | TOLD, {was: to.name for was, to in judged.items() if _moved(was, to)})
@@ -117,7 +118,7 @@ def _moved(was: str, to: Judgement) -> bool:
 
 
 def _found(columns: Mapping[tuple[str, str], sa.ColumnElement[bool]]) -> set[str]:
-    """Return the subjects in these columns; a UUID in an access rule is left out, since it stands for another name."""
+    """Return the subjects in these columns, without UUIDs in access rules, since these stand for subjects."""
     found: set[str] = set()
     for (table, name), which in columns.items():
         column: sa.ColumnClause[str] = sa.column(name)
@@ -128,19 +129,19 @@ def _found(columns: Mapping[tuple[str, str], sa.ColumnElement[bool]]) -> set[str
 
 
 def _hosts(subjects: Iterable[str]) -> Mapping[str, set[str | None]]:
-    """Return the issuers of each host as it was written in subjects; None stands for an unknown issuer.
+    """Return the issuers by host, in the form that subjects contain; None stands for an unknown issuer.
 
-    :param subjects: subjects that no admin gave a token to
-    :raises Invalid: when the issuers are not stated, and some subjects must come from an issuer
+    :param subjects: subjects to whom no admin issued a token
+    :raises Invalid: when the issuers are not configured, and some subjects need one
     """
     said: Iterable[tuple[str, str | None]] | None = context.config.attributes.get("namers")
     if said is None:
         foreign = sorted(each for each in subjects if "@" in each)
         if foreign:
             raise Invalid(
-                f"the database has people whom identity providers have named: {', '.join(foreign[:3])}"
+                f"the database has users of identity providers: {', '.join(foreign[:3])}"
                 f"{f' and {len(foreign) - 3} more' if len(foreign) > 3 else ''}",
-                "say who these are: coget-broker upgrade --database URL --config FILE, as serve has it",
+                "name the providers: coget-broker upgrade --database URL --config FILE, with the FILE that serve uses",
             )
     hosts: dict[str, set[str | None]] = defaultdict(set)
     for url, issuer in said or ():
@@ -160,16 +161,16 @@ def _judged(subject: str, issued: bool, hosts: Mapping[str, set[str | None]]) ->
         return Judgement(subject)
     (issuer,) = issuers if len(issuers) == 1 else (None,)
     if issued:
-        why = f"a token was issued here to this name, and an issuer at {host} may have named somebody so"
+        why = f"an admin issued a token to this name, and an issuer at {host} may have used it, too"
     elif not issuers:
         why = f"no issuer at {host} is configured"
     elif len(issuers) > 1:
         whose = " or ".join(sorted(_whole(local, each) for each in issuers if each))
         why = f"several issuers are at {host}: {whose}"
     elif issuer is None:
-        why = f"it is not known whose tokens {host} is asked for: [introspection] has no issuer"
+        why = f"the issuer of the tokens that {host} checks is unknown: [introspection] has no issuer"
     elif not local or "_" in local:
-        why = "its sub was empty" if not local else f"a _ may stand for another character; at {issuer}"
+        why = "its sub was empty" if not local else f"a _ in it may stand for another character; the issuer is {issuer}"
     else:
         return Judgement(_whole(local, issuer))
     return Judgement(subject, why)
@@ -188,7 +189,7 @@ def _is_uuid(subject: str) -> bool:
 
 
 def _keep_ids(now: float) -> None:
-    """Add identities for known users without one; their UUIDs were derived from the subject."""
+    """Add identities for users that have none; their UUIDs are derived from the old subject."""
     held, told = ({key: which for key, which in each.items() if key in CALLED} for each in (HELD, TOLD))
     known = set(op.get_bind().execute(sa.select(identities.c.subject)).scalars())
     here = _found(held) | (_found(told) - BROKERS)

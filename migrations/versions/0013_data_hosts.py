@@ -1,4 +1,4 @@
-"""Other hosts from which an endpoint's data may come."""
+"""Additional hosts from which an endpoint may send its data."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Registrars of replicas, which are unknown for existing ones; former folders of collections."""
+"""The subject who registered each replica, unknown for existing replicas; former folders of collections."""
 
 import sqlalchemy as sa
 from alembic import op

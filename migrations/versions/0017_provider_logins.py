@@ -1,4 +1,4 @@
-"""A time limit for tokens from earlier logins at an identity provider: 30 days from the login."""
+"""A time limit for existing tokens from logins at an identity provider: 30 days from the login."""
 
 from alembic import op
 
@@ -6,13 +6,14 @@ revision = "0017"
 down_revision = "0016"
 
 WORD = 30 * 86_400
-"""Seconds from the login."""
+"""Seconds from the login to the limit."""
 
 
 def upgrade() -> None:
-    """Limit tokens that descend from logins, except those that descend from a token that an admin issued.
+    """Limit tokens from logins at a provider.
 
-    The latter last as long as that token. There were no other kinds of login at this version.
+    Tokens from logins with a token that an admin issued are not changed: they last as long as that token. At this
+    version, there were no other kinds of login.
     """
     op.execute(
         f"""

@@ -1,4 +1,4 @@
-"""Files and folders that a task with deletions reads and writes, by every path."""
+"""Files and folders that a task with deletions reads and writes, with all their paths."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Numbers of leases and of workers' writes, which never repeat; unfinished work of finished tasks is canceled."""
+"""Unique numbers of leases and of workers' writes; cancellation of unfinished work of finished tasks."""
 
 import sqlalchemy as sa
 from alembic import op

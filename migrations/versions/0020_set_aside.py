@@ -1,7 +1,8 @@
-"""Transfers without a measured rate are set aside: they are listed, but no forecast uses them.
+"""A column for the reason why a transfer is set aside: it is listed, but no forecast uses it.
 
-For files that a task fetched from several servers, a source's busy time was reported as a millisecond if all its bytes
-arrived at one moment. Rates above 800 Gbit/s are set aside too, since no network interface reaches them.
+Existing transfers without a measured rate are set aside. For files that a task fetched from several servers, a source's
+busy time was reported as 1 ms if all its bytes arrived at one moment. Transfers with rates above 800 Gbit/s are set
+aside, too, since no network interface reaches them.
 """
 
 import time
@@ -13,13 +14,13 @@ revision = "0020"
 down_revision = "0019"
 
 TELLING = 1 << 20
-"""Bytes from which a rate was used for forecasts."""
+"""Bytes from which a transfer's rate was used for forecasts."""
 FLOOR = 0.001001
 """Seconds: the shortest busy time that was reported, with an allowance for rounding."""
 FASTEST = 1e11
 UNMEASURED, IMPOSSIBLE = "its busy time was not measured", "no interface is as fast"
 OF_TASKS = "task.%.%.%.%"
-"""Pattern of the keys of files from several servers; keys of copies between two servers have one part less."""
+"""Pattern of the keys of files from several servers; keys of copies between two servers have one part fewer."""
 
 of = sa.table(
     "observations",
@@ -31,7 +32,7 @@ audit = sa.table("audit", *map(sa.column, ("at", "subject", "action", "thing")))
 
 def upgrade() -> None:
     op.add_column("observations", sa.Column("set_aside", sa.Text))
-    if op.get_bind().dialect.name == "postgresql":  # without statistics, PostgreSQL would join each row with each other
+    if op.get_bind().dialect.name == "postgresql":  # without statistics, PostgreSQL would compare all pairs of rows
         op.execute("ANALYZE observations, observation_keys")
     telling = sa.and_(of.c.outcome.in_(("ok", "slow")), of.c.bytes >= TELLING, of.c.set_aside.is_(None))
     gathered = sa.exists().where(keys.c.subject == of.c.subject, keys.c.ended == of.c.ended, keys.c.key.like(OF_TASKS))

@@ -1,4 +1,4 @@
-"""Workers are woken by NOTIFY: the schemas of Procrastinate, which did so before, are dropped."""
+"""Removal of the schemas of Procrastinate, which NOTIFY replaces for waking workers."""
 
 import sqlalchemy as sa
 from alembic import op

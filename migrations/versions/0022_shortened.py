@@ -1,4 +1,4 @@
-"""A partial copy whose rest others fetched ended as `shortened`; it was called `relieved`."""
+"""New name `shortened` of the outcome `relieved`: other sources fetched the rest of a partial copy."""
 
 from alembic import op
 

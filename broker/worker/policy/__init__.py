@@ -1,1 +1,1 @@
-"""Decisions of workers: what a task may write or delete, turns, retries and numbers of lanes. Pure."""
+"""Pure functions that decide what a worker does: selection, deletion, order of tasks, retries, number of lanes."""

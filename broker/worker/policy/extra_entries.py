@@ -1,4 +1,4 @@
-"""Entries only at the destination of a sync, and which of them may be deleted; pure. In doubt, nothing is deleted."""
+"""Deletion of extra entries, which only the destination of a sync has. In doubt, nothing is deleted."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
@@ -31,10 +31,13 @@ WHY: Mapping[str, str] = {
 class Reason(NamedTuple):
     """A reason not to delete entries that are only at the destination.
 
-    `hidden`, `nameless`, `twice`: the source's listing may be incomplete; `names`: so many names of the source are
-    missing in the destination's listing; `link`: a link leads there, so the folder may belong to another user;
-    `shared`: the folder is also the destination of another folder of the task; `source`: so many entries belong to the
-    source; `exchanged`: another folder has taken its place; `left`: not all of its entries were deleted.
+    `hidden`, `nameless`, `twice`: the source's listing may be incomplete; `names`: names of the source are missing in
+    the destination's listing; `link`: a link leads to the folder, which may belong to another user; `shared`: the
+    folder is also the destination of another folder of the task; `source`: entries belong to the source; `exchanged`:
+    another folder has replaced it; `left`: not all of its entries were deleted.
+
+    :param entries: number of entries or names that the reason is about
+    :param example: one of them; for `shared`, the other folder
     """
 
     kind: Literal["hidden", "nameless", "twice", "names", "link", "shared", "source", "exchanged", "left"]
@@ -48,7 +51,7 @@ class Reason(NamedTuple):
 
 
 def untouched(folder: str, reason: Reason, now: float) -> Event:
-    """Return the event that tells a task's owner why entries of a destination's folder are not deleted.
+    """Return the event that states why entries of a folder at the destination are not deleted.
 
     :param now: seconds since the epoch
     """
@@ -64,9 +67,9 @@ def extras(
     items: Sequence[str],
     ours: Collection[str] = (),
 ) -> list[Entry]:
-    """Return the entries of a destination's folder that the source does not have; filtered names are left alone.
+    """Return the entries of a folder at the destination that the source does not have, except filtered names.
 
-    :param names: names in that folder of the source
+        :param names: names in the source's folder
     :param items: destinations of the task's items
     :param ours: temporary names of workers, according to the database
     """
@@ -94,7 +97,7 @@ def deletion(work: Work, entry: Entry, within: str | None) -> PlannedWork:
 def meant(path: str, destinations: Sequence[str]) -> bool:
     """Return whether an entry at the destination may come from another item of the task.
 
-    That is so if it lies in the destinations of two items, or is, or contains, the destination of one.
+    It may if it is inside the destinations of two items, or if it is or contains the destination of one.
 
     >>> meant("/t/b", ["/t/", "/t/b/"]), meant("/t/old", ["/t/"]), meant("/t/x", ["/t/", "/t"])
     (True, False, True)

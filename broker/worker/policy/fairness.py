@@ -1,7 +1,7 @@
-"""The choice of the task that gets the next lane; pure.
+"""The choice of the task that gets the next lane.
 
-The owner with the fewest open lanes comes first, so that one user's hundred thousand files delay no other user; an
-admin's priority overrules that. Among the tasks of one owner, the nearest deadline comes first, then the oldest task.
+A higher priority, which admins set, comes first; then the owner with the fewest open lanes, so that one user's many
+files do not delay other users; then the nearest deadline; then the oldest task.
 """
 
 from collections import Counter
@@ -14,7 +14,7 @@ __all__ = ["LaneChoice", "choose"]
 
 
 class LaneChoice(NamedTuple):
-    """The task to open a lane for, if any; the reasons why tasks wait; and the tasks that have all their lanes."""
+    """The task that gets a lane, if any; the reason of each waiting task; and the tasks that need no further lane."""
 
     candidate: LaneCandidate | None
     waits: Mapping[str, str]
@@ -29,8 +29,8 @@ def choose(
 ) -> LaneChoice:
     """Choose the task to open a lane for.
 
-    :param caps: lanes that each collection may have; a collection that is not in it no longer exists
-    :param tuned: lanes that each pair of collections may have
+    :param caps: highest number of lanes of each existing collection; None for no limit
+    :param tuned: highest number of lanes of each pair of collections
     """
     by_owner, by_pair = Counter(lane.owner for lane in lanes), Counter(lane.pair for lane in lanes)
     by_collection = Counter(end for lane in lanes for end in set(lane.pair) if end)
@@ -47,7 +47,7 @@ def choose(
         if full:
             waits[each.task] = full
         elif requested_lanes is not None and by_task[each.task] >= requested_lanes:
-            content.add(each.task)  # it has all the lanes that its owner asked for
+            content.add(each.task)  # it has as many lanes as its owner requested
         elif requested_lanes is None and by_pair[each.pair] >= tuned[each.pair]:
             if not by_task[each.task]:
                 waits[each.task] = (
@@ -59,7 +59,7 @@ def choose(
 
 
 def _full(each: LaneCandidate, lanes: Mapping[str, int], caps: Mapping[str, int | None]) -> str:
-    """Return the reason why a task's collections allow no further lane; empty if they do."""
+    """Return the reason why a task's collections allow no further lane; an empty string if they allow one."""
     for end in filter(None, each.pair):
         cap = caps.get(end)
         if cap is not None and lanes.get(end, 0) >= cap:

@@ -1,6 +1,6 @@
-"""The meaning of an error for a task: its fault code, as Globus names it, and whether to try again; pure.
+"""Consequences of an error for a task: the fault code, as Globus names it, and whether to retry.
 
-Files that cannot be verified fail, or are copied and marked, as configured.
+A file that cannot be verified fails, or is copied and marked, depending on the configuration.
 """
 
 from collections.abc import Iterator
@@ -26,15 +26,15 @@ __all__ = [
 
 MISSING = "FILE_NOT_FOUND"
 ATTEMPTS = 3
-"""Attempts at work whose error is unlikely to pass by itself."""
+"""Number of attempts if the error is unlikely to go away, or if workers die."""
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 120.0
-"""Seconds before the next attempt; they double each time."""
+"""Shortest and longest time in seconds before the next attempt; it doubles after each attempt."""
 
 
 class TaskFault(NamedTuple):
-    """An error as a task reports it.
+    """An error in the form that a task reports.
 
-    :param lasting: whether another attempt is useless until a user or admin acts
+    :param lasting: whether further attempts are likely to fail until a user or admin acts
     """
 
     code: str
@@ -78,7 +78,7 @@ def fault(error: Exception) -> TaskFault:
 
 @contextmanager
 def at_source() -> Iterator[None]:
-    """Mark errors in the block as the source's: only such errors may be skipped."""
+    """Mark errors in the block as errors of the source: `skip_source_errors` applies only to these."""
     try:
         yield
     except errors.SourceError as error:
@@ -87,12 +87,12 @@ def at_source() -> Iterator[None]:
 
 
 def failed(work: Work, error: Exception, options: Options) -> WorkResult:
-    """Return the result of a failed attempt: work that is tried again, skipped or failed."""
+    """Return the result of a failed attempt: the work item is retried, skipped or failed."""
     code, lasting = fault(error)
     message = str(error) or type(error).__name__
     if isinstance(error, errors.AddressRefused | CredentialRefused):
         message = f"{message} ({error.remedy})"
-    if isinstance(error, Unverifiable):  # another copy could not be verified either
+    if isinstance(error, Unverifiable):  # a retry could not be verified either
         return WorkResult(work, "failed", error_code=code, error=f"{message} ({error.remedy})")
     if code == "NO_SPACE_LEFT" and options.fail_on_quota_errors:
         return WorkResult(work, "failed", error_code=code, error=message)
@@ -104,7 +104,7 @@ def failed(work: Work, error: Exception, options: Options) -> WorkResult:
 
 
 def poisoned(work: Work) -> WorkResult | None:
-    """Return the failure of a work item that is not tried again because workers died of it; None for any other."""
+    """Return a failure for a work item that was lost with `ATTEMPTS` dead workers; otherwise None."""
     if work.lost < ATTEMPTS:
         return None
     return WorkResult(
@@ -113,7 +113,7 @@ def poisoned(work: Work) -> WorkResult | None:
 
 
 def pause(attempt: int) -> float:
-    """Return the seconds between an attempt and the next; the first attempt is 1.
+    """Return the time in seconds between an attempt and the next; the first attempt is number 1.
 
     >>> pause(1), pause(3), pause(20)
     (1.0, 4.0, 120.0)
@@ -137,13 +137,13 @@ class VerificationDemand(NamedTuple):
     lenient: bool = False
 
     def of(self, work: Work) -> bool:
-        """Return whether a file must be verified; a checksum given by its owner always requires it."""
+        """Return whether a file must be verified; it must be if the task's owner stated its checksum."""
         return self.options.verify_checksum or work.details.stated_checksum is not None
 
     def check(self, work: Work, verified: bool) -> None:
-        """Check that a file was verified if it had to be.
+        """Check that a file was verified, if the task requires it.
 
-        :raises Unverifiable: when it was not, and may not be copied unverified
+        :raises Unverifiable: when it was not verified, and unverified copies are not allowed
         """
         if self.of(work) and not verified and not (self.lenient and work.details.stated_checksum is None):
             source, sink = self.ends
@@ -154,7 +154,7 @@ class VerificationDemand(NamedTuple):
             )
 
     def marked(self, result: WorkResult, verified: bool, now: float) -> WorkResult:
-        """Return the result, marked as unverified if the file should have been verified and was not."""
+        """Return the result, marked as unverified if the file had to be verified but was not."""
         if verified or not self.of(result.work):
             return result
         source, sink = self.ends

@@ -1,6 +1,6 @@
-"""Selection of files in a folder: patterns, filter rules, sync levels, and bounds; pure.
+"""Selection of files in a folder by patterns, filter rules and sync levels, and limits on the work of one task.
 
-The work that one task finds is bounded: a server that invents folders would fill the database.
+Without the limits, a server that lists endless folders could fill the database.
 """
 
 import re
@@ -16,11 +16,11 @@ __all__ = ["MOST_WORK", "globbed", "included", "outdated", "refuse_deep", "refus
 
 ESCAPED = re.compile(r"\\(.)")
 MOST_WORK = 10_000_000
-"""Files, folders and links of one task."""
+"""Highest number of files, folders and links of one task."""
 
 
 def globbed(name: str) -> Callable[[str], bool] | None:
-    r"""Return a function that matches names against a pattern; None for a name that is no pattern.
+    r"""Return a function that matches names against a pattern; None if the name has no special characters.
 
     `*`, `?` and `[ ]` are special unless a backslash precedes them. As in a shell, hidden names match only patterns
     that begin with a dot.
@@ -35,7 +35,7 @@ def globbed(name: str) -> Callable[[str], bool] | None:
 
 
 def included(name: str, folder: bool, rules: Sequence[FilterRule]) -> bool:
-    """Return whether an entry of this name is transferred: the first matching rule decides, by default it is.
+    """Return whether an entry of this name is transferred: the first matching rule decides; without one, it is.
 
     >>> rules = (FilterRule(method="include", name="*.root"), FilterRule(method="exclude", name="*", type="file"))
     >>> included("a.root", False, rules), included("b.txt", False, rules), included("sub", True, rules)
@@ -48,10 +48,10 @@ def included(name: str, folder: bool, rules: Sequence[FilterRule]) -> bool:
 
 
 def outdated(source: Entry, there: Entry | None, options: Options) -> bool | None:
-    """Return whether a file has to be copied, judged by two listings; None if only checksums can tell.
+    """Return whether a file must be copied according to the listings; None if checksums must be compared.
 
-    The sync levels are those of Globus. A file is copied at level 0 if it is missing; at 1, also if sizes differ; at 2,
-    also if the source is newer; at 3, also if checksums differ.
+    The sync levels are those of Globus. A file is copied at level 0 if it is missing; at level 1, also if the sizes
+    differ; at 2, also if the size differs or the source is newer; at 3, also if the size or checksum differs.
     """
     level = options.sync_level
     if level is None or there is None or there.kind != "file":
@@ -66,18 +66,20 @@ def outdated(source: Entry, there: Entry | None, options: Options) -> bool | Non
 
 
 def refuse_deep(work: Work) -> None:
-    """Check that a folder is not deeper than real folders are.
+    """Check that a folder is at most `DEEPEST` levels deep.
 
-    :raises LimitExceeded: when it is, naming the folder
+    :raises LimitExceeded: when it is deeper; the message names the folder
     """
     if work.details.depth > DEEPEST:
         raise LimitExceeded(f"{work.source} is more than {DEEPEST} folders deep", "submit a task for this folder")
 
 
 def refuse_endless(work: Work, total: int) -> None:
-    """Check that a task with so many work items may have more.
+    """Check that a task has at most `MOST_WORK` work items.
 
-    :raises LimitExceeded: when it may not, naming the folder that has too many entries
+    :param work: the folder that was listed last
+    :param total: number of the task's work items
+    :raises LimitExceeded: when it has more; the message names the folder
     """
     if total > MOST_WORK:
         raise LimitExceeded(

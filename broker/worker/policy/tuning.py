@@ -1,8 +1,8 @@
-"""The number of lanes that helps between two collections; pure.
+"""Adaptation of the number of lanes between two collections.
 
-One more lane is tried while that brings more bytes, or files, per second; one is given up if it did not; the number is
-halved when attempts fail. Each step is kept with its reason. It follows the optimizer of FTS (Karavakis et al., CHEP
-2019), which climbs in the same way on throughput and success.
+A lane is added while this increases the rate of bytes or files; it is removed again if it did not; and the number is
+halved if too many attempts fail. Each step is stored with its reason. This hill climbing follows the optimizer of FTS
+(Karavakis et al., CHEP 2019).
 """
 
 from typing import NamedTuple
@@ -11,19 +11,19 @@ __all__ = ["FIRST", "MOST", "PairTraffic", "decide"]
 
 FIRST, MOST = 4, 16
 GAIN = 1.05
-"""Factor by which the rate has to grow for one more lane to stay."""
+"""Factor by which the rate must grow for an added lane to stay."""
 FAILING = 0.2
-"""Share of failed attempts from which on the number of lanes is halved."""
+"""Share of failed attempts from which the number of lanes is halved."""
 AGAIN = 300.0
-"""Seconds after which one more lane is tried again, since networks change."""
+"""Seconds before another lane is tried again, since networks change."""
 
 
 class PairTraffic(NamedTuple):
-    """The traffic of a pair since the last decision.
+    """The traffic of a pair of collections since the last decision.
 
-    :param rate: bytes per second, with a megabyte added for each file, since small files cost time, too
-    :param failures: share of attempts that failed
-    :param busy: whether all its lanes were in use
+    :param rate: bytes per second; each file counts 1 MiB more than its size, since small files take time, too
+    :param failures: share of failed attempts, from 0 to 1
+    :param busy: whether all lanes of the pair were in use
     """
 
     rate: float
@@ -32,11 +32,11 @@ class PairTraffic(NamedTuple):
 
 
 def decide(concurrency: int, before: PairTraffic | None, tried: int, age: float, now: PairTraffic) -> tuple[int, str]:
-    """Return the next number of lanes, and the reason.
+    """Return the new number of lanes, and the reason for it.
 
-    :param before: traffic when the number was last changed
-    :param tried: size of that change
-    :param age: seconds since that change
+    :param before: traffic when the number last changed; None if it never did
+    :param tried: last change of the number
+    :param age: seconds since the last change
     :param now: current traffic
     """
     if now.failures >= FAILING:

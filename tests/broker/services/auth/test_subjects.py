@@ -206,7 +206,7 @@ def test_a_token_that_an_admin_issued_makes_a_name_ours_or_unclear(empty_databas
     address = _old(empty_database, lambda c: fill(c, every, "token"))
     assert not upgrade(address, NAMERS)
     rows = _look(address, lambda c: [tuple(row) for row in c.execute(sa.text("SELECT was, reason FROM locks"))])
-    assert [(was, "a token was issued here" in why) for was, why in rows] == [("bob@alone.example", True)]
+    assert [(was, "an admin issued a token" in why) for was, why in rows] == [("bob@alone.example", True)]
 
 
 @pytest.mark.parametrize("issued", [False, True])

@@ -224,7 +224,7 @@ async def test_what_a_newcomer_has_too_is_not_lost_when_an_old_name_is_assigned(
 
 async def test_a_name_that_was_chosen_here_is_assigned_to_itself(empty_database, tmp_path, config):
     old = f"robot@{ALONE}"
-    assert "a token was issued here" in _upgraded(empty_database, tmp_path, config, old, kind="token")
+    assert "an admin issued a token" in _upgraded(empty_database, tmp_path, config, old, kind="token")
     _said("subject", "assign", old, old, "--database", empty_database)
     async with running(configured(Settings(empty_database), config)) as broker:
         robot = _bearing(broker, f"cogetb_{old}-first")
