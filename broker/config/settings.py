@@ -283,8 +283,9 @@ def _introspection(path: Path) -> IntrospectionSettings | None:
 
 
 def _names_people(url: str) -> bool:
-    """Return whether a URL is valid for an issuer: http or https, a host, no fragment (OpenID Connect, section 2), only
-    printable characters, and not too long.
+    """Return whether a URL is valid for an issuer.
+
+    It must be http or https, with a host, without a fragment (OpenID Connect, section 2), printable, not too long.
     """
     try:
         host = urlsplit(url).hostname

@@ -124,7 +124,7 @@ def world(seed: int) -> World:
 
 
 def _links(chance: Random) -> list[DemoLink]:
-    """Return `WAYS` of the possible links, the last ones with stories; all others count as never measured."""
+    """Return `WAYS` random links between endpoints and sites; the last of them have stories."""
     possible = [(endpoint, site) for endpoint in ENDPOINTS for site in SITES if endpoint.site != site.name]
     chance.shuffle(possible)
     chosen = enumerate(possible[:WAYS], len(STORIES) - WAYS)

@@ -1,4 +1,4 @@
-"""The tables, the same for SQLite and PostgreSQL. Alembic's versions in `broker.migrations` create them.
+"""The tables, the same for SQLite and PostgreSQL. Alembic's versions in `migrations` create them.
 
 Moments are seconds since the epoch in double precision, by which both databases can sort and partition.
 """

@@ -87,7 +87,7 @@ class Recorder:
         self._numbers = itertools.count(1)
         self._writing = asyncio.Lock()
         self.fence = Fence(database)
-        """The check whether leases are still this worker's."""
+        """The check that leases still belong to this worker."""
 
     def observe(self, subject: str, observed: Sequence[Observed]) -> None:
         """Keep observations of transfers."""

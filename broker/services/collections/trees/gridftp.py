@@ -191,7 +191,7 @@ class GridFTPTree:
                     raise IsDirectory(f"{path} is a folder", "name the file in it, or end the path with a slash")
 
     async def end(self, path: str) -> str | None:
-        """Return the path at which a path ends when all links are followed; None outside of the collection."""
+        """Return a path in the collection with all links resolved; None if it is outside the collection."""
         async with self._session() as session:
             return (await self._links.end(session, path))[0]
 
@@ -322,7 +322,7 @@ class GridFTPTree:
         raise AlreadyThere(f"{self.naming.name}:{new} exists already", "choose another name, or delete it first")
 
     async def replace(self, old: str, new: str) -> None:
-        """Move a file or a link to another path; a file or link there is replaced in the server's way."""
+        """Move a file or a link to another path; the server decides how to replace a file or link there."""
         async with self._session() as session:
             for path in (old, new):
                 await self._enter(session, path, True)
