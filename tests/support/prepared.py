@@ -1,4 +1,4 @@
-"""Slow preparations for many tests: installs the Globus clients, and compiles the forecasters.
+"""Slow preparations for many tests: installs the Globus clients, compiles the forecasters and the tests.
 
     python -m tests.support.prepared
 
@@ -6,7 +6,10 @@ does once what is still missing, so that not each process of the tests has to do
 """
 
 import os
-from concurrent.futures import ThreadPoolExecutor
+import subprocess
+import sys
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from shutil import rmtree
 
 from predictors.compiled import available
@@ -16,6 +19,8 @@ from tests.support.globus import CLIENTS, made
 from tests.support.programs import COMPILED, with_this_checkout
 
 __all__: list[str] = []
+
+TESTS = Path(__file__).parents[1]
 
 
 def _compile() -> None:
@@ -27,14 +32,23 @@ def _compile() -> None:
     forecaster.forecast(Query("ftp://a.example", 100.0, 10**8))
 
 
+def _compile_tests() -> None:
+    """Compile the tests with pytest's rewritten assertions; with a fresh checkout, each process would do so."""
+    if len(list(TESTS.rglob("*-pytest-*.pyc"))) < len(list(TESTS.rglob("test_*.py"))):
+        command = [sys.executable, "-m", "pytest", "--collect-only", "-q"]
+        subprocess.run(
+            command, cwd=TESTS.parent, stdout=subprocess.DEVNULL, check=False
+        )  # the tests show what is wrong
+
+
 def main() -> None:
-    """Install the clients and compile the forecasters, in parallel."""
+    """Install the clients, and compile the forecasters and the tests, in parallel."""
     os.environ.update(with_this_checkout(os.environ))
     with ThreadPoolExecutor() as pool:
-        clients = [pool.submit(made, name) for name in CLIENTS]
+        others: list[Future[object]] = [*(pool.submit(made, name) for name in CLIENTS), pool.submit(_compile_tests)]
         if available():
             _compile()
-    for each in clients:
+    for each in others:
         each.result()
 
 

@@ -4,6 +4,7 @@ import os
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from itertools import pairwise
 from math import inf, log
 from pathlib import Path
@@ -33,13 +34,21 @@ from tests.support.waiting import PATIENCE, wait_until
 SEED = 1
 END = 1_790_000_000.0
 MADE = world(SEED)
-TRANSFERS = transfers(MADE, SEED, END)
 WEEK = 7 * DAY
 SECONDS = PATIENCE
 
 
+@cache
+def all_transfers() -> list[DemoTransfer]:
+    return transfers(MADE, SEED, END)
+
+
 def along(link: DemoLink) -> list[DemoTransfer]:
-    return [each for each in TRANSFERS if (each.observed.source, each.observed.sink) == (link.source.source, link.sink)]
+    return [
+        each
+        for each in all_transfers()
+        if (each.observed.source, each.observed.sink) == (link.source.source, link.sink)
+    ]
 
 
 def link_with(story: Story) -> DemoLink:
@@ -59,8 +68,8 @@ def test_the_same_seed_makes_the_same_world_however_late_it_ends():
     later = transfers(world(SEED), SEED, END + 100_000)
     assert world(SEED) == MADE
     assert errands(world(SEED), SEED) == errands(MADE, SEED)
-    told = {each.observed.id: each.observed for each in TRANSFERS}
-    assert len(later) == len(TRANSFERS)
+    told = {each.observed.id: each.observed for each in all_transfers()}
+    assert len(later) == len(all_transfers())
     for _, each in later:
         assert each.bytes == told[each.id].bytes
         assert each.started == pytest.approx(told[each.id].started + 100_000)
@@ -164,7 +173,7 @@ async def test_it_is_taken_in_as_real_data_are(database):
         await fill(factory, SEED, END)
         async with factory.database.read() as connection:
             found = await connection.exec_driver_sql("SELECT count(*), max(ended) FROM observations")
-            assert tuple(found.one()) == (len(TRANSFERS), TRANSFERS[-1].observed.ended)
+            assert tuple(found.one()) == (len(all_transfers()), all_transfers()[-1].observed.ended)
         page = await factory.tasks.page(TaskFilter(), [("request_time", True)], 100, 0)
         assert {task.status for task in page.tasks} == {"ACTIVE", "SUCCEEDED", "FAILED"}
         assert Counter(task.paused is not None for task in page.tasks)[True] == 1

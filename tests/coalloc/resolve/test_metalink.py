@@ -2,6 +2,7 @@
 
 import hashlib
 import subprocess
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
@@ -230,27 +231,29 @@ except CoallocError as error:
     told(error)
 """
 BEGIN = '<metalink xmlns="urn:ietf:params:xml:ns:metalink">'
-LARGE = {
-    "replicas": many(240_000).decode(),
-    "slashes": f'{BEGIN}<file name="x"><url>ftp{"/" * 15_000_000}</url></file></metalink>',
-    "a long name": f'{BEGIN}<file name="{"/" * 15_000_000}"><url>ftp://h/x</url></file></metalink>',
-    "a long host": f'{BEGIN}<file name="x"><url>ftp://{"a." * 7_000_000}/x</url></file></metalink>',
-    "a long size": f'{BEGIN}<file name="x"><size>{"9" * 15_000_000}</size><url>ftp://h/x</url></file></metalink>',
-    "depth": BEGIN + '<file name="x">' * 240_000,
-    "nested": f"{BEGIN}{'<file>' * 100_000}{'</file>' * 100_000}</metalink>",
-    "tags in a long namespace": f'<m xmlns:p="{"u" * 60_000}">' + numbered("<p:a{}/>", 100_000),
-    "one tag in a long namespace": f'<m xmlns:p="{"u" * 100_000}">{"<p:a/>" * 200_000}',
-    "attributes in a long namespace": f"<m xmlns:p='{'u' * 60_000}'><y " + numbered(" p:a{}=''", 20_000) + "/>",
-    "attributes": BEGIN + "<y" + numbered(" a{}=''", 1_000_000) + "/>",
-    "attributes of many": BEGIN + numbered("<y a{0}='' b{0}='' c{0}=''/>", 240_000),
-    "namespaces": BEGIN + "<y" + numbered(" xmlns:a{}='u'", 800_000) + "/>",
-    "namespaces of many": BEGIN + numbered("<y xmlns:a{0}='u' xmlns:b{0}='u'/>", 240_000),
-    "names in a namespace": f'{BEGIN}<y xmlns:p="{"u" * 250}">' + numbered("<p:a{0} p:b{0}=''/>", 250_001),
-    "a long tag": f"{BEGIN}<{'y' * 15_000_000}/>",
-    "a long comment": f"{BEGIN}<!--{'y' * 15_000_000}-->",
-    "a tag that does not end": f"{BEGIN}<y a='{'y' * 15_000_000}",
-    "instructions": BEGIN + numbered("<?a{}?>", 1_500_000),
-    "text": f"{BEGIN}<file name='x'><url>{chr(0x1F600) * 4_000_000}",
+LARGE: dict[str, Callable[[], str]] = {
+    "replicas": lambda: many(240_000).decode(),
+    "slashes": lambda: f'{BEGIN}<file name="x"><url>ftp{"/" * 15_000_000}</url></file></metalink>',
+    "a long name": lambda: f'{BEGIN}<file name="{"/" * 15_000_000}"><url>ftp://h/x</url></file></metalink>',
+    "a long host": lambda: f'{BEGIN}<file name="x"><url>ftp://{"a." * 7_000_000}/x</url></file></metalink>',
+    "a long size": lambda: (
+        f'{BEGIN}<file name="x"><size>{"9" * 15_000_000}</size><url>ftp://h/x</url></file></metalink>'
+    ),
+    "depth": lambda: BEGIN + '<file name="x">' * 240_000,
+    "nested": lambda: f"{BEGIN}{'<file>' * 100_000}{'</file>' * 100_000}</metalink>",
+    "tags in a long namespace": lambda: f'<m xmlns:p="{"u" * 60_000}">' + numbered("<p:a{}/>", 100_000),
+    "one tag in a long namespace": lambda: f'<m xmlns:p="{"u" * 100_000}">{"<p:a/>" * 200_000}',
+    "attributes in a long namespace": lambda: f"<m xmlns:p='{'u' * 60_000}'><y " + numbered(" p:a{}=''", 20_000) + "/>",
+    "attributes": lambda: BEGIN + "<y" + numbered(" a{}=''", 1_000_000) + "/>",
+    "attributes of many": lambda: BEGIN + numbered("<y a{0}='' b{0}='' c{0}=''/>", 240_000),
+    "namespaces": lambda: BEGIN + "<y" + numbered(" xmlns:a{}='u'", 800_000) + "/>",
+    "namespaces of many": lambda: BEGIN + numbered("<y xmlns:a{0}='u' xmlns:b{0}='u'/>", 240_000),
+    "names in a namespace": lambda: f'{BEGIN}<y xmlns:p="{"u" * 250}">' + numbered("<p:a{0} p:b{0}=''/>", 250_001),
+    "a long tag": lambda: f"{BEGIN}<{'y' * 15_000_000}/>",
+    "a long comment": lambda: f"{BEGIN}<!--{'y' * 15_000_000}-->",
+    "a tag that does not end": lambda: f"{BEGIN}<y a='{'y' * 15_000_000}",
+    "instructions": lambda: BEGIN + numbered("<?a{}?>", 1_500_000),
+    "text": lambda: f"{BEGIN}<file name='x'><url>{chr(0x1F600) * 4_000_000}",
 }
 
 
@@ -258,7 +261,7 @@ LARGE = {
 @pytest.mark.parametrize("kind", LARGE)
 async def test_a_large_document_takes_little_time_and_memory(tmp_path, kind):
     document = tmp_path / "x.meta4"
-    document.write_text(LARGE[kind])
+    document.write_text(LARGE[kind]())
     said = await limited(READ, str(document), memory=300 << 20, seconds=20)
     assert said.startswith("UsageError |"), said
     assert len(said) < 1000
