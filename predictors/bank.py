@@ -1,4 +1,4 @@
-"""All cheap members at once, for any number of series, one value at a time: the candidates of selection.
+"""The bank: all cheap forecasters (members), which learn together, one value at a time, for any number of series.
 
 A series is a set of transfers that belong together: one pair of hosts, one source, or one class of sizes. The state of
 all members for a series is one row of floats, so that learning and forecasting are a loop over members, which runs as
@@ -53,17 +53,17 @@ FAMILIES: tuple[Family, ...] = (
     holt_winters.RULES,
     holt_winters.SEASON,
 )
-"""Families in the order in which `learn_all` and `forecast_one` number them, and in which members lie in a row."""
+"""All families. The index is the family's number in `learn_all` and `forecast_one`; a row has members in this order."""
 CONSTANT = tuple(member for member in MEMBERS if FAMILIES.index(member.family) < 4)
-"""Members whose work does not depend on a window: O(1) per value."""
+"""Members that take O(1) time per value, however long their window is."""
 NAN = float("nan")
 
 
 class Layout:
     """The positions of the members' states in the row of a series.
 
-    `kinds` are indices into FAMILIES, `firsts` the positions where each member's part begins, `empty` the row of a new
-    series.
+    `kinds` has the index in FAMILIES of each member, `firsts` the position where its part begins, and `empty` is the
+    row of a new series.
     """
 
     def __init__(self, members: Sequence[Member] = MEMBERS) -> None:
@@ -87,10 +87,10 @@ def learn_all(
 ) -> float:
     """Forecast a value by all members, record their errors, and let them learn it, one family after the other.
 
-    :param base: where the series begins in `row`
-    :param sums: where the sums of the errors begin in `account`, followed by the sums of their squares
-    :param ring: where this value's errors go, one per member; -1 for nowhere
-    :returns: 1.0 when the last member made a forecast, as all do from the second value on; else 0.0
+    :param base: position in `row` where the series begins
+    :param sums: position in `account` of the sums of the errors, which the sums of their squares follow
+    :param ring: position in `account` for this value's errors, one per member; -1 to store none
+    :returns: 1.0 if the last member made a forecast, else 0.0; all members do so from the second value on
     """
     done, where = (0, NAN), (base, sums, ring)
     done = learn_family(0, last_learn, last_forecast, done, kinds, firsts, row, account, where, value, at)
@@ -122,10 +122,11 @@ def learn_family(
     value: float,
     at: float,
 ) -> tuple[int, float]:
-    """Run the part of `learn_all` for one family: compiled once per family, with its functions inlined in the loop.
+    """Run `learn_all` for one family; this is compiled once per family, with its functions inlined in the loop.
 
-    :param done: number of members that have learned, and the error of the last one; returned with this family's
+    :param done: number of members that have learned so far, and the error of the last one
     :param where: `base`, `sums` and `ring`
+    :returns: `done` after this family
     """
     i, error = done
     base, sums, ring = where

@@ -1,7 +1,7 @@
 """Properties that every forecaster must have: each check makes its own transfers and tests the forecasts.
 
-Source of the idea: river's `checks` (every model is found and put through the same ones). A check raises
-AssertionError with a sentence.
+The idea is from river, which runs the same `checks` on every model. A check that fails raises AssertionError with
+the reason.
 """
 
 from collections.abc import Callable
@@ -70,7 +70,7 @@ def a_forecast_changes_nothing(make: Make) -> None:
     first = forecaster.forecast(query)
     for source in ("ftp://a", "ftp://nowhere"):
         forecaster.forecast(Query(source, 2e9 + 1e6, 10**9))
-    assert forecaster.forecast(query) == first, "asking changed what is said"
+    assert forecaster.forecast(query) == first, "a query changed a later forecast"
 
 
 def an_observation_is_not_changed(make: Make) -> None:
@@ -82,7 +82,7 @@ def an_observation_is_not_changed(make: Make) -> None:
 
 def no_rates_without_history(make: Make) -> None:
     forecast = make().forecast(Query("ftp://a", 0.0))
-    assert forecast.rates is None, "a rate out of nothing"
+    assert forecast.rates is None, "a rate without any observation"
     assert forecast.observations == 0
     assert forecast.reason, "no reason"
 
@@ -91,7 +91,7 @@ def one_observation_is_enough(make: Make) -> None:
     forecaster = make()
     forecaster.learn(Observation("ftp://a", 0.0, 10.0, 10**8))
     forecast = forecaster.forecast(Query("ftp://a", 20.0, 10**8))
-    assert forecast.rates is not None, "nothing after one observation"
+    assert forecast.rates is not None, "no rate after one observation"
     assert isclose(forecast.rates.p50, 1e7, rel_tol=1e-6), f"{forecast.rates.p50} after one of 1e7"
 
 
@@ -127,7 +127,7 @@ def duplicates_gaps_and_a_clock_that_goes_back_are_survived(make: Make) -> None:
     for observation in [*log, *log, *later, *reversed(log)]:
         forecaster.learn(observation)
     forecast = forecaster.forecast(query_of(log[0])._replace(at=later[-1].end))
-    assert forecast.rates is not None, "nothing after all that"
+    assert forecast.rates is not None, "no rate after these observations"
     before = forecaster.forecast(query_of(log[0])._replace(at=0.0))
     assert all(each.newest_age is None or each.newest_age >= 0 for each in (forecast, before)), "an age below zero"
 

@@ -1,4 +1,4 @@
-"""Functions that run as plain Python, or compiled if numba is installed and asked for: the same results, faster.
+"""Functions that run as plain Python or, on request and if numba is installed, compiled: faster, with equal results.
 
 Compiling takes seconds, and loading numba and cached code some tenths of a second. This pays for a log of thousands of
 transfers, but not for the few behind one forecast, so nothing is compiled on import. A function decorated with
@@ -29,7 +29,7 @@ REMEDY = "pip install 'coget[compiled]'"
 """Command that installs numba."""
 
 INSTALLATIONS = 4
-"""Directories of compiled code that are kept, the newest of all."""
+"""Number of newest directories of compiled code to keep."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -44,7 +44,7 @@ def compilable(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def available() -> bool:
-    """Return whether anything can be compiled here."""
+    """Return whether numba is installed."""
     return find_spec("numba") is not None
 
 
@@ -53,6 +53,7 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
     """Return a compiled twin of a compilable function.
 
     :raises MissingLibraryError: without numba
+    :raises ValueError: if the function is not marked as `compilable`
     """
     if function not in COMPILABLE:
         raise ValueError(f"{function} is not marked as compilable")
@@ -79,7 +80,7 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _or_none(keeping: Callable[P, R]) -> Callable[P, R | None]:
-    """Return a cache function that returns None on errors: a full disk or a damaged file costs a compilation only."""
+    """Wrap a cache function to return None on errors: a full disk or damaged file then only costs a compilation."""
 
     def attempt(*args: P.args, **kwargs: P.kwargs) -> R | None:
         try:
@@ -107,7 +108,7 @@ def _keep_compiled() -> None:
 
 
 def _remove_old(home: Path) -> None:
-    """Remove all directories of compiled code but the newest; several, as a user may have several installations."""
+    """Remove old directories of compiled code; keep the newest few, as a user may have several installations."""
     made = []
     for each in home.glob("compiled-*"):
         with suppress(OSError):  # another process removes it, too
@@ -124,17 +125,17 @@ def stamp(package: Path) -> str:
 
 
 def floats(values: Iterable[float], fast: bool) -> MutableSequence[float]:
-    """Return an array of floats for a compilable function; for its compiled twin, when `fast`."""
+    """Return an array of floats for a compilable function; a NumPy array, for its compiled twin, if `fast`."""
     return cast("MutableSequence[float]", _numpy(array("d", values), fast))
 
 
 def zeros(count: int, fast: bool) -> MutableSequence[float]:
-    """Return `count` zeros, as `floats` makes them, without a Python object for each."""
+    """Return an array of `count` zeros, of the same type as from `floats`."""
     return cast("MutableSequence[float]", _numpy(array("d", bytes(8 * count)), fast))
 
 
 def integers(values: Iterable[int], fast: bool) -> MutableSequence[int]:
-    """Return an array of integers for a compilable function; for its compiled twin, when `fast`."""
+    """Return an array of integers for a compilable function; a NumPy array, for its compiled twin, if `fast`."""
     return cast("MutableSequence[int]", _numpy(array("q", values), fast))
 
 

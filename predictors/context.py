@@ -12,7 +12,7 @@ from predictors.observation import Observation, Query
 __all__ = ["LEVELS", "SIZES", "Key", "Level", "site", "size_class"]
 
 SIZES = (1e6, 4e6, 16e6, 64e6, 256e6, 1e9, 4e9, 16e9)
-"""Bytes at which size classes end: the rate of a transfer grows with its size until set-up no longer matters."""
+"""Upper limits of the size classes, in bytes: rates grow with size until set-up no longer matters."""
 
 Key = tuple[str | int, ...]
 Level = Callable[[Query | Observation], Key]
@@ -55,8 +55,8 @@ LEVELS: Mapping[str, Level] = {
     "size": lambda of: (of.direction, size_class(of.bytes or 0)),
     "all": lambda of: (of.direction,),
 }
-"""All groups of a transfer, the finest first; the last is everything.
+"""All groups of a transfer, the finest first; the last contains all transfers in the same direction.
 
-A path is a pair of hosts and a direction. If nothing is known of a path, the transfers of its source to others, or of
-its sink from others, are evidence; if neither is known, all transfers are.
+A path is a pair of hosts and a direction. A path without transfers can be forecast from its source's transfers to other
+sinks, or its sink's transfers from other sources; without these, from all transfers.
 """

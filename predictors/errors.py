@@ -16,4 +16,4 @@ class MissingLibraryError(PredictorError):
 
 
 class NothingForecastError(PredictorError):
-    """A forecaster without a forecast for any transfer on which it was to be judged."""
+    """A forecaster that made no forecast for any of the scored transfers."""

@@ -18,7 +18,7 @@ from predictors.observation import Forecast, Observation, query_of
 __all__ = ["SCORED", "Evaluation", "evaluate", "replay"]
 
 SCORED = 0.6
-"""Share of a log on which forecasters are judged, its last part; the part before is for learning only."""
+"""Share of a log, at its end, on which forecasters are judged; the earlier part is for learning only."""
 
 
 class Evaluation(NamedTuple):
@@ -47,7 +47,7 @@ def replay(observations: Iterable[Observation], forecaster: Forecaster) -> Itera
 
 
 def evaluate(observations: Iterable[Observation], forecaster: Forecaster, scored: float = SCORED) -> Evaluation:
-    """Judge a forecaster on the last part of those transfers of a log that yield a rate.
+    """Judge a forecaster on the transfers of a log that yield a rate: on the last `scored` share of them.
 
     :raises NothingForecastError: when it forecast none of the scored transfers
     """

@@ -1,4 +1,4 @@
-"""The knowledge that forecasters keep beside rates, and its description as text: set-up times, counts and ages.
+"""Set-up times, counts and ages, which forecasters keep beside rates, and their description as text.
 
 A rate is learned from transfers that succeeded and have a minimum size: a smaller one ends in TCP's slow start,
 and reveals the round-trip time, not the rate.
@@ -11,11 +11,11 @@ from predictors.observation import Forecast, Observation, Query, Rates
 __all__ = ["NOTHING", "RECENT", "SMALLEST", "Ago", "Experience", "counted", "duration", "telling"]
 
 SMALLEST = 1 << 20
-"""Least bytes of a transfer that yields a rate."""
+"""Minimum size in bytes of a transfer that yields a rate."""
 RECENT = 64
-"""Number of newest transfers for which earlier knowledge is kept."""
+"""Number of newest transfers for which the knowledge of that time is kept."""
 SETUPS = 5
-"""Set-up times of which the median is the forecast: one lost packet costs a second, but seldom recurs."""
+"""Number of newest set-up times whose median is the forecast: a lost packet costs a second, but seldom recurs."""
 NOTHING = "no earlier transfer shows its rate"
 """Text used if no rate is known."""
 
@@ -24,14 +24,14 @@ DAY = 24 * HOUR
 
 
 def telling(observation: Observation) -> float | None:
-    """Return the rate of a transfer, or None if it yields none."""
+    """Return the rate of a transfer in bytes per second; None if the transfer failed or is too small."""
     if observation.bytes < SMALLEST or observation.outcome not in ("ok", "slow"):
         return None
     return observation.rate
 
 
 class Experience:
-    """The amount and age of the knowledge on one series. If the clock goes backwards, it stands still here."""
+    """The set-up times, number and age of the transfers of one series. Its time never goes backwards."""
 
     def __init__(self) -> None:
         self._setups: tuple[float, ...] = ()
@@ -57,7 +57,7 @@ class Experience:
         return sorted(self._setups)[len(self._setups) // 2] if self._setups else None
 
     def forecast(self, name: str, rates: Rates, query: Query, basis: str) -> Forecast:
-        """Return a forecast with its reason: `basis` completes "the forecast is ..."."""
+        """Return a forecast with its reason; `basis` completes the sentence "the forecast is ..."."""
         age = max(0.0, query.at - self.newest)
         reason = f"{basis}, of {counted(self.count, 'transfer')}, the newest {duration(age)} ago"
         return Forecast(name, rates, self.setup_seconds, self.count, age, reason)
@@ -70,7 +70,8 @@ class Experience:
 class Ago:
     """The knowledge after each of the newest transfers, so that an earlier time can be queried.
 
-    :param width: number of values at a time; all are kept in one array, because there are thousands of these objects
+    All values are kept in one array, because there are thousands of these objects.
+    :param width: number of values per transfer
     """
 
     __slots__ = ("_known", "_width")
@@ -80,7 +81,7 @@ class Ago:
         self._known = array("d")
 
     def learn(self, end: float, *known: float) -> None:
-        """Store the values known from this time on, which is not before the last."""
+        """Store the values known from `end` on, which is not before the previous `end`."""
         self._known.extend((end, *known))
         if len(self._known) > RECENT * self._width:
             del self._known[: self._width]

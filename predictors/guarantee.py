@@ -1,8 +1,8 @@
 """Guarantees of rates: percentile bounds, bounds that correct themselves, and IQ-Paths' two lemmas.
 
-"The failure rate of the prediction" may mean several things; here a *miss* is one sample below its bound. IQ-Paths
-(section 6.1, figure 7) counts over the next n samples: `window_misses` computes both readings of that, the mean of
-the n below the bound, and any of them below it. On real traces they differ by a factor of four to ten.
+A *miss* is one sample below its bound. The "failure rate of the prediction" in IQ-Paths (section 6.1, figure 7) is
+about the next n samples, and has two readings, which `window_misses` computes: their mean is below the bound, or any
+one of them is. On real traces the two rates differ by a factor of four to ten.
 """
 
 from array import array
@@ -96,7 +96,7 @@ class Conformal:
         return Rates(forecast * min(low, 1.0), forecast, forecast * max(high, 1.0))
 
     def factors(self) -> list[float | None]:
-        """Return the factors of a forecast for each level; None while nothing is known."""
+        """Return the ratio of the bound to the forecast for each level; None while no errors are known."""
         return [self._errors.at(read.level) for read in self._read]
 
 

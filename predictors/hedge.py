@@ -1,9 +1,9 @@
 """A combination of all forecasters, each weighted by its recent errors.
 
 Source: Herbster and Warmuth, "Tracking the best expert" (1998), for weights that fall exponentially with discounted
-losses. The mean of the middle half of the weight replaces the mean, because one expert that is off by a factor of a
-hundred must not move the forecast. The bounds are adaptive conformal (`predictors.guarantee`), from the errors of the
-hedge itself in transfers like this one: conditional on size, load, kind and state, and missed as often as intended.
+losses. The forecast is the mean over the middle half of the weight, so that one expert that is off by a factor of a
+hundred does not move it. The bounds are adaptive conformal (`predictors.guarantee`), from the hedge's own errors in
+similar transfers: they depend on size, load, kind and state, and are missed as often as intended.
 """
 
 from collections.abc import Sequence
@@ -24,11 +24,11 @@ from predictors.selection import Selected
 __all__ = ["Hedge"]
 
 DISCOUNT = 0.998
-"""Factor of an expert's earlier losses with each new one: about five hundred count."""
+"""Factor by which each new loss reduces the weight of earlier ones: about the last 500 count."""
 EAGER = 64.0
-"""Rate at which a weight falls with the mean loss, which is |log(forecast / actual)|."""
+"""Factor in the exponent of a weight, exp(-EAGER * mean loss); a loss is |log(forecast / actual)|."""
 ENOUGH = 30
-"""Transfers from which on a path has weights and bounds of its own; before that, those of all transfers are used."""
+"""Number of transfers that a path needs for its own weights and bounds; until then, those of all transfers are used."""
 GAIN = 0.02
 """Rate at which bounds follow their misses."""
 LOW, HIGH = 0.1, 0.9
@@ -49,8 +49,9 @@ def _experts(fast: bool) -> list[Forecaster]:
 ERRORS = Nearness(
     size=1.0, load=1.0, kind=0.5, rate=2.0, level=4.0, begun=2.0, like_rate=4.0, like_begun=4.0, age=300.0, late=100.0
 )
+"""Nearness used for bounds, with larger distances than for rates, as errors depend less on the features."""
 REMEMBERED = 1000
-"""Nearness used for bounds: errors vary less with the features than rates do; and the number of transfers kept."""
+"""Number of errors kept per path."""
 
 
 class HedgeSeries(Experience):
@@ -123,13 +124,13 @@ class Hedge(Forecaster):
 
 
 def _loss(series: HedgeSeries, expert: int) -> float:
-    """Return an expert's discounted mean loss; 1, an error by a factor of e, if it is untested."""
+    """Return an expert's discounted mean loss; 1, which is an error by a factor of e, if it has no losses yet."""
     seen = series.weights[expert]
     return series.losses[expert] / seen if seen else 1.0
 
 
 def _hedged(forecasts: Sequence[Forecast], series: HedgeSeries) -> float:
-    """Return the mean of the middle half of the weight, in logs."""
+    """Return the geometric mean of the experts' rates over the middle half of their weight."""
     known = sorted(
         (log(forecast.rates.p50), _loss(series, i)) for i, forecast in enumerate(forecasts) if forecast.rates
     )

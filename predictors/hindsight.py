@@ -1,8 +1,8 @@
-"""Forecasts in hindsight: those of several forecasters at the start of each transfer of a path, from earlier ones.
+"""Forecasts in hindsight: the forecasts that several forecasters would have made at the start of each transfer.
 
-A forecast depends on the transfers that had ended, and on nothing else: not on later ones, nor on the order in which
-transfers became known. To avoid learning from the beginning each time, the forecasters restart after each `BLOCK` of
-transfers, with the newest `WARM` transfers before; a restarted broker does the same.
+A forecast depends only on the transfers of the path that had ended by then, and not on the order in which they became
+known. To avoid learning from the beginning each time, forecasters restart after each `BLOCK` of transfers and first
+learn the `WARM` transfers before it; a restarted broker does the same.
 """
 
 from bisect import bisect_right
@@ -32,11 +32,11 @@ PANEL = (
 BLOCK = 1000
 """Transfers after which forecasters restart."""
 WARM = 300
-"""Earlier transfers that they learn at a restart."""
+"""Number of earlier transfers that forecasters learn at a restart."""
 
 
 class GivenForecasts(NamedTuple):
-    """The forecasts for a transfer, of the forecasters that made one.
+    """The forecasts for one transfer, by forecaster, without those that made none.
 
     :param number: index of the transfer
     """
@@ -63,16 +63,15 @@ def order(observation: Observation) -> tuple[Any, ...]:
 def affected(
     known: Sequence[Observation], rank: int, fresh: Collection[int], earliest: float, most: int
 ) -> Iterator[int]:
-    """Yield the newest transfers that need a first or a new forecast.
+    """Yield the indices of the newest transfers that need a first or a new forecast.
 
     Transfers that began before the end of the earliest new one keep their forecasts, because nothing known at their
-    start has changed. Transfers are skipped if they began so early that the knowledge of that time is not among
-    `known`.
+    start has changed. Transfers are skipped if `known` does not reach back to what they are forecast from.
 
     :param known: transfers of one path, in their `order`
-    :param rank: number of transfers before the first of these
-    :param fresh: indices of the new ones
-    :param earliest: earliest end of all new ones
+    :param rank: number of transfers of the path before the first of `known`
+    :param fresh: indices of the new transfers
+    :param earliest: earliest end of all new transfers
     :param most: number of newest transfers to consider
     """
     ends = [each.end for each in known]
@@ -107,11 +106,11 @@ class Panel:
     def hindsight(
         self, known: Sequence[Observation], rank: int, wanted: Collection[int]
     ) -> Iterator[GivenForecasts | None]:
-        """Yield the forecasts for each wanted transfer, in the order of their starts; None after each learned one.
+        """Yield the forecasts for each wanted transfer, in the order of their starts; also None per learned transfer.
 
         :param known: transfers of one path, in their `order`
-        :param rank: number of transfers before the first of these
-        :param wanted: indices of `affected` ones
+        :param rank: number of transfers of the path before the first of `known`
+        :param wanted: indices of transfers, from `affected`
         """
         ends = [each.end for each in known]
         for i in sorted(wanted, key=lambda each: known[each].start):
@@ -125,7 +124,7 @@ class Panel:
             yield GivenForecasts(i, dict(_forecasts(self._forecasters, known[i])))
 
     def _goes_on(self, known: Sequence[Observation], place: int, ended: int) -> bool:
-        """Return whether the last learned transfer is the one just before this place, or none was learned yet."""
+        """Return whether learning can go on at `place`: the last learned transfer is just before, or there is none."""
         if self._last is None:
             return True
         return 0 < place <= ended and known[place - 1] == self._last
@@ -141,7 +140,7 @@ class Panel:
 
 
 def _anchor(rank: int, ended: int) -> int:
-    """Return the index of the last restart for this number of ended transfers; negative if before the first."""
+    """Return the index of the last restart, after `ended` transfers of `known`; negative if it was before `known`."""
     return (rank + ended) // BLOCK * BLOCK - rank
 
 

@@ -16,7 +16,7 @@ CLOSE = 0.15
 MOST = 10.0
 """Largest relative error that counts in RMSRE; larger ones count as this."""
 WORST = 500
-"""Length of the runs of samples of which the worst share of misses is reported."""
+"""Length of a run of samples; the share of misses in the worst run is reported."""
 
 
 class Scores(NamedTuple):

@@ -2,7 +2,7 @@
 
 Source: the Network Weather Service (Wolski, 1998): all members forecast each value, and the one with the least mean
 absolute (MAE) or mean square (MSE) error, of all errors or of the newest 1 to 100, forecasts the next one. Selection
-is robust: it is seldom the best member, and never far from it, for any series.
+is robust: for any series its error is close to that of the best member, though seldom as small.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ LONGEST_WINDOW = max(WINDOWS)
 
 
 def account_of(members: int, capacity: int = LONGEST_WINDOW) -> list[float]:
-    """Return an account without errors.
+    """Return a new account, which records the errors of the members for one series.
 
     It holds its capacity, the number of errors seen, the sums of the errors and of their squares by member, and the
     newest errors of each member, in a ring.
@@ -49,8 +49,8 @@ def step(
 ) -> None:
     """Forecast a value by all members, record their errors, and let them learn it.
 
-    :param base: where the series begins in `row`
-    :param start: where its account begins in `account`
+    :param base: position in `row` where the series begins
+    :param start: position in `account` where the account of the series begins
     """
     members = len(kinds)
     capacity, seen = int(account[start]), int(account[start + 1])
@@ -62,7 +62,7 @@ def step(
 
 @compilable
 def pick(members: int, account: State, start: int, window: int, squared: bool) -> int:
-    """Return the member with the least error, the first of several.
+    """Return the index of the member with the least error, the first one in a tie.
 
     :param window: number of newest errors to use; 0 for all
     """
@@ -97,7 +97,7 @@ def replay(
     by_end: Sequence[int],
     into: State,
 ) -> None:
-    """Run a whole log at once: write the forecast at the start of each transfer, from those that have ended by then.
+    """Run a whole log at once: write the forecast at the start of each transfer, from transfers ended by then.
 
     The forecast is that of the member with the least mean absolute error.
 
@@ -130,7 +130,7 @@ def _layout(members: tuple[Member, ...]) -> Layout:
 
 
 class SelectionSeries(Experience):
-    """The state of all members for one series, and the errors of the selected one."""
+    """The state of all members for one series, and the bounds from the errors of the selected one."""
 
     def __init__(self, layout: Layout, capacity: int, fast: bool) -> None:
         super().__init__()
@@ -203,6 +203,6 @@ class Selected(Forecaster):
         return series.forecast(self.name, series.bounds.around(expected), query, basis)
 
     def _expected(self, series: SelectionSeries, at: float) -> tuple[int, float]:
-        """Return the selected member, and its forecast."""
+        """Return the index of the selected member, and its forecast."""
         best = self._pick(len(self._kinds), series.account, 0, self._window, self._squared)
         return best, self._one(self._kinds[best], series.row, self._firsts[best], at)

@@ -20,7 +20,7 @@ from predictors.observation import Rates
 __all__ = ["ACCURACY", "LEAST", "Tally", "middle", "step_of"]
 
 ACCURACY = 0.01
-"""Largest relative error of a median."""
+"""Maximum relative error of a median."""
 LEAST = 0.001
 """Smaller relative errors count as 0."""
 LARGEST = 1000.0
@@ -30,7 +30,7 @@ UNIT = 2.0**-20
 
 
 def step_of(error: float) -> int:
-    """Return the step of a relative error: 0 if it is next to none, negative if the forecast was too low.
+    """Return the step of a relative error: 0 if the error is below `LEAST`, negative if the forecast was too low.
 
     >>> step_of(0.0), step_of(0.15), step_of(-0.15)
     (0, 252, -252)
@@ -43,7 +43,7 @@ def step_of(error: float) -> int:
 
 
 def _error(step: int) -> float:
-    """Return the error that stands for a step: within 1 % of both of its ends."""
+    """Return the error that represents a step: within 1 % of both of its ends."""
     if not step:
         return 0.0
     size = LEAST * exp(WIDTH * (abs(step) - 1)) * (1 - ACCURACY)
@@ -61,7 +61,7 @@ def middle(counts: Mapping[int, int]) -> tuple[int, int]:
     values = sorted(counts)
     below = list(accumulate(counts[value] for value in values))
     if not below or not below[-1]:
-        raise ValueError("nothing has no median")
+        raise ValueError("an empty multiset has no median")
     lower, upper = (bisect_right(below, place) for place in ((below[-1] - 1) // 2, below[-1] // 2))
     return values[lower], values[upper]
 
@@ -71,8 +71,8 @@ class Tally:
     """Sums over forecasts p and actual values a. Most measures are undefined without forecasts.
 
     `log_errors` are of log(p50 / actual), `squared_errors` of (p - a) / min(p, a), each at most 10; `close`: within
-    15 %; `below`: actual values below p10, `above`: above p90; `widths` of log(p90 / p10); `errors`: number of p50 by
-    the step of their error.
+    15 %; `below`: actual values below p10, `above`: above p90; `widths` of log(p90 / p10); `errors`: number of
+    forecasts by the step of their p50's error.
     """
 
     transfers: int = 0
@@ -126,7 +126,7 @@ class Tally:
 
     @property
     def mdape(self) -> float:
-        """Median of |p - a| / a, within 1 % of itself."""
+        """Median of |p - a| / a, accurate to 1 %."""
         sizes: dict[int, int] = {}
         for step, count in self.errors.items():
             sizes[abs(step)] = sizes.get(abs(step), 0) + count
@@ -134,7 +134,7 @@ class Tally:
 
     @property
     def bias(self) -> float:
-        """Median of p / a: 1 when as many are too high as too low."""
+        """Median of p / a: 1 if as many forecasts are too high as too low."""
         return 1 + _median(self.errors)
 
     @property
@@ -149,12 +149,12 @@ class Tally:
 
     @property
     def share_close(self) -> float:
-        """Share within 15 %."""
+        """Share of forecasts within 15 % of the actual value."""
         return self.close / self.transfers
 
     @property
     def coverage(self) -> float:
-        """Share between p10 and p90, which should be 80 %."""
+        """Share of actual values between p10 and p90, which should be 80 %."""
         return 1 - (self.below + self.above) / self.transfers
 
     @property

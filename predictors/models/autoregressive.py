@@ -15,7 +15,7 @@ __all__ = ["AUTOREGRESSIVE", "MEMBERS", "ORDERS"]
 
 ORDERS = (1, 5)
 FORGETTING = 0.998
-"""Factor of a value's weight with each later value."""
+"""Factor by which each new value reduces the weight of earlier ones."""
 SPREAD = 10.0
 """Initial variance of the weights."""
 NAN = float("nan")

@@ -2,7 +2,7 @@
 
 Source: empirical Bayes, as in Efron and Morris, "Data analysis using Stein's estimator" (1975): from coarse to fine,
 each level's mean of log rates is drawn towards the estimate of the level above it, the more so the fewer transfers it
-has. A pair of hosts without transfers is forecast from the transfers of its hosts with others.
+has. A pair of hosts without transfers is forecast from its hosts' transfers with other hosts.
 """
 
 from collections import OrderedDict
@@ -18,13 +18,13 @@ __all__ = ["Hierarchy"]
 
 CHAIN = ("all", "size", "sink", "source", "sites", "path", "path and size")
 PRIOR = 3.0
-"""Transfers that the level above counts for."""
+"""Number of transfers as which the estimate of the level above counts."""
 MEMORY = 30.0
-"""Transfers after which a value counts 1/e."""
+"""Number of later transfers that reduce the weight of a value to 1/e."""
 VOICES = 15
-"""Most reporters of one group that are kept."""
+"""Maximum number of reporters kept per group."""
 MOST = 20_000
-"""Most groups that are kept, some 4 per path: about 2 KB each."""
+"""Maximum number of groups kept, about 2 KB each; a path has some 4."""
 
 
 class Level(Experience):
@@ -53,10 +53,10 @@ class Level(Experience):
 class Hierarchy(Forecaster):
     """Means of log rates, shrunk from coarse to fine.
 
-    Each level has bounds of its own, from the errors of its estimates for all transfers: a forecast from coarse levels
-    only, because nothing finer is known, is as uncertain as those levels are.
+    Each level has bounds of its own, from the errors of its estimates. If only coarse levels have data for a query,
+    their bounds show the larger uncertainty.
 
-    :param most: groups that are kept; the group that learned least recently is dropped first, so coarse groups stay
+    :param most: number of groups kept; the least recently updated is dropped first, so that coarse groups stay
     """
 
     name = "hierarchy"
@@ -69,7 +69,7 @@ class Hierarchy(Forecaster):
     def learn(self, observation: Observation, voice: str = "") -> None:
         """Learn a transfer.
 
-        :param voice: the reporter of the transfer: the median over reporters limits the influence of each one
+        :param voice: the reporter of the transfer; the median over reporters limits the influence of each
         """
         groups = [(name, LEVELS[name](observation)) for name in CHAIN]
         levels = [self._level(group) for group in groups]
@@ -84,7 +84,7 @@ class Hierarchy(Forecaster):
             level.learn(log(rate), observation.end, voice)
 
     def _level(self, group: tuple[str, Key]) -> Level:
-        """Return the level of a group, and move it to the end of the queue for being dropped."""
+        """Return the level of a group, and mark it as the last to be dropped; drop the first if there are too many."""
         level = self._levels.setdefault(group, Level())
         self._levels.move_to_end(group)
         if len(self._levels) > self._most:

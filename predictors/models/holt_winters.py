@@ -1,13 +1,13 @@
-"""Holt's level and trend, Holt and Winters' season of a day, and the rules for level shifts and outliers.
+"""Holt's level and trend, Holt and Winters' daily season, and the rules for level shifts and outliers.
 
 Source: He, Dovrolis and Ammar, "On the predictability of large transfer TCP throughput" (2005), section 5: HW, and
 the rules that make it HW-LSO. A *level shift* is detected when the newest `TAIL` values lie all above, or all below,
 every earlier one, and the two medians differ by more than `SHIFT`; earlier values are then forgotten. An *outlier* is
-a value that differs from the median by more than `OUTLIER` when the next one does not: it is left out, as soon as
-the next one is known.
+a value that differs from the median by more than `OUTLIER` while the next value does not; it is left out once the
+next value is known.
 
-Winters' season (1960) is 24 hours here, as load has a daily cycle, and is a factor of the level; it is 1 for hours
-without values.
+The season of Winters (1960) has 24 hours, as load has a daily cycle: a factor of the level for each hour, which is 1
+for hours without values.
 """
 
 from predictors.compiled import compilable
@@ -31,7 +31,7 @@ NAN = float("nan")
 
 @compilable
 def follow(state: State, first: int, value: float) -> None:
-    """Update Holt's level and trend, the level being NaN before the first value; update the least value so far."""
+    """Update Holt's level and trend, and the least value so far. The level is NaN before the first value."""
     level, trend = state[first + LEVEL], state[first + TREND]
     if level != level:
         state[first + LEVEL], state[first + LEAST] = value, value
@@ -63,7 +63,7 @@ def away(value: float, median: float) -> bool:
 
 @compilable
 def shifted(state: State, window: int) -> bool:
-    """Return whether there was a level shift: the newest values of an ordered window lie apart from all others."""
+    """Return whether the newest `TAIL` values of an ordered window are a level shift."""
     count = int(state[window + COUNT])
     if count < 2 * TAIL:
         return False
@@ -87,7 +87,7 @@ def shifted(state: State, window: int) -> bool:
 def rules_learn(state: State, first: int, value: float, at: float) -> None:
     """Learn a value.
 
-    State: level, trend and least value without the newest one, the newest three, and an ordered window.
+    State: level, trend and least value before the newest value; the newest three values; an ordered window.
     """
     window, before = first + WINDOW, state[first + NEWEST]
     if state[window + COUNT] > 0.0:

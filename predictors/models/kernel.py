@@ -1,4 +1,4 @@
-"""A kernel forecast: the mean of earlier transfers that are nearest in size, load, kind, time and state.
+"""A kernel forecast: the mean of earlier transfers, weighted by nearness in size, load, kind, time and state.
 
 Source: kernel regression (Nadaraya 1964, Watson 1964; `predictors.models.neighbourhood`) of log rates, since rates have
 heavy tails. On real logs the *state* of a path (`predictors.models.past`) reveals as much as all other features
@@ -28,7 +28,7 @@ NEAR = Nearness(
     age=5000.0,
     late=100.0,
 )
-"""Fixed for all logs; fitted to the part of the HPSS log that is never scored."""
+"""Distances for all logs; fitted to the part of the HPSS log that is never scored."""
 MOST = 2000
 """Transfers kept per size class."""
 BESIDE = 1

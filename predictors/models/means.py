@@ -16,7 +16,7 @@ MOST = 256
 """Most values that a window over time holds; if there are more, the newest count."""
 HOUR = 3600.0
 RING, TIMES = 2, 3
-"""Positions where the rings begin: after two sums, or after seconds, sum, and the number of values within."""
+"""Positions where the rings begin: RING after two sums; TIMES after length, sum and number of values of a window."""
 NAN = float("nan")
 
 
@@ -44,7 +44,7 @@ def count_forecast(state: State, first: int, at: float) -> float:
 def time_learn(state: State, first: int, value: float, at: float) -> None:
     """Learn a value.
 
-    State: seconds, the sum of the values within the window, their number, a ring of times, and the values.
+    State: the length of the window in seconds, the sum and number of values in it, a ring of times, and the values.
     """
     times = first + TIMES
     size = int(state[times + SIZE])
@@ -69,7 +69,7 @@ def time_learn(state: State, first: int, value: float, at: float) -> None:
 
 @compilable
 def expired(state: State, first: int, at: float, total: float, within: int) -> tuple[float, int]:
-    """Return the sum and the number without values that have left the window at a time."""
+    """Return the sum and the number of the values that are still in the window at time `at`."""
     times = first + TIMES
     size = int(state[times + SIZE])
     oldest = (int(state[times + NEXT]) - within) % size

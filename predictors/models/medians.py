@@ -1,8 +1,8 @@
 """Medians and trimmed means over the last few values, and a median whose window adapts.
 
 Source: the Network Weather Service's bank: MEDIAN over 31 and 5, TRIM_MEAN of 30 % over 31 and 51, ADAPT_MED between 5
-and 21 and between 21 and 51; Vazhkudai, Schopf and Foster (2002): MED5, MED15, MED25. Two faults of the NWS code are
-corrected: the windows compared with the current one are one offset shorter and longer, and the limits are respected.
+and 21 and between 21 and 51; Vazhkudai, Schopf and Foster (2002): MED5, MED15, MED25. Unlike the NWS code, this one
+compares the current window with windows exactly one offset shorter and longer, and keeps to the limits.
 """
 
 from predictors.compiled import compilable

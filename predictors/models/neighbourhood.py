@@ -16,9 +16,9 @@ from predictors.models.state import State
 __all__ = ["Nearness", "Neighbourhood"]
 
 Order = MutableSequence[int]
-"""Rows in order of their values."""
+"""Row numbers, in the order of the rows' values."""
 Columns = tuple[State, ...]
-"""For each transfer its value, its number, its end, and its features; or its weight in each view."""
+"""Columns with one row per transfer: its value, number, end and features; or its weight in each view."""
 FIRST, VIEWS = 3, 3
 """Number of columns before the features; number of views."""
 Sums = tuple[float, float, float, float, float, float]
@@ -26,10 +26,10 @@ Shares = tuple[float, float, float]
 
 
 class Nearness(NamedTuple):
-    """The distances of nearness: a transfer's weight is exp of minus its distance, a sum over features.
+    """The scales of distance: a transfer's weight is exp(-distance), and its distance a sum over features.
 
-    Each field is the difference that makes a distance of 1. `kind`: another kind has a distance of one over it; `age`,
-    and `late` for the view by recency: counted in later transfers.
+    Each field is the difference in a feature that adds 1 to the distance; another kind adds 1 / `kind`. `age`, and
+    `late` in the view by recency, are numbers of later transfers.
     """
 
     size: float
@@ -67,8 +67,8 @@ def place(memory: State, values: State, order: Order, value: float) -> int:
 def keep(memory: State, values: State, order: Order, value: float) -> int:
     """Return the row for a new transfer, and put the row in order by its value.
 
-    If there is no room, a random transfer is replaced: so some very old ones remain, and most of the newest are
-    there. The random numbers are the same each time (a linear congruence, exact in floats).
+    If there is no room, a random transfer is replaced, so that most of the newest and some very old ones remain. The
+    random numbers are the same each time (a linear congruence, exact in floats).
     """
     room, count = len(values), int(memory[COUNT])
     row = free = count
@@ -93,8 +93,8 @@ def keep(memory: State, values: State, order: Order, value: float) -> int:
 def weigh(memory: State, columns: Columns, near: State, features: State, now: float, views: Columns) -> Sums:
     """Weigh all transfers in each view; those that had not ended by `now` have no weight.
 
-    :param near: one over the differences of `Nearness`
-    :returns: for each view the sum of the weights, then for each the sum of the weighted values
+    :param near: the reciprocals of the fields of `Nearness`
+    :returns: the sum of the weights in each view, then the sum of the weighted values in each view
     """
     values, numbers, ends, sizes, loads, kinds, rates, levels, beguns, likes, agos = columns
     size, load, kind, rate, level, begun, like, ago = features
@@ -119,7 +119,7 @@ def weigh(memory: State, columns: Columns, near: State, features: State, now: fl
                 same = apart + before + abs(its_like - like) * by_like + abs(its_ago - ago) * by_ago
             else:  # nothing had ended when that transfer began, or when this one does
                 then = 0.0
-            # Size matters less by state, and size and load less by recency: fitted with the differences in `kernel`.
+            # Size counts less by state, size and load less by recency; the factors were fitted with `kernel.NEAR`.
             first = exp(-(larger + busier + other + same + age))
             second = exp(-(0.6 * larger + busier + then + age))
             third = exp(-(0.5 * (larger + busier) + same + since * by_late))
@@ -184,12 +184,12 @@ class Neighbourhood:
         self._order = integers([*self._order, *([0] * more)], self._fast)
 
     def quantiles(self, features: Features, now: float, levels: Sequence[float]) -> tuple[float, ...] | None:
-        """Return the values below which these shares of similar transfers should lie; None while nothing had ended."""
+        """Return the values below which these shares of similar transfers should lie; None if none had ended."""
         found = self._mean_and_quantiles(features, now, levels)
         return found and found[1:]
 
     def expected(self, features: Features, now: float) -> tuple[float, float, float] | None:
-        """Return the 10th percentile, mean and 90th percentile of similar transfers; None as above."""
+        """Return the 10th percentile, mean and 90th percentile of similar transfers; None if none had ended."""
         found = self._mean_and_quantiles(features, now, (0.1, 0.9))
         if found is None:
             return None
@@ -202,7 +202,7 @@ class Neighbourhood:
             return None
         for i, feature in enumerate(features):
             self._features[i] = feature
-        # Made anew each time: kept, they would be a fifth of the memory of a broker's thousands of neighbourhoods.
+        # Not kept between calls: they would be a fifth of the memory of a broker's thousands of neighbourhoods.
         views = tuple(zeros(len(self._order), self._fast) for _ in range(VIEWS))
         sums = self._weigh(self._memory, self._columns, self._near, self._features, now, views)
         wholes, means = sums[:VIEWS], sums[VIEWS:]

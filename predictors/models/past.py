@@ -18,9 +18,9 @@ from predictors.observation import Observation, Query
 __all__ = ["BY_SIZE", "Features", "Past"]
 
 BY_SIZE = 0.5
-"""Power of the size with which rates are compared: 1 would compare elapsed times, 0 the rates."""
+"""Exponent of the size by which rates are divided before comparing them: 0 compares rates, 1 durations."""
 LIKE = log(4.0)
-"""Largest excess in log size with which a transfer still counts as at most as large as another one."""
+"""Tolerance in log size: a transfer that is larger by no more than this counts as "of at most this size"."""
 GAIN = 0.1
 """Weight of the newest transfer in the level."""
 NAN = float("nan")
@@ -30,9 +30,9 @@ class Features(NamedTuple):
     """The features of a transfer that are known when it begins.
 
     `size`: its log; `load`: log(1 + concurrency); `kind`: a number for the kind of file. From transfers that had ended:
-    `rate`: the log rate of the newest, unscaled; `level`: their mean log rate, discounted; `begun`: the log of the
-    seconds since one began; `like_rate` and `like_begun`: the log rate of the one that began last among those of at
-    most this size, and the log of the seconds since. All rates except `rate` are compared `BY_SIZE`. NaN: unknown.
+    `rate`: the log rate of the newest; `level`: their discounted mean log rate; `begun`: log(1 + seconds since the last
+    start); `like_rate` and `like_begun`: the log rate of the last to start of those of at most this size, and log(1 +
+    seconds since then). All rates except `rate` are divided by size to the power of `BY_SIZE`. NaN: unknown.
     """
 
     size: float
@@ -46,7 +46,7 @@ class Features(NamedTuple):
 
 
 class EndedTransfer(NamedTuple):
-    """A transfer that ended, its log rate compared `BY_SIZE`, and its log size."""
+    """A transfer that ended; `size` is its log size, `value` its log rate minus `BY_SIZE` times `size`."""
 
     end: float
     start: float

@@ -21,7 +21,7 @@ __all__ = ["FEATURES", "Diagnostics", "Regression"]
 
 FEATURES = ("log size", "hour (sin)", "hour (cos)", "log concurrency", "log streams", "lag", "constant")
 MOST, ANEW = 500, 50
-"""Transfers in a fit, and number of new ones after which the fit is repeated."""
+"""Number of newest transfers in a fit, and of new transfers after which the fit is repeated."""
 FEWEST = 3 * len(FEATURES)
 """Transfers needed for a first fit."""
 DAY = 86400.0
@@ -31,10 +31,10 @@ BEYOND = NormalDist().inv_cdf(0.9)
 class Diagnostics(NamedTuple):
     """The statistics of a fit, which show how reliable it is.
 
-    `coefficients` by feature, with the p-value of each being 0 in truth; `r2` the share of variance explained;
-    `deviation` of the residuals, in logs; `condition` number of the features (above 30: some are nearly redundant);
-    `durbin_watson` near 2 if residuals are unrelated in time; `normal` the p-value of their being normal (Jarque
-    and Bera).
+    `coefficients` by feature; `p_values` of each coefficient being 0; `r2` the share of variance explained; `deviation`
+    of the residuals, in logs; `condition` number of the features (above 30: some are nearly redundant);
+    `durbin_watson` near 2 if residuals are uncorrelated in time; `normal` the p-value of normal residuals (Jarque and
+    Bera).
     """
 
     transfers: int
@@ -129,9 +129,8 @@ class Regression(Forecaster):
     def _fit(self, path: PathRegression) -> Any:
         features, values = zip(*path.rows, strict=True)
         with catch_warnings():
-            simplefilter(
-                "ignore"
-            )  # constant features make the matrix singular: least-norm solution, reported by `condition`
+            # Constant features make the matrix singular: the fit is the least-norm solution, and `condition` shows it.
+            simplefilter("ignore")
             return self._library.OLS(list(values), [list(row) for row in features]).fit()
 
 

@@ -1,4 +1,4 @@
-"""Exponential smoothing: the newest value counts for a share, all earlier ones for the rest.
+"""Exponential smoothing: each new value moves the level by a share (the gain) of their difference.
 
 Source: the Network Weather Service's bank, with its gains; the same as EWMA in He, Dovrolis and Ammar, "On the
 predictability of large transfer TCP throughput" (2005).

@@ -1,12 +1,12 @@
-"""The cheap members of the bank: each is two functions over a flat piece of memory.
+"""The members of the bank: cheap forecasters, each made of two functions over an array of floats.
 
 A member keeps its knowledge of one series in a fixed number of floats, so that thousands of series lie in one array
-and a compiled loop runs through them. Its functions take the memory and the position where their part begins. They are
+and a compiled loop runs through them. Its functions take the array and the position where their part begins. They are
 plain Python, and can be compiled (see `predictors.compiled`).
 
-Means and medians over counts keep the last few values of a series, in a ring or sorted. A ring of `size`: size, number
-of values in it, position of the next one, and the values. An ordered window of `size`: size, number of values in it,
-number ever inserted, the values in ascending order, and the number of each.
+Means and medians over counts keep the last few values of a series, in a ring or an ordered window. A ring consists of
+its size, the number of values in it, the position of the next one, and the values; an ordered window of its size, the
+number of values in it, the number ever inserted, the values in ascending order, and the serial number of each.
 """
 
 from collections.abc import Callable, MutableSequence
@@ -50,7 +50,8 @@ class Family(NamedTuple):
     """The functions that members of one kind share.
 
     `learn(state, first, value, at)` learns a positive value observed at `at` (seconds since the epoch), not
-    before the previous one; `forecast(state, first, at)` is for a time not before the last, NaN while nothing is known.
+    before the previous one; `forecast(state, first, at)` returns the forecast for a time not before the last value, NaN
+    while nothing is known.
     """
 
     name: str
