@@ -104,13 +104,13 @@ async def download(
 ) -> list[TransferReport]:
     """Fetch every file that the request names; `watch` receives snapshots during the transfer.
 
-    `expected` are forecasts for replicas, by URL, which replace those of this user's history. Replicas with `limits`,
-    by URL, are sent requests for a piece only after admission of the piece; a server that sends only whole files, after
-    admission of all pieces. `confirm` is awaited when a file is complete, before it gets its name; if it fails, the
+    `expected` are forecasts for replicas, by URL, which replace those of this user's history. A replica in `limits`, by
+    URL, is asked for a piece only after the piece is admitted; for a whole file, which is all that some servers send,
+    only after all pieces are. `confirm` is awaited when a file is complete, before it gets its name; if it raises, the
     file does not get the name.
 
     Raises a CoallocError. Cancelling stops cleanly and leaves a state that the next call resumes. After an error or a
-    cancellation, `results` has the reports of what was done until then.
+    cancellation, `results` has the reports of the finished files and of the interrupted one.
     """
     broker = _broker(request)
     files = await named_files(request, broker)
@@ -180,8 +180,8 @@ async def _relayed(
     watch: Callable[[Snapshot], None] | None,
     results: Results[TransferReport],
 ) -> TransferReport | None:
-    """Fetch a file over other servers, if the plan says that this is faster; else return None."""
-    from coalloc.collect.composition import fetch_over  # few downloads have a use for plans
+    """Fetch a file over relays if the plan says that this is faster; else return None."""
+    from coalloc.collect.composition import fetch_over  # imported here because few downloads need plans
     from coalloc.collect.single_file import report, snapshot
 
     exact = request.output if request.within else None  # the existing target may become a directory at any moment
@@ -198,7 +198,7 @@ async def _relayed(
 
 
 def _bad(request: Request, found: FoundReplicas, report: TransferReport) -> list[tuple[str, str, str]]:
-    """Return replicas of a broker's dataset that contradict its own checksum, without those that are only suspected."""
+    """Return the replicas that contradict the broker's checksum of their dataset; leave out merely suspected ones."""
     if not (found.dataset and report.verified) or request.expected:
         return []
     wrong = [each for each in report.sources if each.outcome == "corrupt" and each.error != SUSPECTED]
@@ -234,19 +234,19 @@ async def collect(
     network: "Scenario | None" = None,
     results: Results[CollectReport] | None = None,
 ) -> CollectReport:
-    """Collect many files from GridFTP servers to one place, over other hosts where a method sends them.
+    """Collect many files from GridFTP servers to one place, over relays where the method chooses them.
 
-    Each file is at its destination only when it is complete and compared with its origin; an existing file is left
-    alone. Cancelling stops cleanly, and leaves nothing at intermediate servers. After an error or a cancellation,
-    `results` has the report of what was done until then.
+    A file appears at its destination only when it is complete and compared with its origin; an existing file is not
+    replaced, unless `wanted` says so. Cancelling stops cleanly, and leaves nothing at relays. After an error or a
+    cancellation, `results` has the report so far.
 
     :param watch: receives views during the collection
-    :param network: hosts that take part beside those that are named, and the links between them; missing values are
-        taken from measurements. The host without a server is this machine. Without a network, every host is assumed to
-        reach every other one, and missing measurements are guessed
+    :param network: hosts that take part in addition to the named servers, and the links between them; missing values
+        are taken from measurements. The host without a server is this machine. Without a network, every host is assumed
+        to reach every other one, and missing measurements are guessed
     :raises CoallocError: when a file could not be collected
     """
-    from coalloc.collect.composition import collect  # downloads have no use for methods and plans
+    from coalloc.collect.composition import collect  # imported here because downloads need no methods and plans
 
     return await collect(wanted, watch, network, results or Results())
 
@@ -259,7 +259,7 @@ async def plan(request: Request) -> list[Plan]:
 async def metalink(request: Request) -> str:
     """Return a Metalink 4 document of the files: replicas that answer, the best first, with an agreed checksum.
 
-    Where no checksum is known yet, the servers are asked to compute one, which takes them a read of the file.
+    If a file has no known checksum, its servers are asked to compute one, for which they read the whole file.
     """
     files = await named_files(request, _broker(request))
     described = [(await planned_file(request, found, ask_checksum=True))[1] for found in files]
@@ -330,7 +330,7 @@ async def register_directory(name: str, url: str, broker: str | None = None) -> 
 
 
 def http_client(url: str, policy: AddressPolicy, seconds: float) -> "httpx.AsyncClient":
-    """Return a client for the server of a URL that connects where this policy allows; it follows no redirects."""
+    """Return a client for the server of a URL; it connects only to addresses that the policy allows; no redirects."""
     from coalloc.engine.http.transport import client
 
     return client(url, DirectDialer(policy), seconds, lambda _: None)

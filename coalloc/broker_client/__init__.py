@@ -1,7 +1,6 @@
 """A client for the broker's HTTP interface.
 
-The broker may be any server: the client limits the time and the length of its answers, and rejects values that make
-no sense.
+The client does not trust the broker: it limits the time and the length of its answers, and rejects impossible values.
 """
 
 from coalloc.broker_client.catalogue import Broker, DatasetEntry, FoundReplicas

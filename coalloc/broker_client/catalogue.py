@@ -54,7 +54,7 @@ class Broker:
     async def resolve(self, names: Sequence[str]) -> list[FoundReplicas]:
         """Return the replicas of these datasets, the best replica of each first.
 
-        :raises NothingToFetchFrom: when a dataset is unknown or has no replica, or the answer is not a broker's
+        :raises NothingToFetchFrom: when a dataset is unknown or has no replica, or the answer is malformed
         """
         wanted: dict[str, Any] = {"names": list(names)}
         if self.access.site:
@@ -103,11 +103,11 @@ class Broker:
             raise self._broker.nonsense(error) from None
 
     async def decided(self, decisions: Sequence[Mapping[str, Any]]) -> None:
-        """Report how files were fetched, in the format of the broker's interface."""
+        """Report the decisions of transfers (`coalloc.broker_client.decision`)."""
         await self._broker.ask("POST", "/decisions", json=list(decisions))
 
     async def expected(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[Estimate, float | None]]:
-        """Return the forecast for each pair of servers, and the age of the newest transfer that it rests on.
+        """Return the forecast for each pair of servers, and the age in seconds of the newest transfer behind it.
 
         :param pairs: addresses of source and sink, SCHEME://HOST[:PORT]
         """
@@ -186,7 +186,7 @@ def _registration(name: str, file: ReplicaSet) -> dict[str, Any]:
 
 
 def _age(value: Any) -> float | None:
-    """Return an age in seconds; 0 if the broker's clock is ahead of another one."""
+    """Return an age in seconds; 0 for a negative age, which clocks that differ can cause."""
     return None if value is None else number(max(value, 0))
 
 

@@ -20,7 +20,7 @@ SECONDS = 10.0
 WHOLE = 60.0
 """Time limit in seconds for one answer."""
 QUIET = 60.0
-"""Seconds without a byte after which a stream is given up; a broker sends a sign of life every 15 s."""
+"""Seconds without a byte after which a stream is given up; a broker sends something at least every 15 s."""
 LARGEST = 16 << 20
 """Default limit for the bytes of one answer; parsing takes up to twenty times as much memory."""
 LONGEST = 1 << 20
@@ -31,7 +31,7 @@ NONSENSE = (ValueError, KeyError, TypeError, AttributeError, RecursionError, Ind
 
 
 class BrokerRefuses(CoallocError):
-    """An invalid request, rejected by the broker; a repetition would be rejected too."""
+    """A request that the broker rejects, and would reject again."""
 
     status = 2
     code = "broker_refuses"
@@ -180,7 +180,7 @@ class BrokerConnection:
         return BrokerRefuses(f"{self.access.url}: {error['message']}", str(error["remedy"]))
 
     def nonsense(self, error: Exception) -> NothingToFetchFrom:
-        """Return the exception for an answer that no broker would give."""
+        """Return the exception for a malformed answer."""
         reason = f"{type(error).__name__}: {error}"[:200]
         remedy = self._remedy.replace("try again", "check the broker's address")
         return NothingToFetchFrom(f"{self.access.url} does not answer as a broker does ({reason})", remedy)

@@ -1,6 +1,6 @@
-"""A transfer as a decision: the replicas, their forecasts, the assigned ranges, and the results. Pure.
+"""The decision behind a transfer: the replicas, their forecasts, the assigned ranges, and the results. Pure.
 
-It is reported to brokers, which keep it; the document is the body of `POST /broker/v1/decisions`.
+Clients report it to their broker, which stores it, in the body of `POST /broker/v1/decisions`.
 """
 
 from collections.abc import Sequence
@@ -17,16 +17,16 @@ __all__ = ["LARGE", "LONGEST", "LONGEST_NAME", "MOST", "MOST_SOURCES", "Document
 Document = dict[str, Any]
 
 LARGE = 8 << 20
-"""Bytes from which a file is reported, even if there was no choice."""
+"""Minimum bytes moved by a reported transfer with one source."""
 CHOSEN = 1 << 20
-"""The same if there was a choice: thousands of small files need no decision."""
+"""Minimum bytes moved by a reported transfer with several sources; thousands of smaller ones would be of no use."""
 MOST = 2000
 """Most ranges of one transfer; beyond that, neighbours are merged."""
 MOST_SOURCES = 100
 LONGEST, LONGEST_NAME = 500, 2000
 """Characters of a remark, and of a name."""
 MOMENT = 0.1
-"""Seconds for which a source's bytes must have flowed to show its rate without its set-up."""
+"""Minimum seconds of data flow that show a source's rate without its set-up."""
 WORST = ("failed", "stalled", "shortened", "whole")
 
 
@@ -41,7 +41,7 @@ def decision(
 ) -> Document:
     """Return the document of a transfer's decision and its results.
 
-    :param error: the reason of the failure, if it failed
+    :param error: the reason, if the transfer failed
     :param began: seconds since the epoch
     :param key: identifier that is unique for its reporter
     :param kind: download or copy
@@ -92,9 +92,9 @@ def _source(source: SourceReport) -> Document:
 
 
 def _shown(source: SourceReport) -> tuple[float | None, float]:
-    """Return the seconds until a source's bytes could first flow, and for how long they did.
+    """Return the seconds until a source could send its first byte, and the seconds for which it then sent.
 
-    If they flowed too briefly to show a rate, its set-up is included in the time of flow.
+    If it sent too briefly to show a rate, the second value includes the set-up.
     """
     flow = sum(copy.last_byte - copy.first_byte for copy in source.copies if copy.last_byte and copy.first_byte)
     if flow < MOMENT or source.ready_seconds is None:

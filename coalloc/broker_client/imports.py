@@ -39,9 +39,9 @@ PORTS = range(1, 1 << 16)
 class Remembered(NamedTuple):
     """The results of an import.
 
-    `kind` is the format of the log. Of its `transfers`, `usable` ones can be used by this user's history, and `new`
-    ones of these were not in it yet. `refused` are lines that are not transfers, `changed` values that are stored in
-    another form.
+    `kind` is the format of the log, `transfers` the number of its transfers; this user's history can use `usable` of
+    them, of which `new` were not in it yet. `refused` are lines that are not transfers, `changed` values that are
+    stored in another form.
     """
 
     kind: str
@@ -120,13 +120,13 @@ async def report_globus(tasks: "GlobusTasks", named: str | None = None) -> int |
 def read_log(path: Path, most: int | None = None, databases: bool = True) -> "TransferLog":
     """Read another program's log: transfers by the addresses of their sources, and the refused lines.
 
-    The refused and the changed lines are in order; secrets in them are not shown.
+    Refused and changed lines are sorted by number; secrets in them are not shown.
 
-    :param most: limit in bytes for the unpacked log, each line counted as at least 256: reading one takes some 600
-        bytes of memory
-    :param databases: False if the log comes from an untrusted user, whose databases are not opened
+    :param most: limit in bytes for the unpacked log; a line counts as at least 256, as reading it takes some 600 bytes
+        of memory
+    :param databases: whether to open databases; False for the logs of untrusted users
     :raises UsageError: when the format is unknown
-    :raises TooMuch: when it is longer
+    :raises TooMuch: when the log exceeds `most`
     """
     from coalloc.history.formats import ChangedValue, RefusedLine
     from coalloc.history.formats import read_log as read

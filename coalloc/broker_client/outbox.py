@@ -1,4 +1,4 @@
-"""Reports of transfers to the broker: sent at once if that is quick, else kept and sent next time.
+"""Reports of transfers to the broker: sent at once if that takes at most a second, else stored and sent next time.
 
 A report is a file beside the history, written and then renamed. It is removed once the broker has accepted or refused
 it, or when it is a month old.
@@ -29,7 +29,7 @@ __all__ = ["decisions", "send_results"]
 log = logging.getLogger(__name__)
 
 PATIENCE = 1.0
-"""Seconds that a user whose file is complete may wait for a broker, and for the resolver of its name."""
+"""Maximum seconds that a user waits for the broker, including name resolution, after the file is complete."""
 AT_ONCE = 100
 """Reports in one request, the newest first."""
 OLDEST = 30 * 86_400.0
@@ -43,7 +43,7 @@ Bad = tuple[str, str, str]
 
 
 class PendingReport(NamedTuple):
-    """A report for a broker, and the file that stores it; None where it could not be stored."""
+    """A report for a broker; `path` is the file that stores it, None if it is not stored."""
 
     observations: list[dict[str, Any]]
     bad: list[Bad]
@@ -57,8 +57,8 @@ class PendingReport(NamedTuple):
 
 
 def decisions(broker: Broker, thing: str, report: TransferReport, error: str | None, began: float) -> list[Document]:
-    """Return a transfer's decision as a document for the broker; none if it is not worth a report, or a source is no
-    server.
+    """Return a list with the transfer's decision for the broker; empty if it is not worth a report, or if a source is
+    not a server.
 
     :param thing: the dataset, or the file's name
     :param error: the reason of the failure, if it failed
@@ -76,10 +76,9 @@ async def send_results(
     measured: Sequence[MeasuredLink] = (),
     decided: Sequence[Document] = (),
 ) -> None:
-    """Send these results to the broker, and earlier unsent reports. Never raises for a failure, and waits at most a
-    second.
+    """Send these results and earlier unsent reports to the broker. A failure raises nothing; it waits at most a second.
 
-    If no history is kept, nothing is kept for later either.
+    Unsent reports are stored for next time, unless the user keeps no history.
     """
     observations = [_observation(broker, each) for each in transfers if _is_of_use(each)]
     observations += [_pair(each) for each in measured if EVERYBODY not in (each.source, each.sink)]
@@ -101,7 +100,7 @@ async def send_results(
 
 
 async def _send(broker: Broker, reports: Sequence[PendingReport]) -> None:
-    """Send all reports in one request; one by one if the broker refuses that, so that an invalid one is sent alone."""
+    """Send all reports in one request; if the broker refuses it, one by one, so that only invalid reports are lost."""
     for report in reports:
         for each in report.bad:
             with suppress(BrokerRefuses):
@@ -178,7 +177,7 @@ def _keep(folder: Path, broker: Broker, report: PendingReport) -> PendingReport:
 
 
 def _is_of_use(transfer: PastTransfer) -> bool:
-    """Return whether a broker can use it: something was tried, and the source is a server."""
+    """Return whether a broker can use a transfer: its source was used for a while, and is a server."""
     return (
         transfer.outcome != "unused" and transfer.end > transfer.start and not source_key(transfer.url).endswith("//")
     )

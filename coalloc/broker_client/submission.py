@@ -1,7 +1,7 @@
-"""Tasks for a broker: transfers that it does on its own, without a waiting user; and their progress.
+"""Tasks for a broker: transfers that it runs in the background, and their progress.
 
-A source, and the destination, is `COLLECTION:/path`, with a slash or a tilde after the colon; a source may also be
-the name of a dataset, which is a file of the broker's catalogue.
+Sources and the destination have the form `COLLECTION:/path` or `COLLECTION:~/path`. A source may also be the name of a
+dataset, which is a file of the broker's catalogue.
 """
 
 import asyncio
@@ -40,9 +40,9 @@ class TaskFailed(TransferFailed):
 class TaskRequest(NamedTuple):
     """A transfer for a broker.
 
-    With a final slash `destination` is a folder in which each source keeps its own name; else it is the name of the
-    only source there. With `delete`, files that are only at the destination are deleted in the end; a `dry_run` only
-    finds out the necessary actions. `deadline` is in seconds since the epoch.
+    A `destination` that ends with a slash is a directory, in which each source keeps its name; else it is the new name
+    of the only source. `delete` deletes files that exist only at the destination, after the copy; `dry_run` lists the
+    necessary actions only. `deadline` is in seconds since the epoch.
     """
 
     sources: tuple[str, ...]
@@ -65,7 +65,7 @@ class CollectionPath(NamedTuple):
 async def submit(request: TaskRequest, broker: str | None = None) -> SubmittedTask:
     """Submit a transfer to a broker.
 
-    :raises UsageError: for sources or a destination that name nothing, and if no broker is known
+    :raises UsageError: if a source or the destination is in no known collection, or no broker is known
     :raises NothingToFetchFrom: for a dataset that does not exist, or a broker that does not answer
     """
     access = some_access(broker)
@@ -111,12 +111,14 @@ def _nowhere(word: str, known: Sequence[CollectionEntry], remedy: str) -> UsageE
 def _submission(request: TaskRequest, sources: Sequence[CollectionPath], destination: CollectionPath) -> dict[str, Any]:
     """Return the request body for the broker.
 
-    :raises UsageError: when it is not one task
+    :raises UsageError: when one task cannot contain all sources
     """
-    from uuid import uuid4  # most commands have no use for it
+    from uuid import uuid4  # imported here because most commands do not need it
 
     if len({place.collection for place in sources}) > 1:
-        raise UsageError("the sources are in several collections, but a task has one", "submit them separately")
+        raise UsageError(
+            "the sources are in several collections, but a task has one source collection", "submit them separately"
+        )
     into = destination.path.endswith("/")
     if len(sources) > 1 and not into:
         raise UsageError(
@@ -143,7 +145,7 @@ def _submission(request: TaskRequest, sources: Sequence[CollectionPath], destina
 
 
 def _name(path: str) -> str:
-    """Return the last part of a path; empty for a whole collection."""
+    """Return the last part of a path, without tildes; empty for a whole collection."""
     return path.rstrip("/").rpartition("/")[2].replace("~", "")
 
 
@@ -158,12 +160,12 @@ async def dry_run(number: str, show: Callable[[PlannedFile], None], broker: str 
 
 
 async def tasks(every: bool = False, most: int = 100, broker: str | None = None) -> list[TaskView]:
-    """Return the user's tasks that are under way, or every one; the newest first."""
+    """Return the user's unfinished tasks, or all with `every`; the newest first."""
     return await BrokerTasks(some_access(broker)).listed(EVERY if every else UNDER_WAY, most)
 
 
 async def cancel(number: str, broker: str | None = None) -> TaskView:
-    """Cancel a task; return its state then. The beginning of its id is enough."""
+    """Cancel a task and return its new state. The beginning of its id is enough."""
     board = BrokerTasks(some_access(broker))
     return await board.cancel(await board.full(number))
 
@@ -203,5 +205,5 @@ def _judged(task: TaskView) -> TaskView:
     raise TaskFailed(
         task,
         f"task {task.id} failed: {task.error}{files}",
-        "fix that and submit it again; with --sync size, files that have arrived are not copied again",
+        "fix the cause and submit it again; with --sync size, files that have arrived are not copied again",
     )

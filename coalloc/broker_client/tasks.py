@@ -97,7 +97,7 @@ class BrokerTasks:
         return self._viewed(await self._broker.ask("GET", _path(number)))
 
     async def full(self, beginning: str) -> str:
-        """Return the full id of the user's task whose id begins so. :raises UsageError: when none or several do"""
+        """Return the id of the user's task that begins with this. :raises UsageError: when no or several ids do"""
         if len(beginning) >= len(UNKNOWN):
             return beginning
         found = [task.id for task in await self.listed(get_args(TaskStatus), PAGE) if task.id.startswith(beginning)]
@@ -126,7 +126,7 @@ class BrokerTasks:
         return self._viewed(await self._broker.ask("POST", _path(number, "/cancel")))
 
     async def follow(self, number: str, seen: str = "") -> AsyncGenerator[tuple[str, TaskView], None]:
-        """Yield the states of a task as they change, each with its id, from after the state whose id was `seen`.
+        """Yield each new state of a task with the state's id, starting after the state with the id `seen`.
 
         The stream ends with the task or earlier; to continue after an early end, call this again.
         """

@@ -1,4 +1,4 @@
-"""The local checks of `coget doctor`. They contact no server; every finding that is not ok says what to do."""
+"""The local checks of `coget doctor`. They contact no server; every finding that is not ok has a remedy."""
 
 import os
 import shutil
@@ -97,9 +97,9 @@ def _credential() -> Iterator[Finding]:
     except PermissionRefused as error:
         yield Finding("certificate", "limited", f"{error.message}; needed for gsiftp:// only", error.remedy)
     except (OSError, ValueError) as error:
-        yield Finding("certificate", "limited", f"{path} holds no certificate: {error}", NEW_PROXY)
+        yield Finding("certificate", "limited", f"{path} contains no certificate: {error}", NEW_PROXY)
     except ImportError:
-        yield Finding("certificate", "ok", f"{path}; not looked into, for want of cryptography")
+        yield Finding("certificate", "ok", f"{path}; not checked, because cryptography is not installed")
     else:
         valid = expiry > datetime.now(UTC)
         detail = f"{path}, valid until {expiry:%Y-%m-%d %H:%M} UTC" if valid else f"{path} expired at {expiry}"
@@ -158,13 +158,13 @@ def _history() -> Iterator[Finding]:
 
     path = default_path()
     if path is None:
-        yield Finding("history", "ok", "off: COGET_HISTORY says so")
+        yield Finding("history", "ok", "off, as set by COGET_HISTORY")
         return
     nearest = next(parent for parent in (path, *path.parents) if parent.exists())
     if os.access(nearest, os.W_OK) and nearest.is_dir() == (nearest != path):
         yield Finding("history", "ok", str(path) if path.exists() else f"{path}, not yet written")
     else:
-        remedy = f"make {nearest} writable; until then nothing is learnt from transfers"
+        remedy = f"make {nearest} writable; until then coget learns nothing from transfers"
         yield Finding("history", "wrong", f"{path} cannot be written", remedy)
 
 
@@ -177,11 +177,11 @@ def _connections() -> Iterator[Finding]:
         yield Finding("connections", "wrong", error.message, error.remedy)
         return
     if slots is None:
-        yield Finding("connections", "ok", f"no limit: {VARIABLE} says so")
+        yield Finding("connections", "ok", f"no limit, as set by {VARIABLE}")
     elif slots.usable:
         yield Finding("connections", "ok", f"at most {slots.most} to a server, counted in {slots.folder}")
     else:
-        remedy = f"remove {slots.directory} or make it yours alone; until then nothing is counted"
+        remedy = f"remove {slots.directory}, or allow access to you only; until then connections are not counted"
         yield Finding("connections", "limited", f"{slots.directory} cannot be used", remedy)
 
 

@@ -72,9 +72,9 @@ def collect(
     are collected. Each URL is a different file. Replicas of one file come from a Metalink or a broker: name the
     Metalink, or the dataset.
 
-    Pieces may be relayed by other servers: the sources, and those that --via names. Relays keep pieces in a
-    folder .coget-staging-*, which is removed at the end. A file gets its name when it is complete and verified against
-    its origin; the same command continues with what is missing.
+    Pieces may be relayed by other servers: the sources, and the servers of --via. Relays keep pieces in a
+    directory .coget-staging-*, which is removed at the end. A file gets its name when it is complete and verified
+    against its origin. To resume, run the same command again.
 
     \b
     Examples:
@@ -100,7 +100,7 @@ def collect(
         with nullcontext() if quiet else showing(_printer) as watch:
             report = interrupts.run(
                 api.collect(wanted, watch, known, results),
-                remedy="run the same command again: it goes on with what is missing",
+                remedy="run the same command again to fetch the missing files",
             )
     except CoallocError as error:
         if results.unfinished is None:

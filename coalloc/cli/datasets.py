@@ -41,7 +41,7 @@ def search(beginning: str, most: int, broker: str | None, as_json: bool) -> None
         size = "?" if each.size is None else human.size(each.size)
         say(f"{size:>9}  {human.one_line(each.name)}")
     if not found:
-        say("no dataset begins so", err=True)
+        say("no dataset name begins with this", err=True)
 
 
 @click.command(short_help="Show the replicas of datasets, with a forecast for each.")

@@ -24,7 +24,7 @@ __all__ = ["doctor"]
 @options.delegate
 @options.as_json
 def doctor(sources: tuple[str, ...], engine: "Engine", delegate: tuple[str, ...], as_json: bool) -> int:
-    """Show what is installed and configured here, whether each named server answers, and what to do if not.
+    """Show what is installed and configured here, whether each named server answers, and remedies for problems.
 
     The exit status is 3 when a named server does not answer.
 

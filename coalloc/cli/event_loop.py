@@ -1,4 +1,4 @@
-"""The event loop of a command, which does not wait at its end for name lookups that are no longer needed."""
+"""The event loop of a command, which ends without waiting for name lookups that are no longer needed."""
 
 import asyncio
 import socket
@@ -13,8 +13,8 @@ __all__ = ["CommandLoop"]
 class CommandLoop(asyncio.SelectorEventLoop):
     """An event loop that looks names up in daemon threads, which end with the process.
 
-    A silent name service blocks such a thread for minutes. asyncio would wait for its own threads before it ends, even
-    though the answer is useless by then.
+    A name service that does not answer blocks such a thread for minutes; asyncio's own loop would wait for it at its
+    end, although the answer is useless by then.
     """
 
     async def getaddrinfo(self, *args: Any, **kwargs: Any) -> list[Any]:

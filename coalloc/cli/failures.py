@@ -1,7 +1,7 @@
 """Conversion of errors to messages and exit statuses, for all commands.
 
-An exception of a command is printed on stderr as "coget: MESSAGE", followed by what to do; with `--json` it is also
-an object on stdout.
+An exception of a command is printed on stderr as "coget: MESSAGE", followed by the remedy; with `--json`, it is also
+printed as an object on stdout.
 """
 
 import os
@@ -27,7 +27,7 @@ class Defect(CoallocError):
 
 
 class CommandFailed(Exception):
-    """An error of a command that had results before; they are the document that `--json` prints with the error."""
+    """An error of a command with partial results: the document that `--json` prints with the error."""
 
     def __init__(self, error: CoallocError, document: Mapping[str, object]) -> None:
         super().__init__(error.message)
@@ -60,13 +60,13 @@ def _ours(error: Exception) -> CoallocError:
             return UsageError(error.format_message())
         case OSError(filename=None):  # OSErrors with a filename are converted where they occur
             return SinkError(
-                f"standard output or error cannot be written: {error.strerror or error}", "send it to another place"
+                f"standard output or error cannot be written: {error.strerror or error}", "redirect it to another place"
             )
     if os.environ.get("COGET_DEBUG"):
         print(redacted_text("".join(traceback.format_exception(error))), file=sys.stderr)
     return Defect(
         f"a defect of coget: {type(error).__name__}: {error}",
-        "please report it, with what the same command prints under COGET_DEBUG=1",
+        "please report it, with the output of the same command under COGET_DEBUG=1",
     )
 
 

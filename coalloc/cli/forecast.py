@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["forecast"]
 
 WORTH_COMPILING = 1_500
-"""Transfers from which on compiling takes less time than it saves."""
+"""Number of transfers above which compiling saves more time than it takes."""
 
 
 @click.group(short_help="Measure the accuracy of forecasts.")
@@ -76,13 +76,13 @@ def _evaluations(log: "TransferLog", every: bool) -> "list[Evaluation]":
     if not found:
         raise UsageError(
             f"too little to forecast from: {len(log.observations)} transfers",
-            "give a log with more transfers of 1 MiB or more that went well",
+            "give a log with more successful transfers of at least 1 MiB",
         )
     return sorted(found, key=lambda evaluation: evaluation.points.mdape)
 
 
 def _compile(log: "TransferLog") -> bool:
-    """Return whether to compile; warn if compiling would pay but numba is missing."""
+    """Return whether to compile; warn if compiling would save time but numba is not installed."""
     from predictors.compiled import REMEDY, available
 
     worth = len(log.observations) >= WORTH_COMPILING
@@ -124,7 +124,7 @@ def _print(log: "TransferLog", found: "Sequence[Evaluation]") -> None:
         *(">below p10", ">worst 500", ">p10 / rate", ">silent"),
     )
     out.print(table(headings, map(_row, found)))
-    out.print("below p10 should be 10 %; docs/reference/forecast.md tells what each column means.")
+    out.print("below p10 should be 10 %; docs/reference/forecast.md explains the columns.")
 
 
 def _row(each: "Evaluation") -> tuple[str, ...]:

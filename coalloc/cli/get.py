@@ -1,4 +1,4 @@
-"""`coget get`: fetch files. Progress goes to stderr, so that stdout holds nothing but the JSON document."""
+"""`coget get`: fetch files. Progress goes to stderr; stdout is only for the JSON document."""
 
 import sys
 from collections.abc import Sequence
@@ -50,12 +50,12 @@ __all__ = ["get"]
 def get(as_json: bool, quiet: bool, **given: Any) -> None:
     """Fetch a file from all its sources at once, and verify it.
 
-    SOURCE is the address of a replica (ftp://, gsiftp://, http://, https://, or any URL that fsspec opens), one
-    Metalink 4 file or URL, or with a broker the name of a dataset. Several addresses must be of the same file.
+    SOURCE is the URL of a replica (ftp://, gsiftp://, http://, https://, or any URL that fsspec opens), one
+    Metalink 4 file or URL, or, with a broker, the name of a dataset. Several URLs must be replicas of the same file.
     ftp://host/a/b is the absolute path /a/b, as for globus-url-copy; ftp://host/~/b is below the home directory.
 
-    Partial data are kept beside the target in NAME.coget: after an interruption or a failure the same command continues
-    where it stopped.
+    Partial data are kept beside the target in NAME.coget. After an interruption or a failure, the same command
+    continues where it stopped.
 
     \b
     Examples:
@@ -73,7 +73,7 @@ def get(as_json: bool, quiet: bool, **given: Any) -> None:
         with nullcontext() if quiet else showing(_printer) as watch:
             reports = interrupts.run(
                 api.download(request, watch, results=results),
-                remedy="run the same command again: it goes on with what has arrived",
+                remedy="run the same command again: it keeps the data that have arrived",
             )
     except CoallocError as error:
         if not as_json:
@@ -98,11 +98,11 @@ def _print_reports(reports: "Sequence[TransferReport]") -> None:
 
 
 def _output(path: str | None) -> Path | None:
-    """Return the value of --output. A Path would lose the final slash that marks a directory."""
+    """Return --output as a Path; check it as text first, as a Path loses the final slash that marks a directory."""
     if path == "":
         raise UsageError("--output is empty", "name a file, or a directory that exists, with -o")
     if path is not None and path.endswith("/") and not Path(path).is_dir():
-        raise UsageError(f"{path} is no directory", "create it first, or leave out the / at its end to name a file")
+        raise UsageError(f"{path} is not a directory", "create it first, or leave out the / at its end to name a file")
     return None if path is None else Path(path)
 
 

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 __all__ = ["history"]
 
 SHOWN = 100
-"""Most refused or changed lines that are printed one by one."""
+"""Maximum number of refused, and of changed, lines that are printed."""
 
 
 @click.group(short_help="Show the results of your transfers per source.", invoke_without_command=True)
 @options.as_json
 @click.pass_context
 def history(context: click.Context, as_json: bool) -> None:
-    """Show the results of your transfers per source; coget's forecasts rest on them.
+    """Show the results of your transfers per source, from which coget computes forecasts.
 
     \b
     Examples:
@@ -72,10 +72,10 @@ def import_(context: click.Context, logs: tuple[Path, ...], globus: bool, broker
     from coalloc import api
 
     if not (logs or globus):
-        raise UsageError("nothing to learn from is named", "name a LOG, or --globus")
+        raise UsageError("nothing to import", "name a LOG, or use --globus")
     if broker and not globus:
         raise UsageError(
-            "--broker makes no sense without --globus", "send it the log: POST /broker/v1/transfers/import"
+            "--broker makes no sense without --globus", "send the log to the broker: POST /broker/v1/transfers/import"
         )
     silent = as_json or context.obj
     learned = []
@@ -99,7 +99,7 @@ def import_(context: click.Context, logs: tuple[Path, ...], globus: bool, broker
 
 
 def _print_summary(found: "Remembered") -> None:
-    say(f"{found.kind}: {found.transfers} transfers, {found.usable} of them of use, {found.new} new")
+    say(f"{found.kind}: {found.transfers} transfers, {found.usable} of them usable, {found.new} new")
 
 
 def _print_lines(found: "Remembered") -> None:
@@ -107,7 +107,7 @@ def _print_lines(found: "Remembered") -> None:
     for refused in found.refused[:SHOWN]:
         say(f"line {refused.line} is refused: {refused.why}", err=True)
     for line, field, was, now in found.changed[:SHOWN]:
-        change = f"is kept as {now!r}" if now else "is not read"
+        change = f"is stored as {now!r}" if now else "is not read"
         say(f"line {line}: {field} {was!r} {change}", err=True)
     if found.refused or found.changed:
         say(f"{len(found.refused)} lines refused, {len({each.line for each in found.changed})} changed", err=True)

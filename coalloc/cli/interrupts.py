@@ -1,4 +1,4 @@
-"""Clean termination of work on SIGINT and SIGTERM."""
+"""Clean termination of a command on SIGINT and SIGTERM."""
 
 import os
 import signal
@@ -48,7 +48,7 @@ def run(work: Coroutine[Any, Any, T], remedy: str = "") -> T:
 
 @contextmanager
 def _signals_cancel(task: "asyncio.Future[Any]") -> Iterator[None]:
-    # Plain signal handlers, because those of the event loop would wait while a long checksum keeps it busy.
+    # Plain signal handlers, because the event loop's own would wait while a long checksum keeps the loop busy.
     loop, interrupted = task.get_loop(), False
 
     def stop(number: int, frame: FrameType | None) -> None:

@@ -106,13 +106,13 @@ def _open_closed_streams() -> None:
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number, which is this one
+            os.open(os.devnull, os.O_RDWR)  # opens as `number`, the lowest free descriptor
     sys.stdout = sys.stdout or open(1, "w")  # noqa: SIM115 - it is never closed
     sys.stderr = sys.stderr or open(2, "w")  # noqa: SIM115
 
 
 def _log_warnings() -> None:
-    """Send warnings to the log, which escapes them even while a display is drawn."""
+    """Send Python's warnings to the log, which escapes control characters, even while a display is drawn."""
     logging.captureWarnings(True)
     if logging.lastResort:
         logging.getLogger("py.warnings").addHandler(logging.lastResort)

@@ -18,7 +18,7 @@ __all__ = ["load", "plan_network"]
 
 
 def load(path: Path) -> "Scenario":
-    """Read a network from a file. :raises UsageError: when it cannot be read, or does not describe a network"""
+    """Read a network from a file. :raises UsageError: when the file is unreadable or does not describe a network"""
     from coalloc.planner.documents.yaml_scenario import read
 
     try:
@@ -26,13 +26,13 @@ def load(path: Path) -> "Scenario":
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", "name a YAML file") from None
     except UnicodeDecodeError:
-        raise UsageError(f"{path} is no text", "name a YAML file") from None
+        raise UsageError(f"{path} is not a text file", "name a YAML file") from None
 
 
 def plan_network(path: Path, method: str | None, picture: Path | None, broker: str | None, as_json: bool) -> None:
-    """Plan the transfers that a network's file asks for, print the plan, and draw it.
+    """Plan the transfers that a network file lists, print the plan, and draw it.
 
-    :param method: name of a method that carries the transfers out in virtual time, hop by hop
+    :param method: name of a method with which to simulate the transfers too, hop by hop
     """
     from coalloc.planner import plan
     from coalloc.planner.documents.plan import answer
@@ -40,7 +40,7 @@ def plan_network(path: Path, method: str | None, picture: Path | None, broker: s
 
     scenario = load(path)
     if not scenario.demand.files:
-        raise UsageError(f"{path} names no files", "say what is to be moved: files: {x: {size: 8 GB, at: a, to: b}}")
+        raise UsageError(f"{path} names no files", "list the files to move: files: {x: {size: 8 GB, at: a, to: b}}")
     scenario = interrupts.run(filled(scenario, broker))
     made = plan(scenario.network, scenario.demand)
     done = _carried_out(scenario, method) if method else None
@@ -58,7 +58,7 @@ def plan_network(path: Path, method: str | None, picture: Path | None, broker: s
 
 
 class _Done(NamedTuple):
-    """The result of a method in virtual time."""
+    """The result of a simulated method."""
 
     method: "Method"
     record: "SimulationRecord"

@@ -1,4 +1,4 @@
-"""The options that `get` and `plan` share, and the request built from them."""
+"""The options that several commands share, and the request that `get` and `plan` build from them."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -41,7 +41,7 @@ def sources(required: bool = True) -> Callable[[F], F]:
 
 
 def size(ctx: click.Context, param: click.Parameter, value: str) -> int:
-    """Parse the value of a size option as bytes; used as its callback."""
+    """Parse the value of a size option as bytes; a callback of click."""
     from coalloc.planner.documents import units
 
     try:
@@ -106,7 +106,7 @@ _TRANSFER_OPTIONS = (
         "--streams",
         type=click.IntRange(min=1),
         metavar="N",
-        help="Data connections to each source.  [default: more to distant sources, as long as more help]",
+        help="Data connections to each source.  [default: more to distant sources, while the rate grows]",
     ),
     click.option(
         "--max-sources",
@@ -129,7 +129,7 @@ def transfer_options(command: F) -> F:
 
 
 def request(sources: tuple[str, ...], output: Path | None = None, checksum: str | None = None, **how: Any) -> "Request":
-    """Build the request to the API; `how` are the values of `transfer_options`.
+    """Build the request to the API; `how` are the values of the other `transfer_options`.
 
     :raises UsageError: for options that contradict each other
     """

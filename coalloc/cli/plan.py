@@ -35,10 +35,10 @@ def plan(
 ) -> None:
     """Show how a file would be fetched, without moving any data.
 
-    coget asks each server for the file's size, and shows from this user's own history what each source would
-    contribute and how long the transfer would take. With --network, it shows the paths of files through a network, over
-    relays where that is faster, with the time and the limits of the plan; facts about servers that the file lacks come
-    from `coget probe`, and from the broker that --broker names.
+    coget asks each server for the file's size. From your history, it then shows the expected share of each source and
+    the expected duration. With --network, it shows the paths of files through a network, over relays where that is
+    faster, with the time and the limits of the plan. Rates that the network file lacks come from `coget probe`, and
+    from the broker of --broker.
 
     \b
     Examples:
@@ -47,7 +47,7 @@ def plan(
       coget plan --network net.yaml --picture plan.svg
     """
     if as_json and metalink:
-        raise UsageError("--json and --metalink are two forms of one answer", "leave one of them out")
+        raise UsageError("--json and --metalink exclude each other", "leave one of them out")
     _refuse_nonsense(network, method, picture, metalink, given["sources"])
     if network:
         from coalloc.cli.network_plan import plan_network
@@ -73,13 +73,13 @@ def _refuse_nonsense(
     network: Path | None, method: str | None, picture: Path | None, metalink: bool, sources: Sequence[str]
 ) -> None:
     if bool(network) == bool(sources):
-        raise UsageError("either sources or a network can be planned", "name a SOURCE, or --network")
+        raise UsageError("a plan needs either sources or a network", "name a SOURCE, or --network")
     if network and metalink:
         raise UsageError("--metalink makes no sense with --network", "leave one of them out")
     if (method or picture) and not network:
         raise UsageError(f"--{'method' if method else 'picture'} makes no sense without --network", "leave it out")
     if picture and picture.suffix not in PICTURES:
-        raise UsageError(f"{picture} says no format of a picture", f"end it with {', '.join(PICTURES)}")
+        raise UsageError(f"unsupported image format: {picture}", f"use one of {', '.join(PICTURES)}")
 
 
 def _print(plans: "Sequence[Plan]") -> None:

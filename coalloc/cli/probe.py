@@ -63,12 +63,12 @@ def probe(
     as_json: bool,
     **given: Any,
 ) -> int:
-    """Measure the rates between these GridFTP servers, each to each other, by short transfers between them.
+    """Measure the rates between all pairs of these GridFTP servers, by short transfers between them.
 
-    A URL names a file, which is sent, or a directory, in which a file is created and removed. Received data are
-    written there too, and removed. Pairs that have no server in common are measured at the same time.
+    A URL names a file to send, or a directory, in which coget creates a file to send and then removes it. Received data
+    are written to the same directory, and removed. Pairs without a common server are measured at the same time.
 
-    The results are stored with their time; `coget plan`, and your broker, use them.
+    The results are stored with their time, for `coget plan` and your broker.
 
     \b
     Examples:

@@ -23,8 +23,8 @@ class Printer(Protocol[V]):
 def showing(make: Callable[[TextIO, bool], Printer[V]]) -> Iterator[Callable[[V], None]]:
     """Yield a function that shows a state on standard error.
 
-    :param make: function that makes the printer when the first state is shown: of the file, and of whether the printer
-        can redraw there
+    :param make: function that makes the printer when the first state is shown; its arguments are the file, and whether
+        the file is a terminal that can redraw lines
     """
 
     @cache

@@ -37,7 +37,7 @@ SYNC = ("exists", "size", "mtime", "checksum")
     "--deadline",
     callback=lambda ctx, param, value: _moment(value),
     metavar="TIME",
-    help="Time at which the task ends even if unfinished: 2030-01-31T12:00, local time.  [default: in a day]",
+    help="Local time at which the task ends even if unfinished, as 2030-01-31T12:00.  [default: in a day]",
 )
 @click.option("--wait", is_flag=True, help="Show progress until the task is over, as `coget watch` does.")
 @options.broker
@@ -45,9 +45,9 @@ SYNC = ("exists", "size", "mtime", "checksum")
 def submit(wait: bool, broker: str | None, as_json: bool, **given: Any) -> None:
     """Submit a transfer to a broker, which copies from SOURCE to DESTINATION in the background.
 
-    Both are COLLECTION:/path, with the name or id of one of the broker's collections. SOURCE may also be the name of a
-    dataset, SCOPE:NAME: it is fetched from the replicas that the broker knows, from several servers at once. If
-    DESTINATION ends with a slash, it is a directory, and every SOURCE keeps its name.
+    Both are COLLECTION:/path, with the name or id of one of the broker's collections. SOURCE may also be a dataset,
+    SCOPE:NAME, which the broker fetches from several of its replicas at once. If DESTINATION ends with a slash, it is a
+    directory, and every SOURCE keeps its name.
 
     The command prints the task's id, for coget watch and coget tasks.
 
@@ -73,7 +73,7 @@ def submit(wait: bool, broker: str | None, as_json: bool, **given: Any) -> None:
 
 
 def _print_planned(number: str, broker: str | None, as_json: bool) -> None:
-    """Wait for the result of a dry run, and print what would be done."""
+    """Wait for the result of a dry run, and print its steps."""
     from coalloc import api
     from coalloc.util import human
 
@@ -106,7 +106,7 @@ def _moment(text: str | None) -> float | None:
     try:
         moment = datetime.fromisoformat(text).timestamp()
     except (ValueError, OverflowError, OSError):
-        raise UsageError(f"{text!r} is no time", "write it as 2030-01-31T12:00") from None
+        raise UsageError(f"{text!r} is not a time", "write it as 2030-01-31T12:00") from None
     if moment <= time.time():
         raise UsageError(f"the deadline {text} has passed", "name a later one")
     return moment

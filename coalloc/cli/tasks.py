@@ -47,7 +47,7 @@ def tasks(context: click.Context, every: bool, most: int, broker: str | None, as
     elif found:
         _print(found)
     else:
-        say("No tasks yet." if every else "No task is under way; --all shows those that are over.", err=True)
+        say("No tasks yet." if every else "No unfinished tasks; --all also shows finished ones.", err=True)
 
 
 @tasks.command(short_help="Cancel tasks.")
@@ -65,7 +65,7 @@ def cancel(context: click.Context, numbers: tuple[str, ...], broker: str | None)
 
     for number in numbers:
         task = interrupts.run(api.cancel(number, broker or context.obj))
-        outcome = "was done before" if task.status == "SUCCEEDED" else task.error or "is over"
+        outcome = "had already succeeded" if task.status == "SUCCEEDED" else task.error or "is over"
         say(f"{task.id}: {outcome}")
 
 

@@ -1,4 +1,4 @@
-"""Collection of many files from GridFTP servers to one place, relayed where a method decides so. Connects the parts."""
+"""Collection of many files from GridFTP servers to one place, with relays if the method uses them. Connects parts."""
 
 import asyncio
 import time
@@ -42,7 +42,7 @@ from coalloc.util.dialer import DirectDialer
 __all__ = ["collect", "default", "fetch_over"]
 
 WORTH = 1.2
-"""Factor by which a plan has to be faster than the direct transfer for a single file to be relayed."""
+"""Minimum ratio of the direct transfer's time to the plan's time for a single file to be relayed."""
 
 
 async def collect(
@@ -97,12 +97,12 @@ async def fetch_over(
     overwrite: bool,
     results: Results[CollectReport],
 ) -> CollectReport | None:
-    """Fetch one file from its replicas, also over other servers, if that is faster; else do nothing and return None.
+    """Fetch one file from its replicas over relays, if that is faster; else do nothing and return None.
 
-    It counts as faster where links are known, and the plan is faster than the one without relays by the factor `WORTH`.
+    It is faster if the rates of links are known, and the plan is faster than one without relays by the factor `WORTH`.
 
-    :param via: URLs of servers that may relay, and of the directories in which they may stage pieces; if there are
-        none, all servers with measured links
+    :param via: URLs of the servers that may relay, with the directories in which they may stage pieces; all servers
+        with measured links if empty
     :raises CoallocError: as `collect`
     """
     if not any(speaks(replica.url) for replica in file.replicas):
@@ -142,12 +142,12 @@ def _measured_servers() -> list[str]:
 
 
 def default() -> str:
-    """Return the method that is used where none is named."""
+    """Return the name of the default method."""
     return "adaptive" if find_spec("scipy") else "all-at-once"
 
 
 def _plan(network: Network, demand: Demand) -> tuple[float, float | None] | None:
-    """Return the makespan of the plan in seconds, and without relays; None if it cannot be computed."""
+    """Return the makespan of the plan, and of the one without relays, in seconds; None if there is no plan."""
     from coalloc.planner.least_makespan import least_makespan
 
     try:
@@ -158,7 +158,7 @@ def _plan(network: Network, demand: Demand) -> tuple[float, float | None] | None
 
 
 async def _known(given: Scenario | None, servers: Sequence[str], destination: str, broker: str | None) -> Network:
-    """Return the network, from the user's values first, then from measurements, then from a broker's forecasts."""
+    """Return the network; missing values come from measurements, then from a broker's forecasts."""
     scenario = Scenario(given.network if given else Network({}, {}), urls={label: label for label in servers})
     found = await filled(scenario, broker)
     past = TransferHistory.open().estimates(servers, time.time()) if destination == HERE else {}
@@ -197,13 +197,13 @@ def _landing(to: str, servers: CollectServers, overwrite: bool) -> Destination:
 
 
 def _folder(url: str) -> str:
-    """Return the directory of a URL, as servers take it; the login directory, if it names none."""
+    """Return the directory of a URL as a server's path; the login directory, if the URL has no path."""
     path = url.partition("://")[2].partition("/")[2]
     return (parse(url).named.rstrip("/") or "/") if path else "/~"
 
 
 def _areas(servers: CollectServers, landing: Destination) -> dict[str, StagingArea]:
-    """Return the staging area for this collection at each server but the destination."""
+    """Return the staging area of this collection at each server except the destination."""
     run = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
     return {
         label: StagingArea(servers.by_label[label], folder, run)

@@ -118,7 +118,7 @@ CASES = [
     ("{FTP}x -o /dev/null", 6, "local_disk", "not a plain file"),
     ("{FTP}x -o taken", 6, "local_disk", "is a directory"),
     ("{FTP}x -o blocked", 6, "local_disk", "blocked.coget is needed for partial data"),
-    ("{FTP}x -o missing/", 2, "usage", "missing/ is no directory"),
+    ("{FTP}x -o missing/", 2, "usage", "missing/ is not a directory"),
     ("{FTP}x --output=", 2, "usage", "--output is empty"),
     ("{FTP}x --checksum md5:00", 2, "usage", "32 hex digits"),
     ("{FTP}x --checksum rot13:00", 2, "usage", "rot13"),

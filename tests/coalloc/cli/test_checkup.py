@@ -116,7 +116,7 @@ def test_the_history_file(machine, monkeypatch):
     assert fresh.detail == f"{machine / 'home/.local/share/coget/history.sqlite'}, not yet written"
     monkeypatch.setenv("COGET_HISTORY", "off")
     (off,) = found("history")
-    assert (off.state, off.detail) == ("ok", "off: COGET_HISTORY says so")
+    assert (off.state, off.detail) == ("ok", "off, as set by COGET_HISTORY")
 
 
 def test_a_history_that_cannot_be_written(machine, monkeypatch):
@@ -133,7 +133,7 @@ def test_where_connections_are_counted(monkeypatch):
     assert "at most 32 to a server" in finding.detail
     monkeypatch.setenv("COGET_CONNECTIONS", "off")
     (finding,) = found("connections")
-    assert (finding.state, finding.detail) == ("ok", "no limit: COGET_CONNECTIONS says so")
+    assert (finding.state, finding.detail) == ("ok", "no limit, as set by COGET_CONNECTIONS")
 
 
 def test_connections_that_cannot_be_counted(monkeypatch, machine):

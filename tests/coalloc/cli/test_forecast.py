@@ -75,7 +75,7 @@ def test_an_import_makes_servers_known_once(log, home):
     for new in (300, 0):
         result = coget(["history", "import", str(log)], home)
         assert result.returncode == 0, result.stderr
-        assert result.stdout == f"a table of transfers: 300 transfers, 300 of them of use, {new} new\n"
+        assert result.stdout == f"a table of transfers: 300 transfers, 300 of them usable, {new} new\n"
     (source,) = json.loads(coget(["history", "--json"], home).stdout)["sources"]
     assert (source["source"], source["transfers"]) == ("ftp://a.example", 300)
     assert coget(["history", "import", "nowhere"], home).returncode == 2
@@ -85,7 +85,7 @@ def test_an_import_leaves_out_what_is_no_address_and_says_when_there_is_no_histo
     rows = [f"{source},{i},10,100000000" for i, source in enumerate(["ftp://a:x/", "", "ftp://[::1", "dtn.example"])]
     (tmp_path / "odd.csv").write_text("\n".join(["source,start,seconds,bytes", *rows]))
     result = coget(["history", "import", str(tmp_path / "odd.csv")], home)
-    assert result.stdout == "a table of transfers: 1 transfers, 1 of them of use, 1 new\n"
+    assert result.stdout == "a table of transfers: 1 transfers, 1 of them usable, 1 new\n"
     assert "gsiftp://dtn.example" in coget(["history"], home).stdout
     off = coget(["history", "import", str(tmp_path / "odd.csv")], home, COGET_HISTORY="off")
     assert (off.returncode, "COGET_HISTORY is off" in off.stderr) == (2, True)

@@ -83,7 +83,7 @@ def test_an_interruption_is_clean_and_says_how_to_go_on(servers, urls, home, num
         finally:
             process.kill()
     assert process.returncode == 130
-    assert said == "coget: interrupted\n  run the same command again: it goes on with what has arrived\n"
+    assert said == "coget: interrupted\n  run the same command again: it keeps the data that have arrived\n"
 
 
 def test_on_a_terminal_the_report_stands_alone(urls, home):

@@ -37,12 +37,12 @@ def test_an_import_names_the_lines_that_it_refuses_or_changes(home):
     table = "".join(f"{source},{1700000000 + i},10000000,1\n" for i, source in enumerate(rows))
     (home / "log.csv").write_text(f"source,start,bytes,seconds\n{table}")
     result = coget(["history", "import", "log.csv"], home)
-    assert result.stdout == "a table of transfers: 3 transfers, 3 of them of use, 3 new\n"
+    assert result.stdout == "a table of transfers: 3 transfers, 3 of them usable, 3 new\n"
     assert result.stderr.splitlines() == [
         r"line 3 is refused: source: 'a\\u202eb' is not an address of a server",
         "line 4 is refused: source: 'ftp://a[b]' is not an address of a server",
-        "line 5: source 'ftp://ann@A.Example:21/x' is kept as 'ftp://a.example'",
-        "line 6: source 'b.example' is kept as 'gsiftp://b.example'",
+        "line 5: source 'ftp://ann@A.Example:21/x' is stored as 'ftp://a.example'",
+        "line 6: source 'b.example' is stored as 'gsiftp://b.example'",
         "2 lines refused, 2 changed",
     ]
     (learned,) = json.loads(coget(["history", "import", "--json", "log.csv"], home).stdout)["logs"]

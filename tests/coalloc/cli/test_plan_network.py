@@ -101,7 +101,7 @@ def test_links_that_were_measured_need_not_be_written(servers, home):
         (["--network", "net.yaml", "ftp://a.example/x"], "name a SOURCE, or --network"),
         (["--network", "none.yaml"], "none.yaml cannot be read: No such file"),
         (["--network", "net.yaml", "--metalink"], "--metalink makes no sense"),
-        (["--network", "net.yaml", "--picture", "plan.doc"], "end it with .svg"),
+        (["--network", "net.yaml", "--picture", "plan.doc"], "use one of .svg"),
         (["--network", "net.yaml", "--method", "magic"], "there is no method 'magic'"),
         (["--picture", "plan.svg", "ftp://a.example/x"], "--picture makes no sense"),
     ],
@@ -115,7 +115,7 @@ def test_a_file_without_a_demand_or_that_is_no_text(home):
     (home / "net.yaml").write_text("hosts: {a: {}}")
     assert "names no files" in coget(["plan", "--network", "net.yaml"], home).stderr
     (home / "net.yaml").write_bytes(b"\xff\xfe\xfa")
-    assert "is no text" in coget(["plan", "--network", "net.yaml"], home).stderr
+    assert "is not a text file" in coget(["plan", "--network", "net.yaml"], home).stderr
 
 
 @pytest.mark.parametrize(
