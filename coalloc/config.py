@@ -1,5 +1,4 @@
-"""The user's permanent settings: the broker, the site, the networks that servers may name, and the tokens, each for
-one host only.
+"""The user's permanent settings: the broker, the site, the networks that servers may name, and a token for each broker.
 
 `config.toml` and `tokens.toml` are in ~/.config/coget, or below XDG_CONFIG_HOME. COGET_BROKER, COGET_SITE and
 COGET_BROKER_TOKEN (or the file that COGET_BROKER_TOKEN_FILE names) take precedence; the token is for the host of
@@ -45,7 +44,7 @@ def access(named: str | None) -> BrokerAccess | None:
     host = _host(url)
     token = _token(host, usual)
     if token and not re.fullmatch("[!-~]+", token):
-        raise UsageError(f"the token for {host} has a space, or a character that no token has", "copy it again")
+        raise UsageError(f"the token for {host} contains a space or another invalid character", "copy it again")
     if token and urlsplit(url).scheme == "http" and urlsplit(url).hostname not in LOOPBACK:
         raise UsageError(f"the token for {host} would be sent unencrypted", "use https:// for the broker")
     site = os.environ.get("COGET_SITE") or settings.get("site")
@@ -66,9 +65,9 @@ def some_access(named: str | None) -> BrokerAccess:
 
 
 def own_policy() -> AddressPolicy:
-    """Return the policy of addresses for URLs that this user gives: they may lead anywhere.
+    """Return the policy of addresses for URLs that this user gives: any address is allowed.
 
-    Names from servers may also lead to the `networks` of config.toml, which are a list such as ["10.1.0.0/16"].
+    URLs from servers may also lead to the `networks` of config.toml, a list such as ["10.1.0.0/16"].
 
     :raises UsageError: for an unreadable file, or an invalid network
     """
@@ -83,7 +82,7 @@ def own_policy() -> AddressPolicy:
 
 
 def _host(url: str) -> str:
-    """Return host and port in the form in which tokens are filed."""
+    """Return host and port in the form of the keys of tokens.toml."""
     try:
         parts = urlsplit(url)
         if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0 and "@" not in parts.netloc:
@@ -105,7 +104,7 @@ def _token(host: str, usual: str | None) -> str | None:
 def _texts(name: str, secret: bool = False) -> Mapping[str, str]:
     """Return all text values of a file.
 
-    :raises UsageError: when another value is no text
+    :raises UsageError: when a value other than `networks` is not text
     """
     table = {key: value for key, value in _table(name, secret).items() if key != "networks"}
     for key, value in table.items():

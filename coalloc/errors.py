@@ -2,7 +2,7 @@
 
     CoallocError
     ├── UsageError             2  an invalid option, URL or Metalink
-    │   └── TooMuch               a request that may be valid, but exceeds a limit
+    │   └── TooMuch               the request may be valid, but exceeds a limit
     ├── NothingToFetchFrom     3  no source could be used
     ├── VerificationError      4  a checksum does not match, or replicas disagree
     ├── TransferFailed         5  every source was tried and failed
@@ -16,7 +16,7 @@
         ├── Unreachable           refused, no route, connect timed out
         ├── ConnectionLost        closed or reset while in use
         ├── Stalled               open, but no bytes
-        ├── ServerBusy            no more requests now; may say when to come back
+        ├── ServerBusy            accepts no more requests now; may state when to retry
         ├── NoFreeConnection      other transfers of this machine have all permitted connections
         │   └── NoFreeProcess     this process runs as many copies of a program as permitted
         ├── NoSuchFile            permanent
@@ -26,10 +26,10 @@
         ├── NotEmpty              permanent: a directory that is not empty
         ├── NoSpace               the server's disk, or the user's quota there, is full
         ├── PermissionRefused     permanent: login, certificate, mode bits
-        │   └── AddressRefused        the server or document that named it may not lead there
+        │   └── AddressRefused        an address to which a server or document may not lead
         ├── NotThatProtocol       permanent: another protocol answers at that port
-        │   └── NoGreeting        accepts the connection and says nothing; not permanent
-        ├── Unsupported           permanent: the server lacks what we need (ranges, a command)
+        │   └── NoGreeting        accepts the connection but sends nothing; not permanent
+        ├── Unsupported           permanent: the server lacks a needed feature (ranges, a command)
         ├── ReplicaChanged        permanent: size or validator differ from the agreed ones
         └── ServerSays            the server's own message, when nothing above fits
             └── LimitExceeded     permanent: it sends more than a transfer needs
@@ -79,7 +79,7 @@ __all__ = [
 ]
 
 BUSY_SECONDS = 2.0
-"""Seconds until a busy server is asked again, if it does not name a time."""
+"""Seconds until a busy server is asked again, if it does not state a time."""
 
 
 class CoallocError(Exception):
@@ -89,7 +89,7 @@ class CoallocError(Exception):
     :param remedy: the remedy, as an imperative sentence
     :param reasons: the individual failures that the message sums up, a line each
 
-    All of these may contain text from servers and files: they are escaped here, and each is one line.
+    All of these may contain text from servers and files; this class escapes each, and makes it one line.
     """
 
     status = 1
@@ -152,7 +152,7 @@ class NotAllowed(CoallocError):
 
 
 class TargetExists(CoallocError):
-    """An existing file of the target's name that is not to be replaced."""
+    """An existing file with the target's name that must not be replaced."""
 
     status = 7
     code = "target_exists"
@@ -168,8 +168,8 @@ class TargetInUse(CoallocError):
 class SourceError(CoallocError):
     """A failure at one replica in one attempt.
 
-    `permanent`: trying again is useless. `retry_after`: seconds to wait before trying again, if known. `at_source`: of
-    two servers between which a file is copied, the sending one failed.
+    `permanent`: a retry is useless. `retry_after`: seconds to wait before a retry, if known. `at_source`: in a copy
+    between two servers, the sending one failed.
     """
 
     status = 5
@@ -209,7 +209,7 @@ class Stalled(SourceError):
 class ServerBusy(SourceError):
     """A server that accepts no more requests or sessions now.
 
-    :param retry_after: seconds after which the server wants the next request; None if it does not say
+    :param retry_after: seconds until the server wants the next request; None if it does not state a time
     """
 
     status = 3
@@ -225,8 +225,7 @@ class NoFreeConnection(SourceError):
 
     :param server: HOST:PORT
     :param most: the number of permitted connections
-    :param until_free: waits for a connection, which is reserved for the source that raised this until it is opened
-        again
+    :param until_free: function that waits for a connection, and reserves it for the source that raised this error
     """
 
     code = "no_free_connection"
@@ -257,7 +256,7 @@ class NoFreeProcess(NoFreeConnection):
 class NoSuchFile(SourceError):
     """A file that the server does not have, or that is not a plain file.
 
-    :param certain: whether the server says that nothing is there, and not only that it refuses the request
+    :param certain: whether the server says that the file does not exist; False if it only refuses the request
     """
 
     status = 3
@@ -276,13 +275,13 @@ class IsDirectory(NoSuchFile):
 
 
 class NotDirectory(NoSuchFile):
-    """A file in place of a directory, as the last part of a path or before."""
+    """A file in place of a directory, at the end of a path or within it."""
 
     code = "not_directory"
 
 
 class AlreadyThere(SourceError):
-    """An existing file or directory of that name."""
+    """An existing file or directory with the requested name."""
 
     code = "already_there"
     permanent = True
@@ -316,7 +315,7 @@ class AddressRefused(PermissionRefused):
 
 
 class NotThatProtocol(SourceError):
-    """Another protocol than the URL's at that port."""
+    """A server of another protocol at the URL's port."""
 
     status = 3
     code = "not_that_protocol"
@@ -324,7 +323,7 @@ class NotThatProtocol(SourceError):
 
 
 class NoGreeting(NotThatProtocol):
-    """Silence after a connection was accepted: an overloaded server looks like one of another protocol."""
+    """Silence after a connection was accepted: the server is overloaded, or of another protocol."""
 
     permanent = False
 

@@ -47,7 +47,7 @@ DATASET = re.compile(r"(?:[\w.-]+:)?/?[\w.+=@,~-]+(?:/[\w.+=@,~-]+)*")
 Outcome = Literal["ok", "slow", "failed", "corrupt", "unused"]
 SourceState = Literal["connecting", "idle", "fetching", "stalled", "waiting", "pausing", "dropped"]
 Ending = Literal["whole", "shortened", "failed", "stalled"]
-"""End of a partial copy; `shortened`: its remaining range was given to others, or they delivered it first."""
+"""Ending of a partial copy; `shortened`: other sources got its remaining range, or delivered it first."""
 Phase = Literal["connecting", "fetching", "verifying", "done"]
 Kind = Literal["file", "dir", "link", "other"]
 TaskStatus = Literal["ACTIVE", "INACTIVE", "SUCCEEDED", "FAILED"]
@@ -57,15 +57,15 @@ Basis = Literal["given", "agree", "own word", "none"]
 """Basis on which a file was verified.
 
 `given`: a checksum from the user or a Metalink. `agree`: each byte is the same at two replicas or more.
-`own word`: some bytes were compared only with the checksum of the replica that sent them. `none`: some bytes were
-compared with nothing.
+`own word`: some bytes were compared only with the checksum of the replica that sent them. `none`: some bytes were not
+compared with any checksum.
 """
 Confirm = Callable[[bool], Awaitable[None]]
-"""Receives whether a complete file was compared with anything; raises an error if it must not get its name."""
+"""`await confirm(compared)`: raise an error if a complete file must not get its name. `compared`: by any checksum."""
 
 
 class Checksum(NamedTuple):
-    """A digest of a whole file: `algorithm` in lower case without dashes (adler32, md5, sha256), lower-case hex."""
+    """A digest of a whole file: `algorithm` in lower case without dashes (sha256), `value` in lower-case hex."""
 
     algorithm: str
     value: str
@@ -84,7 +84,7 @@ class Origin(NamedTuple):
 
     `user`: the user's own input. `document`: a file on this machine, such as a Metalink. `server`: an answer of a
     server (a Metalink by URL, a broker, a redirect, a listing); `address` is then the numeric address of that server,
-    None if it is not known.
+    None if unknown.
     """
 
     kind: Literal["user", "document", "server"] = "user"
@@ -92,7 +92,7 @@ class Origin(NamedTuple):
 
 
 class Replica(NamedTuple):
-    """One place that has the file. Lower `priority` is better; `location` is an ISO 3166 country code."""
+    """A copy of the file at a server. Lower `priority` is better; `location` is an ISO 3166 country code."""
 
     url: str
     priority: int | None = None
@@ -101,11 +101,11 @@ class Replica(NamedTuple):
 
 
 class ReplicaSet(NamedTuple):
-    """All information about one file before any server is asked.
+    """The description of a file before any server is asked.
 
-    `left_out` are the URLs of replicas that will not be used because of an option, or because of the origin of their
-    names, with the reason. `vouched`: there is a checksum of the file, or of its pieces, from the user or by https.
-    `origin` is that of the file's own name.
+    `left_out` are the URLs of replicas that an option, or the origin of their names, excludes, with the reason.
+    `vouched`: a checksum of the file, or of its pieces, is known from the user or by https. `origin` is the origin of
+    the file's own name.
     """
 
     name: str
@@ -121,8 +121,8 @@ class ReplicaSet(NamedTuple):
 class Stat(NamedTuple):
     """A server's information about its replica. `validator` changes when the file does (ETag, MDTM).
 
-    A server that is not `ranged` can only send the whole file from its first byte. `rtt` is the round-trip time to it,
-    if the engine knows it; it is no property of the replica.
+    A server that is not `ranged` can only send the whole file from its first byte. `rtt` is the round-trip time to the
+    server in seconds, None if unknown; it is not a property of the replica.
     """
 
     size: int
@@ -133,11 +133,11 @@ class Stat(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """A name at a server and its properties; None for those that the server does not report.
+    """A name at a server and its properties; None for properties that the server does not report.
 
-    For a symbolic link most servers report the `kind` of its target; then only `link_target` shows that it is a link.
-    `unique` identifies the target at that server, by whatever path it is reached. `modified` is in seconds since the
-    epoch, `permissions` are octal, such as "0644".
+    For a symbolic link, most servers report the `kind` of its target; then only `link_target` shows that it is a link.
+    `unique` identifies the file at the server, independent of the path. `modified` is in seconds since the epoch,
+    `permissions` are octal, such as "0644".
     """
 
     name: str
@@ -163,10 +163,10 @@ class Omission(NamedTuple):
 
 
 class PathState(NamedTuple):
-    """The current path of a source's data, over all its connections.
+    """The state of the network path of a source's data, over all its connections.
 
-    `rtt` is the longest current round-trip time, queues included; `disordered` counts the packets so far that arrived
-    before an earlier one which was lost or late.
+    `rtt` is the longest current round-trip time in seconds, including queues; `disordered` is the number of packets so
+    far that arrived out of order, as an earlier packet was lost or late.
     """
 
     rtt: float
@@ -198,8 +198,9 @@ class Extent(NamedTuple):
 class PartialCopy(NamedTuple):
     """Bytes [start, end) requested from one source; `end` includes later reductions.
 
-    `bytes` are those that it delivered first. Times count from the beginning of the transfer: of the request, of the
-    first and the last byte (None if none came), and of the end, with its kind (None while the copy runs).
+    `bytes` is the number of bytes that no other source had delivered before. Times are seconds from the beginning of
+    the transfer: of the request, of the first and the last byte (None if none came), and of the end (None while the
+    copy runs).
     """
 
     start: int
@@ -213,10 +214,10 @@ class PartialCopy(NamedTuple):
 
 
 class SourceReport(NamedTuple):
-    """The part of one source in one transfer. `seconds` is the time it was busy, set-up included.
+    """The part of one source in one transfer. `seconds` is the time in which it was busy, set-up included.
 
     `ready_seconds` is the time from the beginning until it could first be used; None if it never could. `estimate` is
-    its forecast, and `planned_bytes` its share at the start; None if the scheme assigns no shares.
+    its forecast, and `planned_bytes` its share at the start; None if the strategy assigns no shares.
     """
 
     url: str
@@ -236,10 +237,10 @@ class SourceReport(NamedTuple):
 
 
 class TransferReport(NamedTuple):
-    """The results of a whole transfer; the JSON document of `coget --json` is made of it.
+    """The results of a whole transfer, from which `coget --json` makes its document.
 
-    `basis` is the basis of its verification. `notice` is one sentence of further information for users: why an
-    earlier run's bytes were not used. `there`: the file existed at its place already, and nothing was fetched.
+    `basis` is the basis of its verification. `notice` is a further sentence for users, such as the reason why an
+    earlier run's bytes were not used. `there`: the file existed already at its destination, and nothing was fetched.
     """
 
     output: str
@@ -263,7 +264,7 @@ class TransferReport(NamedTuple):
 
     @property
     def compared(self) -> bool:
-        """Return whether a checksum confirms the whole file, even if only that of the replica that sent it."""
+        """Return whether a checksum confirms the whole file, even if it is only from the replica that sent it."""
         return self.basis != "none"
 
 
@@ -272,10 +273,10 @@ Report = TypeVar("Report")
 
 @dataclass
 class Results(Generic[Report]):
-    """The results of a call, filled while it runs, so that its caller has them after an error or a cancellation, too.
+    """The results of a call, filled while it runs, so that its caller also has them after an error or a cancellation.
 
-    `done` are reports of complete files; `unfinished` is the report of what failed or was cancelled, as far as it got.
-    `several`: the request named several files.
+    `done` are reports of complete files; `unfinished` is the report of the file that failed or was cancelled.
+    `several`: the request names several files.
     """
 
     done: list[Report] = field(default_factory=list)
@@ -284,7 +285,7 @@ class Results(Generic[Report]):
 
     @contextmanager
     def of(self, report: Callable[[], Report]) -> Iterator[None]:
-        """Keep the report of what fails, or is cancelled, in the block."""
+        """Store `report()` as `unfinished` if the block fails or is cancelled."""
         try:
             yield
         except BaseException:
@@ -293,12 +294,12 @@ class Results(Generic[Report]):
 
     @property
     def known(self) -> list[Report]:
-        """All reports, that of the unfinished file last."""
+        """All reports, the unfinished file's last."""
         return [*self.done, *([] if self.unfinished is None else [self.unfinished])]
 
 
 class PlannedShare(NamedTuple):
-    """The expected part of one source. `error` is the reason why it would not be used."""
+    """The expected part of one source. `error` is the reason why the source would not be used."""
 
     url: str
     bytes: int
@@ -309,9 +310,9 @@ class PlannedShare(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """The expected transfer of one file now. `seconds` is None while no rate is known.
+    """The plan for the transfer of one file now. `seconds` is the expected duration, None if no rate is known.
 
-    In four of five cases it should take a time within `bounds`, in seconds; None if no source's bounds are known.
+    In four of five cases, the duration should be within `bounds`, in seconds; None if no source's bounds are known.
     """
 
     name: str
@@ -325,7 +326,7 @@ class Plan(NamedTuple):
 
 
 class SourceView(NamedTuple):
-    """The current state of one source for a progress display. `share` is its part of the bytes that have arrived."""
+    """The current state of one source for a display. `share` is its share of the arrived bytes, from 0 to 1."""
 
     url: str
     state: SourceState
@@ -352,11 +353,11 @@ class Snapshot(NamedTuple):
 class TaskView(NamedTuple):
     """The current state of a task of a broker.
 
-    `size` and `files` are the work found so far, which grows while the task reads folders; `ends` are the names of
-    its collections; `begun`: work on it has begun; `waits` is the reason why it waits, if it does.
-    `files_unverified` were copied and could not be verified, though they should have been;
-    `left_out` are files that it skips, `folders_not_cleared` folders of the destination in which a sync deleted
-    nothing, because of a doubt; `document` is the broker's complete answer.
+    `size` and `files` are the work found so far, which grows while the task reads directories; `ends` are the names of
+    its collections; `begun`: work on it has begun; `waits` is the reason why it waits, or empty. `files_unverified`
+    were copied, but could not be verified as requested; `left_out` are files skipped because of errors,
+    `folders_not_cleared` directories of the destination in which a sync deleted nothing, as it could not be sure which
+    files are extra; `document` is the broker's complete answer.
     """
 
     id: str

@@ -52,7 +52,7 @@ def _renamed(key: LinkKey, names: Mapping[str, str]) -> LinkKey:
 
 
 def inward(estimates: Mapping[str, Estimate]) -> Network:
-    """Return the network known from this machine's own downloads, by the labels of servers."""
+    """Return the network of the links to this machine, from its own downloads' estimates by server label."""
     links = []
     for label, estimate in estimates.items():
         if estimate.rate:
@@ -62,9 +62,9 @@ def inward(estimates: Mapping[str, Estimate]) -> Network:
 
 
 def guessed(known: Network, servers: Collection[str], destination: str, complete: bool) -> Network:
-    """Return the network completed by guesses: unknown links are as fast as the fastest one.
+    """Return the network completed by guesses: unknown links are as fast as the fastest known one.
 
-    The access of hosts is guessed, too: in a network limited by links only, every relay would seem to be a gain.
+    The access rates of hosts are guessed, too: without them, every relay would seem to be a gain.
 
     :param complete: whether `known` is complete, except for links to the destination, which each host has
     """

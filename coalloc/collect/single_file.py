@@ -16,7 +16,7 @@ PHASES: dict[str, Phase] = {
 
 
 def report(collected: CollectReport, given: Container[Checksum]) -> TransferReport:
-    """Return the report of the download; its sources are the servers that sent bytes here, relays included.
+    """Return the report of the download; its sources are the servers that sent bytes to this machine, relays included.
 
     :param given: checksums given by the user or a Metalink
     """

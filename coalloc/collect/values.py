@@ -33,9 +33,9 @@ class CollectRequest(NamedTuple):
 
     `sources` are URLs of files at GridFTP servers, or of directories if they end with a slash, Metalinks, or names of
     datasets that the broker knows. `to` is a directory of this machine, or the URL of one at a server; it is made if
-    need be. `via` are URLs of servers that may relay, and of the directories in which they may stage pieces; sources
-    may relay, too. `delegate` are hosts that may be given a limited proxy if they require one. `overwrite` lets files
-    of directories, Metalinks and datasets replace those of other content.
+    needed. `via` are URLs of servers that may relay, with the directories in which they may stage pieces; sources may
+    relay, too. `delegate` are hosts that may get a limited proxy if they require one. `overwrite` lets files whose
+    names come from a directory, a Metalink or a broker replace files with other content.
     """
 
     sources: tuple[str, ...]
@@ -49,10 +49,10 @@ class CollectRequest(NamedTuple):
 
 
 class Collected(NamedTuple):
-    """One file. `seconds` is when it got its name; None while it has not, or if it existed before.
+    """One file. `seconds` is the time at which it got its name; None if it has not, or if it existed before.
 
-    `checksum` is that of the file at its destination; `verified` means that it is also that of its origin, or the one
-    given with its name. `error` is the reason why the file is missing.
+    `checksum` is of the file at its destination; `verified` means that its origin, or the user's or Metalink's expected
+    checksum, confirms it. `error` is the reason why the file is missing.
     """
 
     name: str
@@ -77,9 +77,9 @@ class Stretch(NamedTuple):
 class PairReport(NamedTuple):
     """All traffic from one host to another; `seconds` is the time in which any piece was on its way.
 
-    `best_rate` is the highest rate over a few seconds, None if it never took that long; it is closer to a link's
-    capacity than `rate`, since there may have been no more to transfer. `error` is the last error between the hosts. If
-    there are very many `stretches`, those with the shortest pauses between them are merged.
+    `best_rate` is the highest rate over a few seconds, None if no transfer took that long. It is closer to the link's
+    capacity than `rate`, which is lower when there was little to transfer. `error` is the last error between the hosts.
+    If there are very many `stretches`, those with the shortest pauses between them are merged.
     """
 
     source: str
@@ -94,7 +94,7 @@ class PairReport(NamedTuple):
 
 
 class LeftBehind(NamedTuple):
-    """A file or directory that could not be removed from a server in the end."""
+    """A temporary file or directory that could not be removed from a server."""
 
     where: str
     reason: str
@@ -103,12 +103,12 @@ class LeftBehind(NamedTuple):
 class CollectReport(NamedTuple):
     """The results of a collection. `seconds` is its makespan.
 
-    `planned_seconds` and `direct_seconds` are the forecasts of the best makespan, and of that without relays; None
-    where no links were known.
+    `planned_seconds` and `direct_seconds` are the planned makespans, with relays and without; None if no links were
+    known.
 
-    `duplicate_bytes` arrived although they were there, `mended_bytes` were wrong and came again from their origins.
-    `staged_bytes` went to intermediate hosts, `peaks` are the most bytes stored there at once, by host. `gone` are
-    hosts that were lost, with the reason.
+    `duplicate_bytes` arrived a second time, `mended_bytes` were wrong and were fetched again from their origins.
+    `staged_bytes` were sent to relays, `peaks` are the largest number of bytes that each host staged at once. `gone`
+    are the lost hosts, with the reason.
     """
 
     output: str
@@ -141,7 +141,7 @@ class PairView(NamedTuple):
 
 
 class CollectView(NamedTuple):
-    """A collection as it is now."""
+    """The current state of a collection."""
 
     name: str
     phase: CollectionPhase

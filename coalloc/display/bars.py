@@ -17,7 +17,7 @@ from coalloc.util import human
 __all__ = ["Bars", "Display", "draw", "headline", "total"]
 
 REDRAW_SECONDS = 0.2
-NAME_COLUMNS = 30  # width of a source's name: enough for most hosts, and the rest fits into 80 columns
+NAME_COLUMNS = 30  # width of a source's name: enough for most hosts, and the other columns still fit into 80
 
 _STYLES: dict[SourceState, str] = {
     "connecting": "dim",
@@ -31,7 +31,7 @@ _STYLES: dict[SourceState, str] = {
 
 
 class Display(Generic[V]):
-    """A printer that draws the last state on `file`, a terminal, a few times a second, by the clock of the states.
+    """A printer that draws the latest state on `file`, a terminal, a few times a second of the states' own time.
 
     :param picture: function that makes the whole picture of a state
     """
@@ -40,11 +40,11 @@ class Display(Generic[V]):
         self._picture = picture
         self._last: V | None = None
         self._drawn_at = 0.0
-        # Only `show` draws: the refresh thread of rich would draw in the middle of a delivery.
+        # No refresh thread: it would draw while data are being delivered.
         self._live = Live(console=console(file), auto_refresh=False)
 
     def show(self, snapshot: V) -> None:
-        """Draw this state, unless the screen was redrawn a moment ago and the phase is the same."""
+        """Draw this state, unless the last drawing is recent and of the same phase."""
         last, self._last = self._last, snapshot
         if last and last.name != snapshot.name:
             self._end(transient=True)
@@ -55,7 +55,7 @@ class Display(Generic[V]):
         self._draw(snapshot)
 
     def close(self, finished: bool) -> None:
-        """Release the terminal. The picture of a finished file is erased for its report; any other stays."""
+        """Release the terminal. If the work is finished, erase the picture, which its report replaces."""
         if self._last and not finished:
             self._draw(self._last)
         self._end(transient=finished)
@@ -77,7 +77,7 @@ class Bars(Display[Snapshot]):
 
 
 def draw(snapshot: Snapshot) -> RenderableType:
-    """Return the whole picture. The file comes first, because a low screen cuts the last lines."""
+    """Return the whole picture, the file first, because a screen with few lines cuts the last lines."""
     parts: list[RenderableType] = [headline(snapshot), total(snapshot)]
     if snapshot.sources:
         names = human.labels([source.url for source in snapshot.sources])
@@ -92,7 +92,7 @@ def draw(snapshot: Snapshot) -> RenderableType:
             for name, source in zip(names, snapshot.sources, strict=True)
             if source.error
         ]
-    parts.append(Text())  # the terminal echoes ^C here: after a full line the echo would shift the picture
+    parts.append(Text())  # an empty line, where the terminal echoes ^C without shifting the picture
     return Group(*parts)
 
 

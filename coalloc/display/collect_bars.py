@@ -1,4 +1,4 @@
-"""A collect job on a terminal: a bar for the whole and a line for each pair of hosts, redrawn in place."""
+"""A collect job on a terminal: a bar for the job and a line for each pair of hosts, redrawn in place."""
 
 from typing import TextIO
 
@@ -14,7 +14,7 @@ from coalloc.util import human
 __all__ = ["CollectionBars", "draw"]
 
 SHOWN = 12
-"""Most pairs shown, those that move most: a low screen would cut the last lines."""
+"""Maximum number of pairs shown, the busiest ones: a screen with few lines would cut more."""
 
 
 class CollectionBars(Display[CollectView]):

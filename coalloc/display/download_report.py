@@ -15,7 +15,7 @@ __all__ = ["print_reports"]
 KINDS: Mapping[Basis, str] = {
     "given": "verified",
     "agree": "verified, replicas agree",
-    "own word": "not verified, only its own server confirms it",
+    "own word": "not verified, only its own server confirms the checksum",
     "none": "not verified, nothing to compare with",
 }
 

@@ -49,7 +49,7 @@ def collection(report: CollectReport) -> Document:
 
 
 def unfinished(results: Results[TransferReport]) -> Document:
-    """Return the results of transfers that failed or were cancelled; of each file, if several were requested."""
+    """Return the results of failed or cancelled transfers: `{"files": [...]}` if several files were requested."""
     if results.several:
         return {"files": [_transfer(report) for report in results.known]}
     return _transfer(results.known[0]) if results.known else {}

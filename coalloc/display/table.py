@@ -1,4 +1,4 @@
-"""Tables on any output: fitted to a terminal's width, never cut in a file or a pipe."""
+"""Tables: fitted to a terminal's width, but never cut in a file or a pipe."""
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
@@ -30,7 +30,7 @@ def console(file: TextIO) -> "Console":
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> "Table":
-    """Return a plain table. A heading that begins with '>' belongs to numbers, aligned to the right."""
+    """Return a plain table. A column whose heading begins with '>' has numbers, aligned to the right."""
     from rich.table import Table
 
     grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")

@@ -38,13 +38,13 @@ def summary(task: TaskView) -> str:
 
 
 def files(task: TaskView) -> str:
-    """Return how many files are done, and the counts of the others."""
+    """Return the number of files that are done, and the numbers of skipped, failed and other files."""
     found = f"{task.files_done:,} of {human.counted(task.files, 'file')}" if task.files else "no files found yet"
     return ("no files" if task.over and not task.files else found) + _beside(task)
 
 
 def waits(task: TaskView) -> str:
-    """Return why the task does not proceed, or an empty text."""
+    """Return why the task does not proceed; empty if it does, or is over."""
     if task.over:
         return ""
     return human.one_line(task.waits) if task.begun or task.waits else "no worker has started it yet"

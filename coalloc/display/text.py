@@ -1,4 +1,4 @@
-"""Progress as lines, for logs and pipes: one per tenth of the file or every few seconds, one per notable change."""
+"""Progress as lines, for logs and pipes: one per change of phase, tenth of the file, or few seconds."""
 
 from collections.abc import Callable, Sequence
 from typing import Generic, TextIO
@@ -14,7 +14,7 @@ MOST_SECONDS = 5.0
 
 
 class TextLog(Generic[V]):
-    """A printer that writes the events of a transfer or task to `file`. Its clock is the clock of the states.
+    """A printer that writes the events of a transfer or task to `file`. It takes the time from the states.
 
     :param line: function that describes a state in one line
     :param troubles: function that returns messages to be written once, each with a key that identifies it
@@ -40,7 +40,7 @@ class TextLog(Generic[V]):
             self._write(self._line(snapshot))
 
     def close(self, finished: bool) -> None:
-        """Do nothing: every line is written already."""
+        """Do nothing, as every line is already written."""
 
     def _is_news(self, now: V) -> bool:
         last = self._last

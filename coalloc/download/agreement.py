@@ -1,7 +1,7 @@
-"""The check that a replica is of the same file as the others, before a byte of it is used. Pure.
+"""The check that all replicas are of the same file, before a byte of a replica is used. Pure.
 
-Sizes must be equal, and digests from servers (HTTP Repr-Digest) too. Validators are compared only with earlier ones of
-the same server, here and in the journal: RFC 9110 lets two servers tag equal bytes differently.
+Sizes must be equal, and digests from servers (HTTP Repr-Digest) too. Validators are compared only with earlier answers
+of the same server, in this run and in the journal: RFC 9110 lets two servers tag equal bytes differently.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -52,8 +52,7 @@ class Agreement:
     def check(self, source: int, stat: Stat) -> None:
         """Process a server's answer about its replica.
 
-        :raises ReplicaChanged: if it is not of the file that the user or the Metalink describes, or of the one that the
-            same server had before
+        :raises ReplicaChanged: if it contradicts the user, the Metalink, or an earlier answer of the same server
         :raises VerificationError: if it contradicts another server, and neither the user nor a Metalink decides
         """
         url = self._urls[source]
@@ -73,14 +72,14 @@ class Agreement:
         if before.size != stat.size:
             now = f"it had {before.size} bytes and has {stat.size} now"
         elif None not in (before.validator, stat.validator) and before.validator != stat.validator:
-            now = "it is newer now, though as long as before"
+            now = "its version is different now, but its size is the same"
         elif _contradict(before.checksums, stat.checksums):
-            now = "its checksum is another one now"
+            now = "its checksum is different now"
         else:
             return
         url = self._urls[source]
         raise ReplicaChanged(
-            f"{url} was changed while it was fetched: {now}", "run the same command again: it begins anew"
+            f"{url} was changed while it was fetched: {now}", "run the same command again to fetch the new version"
         )
 
     def _refuse_size(self, url: str, size: int) -> None:
@@ -97,7 +96,7 @@ class Agreement:
                 "leave this URL out, or check the expected checksum",
             )
         value, by = self._digests.setdefault(offered.algorithm, (offered.value, url))
-        if value != offered.value and not self._given:  # else the whole file's checksum decides
+        if value != offered.value and not self._given:  # an expected checksum decides when the file is complete
             raise VerificationError(
                 f"the replicas are different files: {offered.algorithm} {offered.value} at {url}, {value} at {by}",
                 "give the right checksum with --checksum ALGORITHM:HEX, or leave the wrong URL out",
@@ -110,10 +109,10 @@ def _contradict(before: Iterable[Checksum], now: Iterable[Checksum]) -> bool:
 
 
 def unusable(urls: Sequence[str], errors: Mapping[int, SourceError]) -> CoallocError:
-    """Return the one error to show when no source could be used from the start."""
+    """Return the error to show if no source is usable at the start."""
     if len(errors) == 1:
         (error,) = errors.values()
-        # At the start this is not a failed transfer yet.
+        # At the start, no transfer has failed yet.
         return NothingToFetchFrom(error.message, error.remedy) if error.status == TransferFailed.status else error
     kind = NotAllowed if all(isinstance(e, PermissionRefused) for e in errors.values()) else NothingToFetchFrom
     reasons = [_about(urls[i], error.message) for i, error in sorted(errors.items())]

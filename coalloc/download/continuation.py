@@ -1,7 +1,7 @@
 """The check that bytes of an earlier run belong to the file that is fetched now, done as replicas answer. Pure.
 
-Bytes of the earlier run are trusted if the replica that delivered them still shows the same identity. A replica that
-has changed and one that has not are no longer of one file: whichever is trusted first decides, and the other one is
+Bytes of the earlier run are trusted if the replica that delivered them has the same version (validator or checksums).
+A changed replica and an unchanged one are no longer of the same file: the first to answer decides, and the other one is
 left out.
 """
 
@@ -18,8 +18,8 @@ __all__ = ["Continuation"]
 class Continuation:
     """The earlier run's replicas, compared with the current answers.
 
-    :param earlier: the replicas that delivered the kept bytes, by their numbers
-    :param today: the current replicas, in their order
+    :param earlier: the replicas that delivered the kept bytes, by their numbers in the journal
+    :param today: the current replicas, in the order of the sources
     """
 
     def __init__(self, earlier: Mapping[int, JournalOrigin], today: Sequence[JournalOrigin]) -> None:
@@ -28,7 +28,7 @@ class Continuation:
         self._continued = False
         self._answered: set[int] = set()
         self.begun_anew = False
-        """Whether a replica that has changed is used: nothing of the earlier run is trusted then."""
+        """Whether a changed replica is used; then no byte of the earlier run is trusted."""
         self.confirmed: set[int] = set()
         """Numbers of earlier replicas that are unchanged."""
         self.changed: set[int] = set()
@@ -41,18 +41,18 @@ class Continuation:
         return [i for i, url in enumerate(self._urls) if url in known and i not in self._answered]
 
     def is_same(self, source: int, stat: Stat) -> bool:
-        """Return whether a source has the identity that it had when it delivered bytes to the earlier run."""
+        """Return whether a source has the same version as when it delivered bytes to the earlier run."""
         return any(_same(origin, stat) for origin in self._origins(source).values())
 
     def differs(self, source: int, stat: Stat) -> bool:
-        """Return whether a source has another identity than when it delivered bytes to the earlier run."""
+        """Return whether a source has another version than when it delivered bytes to the earlier run."""
         origins = self._origins(source).values()
         return not self.is_same(source, stat) and any(_differ(origin, stat) for origin in origins)
 
     def add_answer(self, source: int, stat: Stat) -> None:
         """Process a source's answer about its replica.
 
-        :raises ReplicaChanged: if it cannot be of one file with the sources that answered before
+        :raises ReplicaChanged: if it cannot be of the same file as the sources that answered before
         """
         self._answered.add(source)
         url = redact(self._urls[source])
@@ -67,7 +67,7 @@ class Continuation:
             self.changed |= self._origins(source).keys()
             if self._continued:
                 raise ReplicaChanged(
-                    f"{url} was changed since the fetch began, and other replicas were not", "leave one of them out"
+                    f"{url} was changed since the fetch began, but other replicas were not", "leave one of them out"
                 )
             self.begun_anew = True
 
@@ -76,7 +76,7 @@ class Continuation:
 
 
 def _same(origin: JournalOrigin, stat: Stat) -> bool:
-    """Return whether a property that identifies the version is unchanged."""
+    """Return whether the validator or a checksum is unchanged."""
     return (origin.validator is not None and origin.validator == stat.validator) or bool(
         set(origin.checksums) & set(stat.checksums)
     )

@@ -1,4 +1,4 @@
-"""Judgement of a complete file: which bytes are wrong, or of another version, and are fetched again."""
+"""Judgement of a complete file: it finds the bytes that are wrong, or of another version, to fetch them again."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ __all__ = ["Judge", "JudgedFile"]
 
 
 class JudgedFile(NamedTuple):
-    """The fetched file and the records of its bytes; those that an earlier run left are in `resumed`."""
+    """The fetched file and the records of its bytes; `resumed` are the bytes from an earlier run."""
 
     name: str
     partial: PartialFile
@@ -34,11 +34,11 @@ class JudgedFile(NamedTuple):
 
 
 class Judge:
-    """Decides, each time all bytes have arrived, whether they make the file.
+    """A judge that decides, each time all bytes have arrived, whether the file is right.
 
     :param urls: URLs of all senders: the current sources, then the replicas of an earlier run
     :param sources: the current sources
-    :param continuation: state of the earlier run's replicas, if it left anything
+    :param continuation: state of the earlier run's replicas, if bytes of that run are used
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Judge:
     async def judge(self) -> Rejected | None:
         """Return the ranges to fetch again and the sources not to use for them; None when the file is right.
 
-        :raises CoallocError: when it is not, and no source is left, or it cannot be determined which bytes are right
+        :raises CoallocError: when the file is wrong, and no source is left or the right bytes cannot be determined
         """
         bad, changed = await self._suspects()
         if changed:
@@ -75,7 +75,7 @@ class Judge:
         return await self._reject(bad) if bad else None
 
     async def _suspects(self) -> tuple[Mapping[int, str], Mapping[int, str]]:
-        """Return the senders of wrong bytes, and those of another version than the current one, with the reasons."""
+        """Return the senders of wrong bytes, and the senders of another (or doubtful) version, with the reasons."""
         verification = self._verification
         verdict = asyncio.get_running_loop().create_task(verification.find_bad())
         try:
@@ -89,9 +89,9 @@ class Judge:
             await asyncio.gather(verdict, return_exceptions=True)
 
     async def _unconfirmed(self) -> tuple[dict[int, str], dict[int, str]]:
-        """Return the senders that have changed since they delivered, and those that cannot tell whether they have.
+        """Return the senders that have changed since they delivered, and the senders that may have, with the reasons.
 
-        If a checksum of the whole file is known, that one decides.
+        If a checksum of the whole file is known, it decides alone, and both are empty.
         """
         if self._verification.knows_the_whole:
             return {}, {}
@@ -107,9 +107,9 @@ class Judge:
         return changed, doubted
 
     async def _fetch_anew(self, changed: Mapping[int, str]) -> Rejected:
-        """Remove the bytes that are of another version, or may be, so that they are fetched again.
+        """Remove the bytes that are, or may be, of another version, so that they are fetched again.
 
-        :raises CoallocError: when there is no source left
+        :raises CoallocError: when no source is left
         """
         if all(source.index in changed or source.status == "dropped" for source in self._states):
             errors = [self._runner.errors[i] for i in changed if i in self._runner.errors]
@@ -117,8 +117,8 @@ class Judge:
             if stale is None:
                 why = "; ".join(changed.values())
                 raise TransferFailed(
-                    f"no source can say whether the file is still the one that was fetched: {why}",
-                    "run the same command again to go on",
+                    f"no source can confirm that the file did not change while it was fetched: {why}",
+                    "run the same command again to continue",
                 )
             self._file.revoke(await self._verification.forget(changed))
             raise stale

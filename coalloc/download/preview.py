@@ -1,4 +1,4 @@
-"""A forecast of a transfer without doing it: the shares, the time, the sentence. Pure."""
+"""A forecast of a transfer: the shares of the sources, the duration, and the reason in a sentence. Pure."""
 
 from collections.abc import Mapping, Sequence
 from math import exp, log
@@ -13,7 +13,7 @@ from coalloc.schedule.state import State
 __all__ = ["preview"]
 
 DRAWS = 400
-"""Random draws of the rates: enough for the p10 and p90 to vary by only some percent."""
+"""Number of random draws of the rates: enough for the p10 and p90 to vary by only some percent."""
 
 
 def preview(
@@ -23,9 +23,9 @@ def preview(
     answers: Mapping[int, Stat | SourceError],
     checksums: Sequence[Checksum] = (),
 ) -> Plan:
-    """Return the plan for a file with these answers of its servers; at least one has to have answered well.
+    """Return the plan for a file with these answers of its servers, at least one of which is a `Stat`.
 
-    Schemes that work with blocks have no shares beforehand: theirs are assumed to be proportional to the rates.
+    Strategies that assign blocks have no shares beforehand; shares proportional to the rates are assumed for them.
     """
     size = next(answer.size for answer in answers.values() if isinstance(answer, Stat))
     state = State(size, estimates)
@@ -80,8 +80,8 @@ def _seconds(state: State, expected: Mapping[int, int]) -> float | None:
 def _bounds(state: State, expected: Mapping[int, int], rebalances: bool) -> tuple[float, float] | None:
     """Return the p10 and p90 of the transfer's seconds, assuming that the sources' rates are independent.
 
-    With a scheme that rebalances, all sources end together, each having begun after its set-up; with others the file is
-    complete when the last source has delivered its share.
+    With a strategy that rebalances, each source begins after its set-up, and all end together; with other strategies,
+    the file is complete when the last source has delivered its share.
     """
     sources = [state.sources[index] for index in expected]
     if not any(source.estimate.bounds for source in sources):
@@ -100,7 +100,7 @@ def _bounds(state: State, expected: Mapping[int, int], rebalances: bool) -> tupl
 
 
 def _drawn(estimate: Estimate, usual: float, share: float) -> float:
-    """Return the quantile `share` of a source's rate: log-linear through the known quantiles."""
+    """Return the quantile `share` of a source's rate, interpolated through the p10, p50 and p90: linear in the log."""
     if estimate.bounds is None:
         return usual
     low, high = estimate.bounds

@@ -1,4 +1,4 @@
-"""The views and reports of a transfer: source lines for a display, the final report, the history's records. Pure."""
+"""The views and reports of a transfer: sources for a display, the final report, records for the history. Pure."""
 
 from collections.abc import Container, Mapping, Sequence
 
@@ -10,7 +10,7 @@ from coalloc.schedule.state import RunningCopy, ScheduledSource, State
 __all__ = ["past_transfers", "source_reports", "source_views", "unstarted_reports", "unstarted_views"]
 
 SLOW = 0.1
-"""A source with less than this part of the fastest one's rate is reported as slow."""
+"""Share of the fastest source's rate below which a source is reported as slow."""
 SILENT = 1.0
 """Seconds without a byte after which a fetching source is shown as stalled."""
 
@@ -38,7 +38,7 @@ def source_reports(
 
     :param bad: the sources whose bytes were wrong, with the reason
     :param began: time at which the transfer began
-    :param until: time of the last byte, or now; later time does not count as idle
+    :param until: time of the last byte, or now; idle time counts up to it
     """
     busy = {source.index: _busy(state, source, until) for source in state.sources}
     unlimited = {source.index: _busy(state, source, until, held=False) for source in state.sources}
@@ -69,7 +69,7 @@ def source_reports(
 
 
 def unstarted_views(urls: Sequence[str], errors: Mapping[int, SourceError]) -> tuple[SourceView, ...]:
-    """Return the sources of a transfer before any has answered; `errors` are the reasons of those that failed."""
+    """Return the sources of a transfer before any has answered; `errors` are of the sources that failed."""
     return tuple(_unstarted_view(url, errors.get(i)) for i, url in enumerate(urls))
 
 
@@ -86,14 +86,14 @@ def _unstarted_view(url: str, error: SourceError | None) -> SourceView:
 
 
 def unstarted_reports(urls: Sequence[str], errors: Mapping[int, SourceError]) -> tuple[SourceReport, ...]:
-    """Return the sources of a transfer that did not begin; `errors` are of those that could not be used."""
+    """Return the sources of a transfer that did not begin; `errors` are of the sources that could not be used."""
     return tuple(_unstarted_report(url, errors.get(i)) for i, url in enumerate(urls))
 
 
 def _unstarted_report(url: str, error: SourceError | None) -> SourceReport:
     if error is None:
         return SourceReport(url)
-    failed = not isinstance(error, NoFreeConnection)  # a full server is no failure of the source
+    failed = not isinstance(error, NoFreeConnection)  # a lack of free connections is not the source's failure
     return SourceReport(url, outcome="failed" if failed else "unused", error=error.message)
 
 
@@ -114,7 +114,7 @@ def _outcome(source: ScheduledSource, bad: Container[int], slow: bool) -> Outcom
 
 
 def _busy(state: State, source: ScheduledSource, now: float, held: bool = True) -> float:
-    """Return how long it had work; unless `held`, without the time in which its rate limit held it back."""
+    """Return the seconds in which a source had work; without the waits for its rate limit, unless `held`."""
     copy = state.running(source)
     busy = source.busy_seconds + (now - copy.requested_at if copy else 0.0)
     return busy if held else busy - sum(copy.held(now) for copy in state.copies_of(source))
@@ -138,7 +138,7 @@ def past_transfers(report: TransferReport, began: float, streams: int | None) ->
     """Return the history's records of a transfer.
 
     :param began: seconds since the epoch
-    :param streams: number per source, if the user set it
+    :param streams: number of streams per source, if the user set it
     """
     return [
         PastTransfer(

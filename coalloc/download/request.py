@@ -36,18 +36,17 @@ class Request(NamedTuple):
     """The user's request for files, and its options.
 
     `sources` are replica URLs of one file, one Metalink file or URL, or names of datasets that the broker knows.
-    `broker` is its address, or None for the user's usual one. `output` is a file or an existing directory; None means
-    the current directory and the file's own name. `checksum` is "ALGORITHM:HEX", "none" to keep no checksums at all, or
-    None for the default (adler32 kept, replicas compared). `streams` is their number for each source, or None for an
-    automatic number. `staging` are URLs of servers over which pieces may be relayed if that is faster, empty for those
-    with measured links; None to never relay. `delegate` are hosts that may be given a limited proxy if they require
-    one. `proxy` is the file of the proxy to show to servers in place of the user's usual one. `overwrite` lets a file
-    that a Metalink or a broker names replace one of other content. `file` is a file that is known already, in place of
-    `sources`: nothing is looked up then. `leads` has to allow each redirect before it is followed. `policy` restricts
-    the addresses of the sources; None for the user's own, by which they may lead anywhere. `within` is the real path of
-    a directory that the output must not leave by a symbolic link, also one that is put there meanwhile, and `output` is
-    then the file itself; None for the directory that `output` is. `beside` is the name of the directory for partial
-    data, in place of `NAME.coget`.
+    `broker` is the broker's address; None for the user's usual broker. `output` is a file or an existing directory;
+    None for the file's own name in the current directory. `checksum` is "ALGORITHM:HEX"; "none" to keep no checksums;
+    None for the default (keep adler32, compare replicas). `streams` is the number per source; None to choose it
+    automatically. `staging` are URLs of servers that may relay pieces if that is faster, empty for all servers with
+    measured links; None to never relay. `delegate` are hosts that may get a limited proxy if they require one. `proxy`
+    is the file of the proxy to show to servers; None for the user's usual one. `overwrite` lets a file whose name comes
+    from a Metalink or a broker replace a file with other content. `file` is an already known file, which replaces
+    `sources`: no name is looked up. `leads` must allow each redirect before it is followed. `policy` restricts the
+    addresses of the sources; None for the user's own policy, which allows any. `within` is the real path of a directory
+    that `output`, then the file itself, must not leave by a symbolic link, even one created meanwhile; None for the
+    directory of `output`. `beside` is the name of the directory for partial data; None for `NAME.coget`.
     """
 
     sources: tuple[str, ...]
@@ -82,7 +81,7 @@ class Request(NamedTuple):
 
     @property
     def options(self) -> EngineOptions:
-        """The options for reaching servers, without a limit of connections: queries move no data."""
+        """The options for reaching servers, without a limit of connections, as for queries, which move no data."""
         return EngineOptions(
             DirectDialer(self.own),
             streams=self.streams or 1,
@@ -94,7 +93,7 @@ class Request(NamedTuple):
 
 
 async def named_files(request: Request, broker: Broker | None) -> list[FoundReplicas]:
-    """Return the files that the request names; a checksum that the user gave replaces those that came with them."""
+    """Return the files that the request names; a checksum given by the user replaces a file's known checksums."""
 
     async def fetch_document(url: str, limit: int) -> tuple[bytes, str | None]:
         options = request.options
@@ -116,14 +115,14 @@ async def named_files(request: Request, broker: Broker | None) -> list[FoundRepl
 
 
 def _wanted(request: Request, file: ReplicaSet) -> ReplicaSet:
-    """Return the file, not vouched for by a checksum if none is wanted."""
+    """Return the file, marked as not vouched for if the user disabled checksums."""
     return file._replace(vouched=file.vouched and request.checksum != "none")
 
 
 def _spoken(engine: Engine, file: ReplicaSet) -> ReplicaSet:
     """Return the file without the replicas that the engine does not support, unless it supports none."""
     spoken = tuple(replica for replica in file.replicas if speaks(engine, replica.url))
-    why = f"left out: it is nothing for --engine {engine}"
+    why = f"left out: the {engine} engine does not support it"
     left_out = tuple((redact(replica.url), why) for replica in file.replicas if replica not in spoken)
     return file._replace(replicas=spoken, left_out=(*file.left_out, *left_out)) if spoken else file
 
@@ -151,8 +150,8 @@ async def _read_whole(source: Source, limit: int) -> bytes:
 def ranked(found: FoundReplicas, past: TransferHistory) -> tuple[ReplicaSet, list[Estimate]]:
     """Return the replicas in order of preference: by priority, then by forecast rate.
 
-    Forecasts from a broker's measurements have precedence over this user's own history, which the broker also knows. A
-    broker's guesses have not.
+    A broker's forecasts from measurements take precedence over this user's history, which the broker also knows; a
+    broker's guesses do not.
     """
     file = found.file
     expected = past.estimates([replica.url for replica in file.replicas], time.time())
@@ -170,7 +169,7 @@ def ranked(found: FoundReplicas, past: TransferHistory) -> tuple[ReplicaSet, lis
 def sources_of(
     request: Request, file: ReplicaSet, options: EngineOptions, limits: Mapping[str, Admission] | None = None
 ) -> list[Source]:
-    """Return sources for the replicas, not connected yet. `limits` are the rate limits of some, by URL.
+    """Return sources for the replicas, not connected yet. `limits` are the rate limits of replicas, by URL.
 
     :raises NothingToFetchFrom: if all replicas were left out
     """

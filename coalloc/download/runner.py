@@ -1,4 +1,4 @@
-"""The asyncio shell around the scheduler: events in, actions out. It decides nothing.
+"""The asyncio shell of the scheduler: it passes events to the scheduler, and executes the actions returned.
 
 One task per connection attempt, one task per partial copy; everything happens in one event loop, so that an action
 takes effect before the next byte is delivered.
@@ -22,24 +22,24 @@ from coalloc.schedule.pauses import TRIES, pause_seconds
 __all__ = ["TransferRunner", "Write"]
 
 Write = Callable[[int, int, int, memoryview | None], None]
-"""`write(source, start, end, data)`: keep the bytes [start, end), as `Deliver` has them.
+"""`write(source, start, end, data)`: store the bytes [start, end), as from `Deliver`.
 
-An exception it raises ends the transfer.
+An exception ends the transfer.
 """
 Job = Callable[[], Coroutine[None, None, None]]
 Agree = Callable[[int, Stat], None]
-"""`agree(source, stat)`: raise a SourceError if this replica is not of the agreed file, any other error to stop."""
+"""`agree(source, stat)`: raise a SourceError if this replica is of another file, or any other error to stop all."""
 
 ANSWER = 0.5
-"""Least time in seconds for every source's first answer, even if all bytes have arrived already."""
+"""Minimum seconds allowed for each source's first answer, even if all bytes have arrived already."""
 ROOM = 0.1
-"""Seconds between checks whether another transfer waits for the connection of a source without work, at the end."""
+"""Seconds between checks, at the end, for others that wait for the connection of a source without work."""
 SLOWER = 2.0
-"""Factor of the slowest answer so far that a first answer may take then, if that is longer."""
+"""Factor by which a first answer may then be slower than the slowest answer so far, if that is longer than `ANSWER`."""
 
 
 class TransferRunner:
-    """Connects sources and carries out a scheduler's actions.
+    """An executor of a scheduler's actions, which also connects the sources.
 
     :param sources: one per replica; the runner opens and closes them
     :param agree: called for each replica before a byte of it is used
@@ -61,7 +61,7 @@ class TransferRunner:
         self._used: set[int] = set()
         """Sources from which bytes were requested."""
         self._confirmed: set[int] = set()
-        """Sources that were found unchanged, and from which no bytes were requested since."""
+        """Sources found unchanged, from which no bytes were requested since."""
         self._requested_at: dict[int, float] = {}
         self._answered: dict[int, Stat] = {}
         self._slowest = 0.0
@@ -78,13 +78,13 @@ class TransferRunner:
 
     @property
     def connected(self) -> tuple[int, ...]:
-        """The sources that may be connected before the scheduler has requested any connection."""
+        """The sources being connected, or connected, before the scheduler has requested any connection."""
         return tuple(self._opening)
 
     async def connect(self, most: int) -> bool:
-        """Connect to `most` sources at once, to more when some fail or wait, until one answers with the agreed file.
+        """Connect to `most` sources at once, then to others if some fail or wait, until one has the agreed file.
 
-        :returns: whether one did; if not, `errors` has the reasons
+        :returns: whether a source has it; if not, `errors` has the reasons
         """
         places = asyncio.Semaphore(most)
         pending = {self._loop.create_task(self._answers(source, places)) for source in range(len(self._sources))}
@@ -98,15 +98,15 @@ class TransferRunner:
             await _stop(pending)
 
     async def _answers(self, source: int, places: asyncio.Semaphore) -> bool:
-        """Return whether a source answers with the agreed file. It takes one of `places`, and keeps it if so.
+        """Return whether a source answers with the agreed file. It takes one of `places`, and then keeps it.
 
-        A source whose server is busy, or has no free connection for us, lets others go first and is asked again.
+        If the server is busy, or has no free connection for us, the place is released, and the source is asked again.
         """
         refusals = 0
         while True:
             await places.acquire()
             try:
-                self._agree(source, await asyncio.shield(self._open(source)))  # it may be needed later
+                self._agree(source, await asyncio.shield(self._open(source)))  # shielded, as it may be needed later
                 return True
             except SourceError as error:
                 places.release()
@@ -118,7 +118,7 @@ class TransferRunner:
             del self._opening[source]
 
     async def _wait_out(self, error: SourceError, refusals: int) -> bool:
-        """Wait until the source can be asked again, after so many refusals; return False if it is useless."""
+        """Wait until the source can be asked again; return False if that is useless, as after too many refusals."""
         match error:
             case NoFreeConnection():
                 await error.until_free()
@@ -147,11 +147,11 @@ class TransferRunner:
             raise self._error
 
     async def await_late_answers(self) -> None:
-        """Wait briefly for sources that have not answered yet: one may be of another file.
+        """Wait briefly for sources that have not answered yet: a replica may be of another file.
 
-        The time counts from their requests, so that this only takes time when all bytes came almost at once.
+        The time counts from their requests, so that this waits only if all bytes came almost at once.
 
-        :raises CoallocError: the error of one of them that ends the transfer
+        :raises CoallocError: if an answer ends the transfer
         """
         new = self._connecting.keys() - self._answered.keys() - self._waiting
         late = {source: self._connecting[source] for source in new}
@@ -164,7 +164,7 @@ class TransferRunner:
             raise self._error
 
     async def await_answers(self, sources: Iterable[int]) -> None:
-        """Wait briefly for the first answers of these sources; `agree` checks each."""
+        """Wait briefly for the first answers of these sources, and check each with `agree`."""
         opening = {source: self._open(source) for source in sources}
         if opening:
             await asyncio.wait(opening.values(), timeout=max(ANSWER, SLOWER * self._slowest))
@@ -178,7 +178,7 @@ class TransferRunner:
     async def recheck(self, sources: Iterable[int]) -> dict[int, SourceError]:
         """Ask these sources, all at once, whether their replicas are unchanged.
 
-        :returns: the errors of those that are not, or cannot be asked
+        :returns: the errors of sources whose replicas changed, or that cannot be asked
         """
         sources = list(sources)
         making_room = self._loop.create_task(self._make_room())
@@ -208,9 +208,7 @@ class TransferRunner:
         return None
 
     async def _make_room(self) -> None:
-        """Release the connections of sources without work for which another transfer, or a source of this one,
-        waits.
-        """
+        """Release the connections of sources without work whenever other sources, here or elsewhere, wait for them."""
         while True:
             await asyncio.sleep(ROOM)
             for source, busy in zip(self._sources, self._busy, strict=True):
@@ -224,7 +222,7 @@ class TransferRunner:
         await asyncio.gather(*(source.close() for source in self._sources))
 
     def _handle(self, event: Event) -> None:
-        """Pass an event to the scheduler and carry out its actions, none of which calls back before it returns."""
+        """Pass an event to the scheduler and execute its actions; no action calls back before it returns."""
         assert self._scheduler is not None
         try:
             for action in self._scheduler.handle(event):
@@ -261,14 +259,14 @@ class TransferRunner:
             case Done():
                 self._finish(None)
             case GiveUp(reason):
-                self._finish(TransferFailed(f"no source is left: {reason}", "run the same command again to go on"))
+                self._finish(TransferFailed(f"no source is left: {reason}", "run the same command again to continue"))
 
     def _tick(self) -> None:
         wanted = tuple(i for i, source in enumerate(self._sources) if source.wanted)
         self._handle(Tick(self._loop.time(), tuple(source.path_state for source in self._sources), wanted))
 
     def _finish(self, error: Exception | None) -> None:
-        """End the run. An error from a late replica that comes between two runs ends the next one."""
+        """End the run. An error that a late replica causes between two runs ends the next run."""
         self._error = self._error or error
         if not self._over.done():
             self._over.set_result(None)
@@ -299,7 +297,7 @@ class TransferRunner:
         return stat
 
     async def _open_when_free(self, source: int) -> Stat:
-        """Open a source. If others have all connections to its server, report that and wait for one."""
+        """Open a source. If others have all connections to its server, report that and wait for a free one."""
         try:
             return await self._open(source)
         except NoFreeConnection as error:
@@ -330,9 +328,7 @@ class TransferRunner:
             self._opening.pop(source, None)
 
     async def _release(self, source: int, temporary: bool) -> None:
-        """Close a source. If that is temporary, check first whether its replica is unchanged, unless that needs a
-        connection.
-        """
+        """Close a source; if temporarily, first check its replica for changes, unless that needs a connection."""
         if opening := self._opening.pop(source, None):
             await _stop([opening])
         if not temporary:
@@ -348,7 +344,7 @@ class TransferRunner:
         await self._sources[source].rest()
 
     async def _confirm(self, source: int) -> None:
-        """Check whether a source's replica is unchanged; one that does not answer is asked again at the end."""
+        """Check whether a source's replica is unchanged; a source that does not answer is asked again at the end."""
         try:
             if stat := await self._sources[source].recheck():
                 self._agree(source, stat)
@@ -381,7 +377,7 @@ class TransferRunner:
             self._spans.pop(copy, None)
 
     async def _fetch_admitted(self, copy: int, source: int, span: Span, deliver: Deliver) -> None:
-        """Fetch a range, each piece after its admission; without ranges, everything after admission of all pieces."""
+        """Fetch a range: each piece after its admission; from a server without ranges, all after the last admission."""
         fetch, admission = self._sources[source].fetch, self._sources[source].options.admission
         if admission is None:
             await fetch(span, deliver)
@@ -397,7 +393,7 @@ class TransferRunner:
             await fetch(span, deliver)
 
     async def _failed(self, source: int, copy: int | None, error: SourceError) -> None:
-        """Report a failure, and close the source, so that others may have its connections while it pauses."""
+        """Report a failure, and close the source, so that others can use its connections while it pauses."""
         self.errors[source] = error
         if copy is None or copy in self._spans:
             self._handle(Failed(self._loop.time(), source, str(error), error.permanent, copy, error.retry_after))

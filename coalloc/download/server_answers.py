@@ -1,4 +1,4 @@
-"""The servers' answers about a file before a transfer: the plan of a download, and probes. Nothing is moved."""
+"""Plans of downloads, and probes, from the servers' answers about a file; no data are moved."""
 
 import asyncio
 import time
@@ -24,7 +24,7 @@ __all__ = ["Probe", "planned_file", "probe"]
 
 
 class Probe(NamedTuple):
-    """Result of a probe: whether a server answers, after how many seconds, and the size and features of the file."""
+    """Result of a probe: whether a server answers, the seconds until its answer, the file's size, and its features."""
 
     url: str
     ok: bool
@@ -77,7 +77,7 @@ async def _answers(
 
 
 async def _stat(source: Source, keep: bool = False) -> Stat | SourceError:
-    """Return a server's answer, once a connection to it is free; close the connection unless it is to be kept."""
+    """Return a server's answer, waiting for a free connection if needed; close the connection unless `keep`."""
     try:
         while True:
             try:
@@ -92,7 +92,7 @@ async def _stat(source: Source, keep: bool = False) -> Stat | SourceError:
 
 
 async def probe(urls: Sequence[str], engine: Engine = "auto", delegate: frozenset[str] = frozenset()) -> list[Probe]:
-    """Probe each of these servers; `delegate` are hosts that may be given a limited proxy."""
+    """Probe each of these servers; `delegate` are hosts that may get a limited proxy if they require one."""
     request = Request(tuple(urls), engine=engine, delegate=delegate)
     return list(await gather(*(_probe(url, request) for url in urls)))
 

@@ -1,4 +1,4 @@
-"""GridFTP servers: their files, and copies between them, with no byte through this machine. Connects the parts."""
+"""Sessions with GridFTP servers, and copies between them, whose bytes do not pass this machine. Connects the parts."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -36,9 +36,9 @@ async def storage(
 
     :param url: `ftp://[USER:PASSWORD@]HOST[:PORT]/` or `gsiftp://...`; a path in it is ignored
     :param proxy: the file of the proxy certificate to show; None for the user's usual one
-    :param data_hosts: third hosts that listings may come from
-    :param delegate: hosts that may be given a limited proxy if they require one
-    :param policy: the addresses that it may have; None for the user's own policy
+    :param data_hosts: third hosts that may send listings
+    :param delegate: hosts that may get a limited proxy if they require one
+    :param policy: the addresses that the server may have; None for the user's own policy
     :raises SourceError: when the login fails
     """
     options = EngineOptions(_dialer(policy), data_hosts=data_hosts, delegate=delegate)
@@ -59,12 +59,12 @@ async def third_party(
 
     :param source: the URL of the sending server, as for `storage`
     :param sink: the URL of the receiving server; the source has to reach it at its host, or at one of `data_hosts`
-    :param proxies: the files of the proxy certificates for either; None for the user's usual one
+    :param proxies: the files of the proxy certificates for source and sink; None for the user's usual one
     :param parallelism: streams between them
     :param stall_seconds: time without progress after which copies fail; servers report progress every 5 s
-    :param delegate: hosts that may be given a limited proxy; where one requires it, both need to be among them
-    :param policy: the addresses that they may have; None for the user's own policy
-    :raises SourceError: when one of them refuses the login, or they cannot be connected to each other
+    :param delegate: hosts that may get a limited proxy; if one server requires it, name both
+    :param policy: the addresses that the servers may have; None for the user's own policy
+    :raises SourceError: when a server refuses the login, or the two cannot be connected to each other
     """
     options = EngineOptions(_dialer(policy), streams=parallelism, data_hosts=data_hosts, delegate=delegate)
     return await open_third_party(source, sink, options, proxies, stall_seconds)
@@ -90,24 +90,24 @@ async def copy(
 ) -> TransferReport:
     """Copy one file from several GridFTP servers at once to another one, verified by the servers' own checksums.
 
-    The file is written beside its final name, which it gets when it is complete; an existing file is replaced. A copy
-    that fails or is cancelled leaves nothing behind, if the sink can still be reached.
+    The file has a temporary name until it is complete; then it replaces an existing file. A copy that fails or is
+    cancelled leaves nothing behind, if the sink can still be reached.
 
     :param sources: URLs of replicas
     :param sink: the URL of the file to be written, in an existing directory
-    :param size: of the file, if it is known: replicas of another size are left out
-    :param checksums: "ALGORITHM:HEX", all that are known; the strongest that the sink computes decides. If none is
+    :param size: size of the file, if known; replicas of another size are left out
+    :param checksums: all known checksums, "ALGORITHM:HEX"; the strongest that the sink can compute decides. If none is
         known, each range is compared with another replica's checksum of it
     :param estimates: forecasts for the links from a source to the sink, by the source's URL
     :param proxies: the files of the proxy certificates for sources and sink; None for the user's usual one
     :param parallelism: streams from each source
     :param watch: receives snapshots during the copy
-    :param beside: the path at the sink to write to, which must not exist, if another process may have to find it when
-        this one has died; None for a random one
-    :param limits: admissions required before a piece is copied from a source, by its URL; other sources need none
-    :param delegate: hosts that may be given a limited proxy, as for `third_party`
+    :param beside: the temporary path at the sink, which must not exist; None for a random one. A process that must find
+        it after this one has died has to choose it
+    :param limits: by source URL, the admission to wait for before each piece; other sources need none
+    :param delegate: hosts that may get a limited proxy, as for `third_party`
     :param policy: the addresses that servers may have; None for the user's own policy
-    :param confirm: awaited when the file is complete, before it gets its name; if it fails, the file does not get the
+    :param confirm: awaited when the file is complete, before it gets its name; if it raises, the file does not get the
         name
     :param results: gets the report of a copy that fails or is cancelled
     :raises CoallocError: as a download does, or NoSpace at the sink

@@ -28,11 +28,11 @@ __all__ = ["Download", "DownloadSettings"]
 
 
 class DownloadSettings(NamedTuple):
-    """The user's options apart from the file: the scheme, the most sources at once, whether to keep checksums.
+    """The user's options apart from the file: the strategy, the most sources at once, whether to keep checksums.
 
     `within` is the real path of a directory that the target must not leave by a symbolic link. `replace`: whether the
-    file may replace one of other content. `beside` is the name of the directory for partial data, in place of
-    `NAME.coget`. `confirm` is awaited when the file is complete, before it gets its name; if it fails, the file does
+    file may replace a file with other content. `beside` is the name of the directory for partial data; None for
+    `NAME.coget`. `confirm` is awaited when the file is complete, before it gets its name; if it raises, the file does
     not get the name.
     """
 
@@ -99,7 +99,7 @@ class Download(Transfer):
             if self._journal:
                 self._journal.close()
         if self._settings.confirm:
-            await in_thread(self._partial.sync)  # so that a confirmed file gets its name at once
+            await in_thread(self._partial.sync)  # now, so that nothing slow follows the confirmation
             await self._settings.confirm(judge.basis != "none" or not self._agreement.size)
         with suppress(asyncio.CancelledError):  # once publishing has begun, finishing it is the cleanest stop
             await in_thread(self._publish)
@@ -116,7 +116,7 @@ class Download(Transfer):
         )
 
     async def _is_here(self, wanted: Checksum | None, basis: Basis) -> bool:
-        """Return whether the target exists already, with its known checksum."""
+        """Return whether the target exists already, with the wanted checksum."""
         if wanted is None:
             return False
         size = await in_thread(matching_bytes, self._target, wanted, self._agreement.size, self._settings.within)
@@ -125,15 +125,15 @@ class Download(Transfer):
         self._here, self._here_by = wanted, basis
         self._agreement.size = size
         self._resumed.add(0, size)
-        self._notice = f"{self._target} was here already"
+        self._notice = f"{self._target} existed already"
         return True
 
     async def _refuse_to_replace(self, stated: Checksum | None) -> None:
-        """Refuse before a byte is fetched, if the target has other content and is not to be replaced.
+        """Raise TargetExists, before a byte is fetched, if the target has other content and must not be replaced.
 
-        If that is not known, the file is fetched and compared.
+        If its content may be the same, the file is fetched and compared.
 
-        :param stated: a server's checksum of the file, which the target does not have
+        :param stated: a server's checksum of the file, which the target does not have; None if unknown
         """
         if self._settings.replace or not await in_thread(os.path.lexists, self._target):
             return
@@ -148,18 +148,18 @@ class Download(Transfer):
         return await in_thread(resembles, self._target, size, self._settings.within)
 
     def _publish(self) -> None:
-        """Give the file its name, unless an existing file is the same and not to be replaced."""
+        """Give the file its name, unless an existing file with the same content must not be replaced."""
         try:
             self._partial.publish(replace=self._settings.replace)
         except TargetExists:
             fetched = Checksum("sha256", self._partial.digest("sha256"))
             if matching_bytes(self._target, fetched, self._partial.size, self._settings.within) is None:
                 raise
-            self._partial.revoke(0, self._partial.size)  # so that nothing of it is kept
-            self._notice = f"{self._target} was here already"
+            self._partial.revoke(0, self._partial.size)  # so that no partial data are kept
+            self._notice = f"{self._target} existed already"
 
     async def _server_checksum(self) -> Checksum | None:
-        """Return the answering server's checksum of the whole file, if the target exists and has its size."""
+        """Return the answering server's checksum of the whole file, if an existing target can be compared with it."""
         size, known = self._agreement.size or 0, self._file.checksums or self._file.pieces
         if known or not self._settings.keep_checksums or not await self._resembles(size):
             return None
@@ -171,13 +171,13 @@ class Download(Transfer):
         )
         if value is None:
             self._notice = (
-                f"{self._target} was here already, as long as this file; "
-                f"it was fetched again, as {self._urls[answered]} cannot say whether it is the same"
+                f"{self._target} existed already, with the same size; "
+                f"it was fetched again, as {self._urls[answered]} offers no checksum to compare it with"
             )
         return Checksum("adler32", value) if value else None
 
     async def _prepare(self) -> Judge:
-        """Continue from the state that an earlier run left, or begin anew."""
+        """Continue from the state that an earlier run left, or begin anew; return the judge of the complete file."""
         size = self._agreement.size
         assert size is not None
         expected = expectation(self._file.checksums) or expectation(self._agreement.digests)
@@ -207,7 +207,7 @@ class Download(Transfer):
         return Judge(file, self._urls, in_use, self._runner, verification, self._continuation)
 
     def _holders(self, now: Header, all_known: Header) -> dict[int, int]:
-        """Return the replicas that only an earlier run used, if they are still named, with their current numbers."""
+        """Return the current number of each earlier run's replica (by its journal number) that is named in this run."""
         numbers = {origin.url: number for number, origin in enumerate(now.origins)}
         earlier = enumerate(all_known.origins[len(now.origins) :], len(now.origins))
         return {number: numbers[origin.url] for number, origin in earlier if origin.url in numbers}
@@ -228,18 +228,18 @@ class Download(Transfer):
             self._journal.identify(source, stat)
 
     def _distrust(self, source: int) -> None:
-        """Record the bytes of a replica that has changed as missing: some may be of either version.
+        """Record the bytes of a changed replica as missing, as they may be of either version.
 
-        They would not be noticed by a later run that meets the old version again, as after a backup was restored.
+        A later run could not tell if it found the old version again, as after the restore of a backup.
         """
         if self._journal:
             for start, end in self._partial.delivered_by(source):
                 self._journal.revoke(start, end)
 
     async def _continued(self, header: Header, earlier: Recollection) -> Recollection:
-        """Return the usable part of the earlier run, as far as the first answers show: nothing if replicas changed.
+        """Return what the earlier run left, or nothing of it if the first answers show that its replicas changed.
 
-        If one has changed, this waits for the others, which may be unchanged.
+        If no answering replica is unchanged, this waits for the others, which may be.
         """
         origins = {extent.source: earlier.header.origins[extent.source] for extent in earlier.extents}
         continuation, answers = Continuation(origins, header.origins), self._agreement.first_answers
@@ -247,18 +247,18 @@ class Download(Transfer):
         if known and not any(continuation.is_same(source, answers[source]) for source in known):
             await self._runner.await_answers(set(continuation.unanswered) - answers.keys())
         for source in sorted(answers, key=lambda source: not continuation.is_same(source, answers[source])):
-            with suppress(ReplicaChanged):  # raised again when it is connected
+            with suppress(ReplicaChanged):  # raised again when the source is connected
                 continuation.add_answer(source, answers[source])
         self._continuation = continuation
         if continuation.begun_anew:
             names = ", ".join(sorted({redact(origins[number].url) for number in continuation.changed}))
-            self._notice = f"what an earlier run left is not used: {names} was changed since the fetch began"
+            self._notice = f"the data of an earlier run are not used: {names} was changed since that run"
             return Recollection(header)
         return earlier
 
     async def _judged(self, judge: Judge) -> Event | None:
-        """Judge the complete file, after the answers of late sources where they may matter."""
-        if not (self._file.checksums or self._file.pieces):  # else no server's answer matters
+        """Judge the complete file, after waiting for late sources if their answers matter."""
+        if not (self._file.checksums or self._file.pieces):  # expected checksums decide without any server's answer
             await self._runner.await_late_answers()
         event = await judge.judge()
         self._notice = judge.notice or self._notice
@@ -289,7 +289,7 @@ class Download(Transfer):
         return super().snapshot()._replace(resumed_bytes=self._resumed.total)
 
     def report(self) -> TransferReport:
-        """Return the results of the transfer so far, or of all of it."""
+        """Return the results of the transfer so far."""
         known, checked = super().report(), self._verification
         return known._replace(
             resumed_bytes=self._resumed.total,

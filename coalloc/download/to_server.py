@@ -1,8 +1,7 @@
-"""A copy of one file from several GridFTP servers to another one, co-allocated, with no byte through this machine.
+"""A copy of one file from several GridFTP servers to another one, co-allocated; no bytes pass this machine.
 
-As in a download, scheduler and runner decide which source copies which range. The difference is the destination: a file
-beside its final name at the sink, which gets that name when it is complete and verified. Nothing is kept of a failed
-copy.
+As in a download, the scheduler decides which source copies which range. The difference is the destination: a file with
+a temporary name at the sink, which is renamed when it is complete and verified. A failed copy is deleted.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -26,11 +25,11 @@ __all__ = ["ServerCopy"]
 class ServerCopy(Transfer):
     """The copy of one file to a server.
 
-    :param sources: write to the temporary name at the sink
-    :param login: logs in at the sink, to verify and to rename
-    :param names: the temporary path and the final one
-    :param output: the URL of the final name, as it may be shown
-    :param confirm: is awaited before the file gets its name; an exception it raises ends the copy
+    :param sources: sources that write to the temporary path at the sink
+    :param login: function that logs in at the sink, to verify and to rename
+    :param names: the temporary path and the final path
+    :param output: the URL of the final path, without secrets
+    :param confirm: awaited before the file gets its name; an exception ends the copy
     """
 
     def __init__(
@@ -71,7 +70,7 @@ class ServerCopy(Transfer):
             await self._fetch(partial(self._judge, scheduler, checked))
         except BaseException:
             self._stop_clock()
-            await self._runner.close()  # first, else the sources would create the file again
+            await self._runner.close()  # before the deletion, else the sources would create the file again
             with suppress(SourceError):
                 async with await self._login() as store:
                     await store.delete(self._names[0])
@@ -93,9 +92,9 @@ class ServerCopy(Transfer):
         return next((error for error in self._runner.errors.values() if isinstance(error, NoSpace)), None)
 
     async def _unconfirmed(self, checked: AtSink) -> dict[int, str]:
-        """Return the sources that have changed since they delivered, or cannot tell, if no other check covers that.
+        """Return the sources that have, or may have, changed since they delivered, with the reasons.
 
-        A checksum of the whole file that was expected and found covers it.
+        Without doubt by a whole file's expected checksum, there are none. Doubts do not count if replicas agree.
         """
         if checked.knows_the_whole:
             return {}
@@ -107,7 +106,7 @@ class ServerCopy(Transfer):
         return sorted(Extent(start, end, i) for i, first in enumerate(self._first) for start, end in first)
 
     def _write(self, source: int, start: int, end: int, data: memoryview | None) -> None:
-        """Note that a range is at the sink."""
+        """Record that a range is at the sink."""
         fresh = self._here.gaps(start, end)
         for gap in fresh:
             self._first[source].add(*gap)
@@ -115,7 +114,7 @@ class ServerCopy(Transfer):
         self._duplicate_bytes += end - start - sum(stop - at for at, stop in fresh)
 
     def _reject(self, scheduler: Scheduler, bad: Mapping[int, str]) -> Rejected:
-        """Unassign all ranges that bad sources wrote, even over others' bytes, so that others copy them again."""
+        """Mark all ranges that bad sources wrote, even over others' bytes, as missing; return the event for it."""
         self._wrong |= bad
         wrong = [each for source in bad for at in self._writers[source].touched for each in self._here.within(*at)]
         for held in (self._here, *self._first):
@@ -138,7 +137,7 @@ class ServerCopy(Transfer):
         return self._wrong
 
     def report(self) -> TransferReport:
-        """Return the results of the copy so far, or of all of it."""
+        """Return the results of the copy so far."""
         checked = self._checked
         return (
             super()

@@ -1,4 +1,4 @@
-"""The transfer of one file from several sources, whatever its destination. Subclasses write, verify, and publish it."""
+"""The transfer of one file from several sources to any destination. Subclasses write, verify, and publish the file."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -21,7 +21,7 @@ __all__ = ["Transfer"]
 LOOK = 0.125
 """Seconds between two snapshots for the display."""
 FIRST_LOOK = 0.01
-"""Seconds until the first one. By then the servers have been asked, and a display can load while they answer."""
+"""Seconds until the first snapshot. By then servers have been asked, and a display can load while they answer."""
 
 
 class Transfer(ABC):
@@ -29,7 +29,7 @@ class Transfer(ABC):
 
     :param file: description of the file; its replicas are in the order of `sources`
     :param estimates: forecast of each source
-    :param output: the destination, as it may be shown
+    :param output: the destination, without secrets
     :param most: number of sources to use at once; None for as many as the limit allows
     :param watch: receives a snapshot several times a second
     :param seed: seed of the random pauses, so that they differ from transfer to transfer
@@ -83,7 +83,7 @@ class Transfer(ABC):
         return self.report()
 
     def _stop_clock(self) -> None:
-        """End the time that the report counts; what follows is cleaning up."""
+        """End the duration that the report states, before the clean-up."""
         if self._ended_at is None:
             self._ended_at = self._loop.time()
 
@@ -93,7 +93,7 @@ class Transfer(ABC):
 
     @abstractmethod
     def _write(self, source: int, start: int, end: int, data: memoryview | None) -> None:
-        """Keep the bytes [start, end), which have arrived; `data` is None where they went to another server."""
+        """Store the bytes [start, end), which have arrived; `data` is None if they went to another server."""
 
     @property
     @abstractmethod
@@ -129,10 +129,10 @@ class Transfer(ABC):
         return self._scheduler
 
     async def _fetch(self, judge: Callable[[], Awaitable[Event | None]]) -> None:
-        """Fetch all ranges of the scheduler, and wrong ones again.
+        """Fetch all ranges of the scheduler, and wrong ranges again.
 
-        :param judge: called when all ranges are there; returns the event by which wrong ones are fetched again, or None
-            if the file is right
+        :param judge: called when all ranges have arrived; returns the event for the scheduler to fetch wrong ranges
+            again, or None if the file is right
         """
         assert self._scheduler is not None
         event: Event | None = Started(self._loop.time(), self._runner.connected)
@@ -146,7 +146,7 @@ class Transfer(ABC):
             event = await judge()
 
     def _cause(self) -> CoallocError | None:
-        """Return the error that tells why no source is left, if one tells it better than the list of all."""
+        """Return the error to raise if no source is left; None for the list of all sources' errors."""
         return None
 
     async def _show(self) -> None:
@@ -177,7 +177,7 @@ class Transfer(ABC):
         )
 
     def report(self) -> TransferReport:
-        """Return the results of the transfer so far, or of all of it."""
+        """Return the results of the transfer so far."""
         ended = self._loop.time() if self._ended_at is None else self._ended_at
         scheduler = self._scheduler
         if scheduler is None:

@@ -1,4 +1,4 @@
-"""Engines: they fetch bytes of a replica. `open_source` chooses one by the URL's scheme."""
+"""Engines, which fetch the bytes of a replica. `open_source` chooses an engine by the URL's scheme."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,7 +20,7 @@ OURS = ("ftp", "gsiftp")
 THEIRS = ("ftp", "gsiftp", "sshftp")
 WEB = ("http", "https")
 CHOSEN = {"gridftp": OURS, "globus-url-copy": THEIRS}
-"""Schemes that each engine the user can choose supports."""
+"""Supported schemes of each engine that the user can choose."""
 
 
 def speaks(engine: Engine, url: str) -> bool:
@@ -31,7 +31,7 @@ def speaks(engine: Engine, url: str) -> bool:
 def open_source(url: str, engine: Engine, options: EngineOptions) -> Source:
     """Return the source for a URL, not connected yet. Engines are imported when they are first needed.
 
-    :param engine: the GridFTP client to use; "auto" takes our own client where it can
+    :param engine: the GridFTP client to use; "auto" takes coget's own if it supports the scheme
     :raises UsageError: if the URL is malformed, or the engine does not support its scheme
     """
     scheme = _scheme(url)
@@ -39,7 +39,9 @@ def open_source(url: str, engine: Engine, options: EngineOptions) -> Source:
         options = replace(options, streams=min(options.streams, options.slots.most))
     if not speaks(engine, url):
         schemes = " and ".join(f"{scheme}://" for scheme in CHOSEN[engine])
-        raise UsageError(f"{redact(url)} is nothing for --engine {engine}", f"leave it out, or name {schemes} URLs")
+        raise UsageError(
+            f"the {engine} engine does not support {redact(url)}", f"leave it out, or name {schemes} URLs"
+        )
     if scheme not in THEIRS:
         return _web(url, options) if scheme in WEB else _bridge(url, options)
     return _gridftp(url, options) if scheme in OURS and engine != "globus-url-copy" else _url_copy(url, options)
@@ -50,7 +52,7 @@ def _scheme(url: str) -> str:
         parts = urlsplit(url)
         _ = parts.port  # raises
     except ValueError:
-        raise UsageError(f"{redact(url)}: the host or port makes no sense", "write SCHEME://HOST[:PORT]/PATH") from None
+        raise UsageError(f"{redact(url)}: the host or port is invalid", "write SCHEME://HOST[:PORT]/PATH") from None
     if parts.scheme in (*THEIRS, *WEB) and not parts.hostname:
         raise UsageError(f"{redact(url)} names no host", f"write {parts.scheme}://HOST/PATH")
     return parts.scheme
@@ -83,7 +85,7 @@ def _bridge(url: str, options: EngineOptions) -> Source:
 
 
 def _sessions(options: EngineOptions, make: Callable[[int], Source]) -> Source:
-    """Return a source with `options.streams` sessions; sessions added later have their slots on loan."""
+    """Return a source with `options.streams` sessions; sessions added later only borrow their slots."""
     numbers = count()
 
     def session() -> Source:

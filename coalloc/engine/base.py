@@ -1,4 +1,4 @@
-"""The contract of an engine, which fetches bytes of one replica. The scheduler and the runner use nothing else.
+"""The contract of an engine, which fetches bytes of one replica: all that the scheduler and the runner use.
 
 Every engine passes `tests/contracts`, which checks what is documented here.
 """
@@ -19,22 +19,22 @@ __all__ = ["Admission", "EngineOptions", "Leads", "Source"]
 
 
 class Admission(NamedTuple):
-    """Permission to move at most `piece` bytes at once, each time after `wait(number of bytes)` has returned."""
+    """A rate limit: before each piece, of at most `piece` bytes, await `wait(number of bytes)`."""
 
     piece: int
     wait: Callable[[int], Awaitable[None]]
 
 
 Leads = Callable[[str], Awaitable[tuple[str, ...]]]
-"""Takes the URL of a redirect's target; returns the numeric addresses to connect to, empty to look them up.
+"""`await leads(url)`: return the numeric addresses for a redirect's target, empty to look them up.
 
-Raises a SourceError if nothing may be requested from the target.
+Raises a SourceError if the redirect must not be followed.
 """
 
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """Settings by the user or an endpoint's record for reaching a replica."""
+    """The settings for reaching a replica, from the user or an endpoint's record."""
 
     dialer: Dialer
     streams: int = 1
@@ -42,9 +42,9 @@ class EngineOptions:
     data_hosts: frozenset[str] = frozenset()
     """Third hosts that a PASV reply may name (striped servers, dCache)."""
     delegate: frozenset[str] = frozenset()
-    """Hosts that may be given a limited proxy for an hour, if they require one for their data connections."""
+    """Hosts that may get a limited proxy for an hour, if they require one for their data connections."""
     proxy: Path | None = None
-    """The file of the proxy certificate that `gsiftp://` sources show in place of the user's usual one."""
+    """The file of the proxy certificate for `gsiftp://` sources; None for the user's usual one."""
     vouched: bool = False
     """Whether a checksum of the file is known from the user or by https, so that wrong bytes would be noticed."""
     slots: Slots | None = None
@@ -52,15 +52,15 @@ class EngineOptions:
     admission: Admission | None = None
     """Limit for the rate of the replica; None for no limit. The runner waits for it, not the engine."""
     leads: Leads | None = None
-    """Callback that has to allow a redirect before it is followed."""
+    """Callback that must allow each redirect before it is followed."""
 
     def named(self, origin: Origin) -> "EngineOptions":
-        """Return the options for a replica of this origin: addresses that a server names are restricted."""
+        """Return the options for a replica of this origin: if a server named it, its addresses are restricted."""
         policy = policy_of(origin, self.dialer.policy)
         return self if policy == self.dialer.policy else replace(self, dialer=self.dialer.under(policy))
 
     def delegates_to(self, host: str) -> bool:
-        """Return whether `host` may be given a proxy: that exact name, in any case, has to be allowed."""
+        """Return whether `host` may get a proxy: `delegate` must have this name, in upper or lower case."""
         return _plain(host) in map(_plain, self.delegate)
 
 
@@ -77,8 +77,8 @@ class Source(ABC):
     """One replica at one server, through one engine.
 
     A source is used by one task at a time, with three exceptions: `close`; `checksum`, which may run beside `fetch` (an
-    engine that cannot do both on one connection opens a second); and a source that `queues`. Errors are
-    `coalloc.errors.SourceError`s; those with `permanent` set are not worth a retry.
+    engine that cannot do both on one connection opens a second); and `fetch` on a source that `queues`. Errors are
+    `coalloc.errors.SourceError`s; if `permanent` is set, a retry is useless.
     """
 
     def __init__(self, url: str, options: EngineOptions) -> None:
@@ -87,14 +87,14 @@ class Source(ABC):
 
     @abstractmethod
     async def open(self) -> Stat:
-        """Connect, authenticate and ask for the size. May be called again after any error, and then reconnects."""
+        """Connect, authenticate and ask for the size. May be called again after any error, to reconnect."""
 
     @abstractmethod
     async def fetch(self, span: Span, deliver: Deliver) -> None:
         """Deliver [span.start, span.end) in any order, each byte at least once, nothing outside.
 
-        Returns when every byte before the current `span.end` was delivered. This is counted, never inferred from a
-        reply. May be called any number of times after `open`; reconnects if the connection was lost in between.
+        Returns when every byte before the current `span.end` was delivered, by count, never by a server's reply. May be
+        called any number of times after `open`; reconnects if the connection was lost in between.
         Cancelling takes effect within milliseconds, delivers nothing more, and leaves the source usable. An exception
         raised by `deliver` ends the fetch and is passed on unchanged.
         """
@@ -108,12 +108,12 @@ class Source(ABC):
 
     @property
     def path_state(self) -> PathState | None:
-        """The current or expected path of the data, as far as it is known; None if unknown."""
+        """The current or expected state of the network path of the data; None if unknown."""
         return None
 
     @property
     def queues(self) -> bool:
-        """Return whether `fetch` may be called while others run; it is then served after them without a pause."""
+        """Return whether `fetch` may be called while other fetches run; it then follows them without a pause."""
         return False
 
     @property
@@ -123,12 +123,12 @@ class Source(ABC):
 
     @property
     def recalled(self) -> bool:
-        """Return whether other sessions of this machine wait for the connection that this session has on loan."""
+        """Return whether other sessions of this machine wait for the connection slot that this session borrowed."""
         return False
 
     @property
     def wanted(self) -> bool:
-        """Return whether other sessions of this machine wait for this server while no fetch is under way here."""
+        """Return whether other sessions of this machine wait for this server, while this source fetches nothing."""
         return False
 
     @abstractmethod
@@ -142,7 +142,7 @@ class Source(ABC):
     async def recheck(self) -> Stat | None:
         """Ask for the replica's size and version again over the existing connection, while no fetch is under way.
 
-        Return None where that adds nothing, because each answer showed that it came from the version that `open` saw.
+        Return None without asking if every answer so far has shown the version that `open` saw.
 
         :raises ReplicaChanged: when the server itself reports another version
         """
@@ -152,8 +152,8 @@ class Source(ABC):
         """Close every connection. May be called twice, and after errors; never raises."""
 
     async def rest(self) -> None:
-        """Close the connections used for fetching, until `open` or `fetch` has to reconnect. Pending checksums
-        continue.
+        """Close the connections used for fetching; `open` or `fetch` reconnects. Pending checksums continue.
+
 
         May be called when no fetch is under way.
         """

@@ -1,7 +1,7 @@
 """Reception of data in larger chunks: the kernel collects bytes on a data connection before it wakes this process.
 
-A process woken for every packet needs a third of a processor for 100 Mbit/s. Bytes from a distant server can wait for
-about as long as they were on their way.
+A process woken for every packet needs a third of a processor for 100 Mbit/s. Bytes from a distant server may wait for
+about one round trip more.
 """
 
 import asyncio
@@ -10,25 +10,25 @@ import socket
 __all__ = ["BUFFER", "ReadBuffer"]
 
 BUFFER = memoryview(bytearray(1024 * 1024))
-"""Buffer for received bytes until they are delivered; free again whenever a callback returns."""
+"""Buffer that all connections share: it has received bytes only within one callback, which delivers them."""
 
 LEAST_SECONDS, MOST_SECONDS = 0.03, 0.1
-"""Bounds of the time for which bytes may be held back, which is otherwise one round trip."""
+"""Bounds of the time for which bytes are held back; within them, it is one round trip."""
 MOST_BYTES = 512 * 1024
-"""Most bytes held back, lest a source that becomes slow looks stalled."""
+"""Maximum bytes held back, so that a source that becomes slow does not look stalled."""
 PART = 4
-"""Largest share of the kernel's buffer that is held back, as a divisor. Linux grows a buffer by what is read within a
-round trip: a process that reads everything once per round trip may keep the small initial buffer, and a rate of
-1 MB/s over 80 ms.
+"""Divisor of the kernel's buffer: at most a quarter of it is held back. Linux grows the buffer by the bytes read within
+a round trip; a process that reads only once per round trip may keep the small initial buffer, and reach only 1 MB/s
+over 80 ms.
 """
 ADAPT_SECONDS = 0.1
 
 
 class ReadBuffer:
-    """Adapts one socket to the rate at which bytes arrive; the end of data wakes the process at once in any case.
+    """A setting of one socket that follows its rate. The end of the data always wakes the process at once.
 
     :param rtt: round-trip time in seconds, if known
-    :param least: seconds for which bytes may be held back, however near the server is
+    :param least: minimum seconds for which bytes are held back, even from a near server
     """
 
     __slots__ = ("_bytes", "_held", "_marked", "_seconds", "_sock", "_time", "rate")

@@ -1,10 +1,10 @@
-"""Every other scheme, through fsspec: local files, SFTP, S3, and all others for which it has a file system.
+"""Sources of all other schemes, through fsspec: local files, SFTP, S3, and whatever fsspec has a file system for.
 
 Blocks are read in threads, one block ahead. Names are passed as fsspec expects them, not percent-encoded, except in
 file:// URLs, which have a standard of their own (RFC 8089).
 
-Those libraries do not connect through the dialer, so no address policy can restrict them. Only URLs that the user
-gave are opened here: if the policy refuses any address, nothing is opened.
+The libraries do not connect through the dialer, so no address policy can restrict them. So only URLs that the user gave
+are opened: a policy that refuses any address makes `open` fail.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ from coalloc.util.counts import count
 __all__ = ["BridgeSource"]
 
 SSH = ("sftp", "ssh")
-"""Schemes of SFTP. fsspec and its plug-ins accept any server's key for them."""
+"""Schemes of SFTP, for which fsspec's own file systems accept any server's key."""
 BLOCK = 4 * 1024 * 1024
 MEANINGS: Sequence[tuple[type[Exception], type[SourceError], str]] = [
     (FileNotFoundError, NoSuchFile, "check the path in the URL"),
@@ -49,7 +49,7 @@ MEANINGS: Sequence[tuple[type[Exception], type[SourceError], str]] = [
     (TimeoutError, Stalled, "try again later"),
     (NotImplementedError, Unsupported, "use another replica"),
 ]
-"""Meanings of a file system's exceptions, the first match counts: its class, our error, remedy."""
+"""Meanings of a file system's exceptions: exception class, our error, remedy. The first match counts."""
 VERSION = (
     "etag",
     "generation",
@@ -67,9 +67,9 @@ T = TypeVar("T")
 
 
 class BridgeSource(Source):
-    """A file that fsspec can read parts of.
+    """A file of which fsspec can read parts.
 
-    A thread cannot be cancelled: a read that is under way then runs to its end, and its result is discarded.
+    A thread cannot be cancelled: after a cancellation, the current read runs to its end, and its result is discarded.
 
     :raises UsageError: when a file:// URL names a host
     """
@@ -80,26 +80,26 @@ class BridgeSource(Source):
         if re.match("file://[^/]", url, re.I):
             raise UsageError(f"{self._shown} names a host, but a file is read from this machine", "write file:///PATH")
         if not re.match("(file|local|memory)://", url, re.I) and (why := unsafe_reason(url)):
-            raise UsageError(f"{self._shown} is not given to fsspec: {why}", "correct the URL")
+            raise UsageError(f"{self._shown} cannot be passed to fsspec: {why}", "correct the URL")
         self._files: Any = None
         self._path = ""
 
     async def open(self) -> Stat:
         policy = self.options.dialer.policy
         if not policy.anywhere:
-            raise AddressRefused(f"{self._shown}: only the user's own words may name such a URL", policy.remedy)
+            raise AddressRefused(f"{self._shown}: such a URL must come from the user, not from a server", policy.remedy)
         return await self._in_thread(self._stat)
 
     def _stat(self) -> Stat:
         self._connect()
         info = self._files.info(self._path)
         if info["type"] != "file":
-            raise NoSuchFile(f"{self._shown} is no plain file", "name a file")
+            raise NoSuchFile(f"{self._shown} is not a plain file", "name a file")
         if info["size"] is None:
             raise Unsupported(f"{self._shown}: the size is not known", "use another replica")
         if (size := count(str(info["size"]))) is None:
             text = hide(str(info["size"]), self.url)[:40]
-            raise Unsupported(f"{self._shown}: the size makes no sense: {text}", "use another replica")
+            raise Unsupported(f"{self._shown}: invalid size: {text}", "use another replica")
         return Stat(size, _validator(info))
 
     def _connect(self) -> None:
@@ -121,7 +121,7 @@ class BridgeSource(Source):
             raise Unsupported(f"{self._shown}: no engine supports {scheme}://", "check the scheme of the URL") from None
 
     def _sftp(self) -> tuple[Any, str]:
-        """Return the file system that checks the server's host key, whatever else is registered for the scheme."""
+        """Return our SFTP file system, which checks the server's host key, and the path; ignore fsspec's registry."""
         from coalloc.engine.sftp import KnownHostsSFTP
 
         kwargs = KnownHostsSFTP._get_kwargs_from_urls(self.url)
@@ -170,7 +170,7 @@ class BridgeSource(Source):
         for foreign, ours, remedy in MEANINGS:
             if isinstance(error, foreign):
                 return ours(message, remedy)
-        return ServerSays(message, "see what it says, or use another replica")
+        return ServerSays(message, "read the message, or use another replica")
 
     async def checksum(self, algorithm: str, start: int, end: int) -> str | None:
         return None
@@ -183,7 +183,7 @@ class BridgeSource(Source):
 
 
 def _validator(info: Mapping[str, Any]) -> str | None:
-    """Return the properties that change with the file; not the access time, which fsspec's `ukey` may include."""
+    """Return the properties that change with the file, without the access time, which fsspec's `ukey` may include."""
     properties = {name.lower().replace("_", ""): value for name, value in info.items()}
     known = [f"{name}={properties[name]}" for name in VERSION if properties.get(name) is not None]
     return " ".join(known) or None

@@ -1,16 +1,16 @@
 """globus-url-copy as an engine, for servers whose security or scheme our own client does not support.
 
-One process of the tool per range writes into a pipe, and the bytes are counted. Neither its exit status nor its silence
-is trusted (it exits with 0 after a range beyond the end of the file); the end of its output tells what went wrong. It
-has no command for the size: `-sync` with `-do` ("dump only") writes size and modification time of the files it would
-copy, and that is used instead. It has no command for checksums.
+For each range, a process of the tool writes into a pipe, and the bytes are counted. Neither its exit status nor an
+empty error output is trusted (it exits with 0 after a range beyond the end of the file). The tool has no command for
+the size; `-sync` with `-do` ("dump only"), which writes size and modification time of the files to copy, is used
+instead. It has no command for checksums.
 
-It delegates to every gsiftp:// server. So it is given a proxy valid for an hour; unless the user has allowed delegation
-to the host, no further proxy below that one is valid.
+It delegates to every gsiftp:// server. So it gets a proxy that is valid for an hour; unless the user has allowed
+delegation to the host, proxies derived from this one are invalid.
 
-It makes its connections by itself. Where the address policy refuses anything, the host is looked up first, and all its
-addresses have to be allowed. Over ftp:// the tool is then given an IPv4 address, if there is one; over gsiftp:// it
-needs the name to check the server's certificate. It connects wherever a server's PASV reply points.
+It makes its connections by itself. If the address policy restricts addresses, the host is looked up first, and all its
+addresses must be allowed. For ftp://, the tool then gets an IPv4 address, if there is one; for gsiftp://, it needs the
+name to check the server's certificate. It follows a server's PASV reply to any address.
 """
 
 import asyncio
@@ -56,11 +56,11 @@ TOOL = "globus-url-copy"
 PORTS = {"ftp": 21, "gsiftp": 2811}
 CHUNK = 1024 * 1024
 MOST_WORDS = 64 * 1024
-"""Bytes of the tool's output that are kept: servers can make it arbitrarily long."""
+"""Maximum bytes kept of the tool's output, which servers can make arbitrarily long."""
 PROXY_SECONDS = 600.0
 """Seconds for which a proxy made for the tool is reused."""
 SAFE = "/:@%~!$&'()+,;="
-"""Characters that the tool takes as they are after the scheme: `*`, `?` and `[` would be patterns."""
+"""Characters that need no percent-encoding for the tool; `*`, `?` and `[` would be patterns."""
 
 MEANINGS: Sequence[tuple[str, type[SourceError], str]] = [
     (r"service busy|too many|limit exceeded", ServerBusy, "try again later"),
@@ -76,7 +76,7 @@ MEANINGS: Sequence[tuple[str, type[SourceError], str]] = [
     (
         r"\b534\b|\bDCAU\b|data channel auth",
         PermissionRefused,
-        "if you trust the host, let it have a proxy: --delegate HOST",
+        "if you trust the host, allow it a proxy: --delegate HOST",
     ),
     (r"credential|certificate|\bGSS\b|gssapi", PermissionRefused, "check your proxy with grid-proxy-info"),
     (r"end.of.file|connection reset|broken pipe|closed", ConnectionLost, "try again"),
@@ -86,7 +86,7 @@ MEANINGS: Sequence[tuple[str, type[SourceError], str]] = [
         "use another replica",
     ),
 ]
-"""Meanings of the tool's output, the first match counts: pattern, error, remedy."""
+"""Meanings of the tool's output: pattern, error, remedy. The first match counts."""
 
 
 class URLCopySource(Source):
@@ -106,7 +106,7 @@ class URLCopySource(Source):
     async def open(self) -> Stat:
         """Read the size and the version, as every engine does.
 
-        :raises NoFreeProcess: when this process already runs the maximum number of such programs
+        :raises NoFreeProcess: when coget already runs the maximum number of external programs
         """
         _refuse_unsupported_name(self._tool_url, self._shown)
         await self._allowed()
@@ -137,7 +137,7 @@ class URLCopySource(Source):
     async def _allowed(self) -> str:
         """Return the URL for the tool.
 
-        :raises PermissionRefused: when its host may not be connected to
+        :raises PermissionRefused: when the address policy refuses its host
         """
         policy, parts = self.options.dialer.policy, urlsplit(self._tool_url)
         if policy.anywhere:
@@ -161,7 +161,7 @@ class URLCopySource(Source):
         if (size := count(facts.get("size", ""))) is not None:
             return Stat(size, facts.get("modify"))
         if facts:
-            raise NoSuchFile(f"{self._shown} is no plain file", "check the path in the URL")
+            raise NoSuchFile(f"{self._shown} is not a plain file", "check the path in the URL")
         raise meaning(words, self._shown, self._hidden)
 
     async def fetch(self, span: Span, deliver: Deliver) -> None:
@@ -178,7 +178,7 @@ class URLCopySource(Source):
                 start, at = at, min(at + len(chunk), max(at, span.end))
                 if start < at:
                     deliver(start, at, memoryview(chunk)[: at - start])
-                await asyncio.sleep(0)  # reading never pauses while there are data: let other tasks and cancellation in
+                await asyncio.sleep(0)  # reading buffered data never pauses: give other tasks and cancellation a turn
 
     async def checksum(self, algorithm: str, start: int, end: int) -> str | None:
         return None
@@ -193,7 +193,7 @@ class URLCopySource(Source):
 
     @asynccontextmanager
     async def _running(self, *options: str, to: str) -> AsyncIterator[asyncio.subprocess.Process]:
-        """Run the tool, and end it on exit. URLs go to standard input, since other users may read command lines."""
+        """Run the tool, and end it on exit. URLs go to its standard input, since other users can read command lines."""
         program = shutil.which(TOOL)
         if program is None:
             raise Unsupported(
@@ -212,7 +212,7 @@ class URLCopySource(Source):
                 yield tool
 
     def _short_proxy(self) -> bytes:
-        """Return a short proxy for the tool; one serves several ranges."""
+        """Return a short-lived proxy for the tool, used for several ranges."""
         from coalloc.engine.gridftp.gsi.credential import find_credential
         from coalloc.engine.gridftp.gsi.delegation import short_proxy
         from coalloc.engine.gridftp.gsi.security import warn_once
@@ -244,11 +244,11 @@ class URLCopySource(Source):
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
                 limit=CHUNK,
-                start_new_session=True,  # Ctrl-C is handled by this process
+                start_new_session=True,  # so that Ctrl-C goes to coget only, which ends the tool
             )
         )
         try:
-            yield await _whole(starting)  # if cancelled half-way, asyncio would leave pipes open
+            yield await _whole(starting)  # asyncio would leave pipes open if cancelled half-way
         finally:
             if not starting.exception():
                 await _end(starting.result())
@@ -262,12 +262,12 @@ class URLCopySource(Source):
         )
 
     async def _words(self, tool: asyncio.subprocess.Process) -> str:
-        """Return the tool's output on one line when it has ended, without the secrets of the URL, which it repeats."""
+        """Wait until the tool's error output ends; return it on one line, without the password of the URL."""
         assert tool.stderr is not None
         output = bytearray()
         while part := await tool.stderr.read(CHUNK):
             output += part
-            del output[MOST_WORDS // 2 : -MOST_WORDS // 2]  # its beginning and its end are the most useful
+            del output[MOST_WORDS // 2 : -MOST_WORDS // 2]  # beginning and end are the most useful
         text = output.decode(errors="replace")
         return " ".join(text.replace(self._tool_url, self._shown).removeprefix("\nerror: ").split())
 
@@ -278,12 +278,12 @@ class URLCopySource(Source):
 async def _end(tool: asyncio.subprocess.Process) -> None:
     if tool.returncode is None:
         with suppress(ProcessLookupError):
-            os.kill(tool.pid, signal.SIGKILL)  # tool.kill() may take the exit status from the task that waits for it
+            os.kill(tool.pid, signal.SIGKILL)  # tool.kill() may reap it before the waiting task
     await _whole(asyncio.create_task(tool.wait()))
 
 
 async def _whole(task: "asyncio.Task[Result]") -> Result:
-    """Return the result of a short task. Cancelling the caller, even twice, takes effect when the task ends."""
+    """Return the result of a short task. A cancellation of the caller, even a second one, waits for the task's end."""
     cancelled = None
     while not task.done():
         try:
@@ -308,18 +308,18 @@ def _facts(dump: Path) -> dict[str, str]:
 def meaning(words: str, shown: str, hidden: Callable[[str], str] = redacted_text) -> SourceError:
     """Return the error for the tool's output.
 
-    :param shown: the URL as it is shown
-    :param hidden: a function that hides the secrets of the URL in the output
+    :param shown: the URL without secrets
+    :param hidden: function that hides the secrets of the URL in the output
     """
     message = f"{shown}: {TOOL} says {hidden(words) or 'nothing'}"
     for pattern, error, remedy in MEANINGS:
         if re.search(pattern, words, re.I):
             return error(message, remedy)
-    return ServerSays(message, "see what it says, or use another replica")
+    return ServerSays(message, "read the message, or use another replica")
 
 
 def _url_for_tool(url: str, shown: str) -> str:
-    """Return the URL as the tool takes it: all but plain ASCII percent-encoded.
+    """Return the URL for the tool, with all characters outside `SAFE` and unreserved ASCII percent-encoded.
 
     :raises UsageError: when the URL names no file at a host
     """
@@ -328,14 +328,14 @@ def _url_for_tool(url: str, shown: str) -> str:
     if not urlsplit(f"//{authority}").hostname or not path:
         raise UsageError(f"{shown} names no file at a server", f"write {scheme}://HOST/PATH")
     if why := unsafe_reason(url):
-        raise UsageError(f"{shown} is not given to {TOOL}: {why}", "correct the URL")
+        raise UsageError(f"{shown} cannot be passed to {TOOL}: {why}", "correct the URL")
     return f"{scheme.lower()}://{authority}{slash}{quote(path, safe=SAFE)}"
 
 
 def _refuse_unsupported_name(url: str, shown: str) -> None:
-    """Refuse a name that the tool would not pass on as it is.
+    """Refuse a name that the tool would send to the server in another form.
 
-    :raises Unsupported: for control characters, and over ftp:// for all but ASCII
+    :raises Unsupported: for control characters, and, over ftp://, for characters outside ASCII
     """
     name = unquote(url, errors="surrogateescape")
     if re.search(r"[\x00-\x1f\x7f]", name):

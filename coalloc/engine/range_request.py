@@ -1,4 +1,4 @@
-"""A range requested on a shared connection, and which of its bytes have arrived. No I/O."""
+"""A range requested on a shared connection, with a record of the bytes that have arrived. No I/O."""
 
 from typing import Protocol
 
@@ -9,7 +9,7 @@ from coalloc.util.intervals import Intervals
 __all__ = ["RangeRequest"]
 
 MOST_GAPS = 256
-"""Most separate parts in which a range may arrive, as each takes memory. Servers read a few ahead."""
+"""Maximum number of separate parts of a range, as each takes memory; servers send few parts out of order."""
 
 
 class Over(Protocol):
@@ -23,9 +23,9 @@ class Over(Protocol):
 
 
 class RangeRequest:
-    """A requested range, and which of its bytes have arrived.
+    """A requested range, with a record of the bytes that have arrived.
 
-    :param over: set when all wanted bytes are delivered, or no more will come; after that, nothing is delivered
+    :param over: set when all wanted bytes are delivered, or no more will come; no bytes are delivered afterwards
     """
 
     def __init__(self, span: Span, deliver: Deliver, over: Over) -> None:
@@ -47,9 +47,9 @@ class RangeRequest:
         return self.received.total >= length and self.received.covers(self.start, self.span.end)
 
     def take(self, offset: int, view: memoryview) -> None:
-        """Deliver the wanted ones of these bytes, which begin `offset` bytes after the range's start.
+        """Deliver received bytes, as far as they are wanted; they begin `offset` bytes after the range's start.
 
-        :raises LimitExceeded: when they exceed the range, or are scattered over it in too many parts
+        :raises LimitExceeded: when they are outside the range, or the range arrives in too many parts
         """
         self.left -= len(view)
         if self.left < 0 or offset + len(view) > self._requested:
@@ -70,7 +70,7 @@ class RangeRequest:
             self.end()
 
     def end(self, error: BaseException | None = None) -> None:
-        """Deliver nothing more; may be called twice."""
+        """End the range: no more bytes are delivered. May be called twice."""
         if not self.wanted:
             return
         if error:

@@ -28,7 +28,7 @@ REVOKED = "@revoked"
 
 
 class KnownKey(NamedTuple):
-    """A line of a known_hosts file that concerns the host."""
+    """The key in a line of a known_hosts file about the host."""
 
     revoked: bool
     key: Any
@@ -44,7 +44,7 @@ class KnownHostsSFTP(SFTPFileSystem):  # type: ignore[misc]
     def _get_kwargs_from_urls(urlpath: str) -> dict[str, Any]:
         parts = urlsplit(urlpath)
         login = {"port": parts.port, "username": parts.username, "password": parts.password}
-        # fsspec's own function keeps brackets and capitals of the host; the files have neither
+        # fsspec's own function would keep brackets and capitals of the host, which the files do not have
         return {"host": parts.hostname or "", **{key: value for key, value in login.items() if value}}
 
     def _connect(self) -> None:
@@ -76,7 +76,7 @@ class KnownHostsSFTP(SFTPFileSystem):  # type: ignore[misc]
 
 
 class _Server(NamedTuple):
-    """A server as named in the files, and as passed to `ssh`."""
+    """A server: its name in known_hosts files, and its host and port for `ssh`."""
 
     name: str
     host: str
@@ -84,12 +84,12 @@ class _Server(NamedTuple):
 
     @property
     def words(self) -> str:
-        """The last arguments of a command that connects to it."""
+        """The last arguments of an `ssh` command that connects to the server."""
         return shlex.join([*(() if self.port == PORT else ("-p", str(self.port))), self.host])
 
 
 class _Refusing:
-    """Refuses a server by its host key, and tells the user how to proceed."""
+    """A policy of paramiko that refuses a server by its host key, with a remedy for the user."""
 
     def __init__(self, server: _Server, good: list[Any], revoked: list[Any]) -> None:
         self._server, self._good, self._revoked = server, good, revoked
@@ -111,19 +111,19 @@ class _Refusing:
         if self._good:
             raise PermissionRefused(
                 f"{host_key} is not the known one: its admin has changed it, or another server answers in its place",
-                f"ask its admin; if it was changed, forget the old one: ssh-keygen -R {shlex.quote(server.name)}, "
+                f"ask its admin; if the key was changed, remove the old one: ssh-keygen -R {shlex.quote(server.name)}, "
                 f"and accept the new one: {accept}",
             )
         raise PermissionRefused(
             f"{host_key} is not known",
-            f"compare this fingerprint with what its admin says, then accept the key: {accept}",
+            f"compare this fingerprint with the one from its admin, then accept the key: {accept}",
         )
 
 
 def _known(name: str) -> Iterator[KnownKey]:
     """Yield the entries about a host in the files of the user and of the system.
 
-    :param name: the host as the files write it
+    :param name: the host in the form of the files: HOST, or [HOST]:PORT
     """
     for path in FILES:
         try:
@@ -141,12 +141,12 @@ def _known(name: str) -> Iterator[KnownKey]:
 
 
 def _matches(name: str, names: str) -> bool:
-    """Return whether a line's list of names includes the host: one pattern has to match, and none with '!' may."""
+    """Return whether a line's list of names includes the host: a pattern matches, and no pattern with '!' does."""
     if names.startswith("|1|"):
         return bool(paramiko.HostKeys.hash_host(name, names) == names)
     found = False
     for each in names.lower().split(","):
-        # Brackets enclose a host with a port here, not sets of letters.
+        # In these files, brackets enclose a host with a port, and are no patterns.
         if fnmatchcase(name, each.lstrip("!").replace("[", "[[]")):
             if each.startswith("!"):
                 return False

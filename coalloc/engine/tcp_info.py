@@ -1,4 +1,4 @@
-"""The kernel's knowledge of the path by which the data of one connection come (Linux, `struct tcp_info`)."""
+"""The state of the network path of a connection's data, from the kernel (Linux, `struct tcp_info`)."""
 
 import socket
 import sys
@@ -14,7 +14,7 @@ Linux 5.4); 4 bytes each.
 
 
 def path_state_of(data: socket.socket) -> PathState | None:
-    """Return the path's state; None when the kernel does not report it, or not yet."""
+    """Return the state of the path; None if the kernel does not report it, or not yet."""
     if not hasattr(socket, "TCP_INFO") or data.fileno() < 0:
         return None
     info = data.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, RCV_OOOPACK + 4)

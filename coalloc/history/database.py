@@ -1,6 +1,6 @@
-"""The small SQLite file with the results of this user's transfers: made if needed, and never an obstacle.
+"""The SQLite file with the results of this user's transfers, which is made if needed.
 
-A file that is broken, locked or unwritable never fails a transfer: there is one warning, and it counts as empty.
+A file that is broken, locked or unwritable never fails a transfer: one warning is logged, and it counts as empty.
 """
 
 import logging
@@ -30,7 +30,7 @@ SCHEMAS = (
         """
         CREATE TABLE transfers (
             source TEXT NOT NULL,          -- scheme://host:port
-            url TEXT NOT NULL,             -- as it is shown
+            url TEXT NOT NULL,             -- without secrets
             started REAL NOT NULL,         -- seconds since the epoch
             ended REAL NOT NULL,
             setup_seconds REAL,            -- mean time to the first byte of a range
@@ -48,11 +48,11 @@ SCHEMAS = (
     (
         """
         CREATE TABLE pairs (
-            source TEXT NOT NULL,          -- scheme://host:port, or * for all at once
-            sink TEXT NOT NULL,            -- the same
+            source TEXT NOT NULL,          -- scheme://host:port, or * for all servers at once
+            sink TEXT NOT NULL,            -- as source
             started REAL NOT NULL,         -- seconds since the epoch
             ended REAL NOT NULL,
-            bytes INTEGER NOT NULL,        -- that came between
+            bytes INTEGER NOT NULL,
             streams INTEGER NOT NULL,
             outcome TEXT NOT NULL,
             error TEXT
@@ -64,13 +64,13 @@ SCHEMAS = (
         """
         CREATE TABLE collections (
             folder BLOB PRIMARY KEY,       -- a directory to which files are collected
-            number BLOB NOT NULL,          -- random; names of what is partial there are made with it
+            number BLOB NOT NULL,          -- random; the names of its partial copies derive from it
             used REAL NOT NULL             -- seconds since the epoch
         )
         """,
     ),
 )
-"""Additions of each version of the file to the one before."""
+"""Statements that upgrade the file from each version to the next."""
 
 
 def default_path() -> Path | None:
@@ -83,7 +83,7 @@ def default_path() -> Path | None:
 
 
 class RecordsFile:
-    """The contents of the file at `path`; with None, always empty.
+    """The records in the file at `path`; if it is None, there are none, and none are stored.
 
     Nothing is open between calls, so that any number of coget processes can use one file, and a long transfer does not
     lock it.
@@ -99,7 +99,7 @@ class RecordsFile:
         return cls(default_path())
 
     def _use(self, work: "Callable[[sqlite3.Connection], Result]", nothing: Result, create: bool = False) -> Result:
-        """Return the result of `work` with the database, or `nothing` when there is none or it cannot be used."""
+        """Return the result of `work` with the database, or `nothing` if the file does not exist or cannot be used."""
         if self.path is None:
             return nothing
         import sqlite3
@@ -109,7 +109,7 @@ class RecordsFile:
                 return nothing
             with closing(_connect(self.path)) as database:
                 return work(database)
-        except (sqlite3.Error, OSError, PredictorError, TypeError) as error:  # the last two: someone edited a row
+        except (sqlite3.Error, OSError, PredictorError, TypeError) as error:  # the last two: for rows edited by hand
             self._warn(error)
             return nothing
 
@@ -127,7 +127,7 @@ class RecordsFile:
 def _connect(path: Path) -> "sqlite3.Connection":
     """Open the file; make it with its tables if needed.
 
-    SQLite's rollback journal is used, not its write-ahead log, which does not work on NFS, where homes often are.
+    It uses SQLite's rollback journal, because the write-ahead log does not work on NFS, where homes often are.
     """
     import sqlite3
 
@@ -146,14 +146,14 @@ def _connect(path: Path) -> "sqlite3.Connection":
 
 
 def keep_private(path: Path) -> None:
-    """Make a file that only its owner can read, or remove the access of others: URLs can contain keys.
+    """Make a file that only its owner can read; if it exists, remove the access of others: URLs can contain keys.
 
     SQLite gives its journal the mode of the database.
     """
     try:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     except FileExistsError:
-        # Not by a descriptor: closing one would release the locks that SQLite holds in this process.
+        # By path: closing a descriptor of the file would release the locks that SQLite holds in this process.
         with suppress(FileNotFoundError):
             found = path.stat()
             if stat.S_ISREG(found.st_mode) and found.st_mode & 0o077 and found.st_uid == os.geteuid():
@@ -174,7 +174,7 @@ def _version(database: "sqlite3.Connection") -> int:
 
 @contextmanager
 def transaction(database: "sqlite3.Connection") -> Iterator[None]:
-    """Run a block as the only writer from its first statement on; keep its changes only if it succeeds."""
+    """Run a block as the only writer; keep its changes only if it succeeds."""
     database.execute("BEGIN IMMEDIATE")
     with database:
         yield

@@ -1,8 +1,8 @@
 """The user's own tasks at Globus, or at a broker with the same interface, read through Globus's own SDK.
 
-The SDK logs in the user, or a service in their place, as the client of GLOBUS_CLIENT_ID (and GLOBUS_CLIENT_SECRET),
-keeps its tokens in its usual place, and finds the service in its usual way: GLOBUS_SDK_ENVIRONMENT and
-GLOBUS_SDK_SERVICE_URL_TRANSFER direct it to a broker.
+The SDK logs in the user through the application GLOBUS_CLIENT_ID, or, if GLOBUS_CLIENT_SECRET is set, the application
+itself. It stores its tokens in its usual place. GLOBUS_SDK_ENVIRONMENT and GLOBUS_SDK_SERVICE_URL_TRANSFER direct it to
+a broker.
 """
 
 import os
@@ -25,25 +25,26 @@ __all__ = ["GlobusTasks", "tasks"]
 NAME = "coget"
 SUCCEEDED = "type:TRANSFER/status:SUCCEEDED/completion_time:{},{}"
 MOST = 1000
-"""Most tasks, or events of one, in one answer of Globus, however many are requested."""
+"""Maximum number of tasks, or of a task's events, in one answer of Globus, however many are requested."""
 BEGINNING = int(datetime(2010, 1, 1, tzinfo=UTC).timestamp())
 """A time before the first task of Globus."""
 DAY = 86_400
 
 
 class GlobusTasks(NamedTuple):
-    """The number of transfers that succeeded, and the measurements of some of them, by their ids."""
+    """The number of successful transfers, and the observations of transfers with a known rate, by task id."""
 
     found: int
     observations: Mapping[str, Observation]
 
 
 def tasks() -> GlobusTasks:
-    """Return all successful transfers of this user, or of the service. May ask the user to log in, on standard error.
+    """Return all successful transfers of this user, or of the application. May ask the user, on standard error, to log
 
-    :raises UsageError: when the SDK, or a setting it needs, is missing
+    in.
+    :raises UsageError: when the SDK, or a setting that it needs, is missing
     :raises NotAllowed: when Globus refuses the login
-    :raises NothingToFetchFrom: when it does not answer
+    :raises NothingToFetchFrom: when Globus does not answer
     """
     try:
         from globus_sdk import TransferClient
@@ -63,7 +64,7 @@ def _app() -> "GlobusApp":
     if not number:
         raise UsageError(
             "GLOBUS_CLIENT_ID is not set",
-            "register an application with Globus, or at your broker, and set it to that id",
+            "register an application with Globus, or at your broker, and set the variable to its id",
         )
     if secret:
         return ClientApp(NAME, client_id=number, client_secret=secret)
@@ -71,7 +72,7 @@ def _app() -> "GlobusApp":
 
 
 def _succeeded(client: "TransferClient") -> Iterator[Mapping[str, Any]]:
-    """Yield each task at least once. A period with more tasks than fit in one answer is halved."""
+    """Yield each task at least once; halve a period that has more tasks than fit into one answer."""
     spans = [(BEGINNING, int(time.time()) + DAY)]
     while spans:
         since, until = spans.pop()
@@ -84,7 +85,7 @@ def _succeeded(client: "TransferClient") -> Iterator[Mapping[str, Any]]:
 
 
 def _events(client: "TransferClient", number: str) -> list[Mapping[str, Any]]:
-    """Return a task's events; none if they exceed one answer, as the oldest would be missing."""
+    """Return a task's events; an empty list if one answer cannot have them all, as the oldest would be missing."""
     page: list[Mapping[str, Any]] = client.task_event_list(number, limit=MOST)["DATA"]
     return page if len(page) < MOST else []
 
@@ -95,7 +96,7 @@ def _stamp(seconds: int) -> str:
 
 @contextmanager
 def _translated() -> Iterator[None]:
-    """Convert exceptions of the SDK to this project's errors."""
+    """Convert exceptions of the SDK to coget's errors."""
     from globus_sdk import GlobusAPIError, GlobusError, NetworkError
 
     try:
@@ -106,7 +107,7 @@ def _translated() -> Iterator[None]:
         if error.http_status in (400, 401, 403):
             raise NotAllowed(
                 f"Globus refuses the login: {error.message or error.code}",
-                "check GLOBUS_CLIENT_ID and GLOBUS_CLIENT_SECRET, and that they are of this service",
+                "check that GLOBUS_CLIENT_ID and GLOBUS_CLIENT_SECRET are from this service",
             ) from None
         raise NothingToFetchFrom(
             f"Globus sent an unexpected answer: {error.http_status} {error.message}", "try again"

@@ -1,6 +1,6 @@
-"""Measurements between servers, kept beside the history of downloads, and the forecasts based on them.
+"""Measurements between servers, in the same file as the history of downloads, and the forecasts based on them.
 
-One row per measurement. Forecasts of downloads use none of them: downloads take other paths.
+Each measurement is one row. Forecasts of downloads do not use them, as downloads take other paths.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 __all__ = ["EVERYBODY", "MeasuredLink", "Pairs", "forecasts", "observations"]
 
 EVERYBODY = "*"
-"""Placeholder for a server: all servers of a measurement, at once."""
+"""Placeholder for a server: all other servers of a measurement at once."""
 MOST_MEASUREMENTS = 1000
-"""Measurements remembered of each pair; older ones are dropped."""
+"""Number of newest measurements stored per pair."""
 RECENT = 30
-"""Newest of these that forecasts use."""
+"""Number of newest measurements per pair that forecasts use."""
 STEADY = SMALLEST
 NEWEST = """
 SELECT source, sink, started, ended, bytes FROM (
@@ -38,8 +38,8 @@ AND ended < (SELECT ended FROM pairs WHERE source = ?1 AND sink = ?2 ORDER BY en
 class MeasuredLink(NamedTuple):
     """A steady transfer from one server to another; times in seconds since the epoch.
 
-    Servers are SCHEME://HOST[:PORT]. A transfer from EVERYBODY to a server measures its downlink, one from it to
-    EVERYBODY its uplink.
+    Servers are SCHEME://HOST[:PORT]. A transfer from EVERYBODY to a server measures its downlink, a transfer from the
+    server to EVERYBODY its uplink.
     """
 
     source: str
@@ -83,8 +83,9 @@ def _insert(database: "sqlite3.Connection", rows: list[MeasuredLink]) -> None:
 
 
 def observations(measured: Iterable[MeasuredLink]) -> list[Observation]:
-    """Return the successful measurements, weighted as large transfers, since few bytes at a steady rate are as
-    meaningful.
+    """Return the successful measurements as observations of large transfers with the same rate.
+
+    Forecasters ignore small transfers, but few bytes at a steady rate are as meaningful.
     """
     return [
         Observation(
@@ -98,7 +99,7 @@ def observations(measured: Iterable[MeasuredLink]) -> list[Observation]:
 def forecasts(seen: Sequence[Observation], now: float) -> dict[tuple[str, str], Forecast]:
     """Return the forecast of each pair with measurements.
 
-    :param seen: in the order of their ends
+    :param seen: measurements in the order of their ends
     :param now: seconds since the epoch
     """
     if not seen:

@@ -1,7 +1,7 @@
 """The results of this user's transfers, and the forecasts based on them.
 
-One row per source and transfer, in the file of `database`. `predictors` makes the forecasts; the scheduler handles
-sources without one.
+There is one row per source and transfer, in the file of `database`. `predictors` makes the forecasts; the scheduler
+handles sources without a forecast.
 """
 
 from collections.abc import Iterable
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 __all__ = ["TransferHistory"]
 
 MOST_TRANSFERS = 10_000
-"""Transfers remembered of each source; older ones are dropped."""
+"""Number of newest transfers stored per source."""
 RECENT = 30
-"""Newest of these that forecasts use: more would delay each transfer's start, and add little."""
+"""Number of newest transfers per source for forecasts, below `SMALLEST` and above it each; more would take time."""
 OBSERVED = """
 SELECT source, started, ended, bytes, busy_seconds, setup_seconds, ranges, streams
 FROM transfers WHERE ended > started AND outcome IN ('ok', 'slow')
@@ -48,7 +48,7 @@ class TransferHistory(RecordsFile):
     """The history of downloads."""
 
     def add(self, transfers: Iterable[PastTransfer]) -> None:
-        """Add these transfers; parts that were never used are left out."""
+        """Add these transfers, without sources that were not used."""
         rows = [_row(transfer) for transfer in transfers if transfer.outcome != "unused"]
         if rows:  # else no file is made
             self._use(lambda database: _insert(database, rows), 0, create=True)
@@ -79,12 +79,12 @@ class TransferHistory(RecordsFile):
         return self._use(lambda database: [Observation(*row) for row in database.execute(query)], nothing)
 
     def remember(self, transfers: Iterable[PastTransfer]) -> int:
-        """Add transfers of other programs, without those that are known already; return the number of new ones."""
+        """Add transfers of other programs that are not stored yet; return their number."""
         rows = [_row(transfer) for transfer in transfers]
         return self._use(lambda database: _insert(database, _unknown(database, rows)), 0, create=True)
 
     def summary(self) -> list[SourceSummary]:
-        """Return the results of each source so far, the one used last first."""
+        """Return the results of each source so far, the last used source first."""
         return self._use(lambda database: [SourceSummary(*row) for row in database.execute(SUMMARY)], [])
 
 

@@ -1,4 +1,4 @@
-"""A transfer as this user's history knows it, the summary of a source, and the identifier of a source. Pure."""
+"""A transfer in this user's history, the summary of a source, and the identifier of a source. Pure."""
 
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -29,9 +29,9 @@ class PastTransfer(NamedTuple):
 class SourceSummary(NamedTuple):
     """The results of one source so far.
 
-    `rate` is bytes per second over all its successful transfers, `last_rate` that of the newest of them,
-    `setup_seconds` the mean time to the first byte of a range; each is None while there was none. `failures`
-    counts the transfers in which it failed or sent wrong bytes, `last` is when it was last used (since the epoch).
+    `rate` is bytes per second over all successful transfers, `last_rate` in the newest of them, `setup_seconds` the
+    mean time to the first byte of a range; each is None if unknown. `failures` counts the transfers in which the source
+    failed or sent wrong bytes, `last` is the time of its last use (seconds since the epoch).
     """
 
     source: str

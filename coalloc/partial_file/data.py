@@ -2,9 +2,9 @@
 
 Every failure of the disk is raised as a SinkError.
 
-Bytes are written back early, while others still arrive, so that the sync at the end finds little to do. Otherwise the
-kernel would keep them for half a minute, and the end of a fetch would wait for a gigabyte to be written. This only
-starts the writes: the sync waits for all of them, and also reports failures.
+Bytes are written back early, while others still arrive, so that the sync at the end has little to do. Otherwise the
+kernel would keep them for half a minute, and the end of a fetch would wait for a gigabyte to be written. Writing back
+only starts the writes; the sync waits for all of them, and reports failures.
 """
 
 import os
@@ -21,17 +21,17 @@ from coalloc.util.intervals import Intervals
 __all__ = ["BLOCK", "Data", "WriteBack"]
 
 BLOCK = 4 << 20
-"""Bytes read at once: enough that the call costs little in comparison, few enough to wait for."""
+"""Bytes read at once: so many that the call costs little in comparison, so few that others can wait for it."""
 UNIT = 16 << 20
-"""Bytes handed to the kernel at once: many for a disk, and few enough for `close` to wait for."""
+"""Bytes written back at once: enough for a disk to be efficient, so few that `close` can wait for them."""
 
 
 class Data:
-    """The open file of that name; made if it does not exist. `room` has to be called first.
+    """The open file `name` in a directory, made if it does not exist. Call `room` first.
 
-    Its mode and group are those of any new file in the directory, as it becomes the final file.
+    It has the mode and group of any new file in the directory, as it becomes the final file.
 
-    :raises SinkError: if a file of that name belongs to another user
+    :raises SinkError: if an existing file belongs to another user
     """
 
     def __init__(self, own: OwnDirectory, name: str, disk: Disk) -> None:
@@ -46,11 +46,11 @@ class Data:
         self._writeback = WriteBack(self._fd, disk)
 
     def room(self, size: int, keep: bool) -> bool:
-        """Set the file's size; it is sparse: blocks are allocated on writing. Return whether its old bytes were kept.
+        """Set the size of the sparse file, whose blocks are allocated on writing; return whether old bytes were kept.
 
         Old bytes are kept only if `keep`, and if the size is the same.
 
-        :raises SinkError: if `size` bytes will not fit, before anything is changed
+        :raises SinkError: if `size` bytes do not fit on the disk; nothing is changed then
         """
         try:
             found = os.fstat(self._fd)
@@ -76,14 +76,14 @@ class Data:
         """Write all these bytes at their offset."""
         try:
             written = self._pwrite(self._fd, view, offset)
-            while written < len(view):  # a disk that fills up writes what it can, and fails the next time
+            while written < len(view):  # a disk that fills up writes a part, and fails at the next call
                 written += self._pwrite(self._fd, view[written:], offset + written)
         except OSError as error:
             raise disk_error(error, "write", self.path) from None
         self._writeback.wrote(offset, offset + written)
 
     def hand_over(self) -> None:
-        """Start writing the last bytes to the disk while they are verified; to be called when all have arrived."""
+        """Start writing the last bytes to the disk, while they are verified; call this when all bytes have arrived."""
         self._writeback.hand_over()
 
     def read(self, offset: int, buffer: memoryview) -> None:
@@ -92,7 +92,7 @@ class Data:
             while buffer:
                 got = self._disk.preadv(self._fd, [buffer], offset)
                 if got == 0:
-                    raise SinkError(f"{self.path} was cut short by another program", "run the same command again")
+                    raise SinkError(f"{self.path} was shortened by another program", "run the same command again")
                 buffer, offset = buffer[got:], offset + got
         except OSError as error:
             raise disk_error(error, "read", self.path) from None
@@ -116,7 +116,7 @@ class Data:
         return os.fstat(self._fd)
 
     def close(self) -> None:
-        """Close the file; to be called once."""
+        """Close the file; call this only once."""
         self._writeback.close()
         os.close(self._fd)
 
@@ -128,7 +128,7 @@ def _open(own: OwnDirectory, name: str) -> int:
 
 
 class WriteBack:
-    """A thread that asks the kernel to write, as that call takes a while when the disk is busy."""
+    """A thread that asks the kernel to write data to the disk, as this call blocks while the disk is busy."""
 
     def __init__(self, fd: int, disk: Disk) -> None:
         self._fd = fd
@@ -139,13 +139,13 @@ class WriteBack:
         self._thread: Thread | None = None
 
     def wrote(self, start: int, end: int) -> None:
-        """Note that bytes [start, end) of the file were written. Cheap; called after every write."""
+        """Record that bytes [start, end) of the file were written. Cheap; called after every write."""
         self._written.add(start, end)
         if self._written.total >= UNIT:
             self.hand_over()
 
     def hand_over(self) -> None:
-        """Start the write of the remaining bytes, because no more come for a while, or at all."""
+        """Start writing the remaining bytes to the disk, without waiting for a whole unit."""
         self._units.put(self._written)
         self._written = Intervals()
         if self._thread is None:
@@ -160,7 +160,7 @@ class WriteBack:
                         self._disk.start_writing(self._fd, start, end - start)
 
     def close(self) -> None:
-        """End the thread; units that it has not reached are left to the sync. The file can be closed then."""
+        """End the thread, so that the file can be closed; the sync writes the remaining units."""
         self._stopped = True
         self._units.put(Intervals())
         if self._thread:

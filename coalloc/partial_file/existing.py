@@ -1,4 +1,4 @@
-"""Check of an existing target: whether it is the wanted file."""
+"""Checks whether an existing target is the wanted file."""
 
 import errno
 import os
@@ -20,27 +20,27 @@ NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
 def resembles(target: Path, size: int | None, within: Path | None = None) -> bool:
-    """Return whether `target` is a file, of `size` bytes if that is known.
+    """Return whether `target` is a plain file, of `size` bytes if `size` is known.
 
     :param within: as in `PartialFolder`; if given, no link is followed
-    :raises SinkError: if that cannot be determined
+    :raises SinkError: if the target cannot be inspected
     """
     with _found(target, within) as (_, found):
         return found is not None and size in (None, found.st_size)
 
 
 def matching_bytes(target: Path, wanted: Checksum, size: int | None, within: Path | None = None) -> int | None:
-    """Read `target`, and return its size if it is a file with this checksum, and of `size` bytes if that is known.
+    """Read `target`; return its size if it is a plain file with this checksum (and of `size` bytes, if known).
 
     Return None otherwise.
 
     :param within: as in `PartialFolder`; if given, no link is followed
-    :raises SinkError: if it exists and cannot be read
+    :raises SinkError: if it exists, but cannot be read
     """
     with _found(target, within) as (folder, there):
         if there is None or size not in (None, there.st_size):
             return None
-        flags = os.O_NONBLOCK | (0 if within is None else os.O_NOFOLLOW)  # it may be a FIFO by now
+        flags = os.O_NONBLOCK | (0 if within is None else os.O_NOFOLLOW)  # it may have become a FIFO, which would block
         found, block, total = hasher(wanted.algorithm), memoryview(bytearray(BLOCK)), 0
         with open(os.open(target.name, os.O_RDONLY | os.O_CLOEXEC | flags, dir_fd=folder), "rb", buffering=0) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -53,9 +53,9 @@ def matching_bytes(target: Path, wanted: Checksum, size: int | None, within: Pat
 
 @contextmanager
 def _found(target: Path, within: Path | None) -> Iterator[tuple[int, os.stat_result | None]]:
-    """Open the directory of a target, and yield it with the status of the file there; None where there is no file.
+    """Open the directory of a target; yield its descriptor, and the status of the target, None if it is no plain file.
 
-    The directory's place is checked once it is open, since another user may put a link on the path meanwhile.
+    The directory's real path is checked after it is open, since another user may put a link on the path meanwhile.
     """
     try:
         try:

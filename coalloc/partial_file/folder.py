@@ -1,12 +1,12 @@
 """The directory `NAME.coget/` beside a target, and the lock that reserves it for one process.
 
-The lock is flock(2) on the file `lock` in it: the kernel releases it when the process ends, however it ends. The
-process that holds it may remove the directory while another waits with `lock` already open. So, once locked, the file
-is looked up again, and if its name now refers to another file, everything is tried anew.
+The lock is flock(2) on the file `lock` in it, which the kernel releases when the process ends in any way. The process
+that holds it may remove the directory while another process has already opened `lock`. So, once `lock` is locked, it is
+looked up again; if the name now refers to another file, all steps are repeated.
 
-Other users may be able to write beside the target. So the directory is private (0700), it is used only if it and all in
-it belong to this user (`owned_directory`), and it is accessed by descriptors from then on. A directory that others
-could write is first closed to them and then checked.
+Other users may be able to write beside the target. So the directory is private (0700), is used only if it and its files
+belong to this user (`owned_directory`), and is accessed by descriptors from then on. If others could write to the
+directory, their access is removed before its files are checked.
 """
 
 import errno
@@ -25,22 +25,22 @@ __all__ = ["DATA", "JOURNAL", "PartialFolder", "discard", "refuse_outside"]
 
 DATA, JOURNAL = "data", "journal"
 NAMES = (DATA, JOURNAL, f"{JOURNAL}.new", f"{JOURNAL}.broken", LOCK)
-"""All files that coget makes in it. The lock is last, so that it is removed last."""
+"""All files that coget makes in the directory. The lock is last, so that it is removed last."""
 NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL)
-"""Errors of file systems that do not lock files, as Lustre and NFS with certain mount options."""
+"""Errors of file systems that do not lock files, such as Lustre and NFS with certain mount options."""
 OPEN_ON_NFS = ".nfs"
-"""Prefix that NFS gives to the names of files that were removed while a process has them open."""
+"""Prefix that NFS gives to the names of files that were removed while open."""
 
 
 def discard(target: Path, within: Path | None = None, beside: str | None = None) -> bool:
     """Delete the partial data of a file, even while a process uses it, which then cannot publish the file.
 
-    A file of the target's name is left alone.
+    An existing target is not changed.
 
     :param within: as in `PartialFolder`
     :param beside: as in `PartialFolder`
-    :returns: whether nothing is left; NFS keeps files that are open
-    :raises SinkError: when another user made some of it, or the system refuses
+    :returns: whether no data are left; NFS keeps files that are open
+    :raises SinkError: when some files are another user's, or the system refuses
     """
     path = target.parent / beside if beside else _beside(target)
     if not path.is_dir() or path.is_symlink():
@@ -73,7 +73,7 @@ def _empty(path: Path, outside: int) -> None:
             with suppress(FileNotFoundError):  # removed by the process that uses it
                 found = own.stat(name)
                 if name not in NAMES and not name.startswith(OPEN_ON_NFS):
-                    raise SinkError(f"{path} has {name!r} in it, which coget did not make", "check it, and remove it")
+                    raise SinkError(f"{path} contains {name!r}, which coget did not make", "check it, and remove it")
                 if found.st_uid != owner:
                     own.refuse_foreign(name, found)
         for name in NAMES:
@@ -90,7 +90,7 @@ class PartialFolder:
         """Make the directory if it does not exist, and lock it.
 
         :param within: the real path of a directory that the target must not leave by a symbolic link
-        :param beside: the name of the directory; None for the usual one
+        :param beside: the name of the directory; None for `NAME.coget`
         :raises TargetInUse: if another process has the lock
         :raises SinkError: if the target cannot be written, or the existing directory belongs to another user
         """
@@ -130,7 +130,7 @@ class PartialFolder:
         return self._own
 
     def refuse_moved(self) -> None:
-        """Check that the target's directory is still the one in which the bytes were kept.
+        """Check that the target's directory is still the one that was opened.
 
         :raises SinkError: if it was moved or replaced
         """
@@ -146,7 +146,7 @@ class PartialFolder:
 
     @property
     def has_data(self) -> bool:
-        """Return whether it contains any data; False once it is unlocked."""
+        """Return whether the directory contains any fetched data; False once it is unlocked."""
         with suppress(OSError):
             return self._own is not None and self._own.stat(DATA).st_size > 0
         return False
@@ -187,31 +187,31 @@ class PartialFolder:
         return None
 
     def _discard_empty(self) -> None:
-        """Remove the directory and the lock file, if it contains nothing else."""
+        """Remove the directory and the lock file, if the directory contains no other file."""
         if set(self.own.names()) == {LOCK}:
             self.own.unlink(LOCK)
             with suppress(OSError):
                 os.rmdir(self.path.name, dir_fd=self.outside)
 
     def _refuse_foreign(self) -> None:
-        """Refuse a directory with foreign files, before anything in it is changed.
+        """Refuse a directory with foreign files, before it is changed.
 
-        :raises SinkError: if it contains a file that coget did not make, or of another user
+        :raises SinkError: if it contains a file that coget did not make, or that belongs to another user
         """
         names = [name for name in sorted(self.own.names()) if not name.startswith(OPEN_ON_NFS)]
-        if names and LOCK not in names and self.own.names():  # it is made first, and removed last
+        if names and LOCK not in names and self.own.names():  # coget makes the lock first, and removes it last
             raise SinkError(
-                f"{self.path} is needed for partial data, but it has {names[0]!r} in it, which coget did not make",
+                f"{self.path} is needed for partial data, but it contains {names[0]!r}, which coget did not make",
                 "remove or rename it, or choose another name",
             )
         for name in names:
             try:
                 found = self.own.stat(name)
-            except FileNotFoundError:  # another process of this user has it, which its lock will show
+            except FileNotFoundError:  # removed by another process of this user; then locking fails
                 continue
             if name not in NAMES:
                 raise SinkError(
-                    f"{self.path} is needed for partial data, but it has {name!r} in it, which coget did not make",
+                    f"{self.path} is needed for partial data, but it contains {name!r}, which coget did not make",
                     "remove or rename it, or choose another name",
                 )
             own_link = stat.S_ISLNK(found.st_mode) and found.st_uid == self._owner  # refused when it is opened
@@ -224,7 +224,7 @@ class PartialFolder:
         return False
 
     def _end_publication(self) -> None:
-        """Remove the data's old name where a crash left the file with both names."""
+        """Remove the data's old name if a crash left the published file with both names."""
         with suppress(FileNotFoundError):
             if self._is_target(self.own.stat(DATA)):
                 for name in (JOURNAL, DATA):
@@ -234,8 +234,9 @@ class PartialFolder:
     def remove(self) -> None:
         """Remove the directory with all files that coget made in it, and release the lock; do nothing if unlocked.
 
-        The lock file goes last, and is closed before the directory goes (NFS keeps open files in it). A process that
-        opens a new lock file from then on owns the directory: it is not empty, and so it stays.
+        The lock file is removed last, and closed before the directory is removed, as NFS keeps open files in it. If
+        another process makes a new lock file in between, the directory is not empty, stays, and belongs to that
+        process.
         """
         if self._lock is None:
             return
@@ -271,7 +272,7 @@ def _beside(target: Path) -> Path:
 
 
 def _opened(path: Path, outside: int, owner: int) -> int:
-    """Open the directory within an open one, if it belongs to this user, and remove the access of all others."""
+    """Open the directory, relative to its open parent, if it belongs to this user; remove the access of all others."""
     flags = DIRECTORY | os.O_NOFOLLOW
     try:
         held = os.open(path.name, os.O_PATH | flags, dir_fd=outside)
@@ -307,7 +308,7 @@ def _open_lock(own: OwnDirectory) -> int:
 
 
 def _narrow(held: int, found: os.stat_result) -> None:
-    """Set the mode of a directory to 0700; setgid stays, as it gives the data their group."""
+    """Set the mode of a directory to 0700; keep setgid, which gives the data their group."""
     if stat.S_IMODE(found.st_mode) & 0o777 == 0o700:
         return
     mode = stat.S_IMODE(found.st_mode) & stat.S_ISGID | 0o700
@@ -316,15 +317,15 @@ def _narrow(held: int, found: os.stat_result) -> None:
     except PermissionError:  # a file system without modes: its mount options decide about access
         pass
     except FileNotFoundError:
-        raise OSError("this needs /proc") from None
+        raise OSError("/proc is needed, but not mounted") from None
 
 
 def refuse_outside(target: Path, within: Path | None, outside: int) -> None:
     """Refuse an open directory outside of `within`.
 
-    Its real place counts, as another user may have put a link on its path.
+    Its real path is checked, as another user may have put a link on its path.
 
-    :raises SinkError: if it is outside
+    :raises SinkError: if the directory is outside
     """
     if within is not None and Path("/proc/self").exists():
         found = Path(f"/proc/self/fd/{outside}").readlink()

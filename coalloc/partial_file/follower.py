@@ -1,7 +1,7 @@
-"""Digest of a whole file computed while it is still being fetched: a thread reads behind the front.
+"""Digest of a whole file, computed while the file is being fetched, by a thread that reads behind the front.
 
 The front is the first missing byte. Bytes before it are final unless a replica turns out to be bad; then `rewind`
-starts over. At the end `finish` has only the rest to read.
+starts over. At the end, `finish` reads only the last bytes.
 """
 
 import threading
@@ -46,14 +46,14 @@ class DigestFollower:
             self._more.set()
 
     def rewind(self, front: int) -> None:
-        """Move the front back, as bytes from it on are missing again; if they were read already, start over."""
+        """Move the front back, as bytes from `front` on are missing again; if they were read already, start over."""
         with self._lock:
             self._front = min(self._front, front)
             if self.at > front:
                 self._start_over()
 
     def finish(self, size: int) -> str:
-        """Return the digest of the first `size` bytes, all of which must have arrived. Blocks; ends the thread.
+        """End the thread, and return the digest of the first `size` bytes, which must have arrived. Blocks.
 
         :raises CoallocError: as `read`
         """
@@ -84,7 +84,7 @@ class DigestFollower:
                 return False
             try:
                 self._take_block(BLOCK)
-            except Exception as error:  # not visible in a thread: `finish` raises it
+            except Exception as error:  # it would be lost in the thread: `finish` raises it
                 self._failure = error
                 self._stopped = True
             return True

@@ -2,25 +2,25 @@
 
 Assumptions about crashes
 -------------------------
-- A process that dies at any instant, also by SIGKILL, leaves in the file what write(2) had taken: all of the
-  earlier records, and a part or nothing of the one being written. The data was written before its record was.
-- A power cut may lose or reorder anything that was not synced, of the journal and of the data alike: a record
-  may exist without its data. Nothing is synced while a transfer runs. Instead each extent carries its
-  adler32, and is read again before it is trusted.
-- Where checksums are off that cannot be done. Such extents are trusted only under the boot during which they
-  were written (the header has it), for then no power was cut.
-- A disk that fills up may cut a record short; the writer writes the next one over it.
-- A replica's identity is recorded when it is first known, which for most replicas is after the header was written.
-- Bytes may rot. Each record has its own crc32; from the first wrong record on, nothing is trusted.
+- A process that dies at any instant, also by SIGKILL, leaves all earlier records in the file, and a part or nothing
+  of the record being written. Data are written before their record.
+- A power cut may lose or reorder all unsynced writes, of the journal and of the data: a record may exist without
+  its data. Nothing is synced while a transfer runs. Instead, each extent has its adler32, and is read again before
+  it is trusted.
+- If checksums are off, extents have no adler32. They are trusted only during the boot in which they were written
+  (the header has its identifier), as no power cut can have happened.
+- A disk that fills up may shorten a record; the writer overwrites it with the next one.
+- A replica's version is recorded when it is first known, which for most replicas is after the header was written.
+- Bytes may rot. Each record has its own crc32; from the first wrong record on, the journal is not trusted.
 
-The bytes of a lost tail are fetched again. A lost `revoke` brings wrong bytes back as extents that look
-right; the verification of the whole file finds them again.
+The bytes of lost records are fetched again. If a `revoke` is lost, wrong bytes come back as extents that look right;
+the verification of the whole file finds them again.
 
 The file
 --------
     "coget journal 1\\n"       16 bytes; the number is the version of all that follows
     record                    the header, once
-    record ...                extents, revocations and identities, in order of time
+    record ...                extents, revocations and versions, in order of time
 
 A record (integers are little-endian):
 
@@ -28,7 +28,7 @@ A record (integers are little-endian):
     | crc32 | length | kind | body            |
     | u32   | u32    | u8   | `length` bytes  |
     +-------+--------+------+-----------------+
-    crc32 is of all that follows it in the record.
+    crc32 is of all bytes that follow it in the record.
 """
 
 import json
@@ -66,7 +66,7 @@ class JournalOrigin(NamedTuple):
     """A replica in the journal: its URL without password, and its version, as far as known.
 
     :param validator: a value that changes with the file (ETag, MDTM)
-    :param checksums: its server's checksums of the whole file
+    :param checksums: the server's checksums of the whole file
     """
 
     url: str
@@ -75,12 +75,12 @@ class JournalOrigin(NamedTuple):
 
 
 class Header(NamedTuple):
-    """The description of a journal's file.
+    """The description of the file that is fetched.
 
-    :param size: in bytes
+    :param size: bytes of the file
     :param origins: the replicas; an extent's `source` is an index into them
     :param checksums: expected checksums of the whole file
-    :param boot: the boot during which the data was written
+    :param boot: identifier of the boot during which the data were written
     """
 
     size: int
@@ -90,10 +90,10 @@ class Header(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """The trustworthy contents of a journal: everything before `length`, the first byte that is damaged.
+    """The trustworthy contents of a journal, before byte `length`, at which damage begins, if any.
 
-    `header` is None when not even that could be read. `trouble` describes damage in one sentence, if there is any. The
-    extents are those that no revocation touched; they are disjoint if the appended ones were.
+    `header` is None if it could not be read. `trouble` describes the damage in one sentence; None if there is none. The
+    extents are those that no revocation touches; they are disjoint if the appended ones were.
     """
 
     header: Header | None
@@ -103,7 +103,7 @@ class Contents(NamedTuple):
 
 
 class _Wrong(Exception):
-    """The next record is torn or corrupt; the message says how."""
+    """A torn or corrupt record; the message describes it."""
 
 
 def _record(kind: int, body: bytes) -> bytes:
@@ -145,7 +145,7 @@ def _checksums(pairs: Iterable[Sequence[str]]) -> tuple[Checksum, ...]:
 
 
 def encode_origin(source: int, origin: JournalOrigin) -> bytes:
-    """Encode an identity, as a JSON object: {"source": 0, "origin": [url, validator, [[algorithm, value], ...]]}."""
+    """Encode a replica's version as JSON: {"source": 0, "origin": [url, validator, [[algorithm, value], ...]]}."""
     return _record(ORIGIN, json.dumps({"source": source, "origin": list(origin)}).encode())
 
 
@@ -165,7 +165,7 @@ def encode_extent(start: int, end: int, source: int, adler32: int | None) -> byt
     | u64   | u64 | u32    | u32     | u8   |
     +-------+-----+--------+---------+------+
 
-    kept is 0 when there is no adler32, which then is 0.
+    kept is 1 if there is an adler32; otherwise both are 0.
     """
     return _record(EXTENT, _EXTENT.pack(start, end, source, adler32 or 0, adler32 is not None))
 
@@ -194,7 +194,7 @@ def _decode_revoke(body: bytes) -> tuple[int, int]:
 
 
 def _left(changes: Sequence[Extent | tuple[int, int]]) -> tuple[Extent, ...]:
-    """Return the extents that no later revocation touches; partly revoked ones go, as their adler32 is useless."""
+    """Return the extents that no later revocation touches; drop partly revoked ones, as their adler32 is useless."""
     revoked, left = Intervals(), list[Extent]()
     for change in reversed(changes):
         if not isinstance(change, Extent):

@@ -1,8 +1,8 @@
 """The journal as a file that only grows, beside the data. `format` defines its bytes.
 
-The order of a run: `describe` the file to be fetched, `recall` what an earlier run left, let the sink check which of
-that is still right, and `create` a journal of it. An old journal is never appended to: the new one replaces it by one
-rename.
+A run first calls `describe` for the file to be fetched, and `recall` for the state of an earlier run, lets the sink
+check the extents, and calls `create` for a journal with the right ones. An old journal is never appended to: a rename
+replaces it by the new one.
 """
 
 import os
@@ -32,13 +32,11 @@ from coalloc.util.disk import Disk, disk_error
 __all__ = ["Journal", "Recollection", "describe", "recall"]
 
 _GRAINS = 4096
-"""Bytes are recorded once they are a 4096th of the file: this bounds both the possible loss and the number of
-writes.
-"""
+"""Number of parts of a file: bytes are recorded once they are one part, which limits possible losses and writes."""
 
 
 class Recollection(NamedTuple):
-    """The state left by an earlier run: header and extents to continue with, and the reason if not all was used."""
+    """The state left by an earlier run: the header and extents to continue with, and the reason if some is not used."""
 
     header: Header
     extents: tuple[Extent, ...] = ()
@@ -48,7 +46,7 @@ class Recollection(NamedTuple):
 def describe(size: int, urls: Sequence[str], known: Mapping[int, Stat], checksums: Iterable[Checksum]) -> Header:
     """Return the header for a file that is to be fetched now.
 
-    :param urls: the replicas; their passwords are left out
+    :param urls: URLs of the replicas; the header leaves their logins out
     :param known: size, version and checksums of replicas that answered, by their numbers
     :param checksums: expected checksums of the whole file
     """
@@ -61,7 +59,7 @@ def _origin(url: str, stat: Stat | None) -> JournalOrigin:
 
 
 def _boot() -> str:
-    """Return an identifier of the time since the machine was started; a unique one if it cannot be read."""
+    """Return an identifier of the machine's current boot; a unique one if it cannot be read."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -71,10 +69,10 @@ def _boot() -> str:
 def recall(path: Path, now: Header, own: OwnDirectory | None = None) -> Recollection:
     """Return the usable contents of the journal at `path`, if there is one.
 
-    A copy of a damaged journal is kept beside it. An unusable one is removed, before the data that it describes are
+    A copy of a damaged journal is kept beside it. An unusable journal is removed, before the data that it describes are
     overwritten.
 
-    :param own: the directory that contains it, if it is open already
+    :param own: the directory of the journal, if it is open already
     :raises SinkError: if the disk fails, or the journal belongs to another user
     """
     try:
@@ -95,7 +93,7 @@ def recall(path: Path, now: Header, own: OwnDirectory | None = None) -> Recollec
 
 @contextmanager
 def _directory(path: Path, own: OwnDirectory | None) -> Iterator[OwnDirectory]:
-    """Yield the directory of `path`: the open one if given, else one that is opened for the duration."""
+    """Yield the directory of `path`: `own` if given; else open it, and close it at the end."""
     if own is not None:
         yield own
         return
@@ -148,11 +146,11 @@ class Journal:
         disk: Disk | None = None,
         own: OwnDirectory | None = None,
     ) -> Self:
-        """Create a journal with these extents; it replaces the one at `path`, completely or not at all.
+        """Create a journal with these extents, which replaces the journal at `path` completely or not at all.
 
         Only this user can read it, as URLs may contain keys.
 
-        :param own: the directory that contains it, if it is open already
+        :param own: the directory of the journal, if it is open already
         """
         new = f"{path.name}.new"
         journal: Self | None = None
@@ -162,7 +160,7 @@ class Journal:
                 journal._origins = list(header.origins)
                 records = (encode_extent(e.start, e.end, e.source, e.adler32) for e in extents)
                 journal._write(encode_header(header) + b"".join(records))
-                journal._sync()  # else a power cut could leave the new name and neither journal
+                journal._sync()  # else, after a power cut, the renamed journal could be empty, and the old one lost
                 directory.rename(new, path.name)
         except (OSError, SinkError) as error:
             if journal:
@@ -177,7 +175,7 @@ class Journal:
         self._disk.sync(self._fd)
 
     def append(self, extents: Iterable[Extent]) -> None:
-        """Note bytes that were written. They are recorded once enough have accumulated."""
+        """Add bytes that were written. They are recorded once enough have accumulated."""
         for extent in extents:
             self._pending.add(extent.start, extent.end, extent.source, extent.adler32)
             self._waiting += extent.end - extent.start
@@ -185,7 +183,7 @@ class Journal:
             self.flush()
 
     def identify(self, source: int, stat: Stat) -> None:
-        """Record a replica's version and checksums, if they are new."""
+        """Record a replica's version and checksums, unless they are recorded already."""
         origin = self._origins[source]
         known = origin._replace(validator=stat.validator, checksums=stat.checksums)
         if known != origin:
@@ -198,14 +196,14 @@ class Journal:
         self._write(encode_revoke(start, end))
 
     def flush(self) -> None:
-        """Record everything that was noted."""
+        """Record all bytes that were added."""
         if self._pending:
             self._write(b"".join(encode_extent(p.start, p.end, p.source, p.adler32) for p in self._pending))
             self._pending.clear()
         self._waiting = 0
 
     def _write(self, data: bytes) -> None:
-        """Write records after the last complete one, over the remains of a failed write."""
+        """Write records after the last complete one, overwriting the remains of a failed write."""
         if self._fd is None:
             raise RuntimeError(f"{self._path} is used after close")
         view, at = memoryview(data), self._at
@@ -218,7 +216,7 @@ class Journal:
         self._at = at
 
     def close(self) -> None:
-        """Record everything that was noted and close the file. Never raises: bytes not recorded are fetched again."""
+        """Record all bytes that were added, and close the file. Never raises: bytes not recorded are fetched again."""
         if self._fd is None:
             return
         with suppress(SinkError):

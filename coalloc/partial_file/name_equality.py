@@ -1,4 +1,4 @@
-"""Test which names a directory of this machine treats as the same, by making files of these names."""
+"""A test for names that a directory of this machine treats as equal, by making files with these names."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -13,13 +13,13 @@ __all__ = ["HeldHere", "held_in"]
 
 
 class HeldHere:
-    """Answers for the directories below a destination, which need not exist; None for the current directory."""
+    """The test for directories below a destination, which need not exist; None for the current directory."""
 
     def __init__(self, destination: Path | None) -> None:
         self._destination = destination or Path()
 
     async def __call__(self, folder: str, names: Sequence[str]) -> Mapping[str, str]:
-        """Return for each name the first name that denotes the same file there.
+        """Return, for each name, the first name that denotes the same file in the directory.
 
         :raises SinkError: if no directory can be made there
         """
@@ -40,11 +40,11 @@ def _equal_names(folder: Path, names: Sequence[str]) -> dict[str, str]:
 
 
 def held_in(directory: int, names: Sequence[str]) -> dict[str, str]:
-    """Return for each name the first name that denotes the same file in an open directory.
+    """Return, for each name, the first name that denotes the same file in an open directory.
 
     :raises OSError: if no directory can be made there
     """
-    from shutil import rmtree  # few destinations are asked
+    from shutil import rmtree  # imported here because few transfers need it
 
     name = private()
     os.mkdir(name, 0o700, dir_fd=directory)

@@ -1,10 +1,10 @@
-"""A directory of this user, held by a descriptor: no link in it is followed, and no file of another user is used.
+"""A directory of this user, kept open: no link in it is followed, and no file of another user is used.
 
-A path is looked up anew at each call, and a user who may write a directory on it can put a link there between two
-calls. So the directory is opened once, and its files are accessed by their names alone.
+A path is looked up anew at each call; a user who can write to a directory on the path could put a link there between
+two calls. So the directory is opened once, and its files are accessed by name relative to its descriptor.
 
-A file counts as the user's own when it is regular, has one name, and has the owner that a new file there gets. That is
-not always the calling user: NFS gives files made by root to another user.
+A file counts as the user's own if it is regular, has one name, and has the owner that a new file in the directory gets.
+This is not always the calling user: NFS gives files made by root to another user.
 """
 
 import errno
@@ -20,12 +20,12 @@ __all__ = ["DIRECTORY", "OwnDirectory", "owner_of_new_files"]
 
 DIRECTORY = os.O_DIRECTORY | os.O_CLOEXEC
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-"""O_NONBLOCK: otherwise opening a FIFO would wait until it has another end."""
+"""Flags for opening files; without O_NONBLOCK, opening a FIFO would wait for another process."""
 _NO_TMPFILE = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EISDIR, errno.EINVAL, errno.ENOENT)
 
 
 def owner_of_new_files(directory: int) -> int:
-    """Return the number of the user who owns a file just made in this directory.
+    """Return the number of the user who owns new files in this directory.
 
     :raises OSError: if no file can be made there
     """
@@ -42,7 +42,7 @@ def owner_of_new_files(directory: int) -> int:
 
 
 def _owner_of_named(directory: int) -> int:
-    """Return what `owner_of_new_files` does, where files cannot be made without a name, such as on NFS."""
+    """Return the same as `owner_of_new_files` on a file system where every file needs a name, such as NFS."""
     name = f".coget-{os.urandom(8).hex()}"
     fd = os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY | _FILE, 0o600, dir_fd=directory)
     try:
@@ -54,10 +54,10 @@ def _owner_of_named(directory: int) -> int:
 
 
 class OwnDirectory:
-    """An open directory, which is closed with `close`. Methods raise OSError when the system refuses.
+    """An open directory, until `close`. Methods raise OSError when the system refuses.
 
     :param path: path for messages
-    :param fd: its descriptor, whose owner was checked
+    :param fd: descriptor of the directory, whose owner was checked
     :param owner: owner of new files in it
     """
 
@@ -100,13 +100,13 @@ class OwnDirectory:
         return os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | _FILE, mode, dir_fd=self.fd)
 
     def renew(self, name: str) -> int:
-        """Create a file for this user alone in place of an existing one. A link is removed, not followed."""
+        """Create a file for this user alone, which replaces an existing one. A link is removed, not followed."""
         with suppress(FileNotFoundError):
             self.unlink(name)
         return self.create(name, 0o600)
 
     def stat(self, name: str) -> os.stat_result:
-        """Return the status of a file; of a link itself, not of its target."""
+        """Return the status of a file, or of a link itself."""
         return os.stat(name, dir_fd=self.fd, follow_symlinks=False)
 
     def unlink(self, name: str) -> None:
@@ -118,7 +118,7 @@ class OwnDirectory:
         os.rename(old, new, src_dir_fd=self.fd, dst_dir_fd=self.fd)
 
     def names(self) -> list[str]:
-        """Return the names in it."""
+        """Return the names in the directory."""
         with os.scandir(self.fd) as found:
             return [entry.name for entry in found]
 
@@ -138,7 +138,7 @@ class OwnDirectory:
         raise SinkError(f"{self.path / name} {why}", f"remove {self.path}, or choose another name")
 
     def close(self) -> None:
-        """Close it. May be called twice."""
+        """Close the directory. May be called twice."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1

@@ -1,7 +1,7 @@
 """A file that is being fetched: which ranges have arrived, their sources and their checksums.
 
-Each byte is written once as final; the file gets its name when it is complete. The caller decides what to fetch, and
-whether the bytes are right; `coalloc.partial_file` keeps the record of all this.
+Each byte is written only once, and the file gets its name when it is complete. The caller decides which bytes to fetch,
+and whether they are right.
 """
 
 from collections.abc import Callable, Iterable
@@ -28,21 +28,21 @@ _ROLLING: dict[str, tuple[int, Callable[[int, int, int], int]]] = {
     "adler32": (1, adler32_combine),
     "crc32": (0, crc32_combine),
 }
-"""Sums that pieces may carry: the sum of no bytes, and the function that combines two."""
+"""Checksums that pieces may have: the checksum of no bytes, and the function that combines two checksums."""
 
 
 class PartialFile:
     """The bytes of `target` that have arrived, in `NAME.coget/data` beside it.
 
-    Making one takes the target's lock; `begin` comes next, once the size is known; `publish` ends a successful fetch,
-    and `close` any. Methods that are said to read the disk may take long: they can be called in a thread, as long as
-    nothing is written meanwhile.
+    The constructor takes the target's lock. Call `begin` next, once the size is known; `publish` after a successful
+    fetch; `close` in any case. Methods marked "Reads the disk" or "Writes the disk" may take long; call them in a
+    thread, as long as no bytes are written meanwhile.
 
     :param keep_checksums: whether each piece has its adler32
     :param within: the real path of a directory that the target must not leave by a symbolic link
-    :param beside: the name of the directory in place of `NAME.coget`
+    :param beside: the name of the directory; None for `NAME.coget`
     :raises TargetInUse: if another process fetches this target
-    :raises SinkError: if the target cannot be written; so does every method when the disk fails
+    :raises SinkError: if the target cannot be written; every method raises it if the disk fails
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class PartialFile:
         self._begun = False
         self.size = 0
         self.duplicate_bytes = 0
-        """Bytes that arrived although they were there already."""
+        """Number of bytes that arrived although they were present already."""
 
     def __enter__(self) -> Self:
         return self
@@ -81,7 +81,7 @@ class PartialFile:
 
     @property
     def directory(self) -> OwnDirectory:
-        """The directory of the journal, open as long as this object."""
+        """The directory of the journal, open until `close` or `publish`."""
         return self._folder.own
 
     @property
@@ -93,12 +93,12 @@ class PartialFile:
     def begin(self, size: int, extents: Iterable[Extent] = (), expected: str | None = None) -> list[Extent]:
         """Set the size of the sparse file, and take over the extents of an earlier run. Reads the disk.
 
-        An extent with an adler32 is read, and kept if the sum still matches. One without is kept unchecked: the caller
-        is responsible for it. Of overlapping extents, the first one kept excludes the others. None is kept when the
-        data is missing or of another size.
+        An extent with an adler32 is read, and kept if the adler32 still matches. An extent without is kept unchecked:
+        the caller is responsible for it. Of overlapping extents, only the first is kept. No extent is kept if the data
+        file is missing or has another size.
 
-        :param extents: extents of an earlier run; if there are none, old data is dropped
-        :param expected: the algorithm of the whole file's checksum, so that it is computed as bytes arrive
+        :param extents: extents of an earlier run; if there are none, old data are dropped
+        :param expected: algorithm of the whole file's checksum, which is then computed as bytes arrive
         :returns: the extents that were kept
         """
         extents = list(extents)
@@ -114,7 +114,7 @@ class PartialFile:
         return retained
 
     def _adopt(self, extent: Extent) -> bool:
-        """Take over one extent, if it overlaps no other and its checksum matches."""
+        """Take over one extent, if it does not overlap a kept one, and its checksum matches."""
         start, end = extent.start, extent.end
         if end > self.size or self._held.within(start, end):
             return False
@@ -130,9 +130,9 @@ class PartialFile:
         return True
 
     def write(self, source: int, offset: int, view: memoryview) -> list[Extent]:
-        """Write those of these bytes that are still missing, and return them as extents."""
+        """Write these bytes, as far as they are missing, and return the written ranges as extents."""
         gaps = self._held.gaps(offset, offset + len(view))
-        if len(gaps) == 1 and gaps[0][1] - gaps[0][0] == len(view):  # nearly always: all of it is new
+        if len(gaps) == 1 and gaps[0][1] - gaps[0][0] == len(view):  # the usual case: all bytes are new
             fresh = [self._keep(source, offset, view)]
         else:
             self.duplicate_bytes += len(view) - sum(end - start for start, end in gaps)
@@ -157,7 +157,7 @@ class PartialFile:
         return self._held.gaps(0, self.size)
 
     def pieces(self) -> list[Extent]:
-        """Return the present ranges in order, adjacent ones of one source merged. Reads the disk after a `revoke`."""
+        """Return the present ranges in order, adjacent ranges of a source merged. Reads the disk after a `revoke`."""
         for piece in self._pieces:
             if piece.adler32 is None and self._keeps_adler32:
                 piece.adler32 = self._sum("adler32", piece.start, piece.end)
@@ -182,8 +182,8 @@ class PartialFile:
     def digest(self, algorithm: str, start: int = 0, end: int | None = None) -> str:
         """Return the digest of bytes [start, end), by default of all, in lower-case hex. Reads the disk.
 
-        adler32 and crc32 are combined from the pieces that carry them; the whole file's digest named in `begin` is
-        mostly computed already; for any other digest the bytes are read. Missing bytes count as zeros.
+        adler32 and crc32 are combined from the pieces that have them. The digest of the whole file named in `begin` is
+        mostly computed already. For any other digest, the bytes are read; missing bytes count as zeros.
         """
         end = self.size if end is None else end
         if algorithm in _ROLLING:
@@ -215,10 +215,10 @@ class PartialFile:
             raise disk_error(error, "write", self._target) from None
 
     def publish(self, *, replace: bool = True) -> None:
-        """Give the file its name and remove all else; the file then survives a power cut. Writes the disk.
+        """Give the file its name, and remove the directory; the file then survives a power cut. Writes the disk.
 
-        :param replace: whether an existing file of that name is replaced
-        :raises TargetExists: if it is not; the fetched data stay for a later run
+        :param replace: whether to replace an existing file with the target's name
+        :raises TargetExists: if a file exists and `replace` is False; the fetched data stay for a later run
         """
         if self.missing():
             raise RuntimeError(f"{self._target} is incomplete")
@@ -227,7 +227,9 @@ class PartialFile:
         self._folder.remove()
 
     def close(self) -> None:
-        """End this run. Fetched bytes stay for the next one; without any, nothing stays. May be called twice."""
+        """End this run. Fetched bytes stay for the next run; if there are none, the directory is removed. May be called
+        twice.
+        """
         self._let_go()
         if not self._is_worth_keeping():
             self._folder.remove()
@@ -236,7 +238,7 @@ class PartialFile:
     def _is_worth_keeping(self) -> bool:
         if self._begun:
             return bool(self._held)
-        return self._folder.has_data  # from an earlier run, if this one did not begin
+        return self._folder.has_data  # data of an earlier run, as this run did not begin
 
     def _let_go(self) -> None:
         if self._follower is not None:

@@ -1,7 +1,7 @@
 """The delivered ranges as the fewest pieces: adjacent bytes of one source are one piece with one checksum. Pure.
 
-So memory depends on how often sources take turns, not on the size of the file. Pieces never overlap; the caller has to
-ensure that.
+So memory depends on how often sources alternate in the file, not on its size. The caller must not add overlapping
+pieces.
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -13,7 +13,7 @@ __all__ = ["DeliveredPiece", "Pieces"]
 
 
 class DeliveredPiece:
-    """Bytes [start, end) from one source. A sum is None when it is not kept, or no longer known."""
+    """Bytes [start, end) from one source. A checksum is None if it is not kept, or not known any more."""
 
     __slots__ = ("adler32", "crc32", "end", "source", "start")
 
@@ -25,7 +25,7 @@ class DeliveredPiece:
         self.crc32 = crc32
 
     def extend(self, end: int, adler32: int | None, crc32: int | None) -> None:
-        """Append the bytes from this piece's end up to `end`, with their sums."""
+        """Append the bytes from this piece's end up to `end`, with their checksums."""
         length = end - self.end
         self.end = end
         self.adler32 = (
@@ -77,10 +77,10 @@ class Pieces:
         return self._by_end.get(end)
 
     def remove(self, start: int, end: int) -> None:
-        """Remove [start, end). The rest of a piece that was cut no longer has its sums."""
+        """Remove [start, end). The remaining parts of a piece that is cut lose their checksums."""
         if start >= end:
             return
-        first = max(0, bisect_right(self._starts, start) - 1)  # the last one that starts before, and may overlap
+        first = max(0, bisect_right(self._starts, start) - 1)  # the last that begins before, and may overlap
         touched = self._starts[first : bisect_left(self._starts, end)]
         for piece in [piece for at in touched if (piece := self._by_start[at]).end > start]:
             self._forget(piece)
@@ -91,7 +91,7 @@ class Pieces:
                     self._begin(left)
 
     def clear(self) -> None:
-        """Remove everything."""
+        """Remove all pieces."""
         self._by_end.clear()
         self._by_start.clear()
         self._starts.clear()

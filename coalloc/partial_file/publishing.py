@@ -1,13 +1,13 @@
-"""The last step of a fetch: the data are renamed to the target, out of the directory in which they were kept.
+"""The last step of a fetch: the rename of the data to the target, out of the directory of partial data.
 
-Usually by one rename, which replaces an existing file. Where nothing may be replaced, by the first of these that the
-file system supports; each fails if the name is taken, even if that happened a moment ago:
+Usually, a plain rename replaces an existing file. If no file may be replaced, the first of these methods that the file
+system supports is used; each fails if the name is taken, even if that happened a moment ago:
 
 1. renameat2(2) with RENAME_NOREPLACE: ext4, XFS, Btrfs, tmpfs, exFAT and others
-2. link(2), and the old name is removed afterwards: NFS. After a crash in between the file has both names, and the next
-   run removes the old one.
-3. An empty file is made under the name, and then replaced: file systems that support neither, as some over FUSE. Other
-   programs see an empty file for an instant, and a crash in between leaves it.
+2. link(2), then removal of the old name: NFS. After a crash in between, the file has both names, and the next run
+   removes the old one.
+3. creation of an empty file with the name, which is then replaced: file systems that support neither, as some over
+   FUSE. Other programs see an empty file for an instant, and a crash in between leaves it.
 """
 
 import errno
@@ -29,7 +29,7 @@ _NO_LINKS = (*_UNKNOWN, errno.EPERM, errno.EMLINK)
 
 
 def publish(data: Data, folder: PartialFolder, target: Path, disk: Disk, replace: bool) -> None:
-    """Rename the file to `target`: first its bytes reach the disk, then its name, then this returns.
+    """Rename the file to `target`; its bytes reach the disk before its name, and both before this returns.
 
     :raises TargetExists: if the name is taken and `replace` is False
     """
@@ -64,7 +64,7 @@ def _publish_new(found: os.stat_result, folder: PartialFolder, disk: Disk) -> No
         disk.link(*names)
     except FileExistsError:
         if not os.path.samestat(found, os.stat(folder.name, dir_fd=folder.outside, follow_symlinks=False)):
-            raise  # else the server did it, and its answer to the first request was lost
+            raise  # otherwise the server made the link, but its first answer was lost
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise

@@ -1,7 +1,7 @@
 """The check that an earlier run's journal describes the file to be fetched now, and the continuation from it. Pure.
 
-Two runs may be of the same file when its size is the same, and the same checksum is expected, or at least one replica
-has the same URL.
+Two runs may be of the same file if the size is the same, and either the same checksum is expected, or at least one
+replica has the same URL.
 """
 
 from collections.abc import Collection, Sequence
@@ -15,12 +15,12 @@ STAGED = "staged, from "
 
 
 def staged(url: str) -> str:
-    """Return the name as an origin of the hosts that staged bytes of a replica, which may have made them up."""
+    """Return the origin's name for bytes of a replica that relays staged, and may have forged."""
     return f"{STAGED}{url}"
 
 
 def why_not(then: Header, now: Header) -> str | None:
-    """Return as a sentence for users why the state `then` cannot be used for `now`; None if some of it may.
+    """Return the reason, for users, why the state `then` cannot be used for `now`; None if some of it may be used.
 
     `coalloc.download.continuation` checks whether replicas have changed meanwhile.
     """
@@ -40,10 +40,10 @@ def why_not(then: Header, now: Header) -> str | None:
 def carry_over(then: Header, extents: Sequence[Extent], now: Header) -> tuple[Header, list[Extent]]:
     """Return the header and the extents with which the fetch continues.
 
-    The current replicas come first, so that their numbers are the current ones. The earlier replicas that delivered
+    The current replicas come first in the header, so that they keep their numbers. The earlier replicas that delivered
     bytes follow, even if they have the same URLs, as their content may have changed. An extent is left out if it has no
-    adler32 and the machine was restarted since it was written, and if it was `staged` and nothing is staged now: then
-    it cannot be verified.
+    adler32 and the machine was restarted since it was written, or if it was `staged` and no bytes are staged now, as it
+    then cannot be verified.
     """
     listed = {origin.url for origin in now.origins}
     believed = [

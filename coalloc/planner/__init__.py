@@ -1,4 +1,4 @@
-"""A planner of transfers through a network: a network and a demand in, a certified plan out. Pure."""
+"""A planner of transfers through a network, whose plans have certificates. Pure."""
 
 from coalloc.planner.demands import is_flow
 from coalloc.planner.network import Demand, File, Host, Isp, Link, LinkKey, Network, Shared
@@ -24,13 +24,13 @@ __all__ = [
 
 
 def plan(network: Network, demand: Demand) -> TransferPlan:
-    """Plan the least makespan of a demand, through relays where that is faster.
+    """Return the plan of least makespan for a demand, over relays where that is faster.
 
-    The plan is exact, by max-flow, where max-flow applies. For several destinations, shared sets, budgets, and disks of
-    relays that have replicas, it is within a millionth of the least, by a linear program. It is never slower than the
-    best plan without relays. The storage that hosts lend is ignored, because relays forward data as they arrive.
+    If max-flow applies, the plan is exact. For several destinations, shared links, budgets, and limited disks of relays
+    that have replicas, a linear program finds a plan within a millionth of the least. The plan is never slower than the
+    best plan without relays. The storage of hosts is ignored, because relays forward data as they arrive.
 
-    :raises UsageError: when some data cannot reach a destination, not in time, or not within the budget
+    :raises UsageError: when some data cannot reach a destination, at all, in time, or within the budget
     """
     with needed():
         from coalloc.planner.static import makespan
@@ -40,6 +40,6 @@ def plan(network: Network, demand: Demand) -> TransferPlan:
 
 
 def _by_linear_program(network: Network, demand: Demand) -> TransferPlan:
-    with needed():  # imported late: loading the solver takes as long as many max-flows
+    with needed():  # imported here, as loading the solver takes as long as many max-flows
         from coalloc.planner.static.relaxed import solve
     return solve(network, demand)

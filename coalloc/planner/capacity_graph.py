@@ -1,7 +1,7 @@
-"""A network and a demand as a graph on arrays, whose capacities grow with time: the input of max-flow.
+"""A network and a demand as a graph in arrays, whose capacities grow with time: the input of max-flow.
 
-A host x is two vertices: one where bytes arrive, and one where it has them. Each of its ISPs is two more (x+ and x- in
-Confluence, 2.1). Relayed bytes go from the first vertex to the second; the host's own files start at the second.
+A host x has two vertices: bytes arrive at the first, and leave from the second. Each of its ISPs has two more (x+ and
+x- in Confluence, 2.1). Relayed bytes go from the first vertex to the second; the host's own files start at the second.
 """
 
 from collections import Counter
@@ -22,13 +22,13 @@ __all__ = ["Arrays", "CapacityGraph", "graph_of"]
 Integers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 MOST = 2**60
-"""Limit of bytes, and of bytes per second: twice as much, and sums of two such numbers, fit into 63 bits."""
+"""Limit of bytes, and of bytes per second, so that doubles, and sums of two doubles, fit into 63 bits."""
 
 
 class Arrays:
-    """A network whose links are arrays, made once for many questions.
+    """A network in arrays, made once for many graphs.
 
-    Vertices 0 to n - 1 are where bytes arrive at hosts, n to 2 n - 1 where hosts have them; all others are ISPs.
+    Bytes arrive at hosts at vertices 0 to n - 1, and leave from vertices n to 2 n - 1; all others are ISPs.
 
     :raises UsageError: when a capacity is 2^60 bytes per second or more
     """
@@ -41,7 +41,7 @@ class Arrays:
         self.access: list[tuple[int, int, int | None, Limit]] = []
         """Tail, head, bytes per second and limit of the arcs that join a host with its ISPs."""
         self.ports: dict[bool, list[list[int]]] = {out: [[] for _ in self.hosts] for out in (True, False)}
-        """The vertices of each host from which its links leave (True), and at which they arrive (False)."""
+        """For each host, the vertices at which its outgoing links begin (True), and its incoming links end (False)."""
         self.outs, self.ins = dict(self._isps(out=True)), dict(self._isps(out=False))
         m = len(self.keys)
         self.tails = np.fromiter((self.outs[key[0], key[2]] for key in self.keys), np.int32, m)
@@ -74,14 +74,15 @@ class CapacityGraph:
     No two arcs join the same two vertices, in either direction.
 
     :param slopes: units per `second`
-    :param offsets: units, of the few arcs where it is not 0
-    :param total: units that have to get from `source` to `sink`
+    :param offsets: units, for the few arcs with an offset other than 0
+    :param total: units to move from `source` to `sink`
     :param host: number of the host at the sink
     :param second: the unit of time, in seconds; common factors are cancelled, so that numbers are small
     :param unit: the unit of data, in half bytes
-    :param links: number of the link of each of the first arcs
-    :param limits: the limit that each other arc with a slope stands for, and how much of it a byte over this arc takes
-    :param groups: the arcs by which files enter, with their holders; files that have the same holders enter together
+    :param links: for the first arcs, which are links, the number of the link
+    :param limits: for each other arc with a slope, the limit that it represents, and how much of it a byte takes
+    :param groups: for each arc by which files enter, all holders of the files, and the holder at which they enter;
+        files with the same holders enter together
     """
 
     arrays: Arrays
@@ -115,7 +116,7 @@ class _GraphBuilder:
     def __init__(self, arrays: Arrays, sink: str, direct: bool) -> None:
         self.arrays, self.direct = arrays, direct
         self.arcs: list[tuple[int, int, int, int]] = []
-        """Tail, head, half bytes per second, half bytes."""
+        """Tail, head, slope in half bytes per second, and offset in half bytes of each arc."""
         self.limits: dict[int, tuple[Limit, Fraction]] = {}
         self.groups: dict[int, tuple[frozenset[str], str]] = {}
         self.vertices = len(arrays.owners)
@@ -158,7 +159,7 @@ class _GraphBuilder:
                 if host.io is None:
                     self._free(i, n + i, total)
                     continue
-                # In half bytes: relayed bytes are written and read, the host's own are read, 2 r + s <= io x T.
+                # In half bytes, as relayed bytes r are written and read, own bytes s only read: 2 r + s <= io x T.
                 self.limits[len(self.arcs)] = (Limit("io", host.name), Fraction(1, 2))
                 self.arcs.append((i, n + i, host.io, -alone.get(host.name, 0)))
 

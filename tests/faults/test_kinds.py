@@ -193,7 +193,7 @@ def test_what_was_fetched_before_a_failure_is_told(servers, tmp_path):
     assert [(file["output"], file["size"]) for file in document["files"]] == [("one", len(CONTENT)), ("two", 0)]
     assert [source["outcome"] for file in document["files"] for source in file["sources"]] == ["ok", "failed"]
     failed = coget(["all.meta4"], tmp_path, COGET_HISTORY="off")
-    assert "one was here already" in failed.stderr
+    assert "one existed already" in failed.stderr
     assert "coget: " in failed.stderr.splitlines()[-2]
 
 

@@ -306,7 +306,7 @@ def test_a_target_that_a_server_confirms_is_not_fetched(target, says):
     case = Case(target, honest(**says), honest(connect_seconds=9))
     report = case.download()
     assert (report.resumed_bytes, report.basis, case.sources[0].sent) == (SIZE, "own word", 0)
-    assert "was here already" in report.notice
+    assert "existed already" in report.notice
     assert report.seconds < 1
     target.write_bytes(DATA[:-1] + b"?")
     report = Case(target, honest(**says)).download()

@@ -19,7 +19,7 @@ class Piece(NamedTuple):
 
 
 class Send(NamedTuple):
-    """The beginning of hop `hop`: it copies a piece that `source` holds, as an origin or staged there, to `sink`.
+    """The beginning of hop `hop`: it copies a piece from `source`, an origin or a host that staged it, to `sink`.
 
     Hops of one pair of hosts share its connection and run one after the other, in the order of their Sends, without
     pauses; hops of different pairs run at the same time.
@@ -38,7 +38,7 @@ class Cancel(NamedTuple):
 
 
 class Drop(NamedTuple):
-    """The deletion of a piece staged at an intermediate host, for example after its next host has acknowledged it."""
+    """The deletion of a piece staged at a relay, for example after its next host has acknowledged it."""
 
     host: str
     piece: Piece

@@ -1,4 +1,4 @@
-"""The interface of every method of collecting: events in, actions out, with a ledger that prevents lost bytes."""
+"""The interface of every method of collecting: it maps events to actions; a ledger prevents lost bytes."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ __all__ = ["Method"]
 
 
 class Method(ABC):
-    """A method, which decides what is sent where, and when. Pure: randomness comes from `seed`, time from events.
+    """A method, which decides the hops of all pieces and their times. Pure: randomness comes from `seed`.
 
     :param network: the network as known at the beginning
     :param demand: the data to be moved
@@ -52,7 +52,7 @@ class Method(ABC):
 
     @abstractmethod
     def _decide(self, event: Event, ended: Sequence[Send]) -> Iterator[Action]:
-        """Yield actions; the ledger knows the event already, and each action once it is yielded.
+        """Yield actions. The ledger has recorded the event already, and records each action once it is yielded.
 
         :param ended: hops that this event ended, successfully or not
         """
@@ -61,7 +61,7 @@ class Method(ABC):
         return Send(next(self._numbers), source, sink, piece)
 
     def _purge(self, send: Send) -> Iterator[Drop]:
-        """Drop a piece at an intermediate host after its next host has acknowledged it (Confluence, 3.4)."""
+        """Drop a piece at a relay after its next host has acknowledged it (Confluence, 3.4)."""
         still = self.ledger.sends(send.source, send.piece)
         if send.piece in self.ledger.staged[send.source] and not still:
             drop = Drop(send.source, send.piece)

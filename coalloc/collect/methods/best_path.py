@@ -15,15 +15,15 @@ __all__ = ["BestPath"]
 
 BLOCK = 4 * 1024 * 1024
 BLOCKS = 256
-"""Most blocks of a file, unless their size is given."""
+"""Maximum number of blocks of a file, unless their size is given."""
 
 
 class BestPath(Travelling):
     """Uncoordinated transfers: one path per file, direct or over relays, pipelined in blocks.
 
-    :param best: "widest", the path whose narrowest link is the widest, as in the paper, and the shorter one of equals;
-        or "quickest", which also counts the time to fill the pipeline
-    :param block: bytes; by default 4 MiB, or more for large files
+    :param best: "widest" for the path whose slowest link is the fastest, the shortest of equals, as in the paper;
+        "quickest" for the path of least time, including the time to fill the pipeline
+    :param block: bytes of a block; by default 4 MiB, or more for large files
     :raises UsageError: when `best` is neither
     """
 
@@ -60,7 +60,7 @@ class BestPath(Travelling):
                 yield from self._go(Trip(whole(file), path), now)
 
     def _path(self, file: File, to: str, block: int) -> tuple[str, ...] | None:
-        """Return the widest path; or, for "quickest", the fastest among the shortest paths for each least width."""
+        """Return the best path: the widest; or, of the shortest paths for each minimum width, the quickest."""
         widest = self._widest(file.holders, to)
         if not widest:
             return None
@@ -78,7 +78,7 @@ class BestPath(Travelling):
         return best
 
     def _widest(self, holders: tuple[str, ...], to: str) -> float:
-        """Return the width of the widest path's narrowest link; by Dijkstra's rule, the widest host first."""
+        """Return the rate of the widest path's slowest link, by Dijkstra's algorithm with the widest host first."""
         hosts, seen = [(-inf, holder) for holder in holders], set()
         while hosts:
             width, host = heappop(hosts)
@@ -91,7 +91,10 @@ class BestPath(Travelling):
         return 0.0
 
     def _shortest(self, holders: tuple[str, ...], to: str, least: float, block: int) -> tuple[float, tuple[str, ...]]:
-        """Return the shortest path over links of a least width: in seconds of a block on all links, or in links."""
+        """Return the length of the shortest path over links of at least this width, and the path.
+
+        The length is the seconds that a block takes over all links, or, for blocks of 0 bytes, the number of links.
+        """
         paths: list[tuple[float, tuple[str, ...]]] = [(0.0, (holder,)) for holder in holders]
         seen: set[str] = set()
         while paths[0][1][-1] != to:
@@ -110,7 +113,7 @@ class BestPath(Travelling):
 
 
 def _widths(network: Network) -> dict[tuple[str, str], float]:
-    """Return the rate from host to host, limited by the link and by either access alone."""
+    """Return the rate from host to host: the lowest of the link's and both accesses', as if each were used alone."""
     ups = {(name, isp.name): isp.up for name, host in network.hosts.items() for isp in host.isps}
     downs = {(name, isp.name): isp.down for name, host in network.hosts.items() for isp in host.isps}
     widths: dict[tuple[str, str], float] = {}

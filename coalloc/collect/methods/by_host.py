@@ -1,4 +1,4 @@
-"""Direct methods that begin with some of the source hosts, and with others later."""
+"""The common part of direct methods that begin with some source hosts, and with others later."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ class ByHost(Travelling):
     """A method in which all files of a host are sent together; hosts come in random order.
 
     :param group: number of hosts that begin together
-    :raises UsageError: when that is less than 1
+    :raises UsageError: when `group` is less than 1
     """
 
     def __init__(self, network: Network, demand: Demand, seed: int = 0, *, group: int) -> None:

@@ -47,7 +47,7 @@ class Gone(NamedTuple):
 
 
 class CollectTick(NamedTuple):
-    """The alarm set by the last `Wake`."""
+    """The alarm set by the last `CollectWake`."""
 
     at: float
 

@@ -52,7 +52,7 @@ class Ledger:
         return [Piece(file, start, end) for start, end in self._delivered[file, destination].gaps(0, size)]
 
     def holds(self, host: str, piece: Piece) -> bool:
-        """Return whether a host has all of a piece: as an origin, delivered, or staged as this very piece."""
+        """Return whether a host has all of a piece: as an origin, as a destination, or staged as this same piece."""
         if host in self._dead:
             return False
         file = self.files[piece.file]
@@ -66,7 +66,7 @@ class Ledger:
         :raises IllegalActionError: when the source does not hold the piece, the sink is gone, or the number is in use
         """
         if send.hop in self.running:
-            raise IllegalActionError(f"hop {send.hop} is there already: {self.running[send.hop]}")
+            raise IllegalActionError(f"hop {send.hop} exists already: {self.running[send.hop]}")
         if not self.holds(send.source, send.piece):
             raise IllegalActionError(f"{send.source} does not hold {send.piece}")
         if send.sink in self._dead:
@@ -87,7 +87,7 @@ class Ledger:
         return self._reading[host, piece] > 0
 
     def _occupy(self, host: str, piece: Piece, sign: int = 1) -> None:
-        """Add a piece's size to the host's space (or subtract it), unless the piece is already counted there."""
+        """Add a piece's size to (or subtract it from) the host's occupied bytes, unless it counts there otherwise."""
         if piece not in self.staged[host] and not self._writing[host, piece]:
             self._occupied[host] += sign * piece.size
 
@@ -129,7 +129,7 @@ class Ledger:
         self._occupy(drop.host, drop.piece, -1)
 
     def gone(self, host: str) -> list[Send]:
-        """Remove a lost host with its staged pieces; return its hops, which end."""
+        """Remove a lost host with its staged pieces and its hops; return the hops."""
         self._dead.add(host)
         for piece in self.staged.pop(host, ()):
             self._occupy(host, piece, -1)

@@ -9,7 +9,7 @@ __all__ = ["OneByOne"]
 
 
 class OneByOne(Concurrent):
-    """Direct transfers from one host at a time: the lowest load, and the slowest."""
+    """Direct transfers from one host at a time: the method with the lowest load, and the slowest."""
 
     name: ClassVar[str] = "one-by-one"
 

@@ -1,4 +1,4 @@
-"""PathDelayX (Cheng, IV): each piece starts by the timetable, and continues as soon as it can."""
+"""PathDelayX (Cheng, IV): each piece leaves its source by the timetable, and then continues as soon as it can."""
 
 from collections.abc import Iterator
 from typing import ClassVar
@@ -12,9 +12,9 @@ __all__ = ["PathDelay"]
 
 
 class PathDelay(Timetable):
-    """A timetable for sources only.
+    """A timetable that only sources keep.
 
-    :param factor: X in the paper: factor by which a step is longer than planned
+    :param factor: X in the paper: factor by which steps are longer than planned
     :param step: seconds; by default about a hundredth of the makespan
     :param unit: bytes that are never split; by default at most 64 KiB
     :param limits: whether the accesses of hosts count; the paper plans by links only

@@ -1,4 +1,4 @@
-"""PathSyncX (Cheng, IV): the timetable's steps one after the other, each begun when X % of the last one is over."""
+"""PathSyncX (Cheng, IV): a timetable whose steps begin when X % of the previous step's hops are over."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ __all__ = ["PathSync"]
 class PathSync(Timetable):
     """A timetable with a barrier after each step.
 
-    A piece whose previous hop ends late continues at once if its step has come. A piece that failed leaves the
+    A piece whose previous hop ends late continues at once if its step has begun. A piece that failed leaves the
     timetable: no barrier waits for it, and it continues as soon as it can.
 
     :param percent: X in the paper: share of a step's hops that must be over before the next step begins, 1 to 100

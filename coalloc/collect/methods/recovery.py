@@ -1,8 +1,8 @@
 """Recovery after failed hops and lost hosts: another holder, another path, and a pause.
 
 A piece goes directly from the holder with the fewest failures; if no holder can send directly, over the fewest relays.
-A pair that failed pauses for a while; failures before the end of the pause count as the same one. A pair that failed
-more often in a row than there are pauses is not tried any more.
+A pair that failed pauses for a while; further failures before the end of the pause do not count. A pair that failed
+more often in a row than there are `PAUSES` is not tried any more.
 """
 
 from collections import Counter, deque
@@ -22,7 +22,7 @@ PAUSES = (1.0, 4.0, 16.0)
 class Recovery:
     """A record of failed pairs and hosts, which finds paths around them.
 
-    :param network: network whose links may be used; any pair may be used if no link is known at all
+    :param network: network whose links may be used; if it has none, any pair may be used
     :param ledger: ledger that knows which host holds which piece
     """
 

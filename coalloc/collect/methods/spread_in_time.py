@@ -1,4 +1,4 @@
-"""Spread-in-time-GT (Cheng, V): every T seconds G random hosts begin, even if earlier ones have not finished."""
+"""Spread-in-time-GT (Cheng, V): every T seconds G random hosts begin, even if earlier hosts have not finished."""
 
 from collections.abc import Iterator
 from typing import ClassVar
@@ -14,9 +14,9 @@ __all__ = ["SpreadInTime"]
 class SpreadInTime(ByHost):
     """Direct transfers in groups of hosts at fixed times.
 
-    :param group: G in the paper, hosts
-    :param slot: T in the paper, seconds
-    :raises UsageError: when either is not positive
+    :param group: G in the paper: number of hosts
+    :param slot: T in the paper, in seconds
+    :raises UsageError: when `group` or `slot` is not positive
     """
 
     name: ClassVar[str] = "spread-in-time"

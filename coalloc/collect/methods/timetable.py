@@ -17,7 +17,7 @@ __all__ = ["Timetable"]
 class Timetable(Travelling):
     """A method whose pieces take the paths of the cheapest flow through the time-expanded graph.
 
-    Each destination has a timetable of its own, which ignores that links are shared with the others.
+    Each destination has a timetable of its own, which ignores the other destinations' use of links.
 
     :param step: seconds; by default about a hundredth of the makespan
     :param unit: bytes that are never split; by default at most 64 KiB
@@ -40,7 +40,7 @@ class Timetable(Travelling):
         destinations = dict.fromkeys(to for file in demand.files for to in file.destinations)
         wanted = [each for each in map(self._wanted_at, destinations) if each.size]
         chosen = [_units(network, each, step, unit, limits) for each in wanted]
-        # All timetables share one clock.
+        # All timetables share the same units: the longest step and the smallest indivisible amount.
         self._units = Units(
             max((each.seconds for each in chosen), default=Fraction(1)), min((each.bytes for each in chosen), default=1)
         )

@@ -1,7 +1,7 @@
-"""Methods whose pieces travel: each has a path from a holder to its destination, and another one after a failure.
+"""Methods that assign each piece a path from a holder to its destination, and another path after a failure.
 
-The methods decide which paths there are, and when a piece starts and continues. The rest is common: no hop
-before its piece has arrived, other paths after failures, and a final message that names what is missing.
+The methods choose the paths, and the times at which a piece starts and continues. This module does the rest: a hop
+begins only after its piece has arrived, failed pieces get other paths, and the final error names a missing file.
 """
 
 from abc import abstractmethod
@@ -22,7 +22,7 @@ __all__ = ["Travelling", "Trip", "whole"]
 
 @dataclass(eq=False)
 class Trip:
-    """A piece on its path: it is at `path[at]`, or in flight from there. By a timetable, it starts in step `start`."""
+    """A piece on its path: it is at `path[at]`, or in flight from there. A timetable starts it in step `start`."""
 
     piece: Piece
     path: tuple[str, ...]
@@ -78,7 +78,7 @@ class Travelling(Method):
         yield from ()
 
     def _direct(self) -> Iterator[Trip]:
-        """Yield a trip per file and destination, directly from the first holder; over relays if there is no link."""
+        """Yield a trip per file and destination: directly from a holder, the first if it can; else over relays."""
         for file in self.demand.files:
             for to in file.destinations:
                 if self.ledger.missing(file.name, to):
@@ -153,7 +153,10 @@ class Travelling(Method):
             yield send
 
     def _joins(self, trip: Trip, sink: str) -> bool:
-        """Return whether the piece is in flight there already, for another destination: no piece is staged twice."""
+        """Return whether the piece is already in flight to `sink`, for another destination.
+
+        The trip then joins that hop, so that no piece is staged twice.
+        """
         for hop, send in self.ledger.running.items() if len(self._trips[trip.piece]) > 1 else ():
             if (send.sink, send.piece) == (sink, trip.piece):
                 self._under_way[hop].append(trip)
@@ -174,7 +177,7 @@ class Travelling(Method):
             yield from self._go(trip, now)
 
     def _idle(self, host: str, piece: Piece, besides: Sequence[Trip] = ()) -> bool:
-        """Return whether a piece is staged at a host that is on no other trip's remaining path."""
+        """Return whether a piece is staged at a host, and no trip (except `besides`) still has to pass this host."""
         needed = any(host in trip.path[trip.at :] for trip in self._trips[piece] if trip not in besides)
         return piece in self.ledger.staged[host] and not needed
 

@@ -1,4 +1,4 @@
-"""Collect jobs on real servers: a method's actions are carried out, and events are reported back.
+"""Collect jobs on real servers: execution of a method's actions, and reports of events to it.
 
-A `carrier` transports pieces: kept `channels`, and a `hop_queue` for each link.
+The `carrier` transports pieces, with a `hop_queue` for each link, which keeps `channels` open.
 """

@@ -28,7 +28,7 @@ __all__ = ["Carrier", "Listener"]
 
 Key = tuple[str, str]
 STRETCHES = 100
-"""Most stretches kept for each pair; if there are more, the two with the shortest pause between them are merged."""
+"""Maximum number of stretches kept per pair; beyond it, the two with the shortest pause between them are merged."""
 
 
 class Listener(Protocol):
@@ -61,7 +61,7 @@ class _Traffic:
         self.under_way = 0
 
     def stretch(self, now: float) -> Stretch:
-        """Return the current stretch."""
+        """Return the current stretch: the bytes and pieces since `since`."""
         bytes_, pieces = sum(each.bytes for each in self.stretches), sum(each.pieces for each in self.stretches)
         return Stretch(self.since, now, self.meter.bytes - bytes_, self.pieces - pieces)
 
@@ -70,7 +70,9 @@ class Carrier:
     """A manager of all hops.
 
     :param servers: all servers that take part, by label
-    :param areas: their staging areas
+    :param areas: the staging areas of servers, by label
+    :param landing: the destination
+    :param chance: random numbers for the length of pauses
     """
 
     def __init__(
@@ -130,7 +132,7 @@ class Carrier:
             if not error.permanent:
                 raise
             raise NoSpace(
-                f"{host} gives no space for relaying: {error.message}", "name another host with --via"
+                f"cannot make a staging directory at {host}: {error.message}", "name another host with --via"
             ) from None
 
     def _update(self, traffic: _Traffic, hop: Hop, on_change: Callable[[Hop], None]) -> None:
@@ -192,7 +194,7 @@ class Carrier:
         if hop.error:
             raise hop.error
 
-    # Lanes
+    # Queues
 
     def _open(self, key: Key) -> _Traffic:
         queue = HopQueue(partial(self._connect, *key), partial(self._broken, key), self._listener.failed, self._chance)
@@ -209,7 +211,7 @@ class Carrier:
         self._spawn(self._judge(key, error))
 
     async def _judge(self, key: Key, error: SourceError) -> None:
-        """Find out whether one of the hosts of a broken pair is lost; otherwise fail the queue."""
+        """Check the hosts of a broken pair: report lost ones; if none is lost, fail the queue."""
         ends = [self._servers[label] for label in dict.fromkeys(key) if label in self._servers]
         troubles = await asyncio.gather(*(server.trouble() for server in ends))
         gone = False

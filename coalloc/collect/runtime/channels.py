@@ -1,7 +1,7 @@
-"""Channels that copy bytes from one host to another, kept from piece to piece.
+"""Channels that copy bytes from one host to another, and stay open between pieces.
 
-Between two servers a channel is a pair of sessions (`ServerPair`); from a server to this machine it has sessions of its
-own (`Inward`). `hop_queue` decides when to open one, and what to copy next.
+Between two servers, a channel is a pair of sessions (`ServerPair`); from a server to this machine, it is one or more
+sessions (`Inward`). `hop_queue` opens channels, and decides what to copy next.
 """
 
 import asyncio
@@ -30,14 +30,14 @@ __all__ = ["Channel", "Inward", "ServerPair"]
 STALL_SECONDS = 30.0
 """Seconds after which a server that sends nothing is reconnected."""
 LOOKS = 4
-"""Number of checks within this time."""
+"""Number of checks within `STALL_SECONDS`."""
 
 
 class Channel(ABC):
     """A channel from one host to another. Several pieces may be in flight at once."""
 
     sliced: ClassVar[bool]
-    """Whether to copy long pieces in slices, because a copy can only be ended together with the whole channel."""
+    """Whether to copy long pieces in slices: True if a copy can be ended only by closing the whole channel."""
 
     @property
     @abstractmethod
@@ -51,7 +51,7 @@ class Channel(ABC):
 
     @abstractmethod
     async def copy(self, source: str, sink: str, start: int, end: int, received: StoredCallback) -> None:
-        """Copy bytes [start, end) to the same place in another file; an empty range copies an empty file.
+        """Copy bytes [start, end) to the same offset of another file; an empty range copies an empty file.
 
         :param source: path at the source
         :param sink: path at the sink, or the file's name for `LocalDestination`
@@ -96,8 +96,8 @@ class ServerPair(Channel):
 class Inward(Channel):
     """A channel from a server to this machine.
 
-    It uses one kept connection if the server is far away and supports it (MODE E), otherwise one session for each piece
-    in flight.
+    It keeps one data connection open if the server is far away and supports this (MODE E); otherwise it has one session
+    for each piece in flight.
     """
 
     sliced = False
@@ -139,7 +139,7 @@ class Inward(Channel):
                 raise
 
     async def _see_size(self, path: str, end: int) -> None:
-        """Check the size of a file whose transfer ended early, since no retry can complete a file that became shorter.
+        """Check the size of a file whose transfer ended early; a retry cannot complete a file that became shorter.
 
         :raises ReplicaChanged: when the file has become too short
         """
@@ -151,7 +151,7 @@ class Inward(Channel):
             raise ReplicaChanged(changed, "run the same command again")
 
     async def _watched(self, fetch: Coroutine[None, None, None]) -> None:
-        """Wait for a fetch. :raises Stalled: when the whole server has sent nothing for too long"""
+        """Wait for a fetch. :raises Stalled: when the server has sent nothing over this channel for too long"""
         fetching = asyncio.ensure_future(fetch)
         self._moved = self._time()
         try:
@@ -185,7 +185,7 @@ class Inward(Channel):
                 session.close()  # the connection for the next piece may be open already
 
     async def _usable_persistent(self, path: str) -> tuple[Session, BlockChannel] | None:
-        """Return the kept connection, or a new one; None if keeping one is not worthwhile."""
+        """Return the open session and its data connection, opened if needed; None if keeping it is not worthwhile."""
         async with self._opening:
             if self._persistent and not (self._persistent[0].usable and self._persistent[1].usable):
                 self._drop()

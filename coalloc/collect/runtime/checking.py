@@ -1,4 +1,4 @@
-"""Comparison of a collected file with its origin, by checksums of the whole file and, if these differ, of its parts."""
+"""Comparison of a collected file with its origin: checksums of the whole file and, if these differ, of its pieces."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
@@ -12,14 +12,14 @@ __all__ = ["Ask", "ChecksumVerdict", "check"]
 
 FAST = "adler32"
 STRONG = ("sha256", "sha512", "sha1", "md5")
-"""Checksums for which a relay cannot find other bytes with the same value."""
+"""Checksums that a relay is assumed unable to forge, unlike adler32."""
 Ask = Callable[[str, int, int], Awaitable[str | None]]
 """`ask(algorithm, start, end)`: the digest of bytes [start, end), in lower-case hex; None if it is not available."""
 Range = tuple[int, int]
 
 
 class ChecksumVerdict(NamedTuple):
-    """The checksum at the destination, whether it is confirmed independently, and the byte ranges that are wrong."""
+    """The checksum at the destination, whether origin or user confirm it, and the byte ranges that are wrong."""
 
     checksum: Checksum | None
     verified: bool
@@ -31,7 +31,7 @@ async def check(
 ) -> ChecksumVerdict:
     """Compare a whole file with its origin, and with the expected checksum.
 
-    :param pieces: byte ranges as they arrived
+    :param pieces: byte ranges [start, end), as they arrived
     :param relayed: whether some bytes were relayed by other hosts, which could forge an adler32
     :raises VerificationError: when the origin holds another file than the expected one
     """
@@ -53,7 +53,7 @@ async def check(
     verdict = ChecksumVerdict(checksum, True) if alike else await _strongly(item, checksum, origin, sink)
     if refuted and item.expected and verdict.verified:
         raise VerificationError(
-            f"{item.name} lacks the {item.expected.algorithm} {item.expected.value}, here and at its origin",
+            f"{item.name} does not have the {item.expected.algorithm} {item.expected.value}, here and at its origin",
             "check the expected checksum, or name a replica that is known to be good",
         )
     if refuted:
@@ -77,7 +77,7 @@ async def _checksums(name: str, item: CollectItem, origin: Ask, sink: Ask) -> tu
 
 
 async def _wrong(item: CollectItem, pieces: Sequence[Range], origin: Ask, sink: Ask) -> tuple[Range, ...]:
-    """Return the pieces that differ; the whole file, if none does."""
+    """Return the pieces whose checksums differ; the whole file, if none does."""
     same = await gather(*(_same(piece, origin, sink) for piece in pieces))
     return tuple(piece for piece, good in zip(pieces, same, strict=True) if not good) or ((0, item.size),)
 

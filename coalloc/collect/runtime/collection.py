@@ -32,7 +32,7 @@ __all__ = ["Choose", "CollectJob", "Field", "MethodChoice"]
 LOOK = 0.125
 """Seconds between two views for the display."""
 SHOWN = 5
-"""Most names of files in one message."""
+"""Maximum number of file names in one message."""
 
 
 class MethodChoice(NamedTuple):
@@ -127,7 +127,7 @@ class CollectJob:
         await self._runner.run(self._carrier, lambda item, pieces: finisher.finish(item, pieces, self._began))
 
     async def _refuse_to_replace(self) -> None:
-        """Check that no file would be replaced that must not be. :raises TargetExists: before anything moves"""
+        """Check that the job replaces no file without permission. :raises TargetExists: if it would"""
         foreign = [item for item in self._items if item.foreign and item.name not in self._there]
         if self._field.landing.overwrite or not foreign:
             return
@@ -140,7 +140,7 @@ class CollectJob:
             )
 
     async def _look(self, item: CollectItem) -> Collected | None:
-        """Return the file, if it is at its destination already with the expected checksum."""
+        """Return the file if it is already at its destination, with the expected checksum or its origin's."""
         landing = self._field.landing
         if not await landing.resembles(item):
             return None

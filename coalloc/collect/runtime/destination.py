@@ -21,7 +21,7 @@ __all__ = ["Destination", "ServerDestination"]
 
 
 class Destination(ABC):
-    """A destination. Each file passes through `begin`, and then `publish`; unpublished files are ended by `close`.
+    """A destination. Call `begin` for each file, then `publish`; `close` ends the files that are not published.
 
     Every call may raise a SourceError if the destination is a server, and a SinkError if it is this machine.
     """
@@ -33,7 +33,7 @@ class Destination(ABC):
 
     def __init__(self) -> None:
         self.relayed: set[str] = set()
-        """Files with bytes that come, or came in an earlier run, from a relay; noted before these bytes come."""
+        """Files with bytes from a relay, in this run or an earlier one; each is added before its bytes arrive."""
 
     @abstractmethod
     async def prepare(self, names: Sequence[str]) -> None:
@@ -45,23 +45,23 @@ class Destination(ABC):
 
     @abstractmethod
     def sink(self, item: CollectItem) -> str:
-        """Return the name that channels use for the file while it is written; it must be begun."""
+        """Return the name that channels use for the file while it is written, after `begin`."""
 
     @abstractmethod
     async def resembles(self, item: CollectItem) -> bool:
-        """Return whether there is a file of that name and size already."""
+        """Return whether a file of this name and size exists already."""
 
     @abstractmethod
     async def has(self, item: CollectItem, checksum: Checksum) -> bool:
-        """Return whether that file has this checksum; False if its checksum is not available."""
+        """Return whether the existing file has this checksum; False if its checksum is not available."""
 
     @abstractmethod
     async def exists(self, item: CollectItem) -> bool:
-        """Return whether anything of that name exists."""
+        """Return whether anything of this name exists."""
 
     @abstractmethod
     async def begin(self, item: CollectItem) -> None:
-        """Prepare the target of a file. Cheap if that was done before."""
+        """Prepare the target of a file. Another call does nothing."""
 
     @abstractmethod
     async def digest(self, item: CollectItem, algorithm: str, start: int, end: int) -> str | None:
@@ -75,7 +75,7 @@ class Destination(ABC):
     async def publish(self, item: CollectItem) -> None:
         """Give a file its name.
 
-        :raises TargetExists: if it must not replace anything, and something exists there by now
+        :raises TargetExists: if the file must not replace anything, and the name is taken by now
         """
 
     @abstractmethod
@@ -84,9 +84,9 @@ class Destination(ABC):
 
 
 class ServerDestination(Destination):
-    """A directory of a server: files are written beside their final names, and deleted if they are not published.
+    """A directory of a server: files are written under temporary names, and deleted if they are not published.
 
-    Servers have no rename that replaces nothing, so the target is checked just before.
+    A server's rename may replace a file, so the target is checked just before.
 
     :param folder: directory, which is made if it does not exist
     """
@@ -164,7 +164,7 @@ class ServerDestination(Destination):
         self._beside.clear()
 
     async def _delete(self, path: str) -> None:
-        """Delete a file repeatedly until it stays deleted: a copy that was ended may still create it."""
+        """Delete a file until it stays deleted: a copy that was cancelled may create it again."""
         for sweep in range(SWEEPS):
             try:
                 await self._server.ask(lambda store: store.delete(path))

@@ -1,4 +1,4 @@
-"""The last steps of a file: it is compared with its origin, repaired from there if it differs, and renamed."""
+"""The last steps for a file: comparison with its origin, repair from there if it differs, and rename."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -48,7 +48,7 @@ class Finisher:
         return Collected(item.name, where, item.size, "collected", seconds, verdict.checksum, verdict.verified)
 
     async def _see_size(self, item: CollectItem) -> None:
-        """Check the size at the origin, since the collected bytes may be the beginning of a longer, newer file.
+        """Check the size at the origin: the collected bytes may be the beginning of a file that has grown.
 
         :raises ReplicaChanged: when the size differs
         """

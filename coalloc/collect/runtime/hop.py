@@ -14,7 +14,7 @@ class Hop:
     """A hop. A `HopQueue` moves it; `on_change` is called when more bytes have arrived, and when the hop is `over`.
 
     :param route: labels of source and sink
-    :param paths: the channel's names of the file at source and sink; the second one is called after `prepare`
+    :param paths: the path at the source, and a function that returns the path at the sink, called after `prepare`
     :param prepare: function that makes the target
     """
 
@@ -49,7 +49,7 @@ class Hop:
 
     @property
     def sink_path(self) -> str:
-        """The path at the sink, once the target is made."""
+        """The path at the sink, available after `prepare`."""
         return self._sink_path()
 
     @property
@@ -58,7 +58,7 @@ class Hop:
         return not self.over and (bool(self.left) or not self.requested)
 
     def take(self, most: int) -> tuple[int, int]:
-        """Return the next bytes [start, end) to request, and mark them as in flight; for an empty piece none."""
+        """Return the next range [start, end) to request, marked as in flight; an empty range for an empty piece."""
         self.requested = True
         self._flying += 1
         start, end = next(iter(self.left), self.piece[1:])
@@ -97,7 +97,7 @@ class Hop:
         self._on_change(self)
 
     def stop(self) -> None:
-        """End the hop before it arrived, without a report. May be called twice."""
+        """Cancel the hop without a report. May be called twice."""
         if not self.over:
             self.over, self.error = True, ConnectionLost("it was cancelled", "copy it again")
             self.ended.set()

@@ -1,8 +1,8 @@
-"""The hops of one ordered pair of hosts, one after the other over a kept channel.
+"""The hops of one ordered pair of hosts, one after the other over a channel that stays open.
 
-Long hops are copied in slices of a fraction of a second, with several in flight: the next begins where the last ends,
-without a pause, progress is reported often, and a cancelled hop ends soon. A lost channel is opened again after pauses,
-and the bytes in flight are requested again. If that does not help, the owner of the queue decides.
+Long hops are copied in slices of a fraction of a second. Several slices are in flight, so that there are no pauses;
+progress is reported often, and a cancelled hop ends soon. A lost channel is opened again after pauses, and the bytes in
+flight are requested again. If that does not help, the owner of the queue decides.
 """
 
 import asyncio
@@ -29,14 +29,14 @@ from coalloc.schedule.pauses import pause_seconds
 __all__ = ["HopQueue"]
 
 FIRST, MOST = 256 * 1024, 1 << 30
-"""Bytes of the first slice, and of the largest."""
+"""Bytes of the first (and smallest) slice, and of the largest."""
 GROWTH = 4
-"""Largest growth factor from one slice to the next."""
+"""Maximum growth factor from one slice to the next."""
 SLICE_SECONDS = 0.25
 AHEAD = 2
-"""Slices in flight, measured in bytes; also the number of hops in flight, if they are not sliced."""
+"""Slices in flight, measured in bytes; for a channel that does not queue pieces, the number of copies in flight."""
 FLYING = 32
-"""Most copies in flight, however short."""
+"""Maximum number of copies in flight, however short."""
 TRIES = 4
 """Consecutive failures without progress after which the owner of the queue has to decide."""
 
@@ -51,7 +51,8 @@ class HopQueue:
 
     :param connect: function that opens a channel
     :param broken: callback with the reason when no channel can be opened; the queue then waits for `fail` or `close`
-    :param failed: callback for an error that ends the whole collect job: one that is not a SourceError
+    :param failed: callback for an error that is not a SourceError; it ends the whole collect job
+    :param chance: random numbers for the length of pauses
     """
 
     def __init__(
@@ -102,14 +103,14 @@ class HopQueue:
         self._news.set()
 
     def fail(self, error: SourceError) -> None:
-        """Fail all hops; later hops are tried, but with fewer attempts."""
+        """Fail all current hops; later hops get a single attempt, until bytes arrive again."""
         self._suspended, self._tries = False, self._failures + 1
         for hop in self.hops:
             hop.end(error)
         self._news.set()
 
     async def close(self) -> None:
-        """Close the channel and stop all hops, now and later, without reports. May be called twice."""
+        """Close the channel, and stop all present and future hops without reports. May be called twice."""
         self._ended = True
         for hop in self.hops:
             hop.stop()
@@ -136,7 +137,7 @@ class HopQueue:
                 lost = self._settle()
                 if not (lost or self._suspended):
                     lost = await self._ask()
-                if self._ended:  # an error can take the place of the cancellation
+                if self._ended:  # a copy's error can replace the cancellation by `close`
                     return
                 if lost:
                     await self._pause(lost)
@@ -153,9 +154,9 @@ class HopQueue:
         while self._next() and self._has_room():
             if self._channel is None or not self._channel.usable:
                 if self._flying:
-                    return None  # they end soon; then the rest is requested again, in order
+                    return None  # these copies fail soon; then their bytes are requested again, in order
                 if self._channel:
-                    self._channel.close()  # one of its two ends may still be open
+                    self._channel.close()  # one of its two connections may still be open
                 try:
                     self._channel = await self._connect()
                 except SourceError as error:
@@ -195,7 +196,7 @@ class HopQueue:
         await channel.copy(hop.source_path, hop.sink_path, start, end, received)
 
     def _settle(self) -> SourceError | None:
-        """Remove finished copies; return the error if the channel is lost and no hop is to blame.
+        """Remove finished copies; return the error if all failures were losses of the channel.
 
         :raises Exception: any error that is not a SourceError
         """

@@ -1,4 +1,4 @@
-"""A file to be collected, as servers know it; planners know it as a `File`."""
+"""A file to be collected, with its paths at servers; the planner's `File` has none."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ __all__ = ["CollectItem"]
 class CollectItem:
     """One file.
 
-    :param name: path relative to the destination; also its name in methods
+    :param name: path relative to the destination; methods use the same name
     :param size: size in bytes
     :param paths: its paths, by the labels of the servers that hold it
     :param expected: its checksum, if known beforehand
-    :param modified: time of modification, seconds since the epoch, if known; it changes with the file
-    :param foreign: whether its name was not chosen by the user: by a directory's server, a Metalink, a broker
+    :param modified: time of modification in seconds since the epoch, if known
+    :param foreign: whether a server's directory, a Metalink or a broker chose its name, and not the user
     """
 
     name: str

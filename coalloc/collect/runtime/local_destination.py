@@ -1,7 +1,7 @@
 """This machine as the destination: each file is kept in a partial copy beside its target, with a journal.
 
-A file is opened when its first byte is about to arrive, and closed when it is renamed, so that thousands can be
-collected.
+A file is opened just before its first byte arrives, and closed when it is renamed, so that a job can have thousands of
+files.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ class _Open:
         urls = [f"{label}{path}" for label, path in item.paths.items()]
         urls.append(staged(urls[0]))
         self.relay = len(item.paths)
-        """Index of the journal's origin under which staged bytes are recorded."""
+        """Index of the journal's origin for bytes that relays staged."""
         stat = Stat(item.size, None if item.modified is None else str(item.modified))
         header = describe(
             item.size, urls, dict.fromkeys(range(len(urls)), stat), [item.expected] if item.expected else []
@@ -55,7 +55,7 @@ class _Open:
         reused = self.partial.begin(item.size, known, item.expected.algorithm if item.expected else None)
         self.journal = Journal.create(self.partial.journal_path, earlier.header, reused, own=self.partial.directory)
         self.relayed = any(origins[extent.source].url == urls[-1] for extent in reused)
-        """Whether some of the bytes stored here were staged."""
+        """Whether some of the bytes stored by earlier runs were staged at relays."""
 
     def close(self) -> None:
         self.journal.close()

@@ -7,7 +7,7 @@ __all__ = ["ByteMeter"]
 WINDOW = 5.0
 """Seconds over which a rate is measured."""
 STEADY = 2.0
-"""Least seconds of measurement before a rate counts as the best."""
+"""Minimum seconds of measurement before a rate counts for `best`."""
 
 
 class ByteMeter:
@@ -24,7 +24,7 @@ class ByteMeter:
     def __init__(self) -> None:
         self.bytes = 0
         self.best: float | None = None
-        """Highest sustained rate in bytes per second; None before there is one."""
+        """Highest sustained rate in bytes per second; None in the first `STEADY` seconds."""
         self._marks: deque[tuple[float, int]] = deque()
 
     def add(self, at: float, count: int) -> None:

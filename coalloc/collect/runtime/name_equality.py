@@ -1,4 +1,4 @@
-"""A test of which names a server's directory treats as equal: it makes directories of these names in a private one."""
+"""A test for names that a server treats as equal: it makes directories with these names in a private directory."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -11,7 +11,7 @@ __all__ = ["held"]
 
 
 async def held(store: Storage, folder: str, names: Sequence[str]) -> Mapping[str, str]:
-    """Return for each name the one that the directory treats as equal to it; the directory need not exist.
+    """Return, for each name, the first name that the directory treats as equal; the directory need not exist.
 
     :raises SourceError: if no directory can be made there
     """
@@ -37,7 +37,7 @@ async def held(store: Storage, folder: str, names: Sequence[str]) -> Mapping[str
 
 
 async def _private(store: Storage, folder: str) -> str:
-    """Make a private directory in this one, or in its nearest existing parent."""
+    """Make a private directory in `folder`, or in its nearest existing parent; return its path."""
     name = private()
     while True:
         try:
@@ -51,7 +51,7 @@ async def _private(store: Storage, folder: str) -> str:
 
 
 async def _maker(store: Storage, path: str, names: Sequence[str]) -> str:
-    """Return the name with which a directory was made: its only entry is called after that name's number."""
+    """Return the name with which a directory was made; the directory's only entry is that name's number."""
     listed = [entry.name async for entries in store.list(path) for entry in entries]
     made_by = {str(number): name for number, name in enumerate(names)}
     if len(listed) != 1 or listed[0] not in made_by:

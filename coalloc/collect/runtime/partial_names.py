@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 __all__ = ["PartialNames"]
 
 MOST_DESTINATIONS = 1000
-"""Most destinations that are kept."""
+"""Maximum number of destinations that are stored, the most recently used ones."""
 READ = "SELECT number FROM collections WHERE folder = ?"
 WRITE = "INSERT INTO collections VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET number = ?2, used = ?3"
 PRUNE = "DELETE FROM collections WHERE folder NOT IN (SELECT folder FROM collections ORDER BY used DESC LIMIT ?)"
 
 
 class PartialNames(RecordsFile):
-    """The random number of each directory to which this user collects; without records, a new one in each run."""
+    """The random number of each destination directory of this user; without records, a new one in each run."""
 
     def number(self, folder: Path, names: Sequence[str]) -> bytes:
-        """Return the number of a directory: that of earlier runs, unless it leads to the name of a collected file.
+        """Return the number of a directory: the stored one, unless it would yield the name of a collected file.
 
         :param folder: destination directory; it need not exist
         :param names: the files, as paths below it
@@ -50,7 +50,7 @@ class PartialNames(RecordsFile):
 
 
 def _meets(number: bytes, names: Iterable[str]) -> bool:
-    """Return whether any of these names goes through the name of partial data of one of them."""
+    """Return whether a part of these names equals the name of the partial data of one of these files."""
     names = list(names)
     parts = {part.casefold() for name in names if MARK in name.casefold() for part in name.split("/")}
     return bool(parts) and any(derived(number, name).casefold() in parts for name in names)

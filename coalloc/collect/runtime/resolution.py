@@ -29,7 +29,7 @@ SCHEMES = ("ftp", "gsiftp")
 
 
 def speaks(url: str) -> bool:
-    """Return whether the server of a URL can take part."""
+    """Return whether the server of a URL can take part in a collect job."""
     return url.partition("://")[0].lower() in SCHEMES
 
 
@@ -42,15 +42,15 @@ class CollectServers:
     folders: dict[str, str] = field(default_factory=dict)
 
     def add(self, url: str, folder: str | None = None, origin: Origin | None = None) -> CollectServer:
-        """Add and return the server of a URL; `folder` is its directory for staging, unless it has one already.
+        """Add and return the server of a URL; `folder` becomes its staging directory, unless it has one already.
 
-        The first mention of a server decides which addresses it may have, so the user's own URLs must be added first.
+        The origin of its first URL decides which addresses a server may have, so add the user's own URLs first.
 
         :raises UsageError: when the server cannot take part
         """
         if not speaks(url):
             raise UsageError(
-                f"{redact(url)} is not at a GridFTP server; only those are supported here",
+                f"{redact(url)} is not at a GridFTP server; coget collect supports no others",
                 "write ftp://HOST/ or gsiftp://HOST/",
             )
         parse_server(url)
@@ -63,10 +63,10 @@ class CollectServers:
         return known
 
     async def items(self, urls: Sequence[str], found: Sequence[FoundReplicas]) -> list[CollectItem]:
-        """Return the files that URLs name, and those with known replicas, in that order.
+        """Return the files that the URLs name, then the files with known replicas.
 
         :raises UsageError: when two files would have the same name
-        :raises CoallocError: when one cannot be looked up
+        :raises CoallocError: when a file cannot be looked up
         """
         listed = await gather(*(self._of_url(url) for url in urls))
         known = await gather(*(self.replicas(each.file) for each in found))
@@ -93,7 +93,7 @@ class CollectServers:
         return [_item(path.rpartition("/")[2], entry, {server.label: path}, foreign=False)]
 
     async def replicas(self, file: ReplicaSet) -> CollectItem:
-        """Return a file with its usable replicas: those of the known size, or else of the first replica's size."""
+        """Return a file with its usable replicas: those of the file's known size, or else of the first one's size."""
         replicas = [replica for replica in file.replicas if speaks(replica.url)]
         urls = [replica.url for replica in replicas]
         looked = await gather(*(self._look(each.url, each.origin) for each in replicas))

@@ -1,6 +1,6 @@
-"""The asyncio shell around a method of collecting: events in, actions out. It makes no decisions.
+"""The asyncio shell of a method of collecting: it passes events to the method, and executes the actions returned.
 
-`carrier` carries the hops; `finishing` gets each file whose bytes have all arrived.
+`carrier` transports the hops; `finishing` gets each file whose bytes have all arrived.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ __all__ = ["CollectRunner", "Finish"]
 Finish = Callable[[CollectItem, list[tuple[int, int]]], Coroutine[None, None, Collected]]
 """`await finish(item, pieces)`: verify a file whose bytes have all arrived, and give it its name."""
 MOVED_SECONDS = 0.2
-"""Least seconds between two `HopMoved` events of a hop."""
+"""Minimum seconds between two `HopMoved` events of a hop."""
 
 
 class _Coming:
@@ -72,9 +72,9 @@ class CollectRunner:
         """Errors of files that could not be finished, by name."""
 
     async def run(self, carrier: Carrier, finish: Finish) -> None:
-        """Return when every file is finished.
+        """Run the method until every file is finished.
 
-        :raises CoallocError: when that is impossible; files finished before keep their names
+        :raises CoallocError: when some file cannot be finished; finished files keep their names
         """
         self._carrier, self._finish = carrier, finish
         self._notify(CollectStarted(self._loop.time()))
@@ -172,7 +172,7 @@ class CollectRunner:
         self._notify(HopFailed(self._loop.time(), number, str(error), full))
 
     def _refuse(self, send: Send, error: SourceError) -> None:
-        """Record that a host permanently refuses a file; fail if all holders do, as the method would retry forever."""
+        """Record that a host permanently refuses a file; if all holders do, fail, as the method would retry forever."""
         item = self._coming[send.piece.file].item
         self._refused.add((send.source, item.name))
         if all((host, item.name) in self._refused for host in item.paths):
@@ -186,7 +186,7 @@ class CollectRunner:
             self._finishing.add(task)
 
     async def _finished(self, coming: _Coming) -> None:
-        """Finish a file, after stopping duplicate pieces in flight, so that nothing writes to it any more."""
+        """Stop duplicate pieces in flight, so that nothing writes to the file any more; then finish it."""
         item = coming.item
         late = {number: hop for number, hop in coming.hops.items() if not hop.over}
         for number, hop in late.items():
@@ -236,7 +236,7 @@ class CollectRunner:
     def _send(self, send: Send) -> None:
         coming, number = self._coming[send.piece.file], send.hop
         self._sends[number] = send
-        if coming.whole and send.sink == self._destination:  # the rest of the file arrived another way in the meantime
+        if coming.whole and send.sink == self._destination:  # the missing bytes arrived by other hops in the meantime
             self._notify(Arrived(self._loop.time(), number))
         else:
             hop = self._carrier.begin(send, coming.item, lambda hop: self._hop_changed(number, hop))

@@ -1,4 +1,4 @@
-"""A GridFTP server that takes part in a collect job: its sessions for queries. `channels` moves the bytes."""
+"""A GridFTP server that takes part in a collect job, with its sessions for queries; `channels` moves the bytes."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -13,13 +13,13 @@ __all__ = ["CollectServer"]
 
 T = TypeVar("T")
 SESSIONS = 4
-"""Most sessions for questions per server; in each it computes one checksum at a time."""
+"""Maximum number of sessions for queries per server; in each session, the server computes one checksum at a time."""
 
 
 class CollectServer:
     """One server.
 
-    :param label: its name among hosts
+    :param label: its name as a host in networks
     :param url: its URL, with user and password if needed
     """
 
@@ -31,9 +31,9 @@ class CollectServer:
         self._turn = asyncio.Semaphore(SESSIONS)
 
     async def ask(self, question: Callable[[Storage], Awaitable[T]]) -> T:
-        """Ask a question in a kept session; in a new one if the server has closed that.
+        """Run a query in an open session; in a new one if there is none, or if the server has closed it.
 
-        :raises SourceError: raised by the question, or when the login fails
+        :raises SourceError: raised by the query, or when the login fails
         """
         async with self._turn:
             while self._idle:

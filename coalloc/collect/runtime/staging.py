@@ -1,4 +1,4 @@
-"""The staging area of a collect job at a server: a directory for pieces on their way over that host."""
+"""The staging area of a collect job at a server: a directory for the pieces that the server relays."""
 
 import asyncio
 from contextlib import suppress
@@ -15,16 +15,16 @@ __all__ = ["SWEEPS", "SWEEP_SECONDS", "StagingArea"]
 STAGING = f"{MARK}staging-"
 """Beginning of the name of a staging area."""
 SWEEPS, SWEEP_SECONDS = 5, 0.3
-"""Number of deletions, and pause between them: a copy that was ended may still create the file."""
+"""Number of deletions of a file, and seconds between them: a copy that was cancelled may still create the file."""
 
 
 class StagingArea:
     """A directory at a server for the pieces of one collect job. It is made when the first piece is sent.
 
     Other users may be able to write to its parent. The names of the directory and of the pieces cannot be predicted, so
-    that nobody can prepare anything there; only pieces are deleted, and only while it is the directory that was made.
+    that no user can create them first. Only pieces are deleted, and only if the directory is still the one made here.
 
-    :param folder: directory in which it may be made
+    :param folder: parent of the directory
     :param run: name of the collect job, for users
     """
 
@@ -42,11 +42,11 @@ class StagingArea:
         return f"{self._above}-{self._key}"
 
     def piece(self, number: int) -> str:
-        """Return the path of a piece, once the directory is made; one path does not reveal another."""
+        """Return the path of a piece, available after `make`; the paths of other pieces cannot be inferred from it."""
         return f"{self.path}/{self._pieces.setdefault(number, token_hex(16))}"
 
     async def make(self) -> None:
-        """Make the directory if needed. Cheap after the first time."""
+        """Make the directory, unless it is made already."""
         if self._made is None or (self._made.done() and (self._made.cancelled() or self._made.exception())):
             self._made = asyncio.create_task(self._server.ask(self._make))
         await asyncio.shield(self._made)

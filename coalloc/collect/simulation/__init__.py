@@ -1,6 +1,6 @@
 """Simulation of collect jobs in virtual time: a method over a network whose flows share links max-min fairly. Pure.
 
-It lies beside the methods, because the planner does not know them, and not among the tests, because users can simulate
+It is not part of the planner, because the planner does not import methods, nor of the tests, because users can simulate
 a plan hop by hop. It has no model of TCP: no slow start, no losses, no delay.
 """
 

@@ -10,16 +10,16 @@ Pair = tuple[str, str]
 
 
 class SimulatedCarrier(Protocol):
-    """Pairs of hosts, each of which moves bytes or rests, and streams, which always move bytes."""
+    """A carrier of bytes: of the current hop of each pair of hosts, and of endless background streams."""
 
     def has(self, pair: Pair) -> bool:
         """Return whether the pair has a route."""
 
     def begin(self, pair: Pair, size: int) -> None:
-        """Make a pair move `size` bytes from now on; its previous hop is over."""
+        """Begin a pair's next hop, of `size` bytes; the previous one is over."""
 
     def end(self, pair: Pair) -> None:
-        """Stop a pair."""
+        """Stop moving bytes of a pair."""
 
     def change(self, change: Capacity | Rate | RateShare) -> None:
         """Change the network from now on."""
@@ -29,7 +29,7 @@ class SimulatedCarrier(Protocol):
 
     @property
     def soonest(self) -> float:
-        """Seconds until something may be over."""
+        """Seconds until a hop may be over."""
 
     def advance(self, seconds: float) -> list[Pair]:
         """Advance the time, at most by `soonest`; return the pairs that have then moved all of their bytes."""

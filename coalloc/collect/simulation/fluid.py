@@ -1,4 +1,4 @@
-"""The network as a fluid: pairs of hosts that move bytes, or rest, at fair rates among background streams."""
+"""The network as a fluid: hops and background streams, which move bytes at fair rates."""
 
 from collections.abc import Callable, Iterable, Mapping, MutableSequence
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ __all__ = ["Fluid"]
 
 
 class _Memory(NamedTuple):
-    """The working memory of `share`."""
+    """The working memory of `sharing.share`."""
 
     left: MutableSequence[float]
     load: MutableSequence[float]
@@ -22,9 +22,9 @@ class _Memory(NamedTuple):
 
 
 class Fluid:
-    """All flows, and the links below them.
+    """A carrier of all flows over the links of an underlay.
 
-    :param fast: whether to compile frequently called functions; takes numba, and some seconds once
+    :param fast: whether to compile frequently called functions; needs numba, and takes some seconds once
     """
 
     def __init__(self, underlay: Underlay, fast: bool) -> None:
@@ -95,7 +95,7 @@ class Fluid:
             self._refresh(number)
 
     def _refresh(self, link: int) -> None:
-        # Steady streams may want more than the capacity; and rounding may leave them slightly below zero.
+        # Steady streams may take more than the capacity, and rounding may leave their sum slightly below zero.
         self._free[link] = max(0.0, self._capacities[link] - max(0.0, self._taken[link]))
         self._changed = True
 

@@ -9,9 +9,9 @@ __all__ = ["LentStorage"]
 
 
 class LentStorage:
-    """The pieces staged at hosts or in flight to them, by host. Both occupy space.
+    """The pieces that occupy space, by host: staged at the host, or in flight to be staged there.
 
-    :param storage: bytes that hosts lend; hosts that are not named have no limit
+    :param storage: bytes that each host lends; hosts without an entry have no limit
     """
 
     def __init__(self, storage: Mapping[str, int]) -> None:
@@ -23,7 +23,7 @@ class LentStorage:
 
     @property
     def times(self) -> Mapping[str, Sequence[tuple[float, int]]]:
-        """The bytes kept by each host, as pairs (second, bytes from then on)."""
+        """The bytes occupied at each host over time, as pairs (second, bytes from then on)."""
         return self._times
 
     def has_room(self, host: str, piece: Piece) -> bool:

@@ -1,7 +1,7 @@
 """Max-min fair rates by progressive filling, and their progress: numeric functions that can be compiled.
 
-All flows rise together until a link is full; the flows over it stop, the others rise on. Flows and links are numbered.
-`FlowLinkMatrix` holds how much each flow takes of each link, by flow and by link.
+The rates of all flows rise together until a link is full; the flows over it keep their rates, the others rise further.
+Flows and links are numbered. `FlowLinkMatrix` has the amount that each flow takes of each link.
 """
 
 from collections.abc import Iterable, Mapping, MutableSequence, Sequence
@@ -28,7 +28,7 @@ class FlowLinkMatrix(NamedTuple):
 
     @classmethod
     def of(cls, routes: Sequence[Mapping[int, float]], links: int, fast: bool) -> "FlowLinkMatrix":
-        """Build the lists. :param routes: by flow: the amount that it takes of each of its links, at least one"""
+        """Build the lists. :param routes: for each flow, the amount per byte that it takes of each of its links"""
         over: list[list[int]] = [[] for _ in range(links)]
         for flow, route in enumerate(routes):
             for link in route:
@@ -62,8 +62,8 @@ def share(
     """Put the fair rate of each active flow into `rates`.
 
     A flow with twice the `shares` of another one has twice its rate at a bottleneck of both. The arguments after
-    `rates` are working memory, with an entry for each link, except `state`, which has one for each flow: 0, 1 while its
-    rate rises, or 2 when its rate is fixed. `users` and `state` must be all zero, and are all zero again at the end.
+    `rates` are working memory, with an entry for each link. Only `state` has an entry for each flow: 0 if inactive, 1
+    while its rate rises, 2 when it is fixed. `users` and `state` must be all zero, and are all zero again at the end.
     """
     firsts, links, weights, link_firsts, flows = weave
     count = 0
@@ -91,7 +91,7 @@ def share(
             i += 1
         if bottleneck < 0:
             break
-        level = max(level, 0.0)  # by rounding, slightly more may have been subtracted than there was
+        level = max(level, 0.0)  # rounding errors may have made it slightly negative
         for place in range(link_firsts[bottleneck], link_firsts[bottleneck + 1]):
             flow = flows[place]
             if state[flow] != 1:
@@ -121,7 +121,7 @@ def soonest(active: Integers, sizes: Floats, moved: Floats, rates: Floats) -> fl
 def advance(
     active: Integers, sizes: Floats, moved: Floats, rates: Floats, seconds: float, over: MutableSequence[int]
 ) -> int:
-    """Move bytes for `seconds`; put the flows that have moved all of theirs into `over`, and return their number.
+    """Move bytes for `seconds`; put the flows that have moved all their bytes into `over`, and return their number.
 
     A flow that would be done within a nanosecond counts as done, because rounding would leave a remainder.
     """

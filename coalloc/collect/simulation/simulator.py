@@ -21,7 +21,7 @@ Outcome = Literal["arrived", "failed", "cancelled"]
 
 
 class SimulatedHop(NamedTuple):
-    """A finished hop: its bytes moved from second `began` to `ended`; before, it waited in the queue of its pair."""
+    """A finished hop: its bytes moved from second `began` to `ended`, after waiting in the queue of its pair."""
 
     send: Send
     began: float
@@ -31,12 +31,12 @@ class SimulatedHop(NamedTuple):
 
 @dataclass(frozen=True)
 class SimulationRecord:
-    """A collect job that is over.
+    """A simulated collect job that is over.
 
-    :param outcome: "done", the reason for which the method gave up, or "out of time"
-    :param seconds: time of the end: the makespan
-    :param staged: by host: (second, bytes from then on) kept for others, including those in flight to it
-    :param background: by stream: the bytes that it moved in these seconds
+    :param outcome: "done", the reason why the method gave up, or "out of time"
+    :param seconds: the makespan
+    :param staged: by host, the bytes that it staged, or that were in flight to it, as (second, bytes from then on)
+    :param background: by stream, the bytes that it moved
     """
 
     outcome: str
@@ -46,7 +46,7 @@ class SimulationRecord:
     background: Mapping[str, float]
 
     def peak(self, host: str) -> int:
-        """Return the largest number of bytes that a host kept for others."""
+        """Return the largest number of bytes that a host staged."""
         return max((size for _, size in self.staged.get(host, ())), default=0)
 
 
@@ -64,14 +64,14 @@ def simulate(
     fast: bool = False,
     carrier: SimulatedCarrier | None = None,
 ) -> SimulationRecord:
-    """Carry out a collect job in virtual time.
+    """Simulate a collect job in virtual time.
 
     :param happenings: changes of the network, in order of time; may be endless
-    :param report_every: seconds between the reports of all hops' progress to the method; inf for none
+    :param report_every: seconds between reports of all hops' progress to the method; inf for none
     :param limit: seconds after which the simulation ends in any case
-    :param fast: whether to compile frequently called functions, which takes numba and pays for some thousands of hops
-    :param carrier: carrier that moves the bytes instead of a fluid over the underlay
-    :raises IllegalActionError: when the method requests an impossible action, or waits for nothing
+    :param fast: whether to compile frequently called functions, which needs numba and pays for thousands of hops
+    :param carrier: carrier of the bytes; by default a fluid over the underlay
+    :raises IllegalActionError: when the method requests an impossible action, or waits although no event can follow
     """
     return _Simulation(method, underlay, iter(happenings), report_every, limit, carrier or Fluid(underlay, fast)).run()
 
@@ -98,7 +98,7 @@ class _Simulation:
         self._outcome = ""
         self._events: deque[Event] = deque([CollectStarted(0.0)])
         self._queues: dict[Pair, deque[Send]] = {}
-        """By pair: the current hop, and those behind it."""
+        """By pair: the current hop, and the hops waiting behind it."""
         self._began: dict[int, float] = {}
         self._pairs: dict[int, Pair] = {}
         self._hops: list[SimulatedHop] = []
@@ -169,7 +169,7 @@ class _Simulation:
 
     def _send(self, send: Send) -> None:
         if self._dead & {send.source, send.sink}:
-            return  # the event Gone is already queued, and will end this hop, too
+            return  # the event Gone is already queued, and will end this hop too
         pair = send.source, send.sink
         self._pairs[send.hop] = pair
         if not self._carrier.has(pair):
@@ -224,7 +224,7 @@ class _Simulation:
             self._queues[pair] = deque(send for send in self._queues[pair] if send.hop != hop)
 
     def _unmake(self, hop: int) -> None:
-        """Undo a hop whose end the method has not heard of yet: a piece that it staged is dropped."""
+        """Undo a hop that has ended, but whose event the method has not received: drop the piece that it staged."""
         if any(isinstance(event, Arrived) and event.hop == hop for event in self._events):
             send = next(done.send for done in reversed(self._hops) if done.send.hop == hop)
             if self._is_relayed(send):

@@ -12,14 +12,14 @@ from coalloc.planner.network import Host, Link, LinkKey, Network
 __all__ = ["Break", "Capacity", "Happening", "Kill", "Rate", "RateShare", "Route", "Stream", "Underlay"]
 
 Route = Mapping[str, float]
-"""By link: the amount of its capacity that a byte takes; 1 for a link that is simply on the route."""
+"""For each link, the amount of its capacity that a byte takes; 1 for an ordinary link of the route."""
 
 
 class Stream(NamedTuple):
     """Endless background traffic.
 
-    With a `rate` (bytes per second) it takes that before all others, regardless of their needs, as UDP does. Without
-    one it is a TCP stream that shares fairly, in proportion to its `share`.
+    With a `rate` (bytes per second), it takes that rate before all other flows, as UDP does. Without, it shares fairly
+    with them, as TCP does, in proportion to its `share`.
     """
 
     name: str
@@ -33,8 +33,8 @@ class Underlay:
     """Links by name, in bytes per second, and the routes of ordered pairs of hosts over them.
 
     :param streams: background traffic
-    :param storage: bytes that hosts lend to files of others; hosts that are not named have no limit
-    :param shares: share of a bottleneck that a pair takes in proportion to others; 1 if not named
+    :param storage: bytes that each host lends for staging; hosts without an entry have no limit
+    :param shares: weight of each pair in the sharing of a bottleneck; 1 for pairs without an entry
     """
 
     capacities: Mapping[str, float]
@@ -45,7 +45,7 @@ class Underlay:
 
     @classmethod
     def of(cls, network: Network) -> Self:
-        """Create the underlay that planners assume for a network. If a pair has several links, it uses the widest."""
+        """Create the underlay that planners assume for a network. A pair with several links uses the fastest one."""
         capacities: dict[str, float] = {}
         routes: dict[tuple[str, str], dict[str, float]] = {}
         for key, link in _widest(network).items():
@@ -63,7 +63,7 @@ class Underlay:
 
 
 def _widest(network: Network) -> dict[LinkKey, Link]:
-    """Return the links that pairs of hosts use."""
+    """Return the fastest link of each pair of hosts."""
     widest: dict[tuple[str, str], Link] = {}
     for link in network.links.values():
         pair = link.key.source, link.key.sink
@@ -73,7 +73,7 @@ def _widest(network: Network) -> dict[LinkKey, Link]:
 
 
 def _access(source: Host, source_isp: str, sink: Host, sink_isp: str) -> dict[str, float]:
-    """Return the limits of the access at both ends."""
+    """Return the access and disk limits of both hosts, by name, in bytes per second."""
     up = {isp.name: isp.up for isp in source.isps}.get(source_isp)
     down = {isp.name: isp.down for isp in sink.isps}.get(sink_isp)
     limits = {
@@ -102,9 +102,9 @@ class Rate(NamedTuple):
 
 
 class RateShare(NamedTuple):
-    """A new share of a pair, or of a stream that shares fairly, at a bottleneck, in proportion to others.
+    """A new weight of a pair, or of a stream that shares fairly, in the sharing of a bottleneck.
 
-    TCP with a short round-trip time takes more than with a long one, and its share always varies.
+    TCP takes more with a short round-trip time than with a long one, and its share varies all the time.
     """
 
     at: float
@@ -113,7 +113,7 @@ class RateShare(NamedTuple):
 
 
 class Break(NamedTuple):
-    """A break of a pair's connection: its current hop fails, those behind it continue."""
+    """A break of a pair's connection: its current hop fails, the hops behind it continue."""
 
     at: float
     source: str
@@ -121,7 +121,7 @@ class Break(NamedTuple):
 
 
 class Kill(NamedTuple):
-    """The death of a host, with the pieces staged there."""
+    """The death of a host, with the loss of the pieces staged there."""
 
     at: float
     host: str

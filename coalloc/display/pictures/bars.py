@@ -22,7 +22,7 @@ class Bar(NamedTuple):
 
 
 def bars(plan: TransferPlan) -> list[Bar]:
-    """Return the bars of a plan whose flows all run side by side: a relay forwards bytes as they arrive."""
+    """Return the bars of a plan, each over the whole makespan: all flows run at once, also those of relays."""
     sums: Counter[tuple[str, str, str]] = Counter()
     for path in plan.paths:
         for source, sink in pairwise(path.hosts):
@@ -31,7 +31,7 @@ def bars(plan: TransferPlan) -> list[Bar]:
 
 
 def hops(record: SimulationRecord) -> list[Bar]:
-    """Return the bars of a collect job as it was carried out, including cancelled and failed hops."""
+    """Return the bars of a simulated collect job, including cancelled and failed hops."""
     return [
         Bar(hop.send.source, hop.send.sink, hop.send.piece.file, hop.began, hop.ended, hop.send.piece.size)
         for hop in record.hops

@@ -1,4 +1,4 @@
-"""The picture of a plan: above, its network, with the plan's limits in red; below, the bytes on each link over time.
+"""The picture of a plan: its network above, with the plan's limits in red; the bytes on each link over time below.
 
 Each link has a row, each file a colour.
 """
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 __all__ = ["draw", "gantt", "rows"]
 
 HOST, LEAST = 0.7, 4.0
-"""Inches of a host in a column of hosts, and least inches of the network."""
+"""Height of a host in a column of hosts, and minimum height of the network, in inches."""
 ROW = 0.22
-"""Inches of a row of bars."""
+"""Height of a row of bars in inches."""
 FEWEST, MOST = 4, 40
-"""Least and most rows of bars that a picture has room for."""
+"""Minimum and maximum number of rows of bars for which there is room."""
 NAMED = 10
-"""Most files named in the legend."""
+"""Maximum number of files named in the legend."""
 MOMENT = 1e-6
-"""Longest gap in seconds that is too short to be seen."""
+"""Gaps of at most so many seconds are not drawn."""
 Row = tuple[str, str]
 
 
@@ -123,7 +123,7 @@ def _shown(bars: Sequence[Bar], most: int) -> list[Row]:
 
 
 def _side_by_side(bars: Sequence[Bar]) -> list[list[Bar]]:
-    """Distribute the bars to lanes, so that those of a lane do not overlap; join consecutive bars of the same file."""
+    """Distribute bars to lanes without overlaps; join bars of the same file that follow each other in a lane."""
     lanes: list[list[Bar]] = []
     for bar in sorted(bars, key=lambda bar: (bar.start, bar.file)):
         free = next((lane for lane in lanes if lane[-1].end <= bar.start + MOMENT), None)

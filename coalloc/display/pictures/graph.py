@@ -12,7 +12,7 @@ __all__ = ["Point", "places"]
 
 Point = tuple[float, float]
 COLUMNS = 4
-"""Columns between left and right, in which relays stand."""
+"""Number of steps in x from the sources to the destinations; relays are placed on these steps."""
 
 
 def places(names: Iterable[str], paths: Sequence[PlannedPath], flows: Mapping[LinkKey, object]) -> dict[str, Point]:
@@ -31,7 +31,7 @@ def places(names: Iterable[str], paths: Sequence[PlannedPath], flows: Mapping[Li
     for x in sorted(columns):
         ordered = sorted(columns[x], key=lambda name: (-_height(name, flows, placed), names.index(name)))
         for i, name in enumerate(ordered):
-            # Columns are shifted in turn, so that an arrow is not hidden behind another between three hosts in a row.
+            # Columns are shifted up and down in turn, so that no arrow is hidden behind others of three hosts in a row.
             shift = 0.08 * ((round(x * COLUMNS) % 2) * 2 - 1) if 0 < x < 1 else 0.0
             placed[name] = x, 1 - (i + 0.5) / len(ordered) + shift
     idle = [name for name in names if name not in parts]
@@ -41,7 +41,7 @@ def places(names: Iterable[str], paths: Sequence[PlannedPath], flows: Mapping[Li
 
 
 def _parts(paths: Sequence[PlannedPath]) -> dict[str, float]:
-    """Return how far along its paths each host is, from 0 to 1, averaged over the bytes that pass it."""
+    """Return the mean position of each host along its paths, from 0 to 1, weighted by the bytes that pass it."""
     weights: dict[str, float] = defaultdict(float)
     sums: dict[str, float] = defaultdict(float)
     for path in paths:
@@ -69,9 +69,9 @@ if TYPE_CHECKING:
 __all__ = ["graph", "placed"]
 
 FEW = 12
-"""Most hosts for which idle hosts, unused links and limits that do not bind are drawn."""
+"""Maximum number of hosts for which idle hosts, unused links and limits that do not bind are drawn."""
 LABELS = 30
-"""Most links for which each rate is shown."""
+"""Maximum number of links for which rates are shown."""
 WIDEST = 5.0
 """Width in points of the arrow of the fastest link."""
 BEND = 0.14
@@ -134,7 +134,7 @@ def _arrow(axes: "Axes", key: LinkKey, where: Mapping[str, Point], colour: str, 
 
 
 def _rate(axes: "Axes", network: Network, key: LinkKey, where: Mapping[str, Point], rate: float, colour: str) -> None:
-    """Write a rate on its arrow, nearer to its beginning; the arrow is a Bézier curve in screen coordinates."""
+    """Write a rate on its arrow, at the middle or nearer to its tail; the arrow is a Bézier curve on the screen."""
     (ax, ay), (bx, by) = (axes.transData.transform(where[name]) for name in (key.source, key.sink))
     t = 0.3 if abs(bx - ax) > abs(by - ay) / 2 else 0.5
     cx, cy = (ax + bx) / 2 + BEND * (by - ay), (ay + by) / 2 - BEND * (bx - ax)

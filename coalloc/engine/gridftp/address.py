@@ -19,7 +19,7 @@ UNSENDABLE = re.compile(r"[\0\r\n]")
 
 @dataclass(frozen=True)
 class Address:
-    """A file at a server; `root` is the URL of the server without the password, for messages."""
+    """A file at a server; `root` is the URL of the server without the login, for messages."""
 
     scheme: str
     host: str
@@ -36,18 +36,18 @@ class Address:
 
     @property
     def named(self) -> str:
-        """The path in the form that `at` takes."""
+        """The path in the form for `at`: absolute, or `/~/` and a path from the login directory."""
         return self.path if self.path.startswith("/") else f"/~/{self.path}"
 
     def at(self, path: str) -> Self:
         """Return the address of another file for the same server and user.
 
         :param path: an absolute path, or `/~/` and a path from the login directory
-        :raises UsageError: when it is neither
-        :raises Unsupported: when it cannot be sent
+        :raises UsageError: when `path` does not begin with a slash
+        :raises Unsupported: when `path` contains a line break or NUL
         """
         if not path.startswith("/"):
-            raise UsageError(f"{self.root}: {path!r} is no absolute path", "begin it with / or /~/")
+            raise UsageError(f"{self.root}: {path!r} is not an absolute path", "begin it with / or /~/")
         other = type(self)(self.scheme, self.host, self.port, _path(path[1:]), self.root, self.user, self.password)
         other.refuse_unsendable()
         return other
@@ -78,7 +78,7 @@ def parse(url: str) -> Address:
         parts = urlsplit(f"//{authority}")
         host, port = parts.hostname, parts.port
     except ValueError:
-        raise UsageError(f"{shown}: the host or port makes no sense", "write ftp://HOST:PORT/PATH") from None
+        raise UsageError(f"{shown}: the host or port is invalid", "write ftp://HOST:PORT/PATH") from None
     if scheme.lower() not in PORTS or not host or not path:
         raise UsageError(f"{shown} names no file at a GridFTP server", "write ftp://HOST/PATH or gsiftp://HOST/PATH")
     login = {}
@@ -88,7 +88,7 @@ def parse(url: str) -> Address:
 
 
 def parse_server(url: str) -> Address:
-    """Parse a URL of which only the server matters; the path is the login directory.
+    """Parse the server of a URL; the path of the result is the login directory.
 
     :raises UsageError: when it is not a ftp:// or gsiftp:// URL with a host
     """

@@ -1,4 +1,4 @@
-"""MODE E blocks of GridFTP data connections (GFD.20): bytes in, events out. No sockets, no clock."""
+"""A parser of the MODE E blocks of GridFTP data connections (GFD.20). No sockets, no clock."""
 
 from struct import Struct
 from typing import NamedTuple
@@ -9,7 +9,7 @@ __all__ = ["Block", "BlockReader", "EndOfData", "EndOfFile"]
 
 
 class Block(NamedTuple):
-    """Bytes of the requested range; `offset` is counted from its start."""
+    """Bytes of the requested range; `offset` is counted from the start of the range."""
 
     offset: int
     view: memoryview
@@ -22,27 +22,28 @@ class EndOfData(NamedTuple):
 
 
 class EndOfFile(NamedTuple):
-    """The number of connections on which EndOfData will come."""
+    """The end of the file, with the number of connections on which EndOfData comes."""
 
     connections: int
 
 
 class BlockReader:
-    """Bytes of one MODE E connection in, events out; blocks are handed on in pieces, as they arrive.
+    """A parser of one MODE E connection's bytes; blocks are returned in pieces, as they arrive.
 
         +------------+----------------+----------------+=========+
         | descriptor |     count      |     offset     | count   |
         |   1 byte   | 8, big endian  | 8, big endian  | bytes   |
         +------------+----------------+----------------+=========+
 
-    With descriptor EOF the offset is the number of connections (GFD.20, 3.5).
+    With descriptor EOF, the offset field is the number of connections (GFD.20, 3.5).
     """
 
     HEADER = Struct("!BQQ")
     ERROR, EOF, EOD, CLOSE = 0x20, 0x40, 0x08, 0x04
     SPARE_BLOCKS, LEAST_BLOCK = 1024, 512
-    """Blocks of any size that a range may have, and the least mean size in bytes of further ones: servers send
-    256 KiB.
+    """Number of blocks of any size that a range may have, and the minimum mean size in bytes of further blocks.
+
+    Servers send blocks of 256 KiB.
     """
 
     def __init__(self) -> None:
@@ -52,9 +53,9 @@ class BlockReader:
         self._offset = 0
 
     def feed(self, data: memoryview) -> list[Block | EndOfData | EndOfFile]:
-        """Return the events in `data`; the views in them are parts of it.
+        """Return the events in `data`; their views refer to `data`.
 
-        :raises LimitExceeded: when the blocks are so small that handling them costs more than they carry
+        :raises LimitExceeded: when there are too many small blocks
         """
         events: list[Block | EndOfData | EndOfFile] = []
         while data:
@@ -80,7 +81,7 @@ class BlockReader:
         self._blocks += 1
         if self._blocks > self.SPARE_BLOCKS + self._bytes // self.LEAST_BLOCK:
             raise LimitExceeded(
-                f"the server sends its data in blocks of {self._bytes / self._blocks:.0f} bytes on average",
+                f"the server sends blocks of only {self._bytes / self._blocks:.0f} bytes on average",
                 "use another replica, or tell the server's owner",
             )
         ends: list[Block | EndOfData | EndOfFile] = []

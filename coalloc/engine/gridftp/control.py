@@ -1,8 +1,8 @@
-"""The control connection: any number of commands out, replies back in the same order.
+"""The control connection: it sends any number of commands, and receives their replies in the same order.
 
-Commands are pipelined: `submit` sends at once, even before the server's greeting, and returns a future that `reply`
-awaits; `send` takes a callback instead, for very many commands. A reply that no task awaits is read all the same, so a
-session survives abandoned transfers. `session` decides which commands to send; security plugs in as a `Protection`.
+Commands are pipelined: `submit` sends at once, even before the server's greeting, and returns a future for `reply` to
+await; `send` takes a callback instead, for very many commands. A reply that no task awaits is read nevertheless, so a
+session survives abandoned transfers. `session` decides which commands to send; a `Protection` encrypts them.
 """
 
 import asyncio
@@ -21,32 +21,32 @@ __all__ = ["ControlConnection", "PendingReply", "Protection"]
 PendingReply = asyncio.Future[Reply]
 PreliminaryCallback = Callable[[Reply], None]
 Answered = Callable[[Reply | SourceError], None]
-"""Receives the final reply to a command, or the error for which there will be none."""
+"""Function that receives the final reply to a command, or the error if no reply will come."""
 
 LOOK_SECONDS = 1.0
-"""Seconds between checks whether the next command to be answered has a time limit."""
+"""Seconds between checks of the oldest pending command, while that command has no time limit."""
 
 
 MOST_PRELIMINARIES = 10_000
-"""Preliminary replies to one command whose progress is not followed: one every 5 s while a checksum takes 14 hours."""
+"""Maximum number of preliminary replies to a command without a callback for them: one every 5 s for 14 hours."""
 
 
 class Protection(Protocol):
-    """The protection that GSI applies to the control connection once it is agreed; without I/O."""
+    """The protection of the control connection, as agreed with GSI; without I/O."""
 
     def seal(self, command: bytes) -> bytes:
         """Return the protected form of a command line; both end with CRLF."""
         ...
 
     def open(self, line: bytes) -> bytes:
-        """Return the plain line or lines, each with CRLF, that a received line (without CRLF) holds."""
+        """Return the plain line or lines, each with CRLF, in a received line, which has no CRLF."""
         ...
 
 
 class _PendingCommand(NamedTuple):
-    """A command whose reply is still to come, protected as the command was.
+    """A command whose reply has not come yet; the reply has the same protection as the command.
 
-    The server may be silent for `patience` seconds once it has answered everything before it; None for no limit.
+    The server may be silent for `patience` seconds after it has answered all earlier commands; None for no limit.
     `on_preliminary` receives preliminary replies.
     """
 
@@ -83,7 +83,7 @@ class ControlConnection(asyncio.Protocol):
 
     @classmethod
     async def connect(cls, dialer: Dialer, host: str, port: int, seconds: float) -> "ControlConnection":
-        """Connect; the greeting is awaited like a reply.
+        """Connect, without waiting for the greeting.
 
         :raises Unreachable: when nothing answers
         :raises ConnectionLost: when the connection was reset at once
@@ -100,7 +100,7 @@ class ControlConnection(asyncio.Protocol):
         return control
 
     async def greeting(self) -> Reply:
-        """Wait until the server has greeted us. If it does not, every pending reply fails, too.
+        """Wait for the server's greeting. If it does not come, every pending reply fails, too.
 
         :raises NotThatProtocol: when something other than an FTP server answers
         :raises ServerBusy: when the server is full
@@ -119,7 +119,7 @@ class ControlConnection(asyncio.Protocol):
 
     @property
     def local(self) -> str:
-        """The numeric address of this end."""
+        """The numeric address of this machine on the connection."""
         return self._address("sockname")
 
     def _address(self, which: str) -> str:
@@ -135,8 +135,8 @@ class ControlConnection(asyncio.Protocol):
     def submit(self, command: str, patience: float | None = None) -> PendingReply:
         """Send a command and return a future for its final reply (2xx to 6xx), which need not be awaited.
 
-        :param patience: seconds after which a silent server is given up, counted from its last reply to an earlier
-            command; None to leave that to `reply`
+        :param patience: seconds of silence, counted from the last reply to an earlier command, after which the server
+            is given up; None for no limit other than that of `reply`
         """
         pending: PendingReply = self._loop.create_future()
         self.send(command, partial(_settle, pending), patience)
@@ -173,7 +173,7 @@ class ControlConnection(asyncio.Protocol):
         self._unsent.clear()
 
     def reset_timer(self) -> None:
-        """Restart the timer for the server's silence, because it sent something elsewhere."""
+        """Restart the timer for the server's silence, because it sent something on another connection."""
         self._stirred = self._time()
 
     def _look_after(self, seconds: float) -> None:
@@ -246,7 +246,7 @@ class ControlConnection(asyncio.Protocol):
                 for plain in self._plain_lines.feed(protection.open(line)):
                     self._line_received(plain)
         except SourceError as error:
-            where = f"{self.where} is no GridFTP server" if isinstance(error, NotThatProtocol) else self.where
+            where = f"{self.where} is not a GridFTP server" if isinstance(error, NotThatProtocol) else self.where
             self._end(type(error)(f"{where}: {error.message}", error.remedy))
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -282,7 +282,7 @@ class ControlConnection(asyncio.Protocol):
 
     def _greeted(self, reply: Reply) -> None:
         if reply.code == 421:
-            self._end(ServerBusy(f"{self.where} takes no one in now: {reply.text}"))
+            self._end(ServerBusy(f"{self.where} is busy: {reply.text}"))
         elif reply.code != 220:
             self._end(refusal(reply, self.where))
 

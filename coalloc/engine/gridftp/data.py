@@ -1,7 +1,7 @@
-"""The next data connection to a server, in passive mode: requested and made before it is needed.
+"""The next data connection to a server, in passive mode, made before it is needed.
 
-With a distant server a data connection costs two round trips, one for its address and one to connect; made ahead it
-costs none. `stream` does the transfer over it.
+A data connection takes two round trips, one for its address and one to connect; made ahead, it takes no time.
+`stream` transfers data over it.
 """
 
 import asyncio
@@ -20,19 +20,19 @@ __all__ = ["DataConnections"]
 
 
 class DataConnections:
-    """Makes the data connections of one session; at most one is ready or being made."""
+    """A maker of the data connections of one session; at most one is ready or being made."""
 
     def __init__(self, control: ControlConnection, address: Address, options: EngineOptions) -> None:
         self._control = control
         self._address = address
         self._options = options
         self.command = "EPSV" if ":" in control.peer else "PASV"
-        """The command that requests an address."""
+        """The command that requests an address: EPSV or PASV."""
         self._address_reply: PendingReply | None = None
         self._coming: asyncio.Task[socket.socket] | None = None
 
     def prepare(self) -> None:
-        """Request the next data connection's address behind the commands under way, and connect when it arrives."""
+        """Request the address of the next data connection, after the commands under way; connect when it arrives."""
         self.forget()
         self._address_reply = self._control.submit(self.command)
         self._coming = asyncio.create_task(self._follow(self._address_reply))
@@ -71,10 +71,9 @@ class DataConnections:
         return await checked.dial(host, port, self._options.connect_seconds)
 
     async def address(self, reply: Reply) -> tuple[str, int]:
-        """Return the address in a reply to `command` at which the server listens; asks again with EPSV if PASV was
-        refused.
+        """Return host and port from a reply to `command`; if the server refused PASV, ask again with EPSV.
 
-        :raises PermissionRefused: when that is a third host which is not allowed
+        :raises PermissionRefused: when the reply names a third host that is not allowed
         """
         if reply.code == 227:
             host, port = passive_address(reply)
@@ -89,23 +88,22 @@ class DataConnections:
     async def _checked(self, host: str) -> str:
         """Return the host to connect to for a reply that names `host`: that host, or the server itself.
 
-        :raises PermissionRefused: when it is a third host
+        :raises PermissionRefused: when `host` is a third host that is not allowed
         """
         named, peer = ip_address(host), ip_address(self._control.peer)
         if named == peer or named in await self.allowed_hosts():
             return host
         if named.is_unspecified or (named.is_private and not peer.is_private):
-            return self._control.peer  # a server behind address translation that does not know its own address
+            return self._control.peer  # behind address translation, a server does not know its public address
         raise PermissionRefused(
-            f"{self._address.shown}: the server says its data come from another host, {host}",
+            f"{self._address.shown}: the server wants to send its data from another host, {host}",
             f"if you trust that host, allow it: --data-host {host}, or data_hosts of a broker's endpoint",
         )
 
     async def allowed_hosts(self) -> set[IPv4Address | IPv6Address]:
-        """Return the addresses that data may come from: those of the URL's host, the user's and the server record's.
+        """Return the addresses that may send data: of the URL's host, and of the data hosts of user and server record.
 
-        Of the URL's host, those that it was dialled by are allowed, except addresses more internal than that of the
-        server that answered.
+        Of the URL's host, addresses that are more internal than that of the server that answered are left out.
         """
         dialer, most = self._options.dialer, class_of(self._control.peer)
         own = await dialer.addresses(self._address.host)
@@ -116,7 +114,7 @@ class DataConnections:
             try:
                 addresses = {str(info[4][0]) for info in await loop.getaddrinfo(name.strip("[]"), None)}
             except OSError:
-                continue  # a name that does not resolve allows nothing
+                continue  # a name that cannot be resolved allows no address
             reachable = (
                 each for each in addresses if dialer.policy.anywhere or class_of(each) < AddressClass.LINK_LOCAL
             )
@@ -125,7 +123,7 @@ class DataConnections:
 
 
 def _noted(coming: asyncio.Task[socket.socket]) -> None:
-    """Mark the failure of a prepared connection as retrieved; `take` raises it if it is used."""
+    """Mark the failure of a prepared connection as retrieved; `take` raises it if the connection is used."""
     if not coming.cancelled():
         coming.exception()
 
@@ -136,7 +134,7 @@ def _close(coming: asyncio.Task[socket.socket]) -> None:
 
 
 def _stands(data: socket.socket) -> bool:
-    """Return whether a connection is still open and the server has sent nothing unrequested on it."""
+    """Return whether a connection is still open, and the server has sent nothing on it yet."""
     try:
         data.recv(1, socket.MSG_PEEK)
     except BlockingIOError:

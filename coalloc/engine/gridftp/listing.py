@@ -27,7 +27,7 @@ HERE = ("cdir", "pdir")
 
 
 class Listing:
-    """Bytes of a listing in, entries out, without those of the directory itself and the one above it.
+    """A parser of a listing's bytes, which leaves out the entries of the directory itself and its parent.
 
     >>> listing = Listing()
     >>> listing.feed(b"Type=cdir;X.count=4; .\\r\\nType=file;Size=1; a b\\r\\nType=d")
@@ -44,12 +44,12 @@ unique=None)]
         self._bytes = self._entries = self._seen = 0
         self._counted = 0
         self._around: set[str] = set()
-        """Which of the listed directory and its parent have been seen."""
+        """Types (cdir, pdir) of the listed directory and its parent, once their entries were seen."""
         self._folder: str | None = None
         self._nameless, self._example = 0, ""
 
     def feed(self, data: bytes) -> list[Entry]:
-        """Return the entries completed by this data.
+        """Return the entries that this data completes.
 
         :raises LimitExceeded: when a line or the listing is too long
         """
@@ -66,9 +66,9 @@ unique=None)]
     def close(self) -> list[Omission]:
         """Return the entries that a finished listing left out.
 
-        Globus servers count links that lead nowhere, and do not list them; `.` and `..` are counted and listed.
+        Globus servers count broken links, but do not list them; they count and list `.` and `..`.
 
-        :raises ConnectionLost: when it ended in the middle of a line
+        :raises ConnectionLost: when the listing ended in the middle of a line
         """
         if self._lines.pending:
             raise ConnectionLost("its listing ended in the middle of a line", "try again")
@@ -102,7 +102,7 @@ unique=None)]
         return entry(fact_text, name)
 
     def _styled(self, folder: str) -> bool:
-        """Return whether this is the listed directory: some servers write whole paths, then all in one directory."""
+        """Return whether `folder` is the listed directory, as some servers write the whole path in each line."""
         if self._folder is None and folder.startswith("/"):
             self._folder = folder
         return folder == self._folder
@@ -147,7 +147,7 @@ def _seconds(text: str) -> int | None:
 
 
 def stamp(modified: float) -> str:
-    """Format seconds since the epoch as servers do.
+    """Format seconds since the epoch as a server's timestamp (UTC).
 
     >>> stamp(10)
     '19700101000010'

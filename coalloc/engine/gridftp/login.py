@@ -1,8 +1,8 @@
 """A login at one server: the control connection, the server's features, and the protection of data connections.
 
-Commands go out in one flight where the server allows, ahead of its greeting, since with a distant server each round
-trip costs more than all else. Subclasses define the purpose of a login: `session` fetches one file, `storage` changes
-names, `thirdparty` has two servers copy.
+If the server allows, all commands are sent together, ahead of its greeting, since with a distant server each round trip
+costs more than all else. Subclasses define the purpose of a login: `session` fetches one file, `storage` changes names,
+`thirdparty` makes two servers copy.
 """
 
 import asyncio
@@ -23,13 +23,13 @@ from coalloc.errors import ConnectionLost, ServerSays, Stalled, Unsupported
 
 __all__ = ["GridFTPLogin", "security_for"]
 
-CHECKSUM_RATE = 20e6  # bytes per second that the slowest server is assumed to read before it counts as silent
+CHECKSUM_RATE = 20e6  # bytes per second at which a server must read for a checksum, else it counts as silent
 
 ODD = "/\N{LATIN SMALL LETTER E WITH ACUTE}"
-"""A path that does not exist, unless the server drops non-ASCII characters from names."""
+"""A path that does not exist; a server that drops non-ASCII characters finds `/` instead."""
 
 Reached = Callable[[ControlConnection], None]
-"""Receives the control connection as soon as it is connected."""
+"""Function that receives the control connection as soon as it is connected."""
 
 
 def security_for(
@@ -37,13 +37,13 @@ def security_for(
 ) -> Security | None:
     """Return the security that a login at this address needs; None for ftp://.
 
-    :param options: name the hosts that a proxy may be delegated to
-    :param proxy: the file of the proxy to show in place of the user's usual one
-    :param modes: permitted modes of data channel authentication, where not all are
+    :param options: options with the hosts to which a proxy may be delegated
+    :param proxy: the file of the proxy to show; None for the user's usual one
+    :param modes: permitted modes of data channel authentication; None for the usual ones
     """
     if address.scheme != "gsiftp":
         return None
-    from coalloc.engine.gridftp.gsi import GridSecurity  # it takes its time, and plain FTP has no use for it
+    from coalloc.engine.gridftp.gsi import GridSecurity  # a slow import, which plain FTP does not need
 
     delegates = options.delegates_to(address.host)
     if modes is None:
@@ -71,12 +71,12 @@ class GridFTPLogin:
     async def open(
         cls, address: Address, options: EngineOptions, security: Security | None, reached: Reached, pipelined: bool
     ) -> Self:
-        """Connect and log in; retry one command at a time where a server loses pipelined commands."""
+        """Connect and log in; if the server loses pipelined commands, try again with one command at a time."""
         while True:
             try:
                 return await cls._open(address, options, security, reached, pipelined)
             except LoginAgain:
-                continue  # with fewer modes left to agree on
+                continue  # `security` has fewer modes left, so this ends
             except (ConnectionLost, Stalled, ServerSays) as error:
                 if not pipelined or error.permanent:
                     raise
@@ -113,17 +113,17 @@ class GridFTPLogin:
         await self._answered(answers)
 
     def _questions(self) -> Sequence[str]:
-        """The commands that go out behind the login, in the same flight."""
+        """The commands that are sent right after the login, without waiting for its replies."""
         return ()
 
     async def _answered(self, answers: Sequence[Reply]) -> None:
         """Process the replies to `_questions`."""
 
     def _send_ahead(self) -> None:
-        """Send further commands that may go out before the first reply is here."""
+        """Send further commands that need not wait for the first reply."""
 
     async def _ask_all(self, commands: Sequence[str], security: Security | None) -> list[Reply]:
-        """Return the replies to commands that are sent in one flight, or one by one."""
+        """Return the replies to commands, which are sent together, or one by one if not `pipelined`."""
         pending = [self.control.submit(command) for command in commands] if self.pipelined else []
         self._send_ahead()
         if security:
@@ -139,7 +139,7 @@ class GridFTPLogin:
         await security.check_login(self.control, replies)
         self._security = security
         if security.protects_data:
-            self.data.forget()  # it was requested before that was agreed
+            self.data.forget()  # it was requested before the protection was agreed on
 
     def _check_password(self, user: Reply, password: Reply) -> None:
         # A server that needs no password answers the pipelined PASS with 202 or an error.
@@ -150,19 +150,19 @@ class GridFTPLogin:
     async def locate(self, path: str) -> Address:
         """Return the address of a path, if the server receives the path unchanged.
 
-        :raises Unsupported: if not: Globus servers drop non-ASCII characters on connections that are not protected
+        :raises Unsupported: if not, as Globus servers drop non-ASCII characters on unprotected connections
         """
         address = self.address.at(path)
         if not path.isascii():
             self._odd_reply = self._odd_reply or self.control.submit(f"MLST {ODD}", self.options.connect_seconds)
             reply = await asyncio.shield(self._odd_reply)
             if reply.code == 250 and not reply.lines[1].endswith(ODD):
-                raise Unsupported(f"{address.shown}: the server drops all but ASCII from names", "try gsiftp://")
+                raise Unsupported(f"{address.shown}: the server drops non-ASCII characters from names", "try gsiftp://")
         return address
 
     @property
     def usable(self) -> bool:
-        """Return whether the connection is still open, as far as is known, and the proxy delegated over it is valid."""
+        """Return whether the connection is open, as far as is known, and its delegated proxy, if any, is valid."""
         return self.control.usable and not (self._security and self._security.outlived)
 
     @property
@@ -195,6 +195,6 @@ class GridFTPLogin:
         self.control.close()
 
     def quit(self) -> None:
-        """Close the session with QUIT, so that the server knows that this is intended."""
+        """Close the session with QUIT, which tells the server that the end is intended."""
         self.data.forget()
         self.control.quit()

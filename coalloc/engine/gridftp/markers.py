@@ -22,7 +22,7 @@ RANGES = re.compile(r"(?<![0-9])([0-9]{1,19})-([0-9]{1,19})(?![0-9])")
 FACT = re.compile(r"\s*Stripe (Index|Bytes Transferred): {0,20}([0-9]{1,19})\s*", re.ASCII)
 MOST_STRIPES = 10_000
 MOST_GAPS = 10_000
-"""Most separate ranges that a sink may have of one copy."""
+"""Maximum number of separate ranges of one copy that a sink may report."""
 
 
 def ranges(reply: Reply) -> list[tuple[int, int]]:
@@ -46,7 +46,7 @@ def performance(reply: Reply) -> tuple[int, int] | None:
 
 
 class Progress:
-    """The progress of one transfer by its markers.
+    """The progress of one transfer, from its markers.
 
     >>> progress = Progress()
     >>> progress.hear(Reply(111, ("Range Marker 0-10",))), progress.hear(Reply(111, ("Range Marker 5-30",)))
@@ -63,7 +63,7 @@ class Progress:
 
     @property
     def reported(self) -> bool:
-        """Return whether there was any marker."""
+        """Return whether any marker has come."""
         return bool(self._stripes or self.stored)
 
     @property

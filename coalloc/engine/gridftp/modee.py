@@ -1,10 +1,10 @@
 """Reception of ranges over one persistent data connection (MODE E), which the server makes to us.
 
-In stream mode each range costs a new data connection: from a distant server that means round trips, and TCP's slow
-start, in which it takes capacity from other connections on the link without using all of it. Here ranges are requested
-ahead and follow each other without a pause. Requested bytes that are no longer wanted still come, and are skipped, as
-long as there are few. `sharing` decides which session fetches which range; `source` handles servers that cannot connect
-to us.
+In stream mode, each range needs a new data connection. From a distant server, this costs round trips and TCP's slow
+start, which takes capacity from other connections on the link without using all of it. In MODE E, ranges are requested
+ahead and follow each other without a pause. Requested bytes that are no longer wanted are skipped, if there are few;
+otherwise the connection is closed. `sharing` decides which session fetches which range; `source` handles servers that
+cannot connect to us.
 """
 
 import asyncio
@@ -28,21 +28,22 @@ from coalloc.model import PathState
 __all__ = ["BlockChannel", "BlockModeUnavailable"]
 
 CONNECT_BACK_SECONDS, CONNECT_BACK_TRIPS = 2.0, 4.0
-"""Time limit for the server to connect to us, in seconds or round trips, whichever is longer. A firewall that drops
-the connection sends nothing, and one lost packet costs the server a second.
+"""Time limit for the server to connect to us, in seconds or round trips, whichever is longer. A firewall may drop the
+connection without an answer; one lost packet delays the server by a second.
 """
 SKIPPED, SKIPPED_SECONDS = 1 << 20, 1.0
-"""Bytes that may be skipped, or seconds' worth of them, whichever is more: beyond that a new session is cheaper."""
+"""Maximum to skip, in bytes or in seconds' worth of data, whichever is more; beyond it, a new session is cheaper."""
 
 
 class BlockModeUnavailable(Exception):
-    """A server without MODE E, unable to connect to us, or keeping no connection. Internal: use stream mode."""
+    """A server without MODE E, or one that cannot connect to us or keep a connection. Internal: use stream mode."""
 
 
 class BlockChannel:
     """A data connection that the server makes to us, on which it sends one range after another.
 
-    After a failure neither it nor its session can be used, since the next reply of the server is unknown.
+    After a failure, neither the channel nor its session can be used, as it is unknown to which command the next reply
+    belongs.
     """
 
     def __init__(self, session: Session) -> None:
@@ -55,14 +56,14 @@ class BlockChannel:
 
     @property
     def path_state(self) -> PathState | None:
-        """The path of the data; None if not known."""
+        """The state of the network path of the data; None if unknown."""
         return path_state_of(self._data) if self._data and self.usable else None
 
     async def fetch(self, span: Span, deliver: Deliver, about: Session | None = None) -> None:
         """Receive `span`, after the ranges requested before.
 
-        :param about: the session for another file, if not its own
-        :raises BlockModeUnavailable: when no byte can come over this connection
+        :param about: the session for the file; None for the channel's own session
+        :raises BlockModeUnavailable: when this connection cannot be made, or carries no second range
         """
         if self._coming is None:
             self._begin()
@@ -83,7 +84,7 @@ class BlockChannel:
 
     @property
     def reused(self) -> bool:
-        """Return whether the server has sent a second range on the connection of the first."""
+        """Return whether the server has sent a second range on the same connection."""
         return self._turns.ended > 1
 
     def _begin(self) -> None:
@@ -112,7 +113,7 @@ class BlockChannel:
             raise BlockModeUnavailable from None
 
     async def _accept(self, listener: socket.socket) -> socket.socket:
-        """Accept the first connection from an address that data may come from."""
+        """Accept the first connection from an address that may send data."""
         control = self._session.control
         allowed = {control.peer, *map(str, await self._session.data.allowed_hosts())}
         if ip_address(control.peer).is_loopback:
@@ -156,14 +157,14 @@ class BlockChannel:
             gather.received(count, self._turns.left)
 
     def _replied(self, turn: RangeRequest, shown: str, reply: PendingReply) -> None:
-        """Process the reply to a range: a refusal ends the wait for data; success means nothing."""
+        """Process the reply to a range: a refusal ends the wait for data; success does not, as data may still come."""
         if not (reply.cancelled() or reply.exception() or reply.result().positive):
             turn.refusal = refusal(reply.result(), shown)
-            if turn is self._turns.first:  # else data of an earlier range are still to come
+            if turn is self._turns.first:  # otherwise data of earlier ranges are still to come
                 self._give_up()
 
     def _give_up(self) -> None:
-        """End all ranges: the first with its refusal, or all with BlockModeUnavailable if no block can come."""
+        """End all ranges: the first with its refusal; or all with BlockModeUnavailable, if MODE E seems unsupported."""
         first = self._turns.first
         if first and not first.received:
             about_it = isinstance(first.refusal, NoSuchFile | PermissionRefused)
@@ -174,7 +175,7 @@ class BlockChannel:
         self._fail()
 
     def _skip(self) -> None:
-        """Fail if skipping the rest costs more than a new session, and no range is wanted."""
+        """Fail if no range is wanted, and skipping the remaining bytes would cost more than a new session."""
         most = max(SKIPPED, SKIPPED_SECONDS * self._gather.rate if self._gather else 0.0)
         if not self._turns.wanted and self._turns.left > most:
             self._fail()
@@ -196,7 +197,7 @@ class BlockChannel:
 
 
 def translated(local: str, peer: str) -> bool:
-    """Return whether the server sees a public address and we a private one, so that it cannot connect to ours.
+    """Return whether our address is private and the server's is public, so that the server cannot connect to us.
 
     >>> translated("10.0.0.7", "192.0.2.1"), translated("10.0.0.7", "8.8.8.8"), translated("8.8.4.4", "8.8.8.8")
     (False, True, False)

@@ -1,7 +1,7 @@
 """Assignment of a persistent data connection's bytes to the ranges requested on it. Pure, no I/O.
 
-The server sends the ranges in the order of the requests; each ends with an end of data. Bytes that are no longer wanted
-come all the same, and are counted but not delivered. `modee` makes the connection and the requests.
+The server sends the ranges in the order of the requests, each followed by an end of data. Bytes that are no longer
+wanted are counted but not delivered. `modee` makes the connection and the requests.
 """
 
 from collections import deque
@@ -14,7 +14,7 @@ __all__ = ["RangeRequests"]
 
 
 class RangeRequests:
-    """The ranges that are to come, in order."""
+    """The requested ranges that have not ended, in order."""
 
     def __init__(self) -> None:
         self._turns: deque[RangeRequest] = deque()
@@ -33,7 +33,7 @@ class RangeRequests:
 
     @property
     def left(self) -> int:
-        """Bytes that are to come, wanted or not."""
+        """Number of bytes still to come, wanted or not."""
         return sum(turn.left for turn in self._turns)
 
     @property
@@ -43,8 +43,8 @@ class RangeRequests:
     def feed(self, data: memoryview) -> None:
         """Process received bytes.
 
-        :raises ServerSays: when they were not requested
-        :raises LimitExceeded: when they exceed the range, or come in too many parts
+        :raises ServerSays: when no range is pending
+        :raises LimitExceeded: when they are outside the range, or come in too many parts
         """
         for event in self._reader.feed(data):
             if not self._turns:
@@ -59,9 +59,9 @@ class RangeRequests:
                     self.ended += 1
                     self.closed = event.closes
                 case EndOfFile():
-                    pass  # number of connections that end: there is only this one
+                    pass  # gives the number of connections, which is one
 
     def end(self, error: BaseException | None = None) -> None:
-        """End all ranges, because nothing more comes."""
+        """End all ranges, because no more data will come."""
         while self._turns:
             self._turns.popleft().end(error)

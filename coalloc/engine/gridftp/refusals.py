@@ -1,4 +1,4 @@
-"""Mapping of servers' negative replies to this project's errors."""
+"""Conversion of servers' negative replies to coget's errors."""
 
 import re
 
@@ -24,15 +24,15 @@ MISSING = r"no such|not found|not exist|PATH_NOT_FOUND"
 OF_NO_USE = r"levels of symbolic links|not a (plain|regular) file"
 DISK = (
     (r"no space|disk full|quota|insufficient (disk|storage)", NoSpace, "make room there, or ask for more"),
-    (r"name too long", Unsupported, "choose a shorter one"),
-    (r"not empty", NotEmpty, "delete what is in it first"),
+    (r"name too long", Unsupported, "choose a shorter name"),
+    (r"not empty", NotEmpty, "delete its content first"),
     (r"is a directory|IS_A_DIRECTORY", IsDirectory, "name a file in it"),
     (r"not a directory|NOT_A_DIRECTORY", NotDirectory, "check the path"),
-    (r"(file|already) exists|PATH_EXISTS", AlreadyThere, "choose another name, or delete what is there"),
+    (r"(file|already) exists|PATH_EXISTS", AlreadyThere, "choose another name, or delete the existing one"),
 )
-"""File system errors, in the words of the C library, and the Globus servers' names for them."""
+"""File system errors by pattern, in the words of the C library and of Globus servers: error, remedy."""
 FULL = r"too many(?! levels)|\bbusy\b|maximum|\bmax \d|limit exceeded|overload"
-"""Replies of servers with too many clients: with 421, as they should, or with 425, 450 or 530."""
+"""Pattern for replies of servers with too many clients, which use 421, but also 425, 450 or 530."""
 FORBIDDEN = r"permission|denied|not (allowed|permitted)|forbidden|not authori[sz]ed|read-only|GSSAPI"
 
 
@@ -59,7 +59,7 @@ def refusal(reply: Reply, thing: str) -> SourceError:
         return NoSuchFile(message, remedy, certain=missing)
     if reply.code in (501, 502, 504, 534, 536):
         return Unsupported(message, "use --engine globus-url-copy, or another replica")
-    return ServerSays(message, "see what the server says, or use another replica")
+    return ServerSays(message, "read the server's message, or use another replica")
 
 
 def _matches(pattern: str, reply: Reply) -> bool:

@@ -1,7 +1,7 @@
-"""A replica whose bytes go to another server, not to us: the same contract, so that the same schedulers drive it.
+"""A replica whose bytes go to another server, not to us; it has the same contract as other sources.
 
-Ranges are copied in short slices, two at a time, so that a range can be shortened while it runs and progress is
-reported often.
+Ranges are copied in short slices, two at a time, so that a running range can be shortened, and progress is reported
+often.
 """
 
 import asyncio
@@ -21,19 +21,19 @@ from coalloc.util.intervals import Intervals
 __all__ = ["RemoteSource", "Sink"]
 
 FIRST, MOST = 256 * 1024, 1 << 30
-"""Bytes of the first slice, and of the largest."""
+"""Bytes of the first (and smallest) slice, and of the largest."""
 GROWTH = 4
-"""Most by which a slice may be longer than the previous one, as a factor."""
+"""Maximum growth factor from one slice to the next."""
 SLICE_SECONDS = 0.25
 AHEAD = 2
-"""Slices under way at once: the next one begins where the last ends, without a pause."""
+"""Slices under way at once, so that the next one follows without a pause."""
 DRAIN_SECONDS = 0.3
-"""Seconds that unwanted slices may take to end; reconnecting takes about as long."""
+"""Maximum seconds to wait for unwanted slices to end; reconnecting takes about as long."""
 
 
 @dataclass(frozen=True)
 class Sink:
-    """The file that is written: its server's URL, its path there, and the proxy to show, if not the usual one."""
+    """The file to write: its server's URL, its path, and the proxy to show; None for the user's usual one."""
 
     url: str
     path: str
@@ -43,7 +43,7 @@ class Sink:
 class RemoteSource(Source):
     """One replica at a GridFTP server, copied to another server.
 
-    :param proxy: the file of the proxy to show to the source, in place of the user's usual one
+    :param proxy: the file of the proxy to show to the source; None for the user's usual one
     """
 
     def __init__(self, url: str, sink: Sink, options: EngineOptions, proxy: Path | None = None) -> None:
@@ -54,9 +54,9 @@ class RemoteSource(Source):
         self._pair: ThirdParty | None = None
         self._pairing = asyncio.Lock()
         self.slice = FIRST
-        """Bytes that are copied in SLICE_SECONDS, as far as is known."""
+        """Bytes of the next slice, which should take SLICE_SECONDS."""
         self.touched = Intervals()
-        """Ranges that it may have written at the sink, wanted or not."""
+        """Ranges that this source may have written at the sink, wanted or not."""
 
     async def open(self) -> Stat:
         """Log in at both servers; return the source's answer."""
@@ -73,13 +73,13 @@ class RemoteSource(Source):
             return self._pair
 
     def _drop_pair(self) -> None:
-        """Close the pair, even an unusable one: one of its connections may still be open."""
+        """Close the pair, even an unusable one, as one of its connections may still be open."""
         if self._pair:
             self._pair.close()
             self._pair = None
 
     async def fetch(self, span: Span, deliver: Deliver) -> None:
-        """Copy [span.start, span.end); `deliver` is called without data, for ranges that are on the sink's disk."""
+        """Copy [span.start, span.end); call `deliver`, without data, for each range that is on the sink's disk."""
         if span.start < span.end:
             await self._usable_pair()
             await _Slices(self, span, deliver).run()
@@ -152,7 +152,7 @@ class _Slices:
     def _settle(self) -> None:
         """Remove finished copies; adapt the length of the next slices to SLICE_SECONDS.
 
-        :raises SourceError: when one has failed
+        :raises SourceError: when a copy has failed
         """
         while self._copies and self._copies[0][1].done():
             length, copy = self._copies.popleft()

@@ -1,6 +1,6 @@
-"""Commands and replies of GridFTP servers as bytes, and the addresses, features and facts in replies.
+"""Formatter of commands and parser of replies of GridFTP servers, with the addresses, features and facts in replies.
 
-No sockets, no clock: `control` feeds it the received bytes, and `session` interprets replies. RFC 959 (replies),
+No sockets, no clock: `control` passes the received bytes, and `session` interprets replies. RFC 959 (replies),
 RFC 2389 (FEAT), RFC 2428 (EPSV), RFC 3659 (MLST), GFD.20 (ERET).
 """
 
@@ -32,9 +32,9 @@ EXTENDED = re.compile(r"\(([!-~])\1\1([0-9]{1,5})\1\)")
 MAX_LINE = 64 * 1024
 MAX_LINES = 10_000
 MAX_REPLY = 1024 * 1024
-"""Bytes of one reply; the longest legitimate ones list a server's commands, in some kilobytes."""
+"""Maximum bytes of one reply; the longest legitimate replies, lists of a server's commands, have some kilobytes."""
 SHOWN = 400
-"""Characters of a reply that are shown, half of them from its end, where servers give the reason after a path."""
+"""Characters shown of a long reply, half of them from its end, where the reason follows a path."""
 
 
 class Reply(NamedTuple):
@@ -62,7 +62,7 @@ class Reply(NamedTuple):
 
 
 class LineReader:
-    """Bytes in, whole lines out; an end of line is LF with or without CR.
+    """A splitter of received bytes into whole lines, which end with LF or CRLF.
 
     >>> lines = LineReader()
     >>> lines.feed(b"220 he"), lines.feed(b"llo\\r\\n331 x\\n")
@@ -78,9 +78,9 @@ class LineReader:
         return bool(self._rest)
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Return the lines completed by this data.
+        """Return the lines that this data completes.
 
-        :raises LimitExceeded: when a line is longer than any server has reason to send
+        :raises LimitExceeded: when a line is longer than `MAX_LINE`
         """
         data = self._rest + data
         *lines, self._rest = data.replace(b"\r\n", b"\n").split(b"\n")
@@ -92,7 +92,7 @@ class LineReader:
 
 
 class ReplyReader:
-    """Lines in, whole replies out.
+    """A parser of lines into whole replies.
 
     A reply of several lines begins with `ddd-` and ends with the same digits and a space (RFC 959, 4.2).
     """
@@ -105,7 +105,7 @@ class ReplyReader:
     def feed(self, line: bytes) -> Reply | None:
         """Return the reply that this line completes, or None.
 
-        :raises NotThatProtocol: when a reply does not begin with three digits, or never ends
+        :raises NotThatProtocol: when a reply does not begin with three digits, or is too long
         """
         if not self._lines:
             if not BEGINNING.match(line):
@@ -140,9 +140,9 @@ def _show(line: bytes) -> str:
 
 
 def format_command(command: str) -> bytes:
-    """Return a command as sent.
+    """Return a command as bytes, with CRLF.
 
-    :raises Unsupported: when it contains a line break or NUL, which could smuggle in a second command
+    :raises Unsupported: when it contains a line break, which would begin a second command, or NUL
     """
     if UNSENDABLE.search(command):
         verb = command.split(" ", 1)[0]
@@ -176,7 +176,7 @@ def extended_passive_port(reply: Reply) -> int:
 
 
 def port_command(host: str, port: int) -> str:
-    """Return the command that gives the server an address to connect to.
+    """Return the command (PORT or EPRT) that tells the server the address to connect to.
 
     >>> port_command("10.0.0.7", 51210), port_command("::1", 51210)
     ('PORT 10,0,0,7,200,10', 'EPRT |2|::1|51210|')
@@ -216,7 +216,7 @@ def facts(reply: Reply) -> dict[str, str]:
 
 
 def digest_in(reply: Reply, algorithm: str) -> str | None:
-    """Return the digest in a reply to CKSM, in lower-case hex; None where there is none.
+    """Return the digest in a reply to CKSM, in lower-case hex; None if it has none.
 
     >>> digest_in(Reply(213, ("03DA0195",)), "adler32"), digest_in(Reply(213, ("soon",)), "adler32")
     ('03da0195', None)

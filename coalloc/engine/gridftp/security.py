@@ -1,4 +1,4 @@
-"""The security of a GridFTP session, as the session sees it; `gsi` implements it. Plain FTP has none."""
+"""The interface between a GridFTP session and its security, which `gsi` implements. Plain FTP has none."""
 
 import socket
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ class Security(Protocol):
 
     @property
     def protects_data(self) -> bool:
-        """Return whether `secure` has to do anything."""
+        """Return whether data connections need protection by `secure`."""
         ...
 
     @property
@@ -31,12 +31,12 @@ class Security(Protocol):
         ...
 
     async def admitted(self, control: ControlConnection) -> None:
-        """Wait for the server's final reply to that; later commands may be on their way already."""
+        """Wait for the server's final reply to `authenticate`; later commands may have been sent already."""
         ...
 
     @property
     def login(self) -> Sequence[str]:
-        """The commands that log in after that."""
+        """The commands that log in after `authenticate`."""
         ...
 
     async def check_login(self, control: ControlConnection, replies: Sequence[Reply]) -> None:
@@ -49,4 +49,4 @@ class Security(Protocol):
 
 
 class LoginAgain(ConnectionLost):
-    """A login that has to begin anew, since another authentication method was agreed on."""
+    """A login that has to begin anew, with another mode of data channel authentication."""

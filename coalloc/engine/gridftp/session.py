@@ -29,7 +29,7 @@ class Session(GridFTPLogin):
         self.stat = Stat(0)
 
     def about(self, path: str) -> Self:
-        """Return this session for fetching another file at the server, without a query about it."""
+        """Return a copy of this session for fetching another file at the server, without a query about that file."""
         other = copy(self)
         other.address = self.address.at(path)
         return other
@@ -67,7 +67,7 @@ class Session(GridFTPLogin):
             raise refusal(size, self.address.shown)
         if (length := count(length_text)) is None:
             raise Unsupported(
-                f"{self.address.shown}: the server gives a size that no file has: {length_text[:40]!r}",
+                f"{self.address.shown}: the server states an invalid size: {length_text[:40]!r}",
                 "use another replica",
             )
         validator = known.get("modify") or (modified.lines[0].strip() if modified.code == 213 else None)
@@ -77,7 +77,7 @@ class Session(GridFTPLogin):
         """Refuse a server that received another name: Globus servers drop non-ASCII characters if unprotected."""
         shown, remedy = (
             self.address.shown,
-            "GridFTP servers may drop all but ASCII from names over ftp://: try gsiftp://",
+            "GridFTP servers may drop non-ASCII characters from names over ftp://: try gsiftp://",
         )
         if listed.code == 550:
             raise NoSuchFile(f"{shown}: the server says 550 {listed.text}", f"check the path; {remedy}")
@@ -86,12 +86,12 @@ class Session(GridFTPLogin):
 
     @property
     def sends_blocks(self) -> bool:
-        """Return whether the server offers MODE E and pipelining, and data connections need no handshake."""
+        """Return whether MODE E is possible: the server offers it, and pipelining; data connections are unprotected."""
         offered = {"ERET", "PARALLEL"} <= self._features.keys()
         return offered and self.pipelined and not self.protects_data
 
     def ask_ahead(self) -> None:
-        """Prepare the next data connection already, behind the commands under way."""
+        """Prepare the next data connection, if the server accepts pipelined commands."""
         if self.pipelined:
             self.data.prepare()
 
@@ -111,7 +111,7 @@ class Session(GridFTPLogin):
         return transfer
 
     async def checksum(self, algorithm: str, start: int, end: int) -> str | None:
-        """Return the server's digest of bytes [start, end) in lower-case hex; None when it does not offer it."""
+        """Return the server's digest of bytes [start, end) in lower-case hex; None if the server does not offer it."""
         pending = self._checksum_of(self.address.path, algorithm, start, end)
         if pending is None:
             return None

@@ -1,8 +1,7 @@
-"""One replica at one GridFTP server: when sessions are made, reused and dropped, and by which mode data come.
+"""One replica at one GridFTP server: it makes, reuses and drops sessions, and chooses the mode of data connections.
 
-The first session begins in stream mode, which every server and every firewall admits. Further sessions with a distant
-server keep one data connection each, made by the server (`modee`). Once that has worked, the first session does so,
-too.
+The first session begins in stream mode, which every server and firewall supports. Each further session with a distant
+server keeps one data connection, made by the server (`modee`). Once that has worked, so does the first session.
 """
 
 import asyncio
@@ -26,9 +25,9 @@ from coalloc.model import PathState, Stat
 __all__ = ["FAR", "GridFTPFindings", "GridFTPSource"]
 
 FAR = 0.01
-"""Round-trip time in seconds from which a new data connection for each range costs too much."""
+"""Round-trip time in seconds above which a new data connection for each range costs too much."""
 BRIEF = 4 << 20
-"""Most bytes of a checksum that even a slow server computes so fast that a fetch can wait for it."""
+"""Maximum bytes of a range whose checksum even a slow server computes so fast that a fetch can wait for it."""
 
 
 log = logging.getLogger(__name__)
@@ -38,7 +37,7 @@ log = logging.getLogger(__name__)
 class GridFTPFindings:
     """Findings that the sessions with one replica share.
 
-    `pipelined`: the server accepts pipelined commands. `connects_back`: it can connect to us; None while not tried.
+    `pipelined`: the server accepts pipelined commands. `connects_back`: it can connect to us; None if not tried yet.
     `rtt`: round-trip time in seconds, once the server was reached.
     """
 
@@ -51,7 +50,7 @@ class GridFTPSource(Source):
     """One session for a file at a GridFTP or FTP server. Its control connection is kept between ranges.
 
     :param known: findings shared with other sessions for the same file
-    :param number: number of this session, from 0; those beyond `options.streams` give up where they would do harm
+    :param number: number of this session, from 0; sessions from `options.streams` on fail if they need stream mode
     :raises UsageError: when the URL names no file at a server
     """
 
@@ -100,7 +99,7 @@ class GridFTPSource(Source):
         self._known.rtt = control.round_trip
 
     async def _connected(self) -> Session:
-        """Return a new session in place of the previous one."""
+        """Replace the session by a new one, and return it."""
         self._drop()
         self._session = await self._open_session()
         return self._session
@@ -134,19 +133,19 @@ class GridFTPSource(Source):
 
     @property
     def _may_keep(self) -> bool:
-        """Return whether a persistent data connection is worth it, and may be possible."""
+        """Return whether a persistent data connection is worthwhile, and may be possible."""
         far = self._session is not None and (self._session.stat.rtt or 0.0) >= FAR and self._session.sends_blocks
         return far and self._known.connects_back is not False
 
     @property
     def _keeps(self) -> bool:
-        """Return whether to keep a data connection."""
+        """Return whether this session should use a persistent data connection."""
         return self._may_keep and (self._known.connects_back is True or self._number > 0)
 
     async def _fetch_persistent(self, span: Span, deliver: Deliver) -> bool:
-        """Fetch over the persistent connection; return False where there can be none.
+        """Fetch over the persistent connection; return False if it is impossible.
 
-        :raises Unsupported: where there can be none, and this session would only disturb others
+        :raises Unsupported: if it is impossible, and this session is an additional one, which would only disturb others
         """
         channel = await self._usable_channel()
         try:
@@ -159,7 +158,7 @@ class GridFTPSource(Source):
                 log.debug("%s cannot connect to us: one stream", self._address.shown)
             if self._number >= self.options.streams:
                 raise Unsupported(
-                    f"{self._address.shown}: the server cannot connect to us", "let it through the firewall"
+                    f"{self._address.shown}: the server cannot connect to us", "allow its connections in the firewall"
                 ) from None
             return False
         if channel.reused:
@@ -180,7 +179,7 @@ class GridFTPSource(Source):
 
     async def _usable_channel(self) -> BlockChannel:
         """Return the persistent data connection, or a new one in a new session, for the file that `open` saw."""
-        async with self._streaming:  # two ranges requested at once share one
+        async with self._streaming:  # so that two ranges requested at once share a channel
             session = await self._usable_session()
             if self._channel is None:
                 self._channel = BlockChannel(session)
@@ -203,9 +202,9 @@ class GridFTPSource(Source):
 
     async def checksum(self, algorithm: str, start: int, end: int) -> str | None:
         if end - start <= BRIEF and (session := self._idle()):
-            with suppress(ConnectionLost):  # the server closed it
+            with suppress(ConnectionLost):  # the server closed the idle session
                 return await session.checksum(algorithm, start, end)
-        # On a separate session: a server does nothing else while it computes, and a fetch may begin meanwhile.
+        # Use a separate session, as a fetch may begin meanwhile, and a session does nothing else during a checksum.
         self._aside_queries += 1
         try:
             return await (await self._usable_aside()).checksum(algorithm, start, end)
@@ -221,12 +220,12 @@ class GridFTPSource(Source):
 
     async def recheck(self) -> Stat:
         if self._session and self._session.usable:
-            with suppress(ConnectionLost, Stalled):  # the server closed it
+            with suppress(ConnectionLost, Stalled):  # the server closed the idle session
                 return await self._session.ask_again()
         return (await self._connected()).stat
 
     def _idle(self) -> Session | None:
-        """Return the fetching session while it is idle: using it saves the round trips of opening a separate one."""
+        """Return the fetching session if it is idle, which saves the round trips of opening a separate one."""
         return None if self._aside or self._fetching else self._session
 
     async def close(self) -> None:

@@ -1,7 +1,7 @@
-"""File names at one server: list, inspect, make, rename, delete. A session that is not bound to one file.
+"""File names at one server: list, inspect, make, rename, delete. The session is not bound to one file.
 
-Commands that are awaited concurrently go out without waiting for each other. A server answers them in order, and does
-nothing else while it lists a directory or computes a checksum. `listing` parses the lines of a listing.
+Several tasks can send commands without waiting for each other. A server answers them in order, and does nothing else
+while it lists a directory or computes a checksum. `listing` parses the lines of a listing.
 """
 
 import asyncio
@@ -26,11 +26,11 @@ __all__ = ["Storage", "open_storage"]
 
 PIECE = 256 * 1024
 UNKNOWN = (500, 502, 504)
-"""Replies to unknown commands. Globus servers also use 500 for failures, with the reason in further lines."""
+"""Reply codes to unknown commands. Globus servers also use 500 for failures, with the reason in further lines."""
 NOT_WITH_THAT = 504
-"""The command is known, but not with its argument (RFC 959, 4.2.2)."""
+"""Reply code to a known command with an unsupported argument (RFC 959, 4.2.2)."""
 LIST_SECONDS = 60.0
-"""Seconds for which a listing may stand still, because a server reads a large directory or we do not read."""
+"""Maximum seconds in which a listing makes no progress, as when a server reads a large directory."""
 
 
 class Storage(GridFTPLogin):
@@ -38,8 +38,8 @@ class Storage(GridFTPLogin):
 
     Paths are absolute, or begin with `/~/` from the login directory. Every call may raise these subclasses of
     `coalloc.errors.SourceError`: NoSuchFile, IsDirectory, NotDirectory, AlreadyThere, NotEmpty, PermissionRefused,
-    NoSpace, ServerBusy; Unsupported for a path that cannot be sent; ConnectionLost and Stalled, after which it is not
-    `usable`.
+    NoSpace, ServerBusy; Unsupported for a path that cannot be sent; ConnectionLost and Stalled, after which the session
+    is not `usable`.
     """
 
     def __init__(self, control: ControlConnection, address: Address, options: EngineOptions, pipelined: bool) -> None:
@@ -47,7 +47,7 @@ class Storage(GridFTPLogin):
         self._listing = asyncio.Lock()
         self._turn: AbstractAsyncContextManager[None] = nullcontext() if pipelined else self._listing
         self._listed = False
-        """Whether a listing has worked: then the next one is requested in one flight."""
+        """Whether a listing has worked; if so, the next one is requested without waiting for its data connection."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -58,11 +58,11 @@ class Storage(GridFTPLogin):
 
     @property
     def describes(self) -> bool:
-        """Return whether the server supports the command for `stat`."""
+        """Return whether the server supports the command for `stat` (MLST)."""
         return "MLST" in self._features
 
     async def stat(self, path: str) -> Entry:
-        """Return the entry at `path`; for a symbolic link, servers mostly describe its target."""
+        """Return the entry at `path`; for a symbolic link, most servers describe its target."""
         reply = await self._ask("MLST", path)
         line = reply.lines[1] if len(reply.lines) > 2 else ""
         return entry(line.partition("; ")[0], path.rstrip("/").rpartition("/")[2] or "/")
@@ -70,13 +70,13 @@ class Storage(GridFTPLogin):
     async def list(
         self, path: str, omitted: MutableSequence[Omission] | None = None
     ) -> AsyncGenerator[Sequence[Entry], None]:
-        """Yield the entries of a directory in groups as they arrive; symbolic links that lead nowhere may be missing.
+        """Yield the entries of a directory in groups as they arrive; broken symbolic links may be missing.
 
-        `omitted` receives what the listing left out, as far as the server reports it.
+        `omitted` receives the numbers of entries left out, as far as the server reports them.
 
-        Until the listing has ended the server does nothing else: do not wait for another call meanwhile. Concurrent
+        Until the listing has ended, the server does nothing else: do not await another call meanwhile. Concurrent
         listings follow each other. Leaving the iteration early closes the session, because Globus servers do not handle
-        that well.
+        an interrupted listing well.
         """
         address = await self.locate(path)
         async with self._listing:
@@ -105,13 +105,13 @@ class Storage(GridFTPLogin):
             data = await self.data.connect(await where)
         except BaseException:
             if listed:
-                self.close()  # the server waits for a connection
+                self.close()  # the server still waits for the data connection
             raise
         return listed or self._submit(f"MLSD {address.path}", LIST_SECONDS), data
 
     @staticmethod
     def _whole(listing: Listing, address: Address) -> Sequence[Omission]:
-        """Return what a finished listing left out."""
+        """Return the omissions of a finished listing."""
         try:
             return listing.close()
         except ConnectionLost as error:
@@ -130,11 +130,11 @@ class Storage(GridFTPLogin):
             raise ConnectionLost(f"{address.shown}: the listing was lost: {error}", "try again") from None
 
     async def make(self, path: str) -> None:
-        """Make a directory in an existing one."""
+        """Make a directory in an existing directory."""
         await self._ask("MKD", path)
 
     async def rename(self, old: str, new: str) -> None:
-        """Rename a file or directory. As on POSIX, an existing file of the new name is replaced."""
+        """Rename a file or directory. As on POSIX, an existing file with the new name is replaced."""
         await self._ask_both(("RNFR", old), ("RNTO", new))
 
     async def link(self, target: str, path: str) -> None:
@@ -142,7 +142,7 @@ class Storage(GridFTPLogin):
         await self._ask_both(("SITE SYMLINKFROM", target), ("SITE SYMLINKTO", path))
 
     async def make_sparse(self, path: str, size: int) -> None:
-        """Make a sparse file of `size` zeros, at least one: only the last byte is sent.
+        """Make a sparse file of `size` zero bytes, at least one, by sending only the last byte.
 
         :raises Unsupported: (or another refusal) by servers that cannot write a file from its middle
         """
@@ -181,7 +181,7 @@ class Storage(GridFTPLogin):
             reply = None if pending is None else await pending
         if reply is None:
             return None
-        if reply.code in UNKNOWN and len(reply.lines) == 1:  # although it announces it
+        if reply.code in UNKNOWN and len(reply.lines) == 1:  # the server announced CKSM, but does not support it
             if reply.code == NOT_WITH_THAT:
                 self._algorithms.pop(algorithm.upper(), None)
             else:
@@ -190,7 +190,7 @@ class Storage(GridFTPLogin):
         return digest_in(_positive(reply, address), algorithm)
 
     def offers(self, algorithm: str) -> bool:
-        """Return whether the server announces such checksums."""
+        """Return whether the server announces checksums by this algorithm."""
         return algorithm.upper() in self._algorithms
 
     async def _ask(self, command: str, path: str) -> Reply:
@@ -199,11 +199,11 @@ class Storage(GridFTPLogin):
             return _positive(await self._submit(f"{command} {address.path}"), address)
 
     async def _ask_both(self, *commands: tuple[str, str]) -> None:
-        """Send two commands, of which the second completes the first."""
+        """Send two commands, the second of which completes the first."""
         located = [(command, await self.locate(path)) for command, path in commands]
         async with self._turn:
             first, second = [self._submit(f"{command} {address.path}") for command, address in located]
-            await second  # by then the first reply is here, too
+            await second  # replies come in order, so the first one is here by then
         for reply, (_, address) in zip((first, second), located, strict=True):
             _positive(reply.result(), address)
 
@@ -221,9 +221,9 @@ async def open_storage(url: str, options: EngineOptions, proxy: Path | None = No
 
 
 def _positive(reply: Reply, address: Address) -> Reply:
-    """Return the reply.
+    """Return a positive reply.
 
-    :raises SourceError: when the server refuses
+    :raises SourceError: when the reply is negative
     """
     if not reply.positive:
         raise refusal(reply, address.shown)
@@ -231,7 +231,7 @@ def _positive(reply: Reply, address: Address) -> Reply:
 
 
 def _wake(listed: PendingReply, data: socket.socket) -> None:
-    """End the wait for data that will not come."""
+    """End the wait for data if the reply is negative or will not come."""
     if listed.cancelled() or listed.exception() or not listed.result().positive:
         with suppress(OSError):
             data.shutdown(socket.SHUT_RDWR)

@@ -1,7 +1,7 @@
-"""Reception of a range over one data connection in stream mode: the path that determines the speed.
+"""Reception of a range over one data connection in stream mode. Its inner loop determines the speed.
 
-All sources of a process share one buffer, filled and delivered once per readiness of a socket, so that none starves
-another. No time-out here: the scheduler decides whether a source stalls.
+All sources of a process share one buffer, which is filled and delivered once per readiness of a socket, so that no
+source starves others. There is no time-out: the scheduler decides whether a source stalls.
 """
 
 import asyncio
@@ -17,16 +17,16 @@ from coalloc.errors import ConnectionLost, SourceError
 
 __all__ = ["LAST_WORDS_SECONDS", "fetch", "final_reply", "lost"]
 
-LAST_WORDS_SECONDS = 1.0  # how long to wait for the server's reason why data ended short
+LAST_WORDS_SECONDS = 1.0  # time to wait for the server's reason after data ended early
 
 
 async def fetch(session: Session, data: socket.socket, span: Span, deliver: Deliver) -> None:
-    """Receive the rest of `span` on a fresh data connection, and close it.
+    """Receive `span` on a new data connection, and close it.
 
-    The final reply to the transfer is read later, with those to later commands: it decides nothing.
+    The final reply to the transfer is read later, with the replies to later commands, as success has no effect.
     """
     try:
-        if span.start >= span.end:  # lowered while the connection was made
+        if span.start >= span.end:  # `end` was lowered while the connection was made
             return
         transfer = await session.retrieve(span.start, span.end)
         session.ask_ahead()
@@ -41,7 +41,7 @@ async def fetch(session: Session, data: socket.socket, span: Span, deliver: Deli
 
 
 async def final_reply(transfer: PendingReply) -> Reply | None:
-    """Return the server's reply to a transfer that ended short, if it comes soon."""
+    """Return the server's reply to a transfer that ended early, if it comes soon."""
     await asyncio.wait({transfer}, timeout=LAST_WORDS_SECONDS)
     if not transfer.done() or transfer.cancelled() or transfer.exception():
         return None
@@ -58,7 +58,7 @@ def lost(session: Session, reply: Reply | None, span: Span, reached: int) -> Sou
 
 
 class _Receiver:
-    """Reads one socket into the shared buffer until the span, up to its current end, is delivered."""
+    """A receiver that reads one socket into the shared buffer until the span, up to its current end, is delivered."""
 
     __slots__ = ("_at", "_data", "_deliver", "_gather", "_over", "_span")
 
@@ -81,7 +81,7 @@ class _Receiver:
         return self._at
 
     def replied(self, transfer: PendingReply) -> None:
-        """End the wait for data at a refusal; a lost control connection does not end it, nor does success."""
+        """End the wait for data after a refusal, but not after success, or the loss of the control connection."""
         if not (transfer.cancelled() or transfer.exception() or transfer.result().positive):
             self._end()
 

@@ -1,9 +1,9 @@
-"""Copies of files between two servers, without bytes through this machine: two sessions in MODE E connect to each
-other.
+"""Copies of files between two servers, whose bytes do not pass this machine: the servers connect to each other in
+MODE E.
 
-The sink listens, the source connects, and the connections are kept from file to file. Commands for many files are under
-way at once. Each file is requested from the source first, and from the sink once the source has opened it: so the sink
-never sees a file that the source refuses, and the bytes of one file never land in another.
+The sink listens, the source connects, and the connections are kept between files. Commands for many files are under way
+at once. Each file is requested from the source first, and from the sink only once the source has opened it. So the sink
+creates no file that the source refuses, and the bytes of one file are never written to another.
 
 `transfer` handles one file.
 """
@@ -32,11 +32,11 @@ Both = tuple[EngineOptions, EngineOptions]
 UNPROTECTED: Sequence[DataMode] = ("N",)
 """Data channel authentication: none, since the two servers may trust different authorities."""
 DELEGATED: Sequence[DataMode] = ("A",)
-"""Each server shows the other the delegated proxy: used where one requires that, and both hosts may have one."""
+"""Each server shows the other a delegated proxy: used if a server requires it, and both hosts may get one."""
 WINDOW = 64
-"""Most files under way at once. When one fails in the middle, all after it have to begin anew."""
+"""Maximum number of files under way at once. If a file fails in the middle, all later ones have to begin anew."""
 LOOKS = 4
-"""Number of checks for progress within the time that nothing may move."""
+"""Number of checks for progress within the stall time."""
 
 
 class _Source(GridFTPLogin):
@@ -69,7 +69,7 @@ def _need(end: GridFTPLogin, reply: Reply) -> None:
     if not reply.positive:
         where = end.control.where
         raise Unsupported(
-            f"{where} cannot copy to or from another server: it says {reply.code} {reply.text}", "fetch from it"
+            f"{where} cannot copy to or from another server: it says {reply.code} {reply.text}", "download from it"
         )
 
 
@@ -87,7 +87,7 @@ class ThirdParty:
         self._under_way: set[RangeTransfer] = set()
         self._error: SourceError | None = None
         self.doubtful = False
-        """Whether a transfer has failed for a reason not yet known: until it is, no transfer begins or ends."""
+        """Whether a transfer has failed and its reason is not known yet; until then, no transfer begins or ends."""
         self._loop = asyncio.get_running_loop()
         self._moved = 0.0
         self._look: asyncio.TimerHandle | None = None
@@ -112,18 +112,18 @@ class ThirdParty:
         ranges: Sequence[tuple[int, int]] | None = None,
         received: StoredCallback | None = None,
     ) -> None:
-        """Copy a file of `size` bytes, or `ranges` [start, end) of it to the same place in a file that may exist.
+        """Copy a file of `size` bytes, or `ranges` [start, end) of it to the same offsets of a file that may exist.
 
-        A whole file replaces an existing one. Returns when all bytes are counted: by the sink's markers, or, where it
-        sends none, by the size of the file there. `received` is called meanwhile for ranges that are permanently on
-        disk; an exception it raises ends the copy.
+        A whole file replaces an existing one. Returns when all bytes are counted: by the sink's markers, or, if it
+        sends none, by the size of the file at the sink. `received` is called meanwhile for ranges that are permanently
+        on disk; an exception that it raises ends the copy.
 
-        When a file fails after it has begun, or is cancelled, this pair is no longer `usable`, and other files under
-        way fail with it: until they are copied anew, the files of their names at the sink may contain anything.
+        If a file fails after it has begun, or is cancelled, this pair is no longer `usable`, and all other files under
+        way fail, too: until they are copied anew, their content at the sink is undefined.
 
         :raises NoSuchFile: (or another refusal) by the source or the sink; its message names the server
         :raises ReplicaChanged: when the source has more or fewer than `size` bytes
-        :raises ConnectionLost: when one of the servers is gone, or another file's failure has ended this pair
+        :raises ConnectionLost: when a server cannot be reached any more, or another file's failure has ended this pair
         :raises Stalled: when nothing has moved for too long
         """
         source, sink = await self.source.locate(source_path), await self.sink.locate(sink_path)
@@ -157,7 +157,7 @@ class ThirdParty:
             transfer.begin()
 
     def ended(self, transfer: RangeTransfer) -> None:
-        """Free the transfer's place for the next one."""
+        """Remove a transfer, so that another one can begin."""
         self._under_way.discard(transfer)
         self._window.release()
 
@@ -176,7 +176,7 @@ class ThirdParty:
             self._look = self._loop.call_later(self._stall_seconds / LOOKS, self._look_now)
 
     async def _check_size(self, sink: Address, size: int, least: int) -> None:
-        """Check the size of the file at the sink, where there were no markers."""
+        """Check the size of the file at a sink that sent no markers."""
         reply = await self.sink.control.submit(f"SIZE {sink.path}", self.sink.options.connect_seconds)
         stated = reply.lines[0].strip()
         if reply.code == 213 and (has := count(stated)) is not None and least <= has <= size:
@@ -195,7 +195,7 @@ class ThirdParty:
         self.sink.close()
 
     def close(self) -> None:
-        """Close both sessions, and end what is under way; may be called twice."""
+        """Close both sessions, and end all transfers under way; may be called twice."""
         self.fail(ConnectionLost("the copy was ended", "connect again"))
 
 
@@ -209,9 +209,9 @@ async def open_third_party(
 ) -> ThirdParty:
     """Log in at the servers of two URLs, and connect them to each other.
 
-    :param options: options for the source, and for the sink where that has none of its own
-    :param proxies: the files of the proxies to show, in place of the user's usual one
-    :raises DelegationNeeded: when one of them requires a proxy, and one of them may not be given one
+    :param options: options for the source, and for the sink unless `sink_options` are given
+    :param proxies: the files of the proxies to show to source and sink; None for the user's usual one
+    :raises DelegationNeeded: when a server requires a proxy, and not both hosts may get one
     """
     each = options, sink_options or options
     try:
@@ -223,7 +223,7 @@ async def open_third_party(
 
 
 def _insists(error: Unsupported) -> bool:
-    from coalloc.engine.gridftp.gsi import DelegationNeeded  # it takes its time, and plain FTP has no use for it
+    from coalloc.engine.gridftp.gsi import DelegationNeeded  # a slow import, which plain FTP does not need
 
     return isinstance(error, DelegationNeeded)
 
@@ -265,6 +265,6 @@ async def _open(
 
 
 async def _introduce(source: _Source, sink: _Sink) -> None:
-    """Send the source the address where the sink listens."""
+    """Send the source the address at which the sink listens."""
     host, port = await sink.data.address(sink.listens)
     _need(source, await source.control.ask(port_command(host, port)))

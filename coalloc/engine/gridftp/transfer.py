@@ -1,6 +1,6 @@
-"""One range on its way between two servers: the replies of both, and their consequence for later ranges.
+"""The transfer of one range between two servers: the replies of both, and their consequences for later ranges.
 
-`markers` parses the sink's markers, `thirdparty` keeps the ranges under way.
+`markers` parses the sink's markers, `thirdparty` manages all ranges under way.
 """
 
 import asyncio
@@ -17,15 +17,15 @@ from coalloc.errors import ConnectionLost, ReplicaChanged, ServerSays, SourceErr
 __all__ = ["RangeTransfer", "StoredCallback"]
 
 OTHER_END_SECONDS = 5.0
-"""Seconds to wait for the other server's answer, when the first reports only that its data connection has failed."""
+"""Seconds to wait for the other server's answer, after the first server reports only a failed data connection."""
 StoredCallback = Callable[[int, int], None]
 """`received(start, end)`: these bytes of the file are on the sink's disk."""
 
 
 class SessionPair(Protocol):
-    """The sessions between which ranges are copied, as one of these ranges sees them.
+    """The two sessions between which ranges are copied; the interface that a range uses.
 
-    `doubtful`: a range has failed for a reason not yet known; until it is, no range begins or ends.
+    `doubtful`: a range has failed and its reason is not known yet; until then, no range begins or ends.
     """
 
     doubtful: bool
@@ -41,7 +41,7 @@ class SessionPair(Protocol):
         ...
 
     def moved(self) -> None:
-        """Record that something has arrived, or begun."""
+        """Record progress: bytes have arrived, or a range has begun."""
         ...
 
     def fail(self, error: SourceError) -> None:
@@ -49,15 +49,15 @@ class SessionPair(Protocol):
         ...
 
     def ended(self, transfer: "RangeTransfer") -> None:
-        """Forget a range that is over."""
+        """Remove a range that is over."""
         ...
 
 
 class RangeTransfer:
-    """One range on its way: requested from the source, then from the sink.
+    """The transfer of one range, requested from the source, then from the sink.
 
-    :param retrieve: the command for the source, and the address for its errors
-    :param store: the same for the sink
+    :param retrieve: the command for the source, and the file's address there, for messages
+    :param store: the command for the sink, and the file's address there
     """
 
     def __init__(
@@ -86,13 +86,13 @@ class RangeTransfer:
         """The error, or None on success."""
 
     def begin(self) -> None:
-        """Send the source's command, behind those under way."""
+        """Send the source's command, after the commands under way."""
         self._pair.source.control.send(self._retrieve[0], self._retrieved, on_preliminary=self._opened)
         if self._pair.sink.protects_data:
             self._opened(None)  # both servers are silent until they have authenticated each other
 
     def _opened(self, _: Reply | None) -> None:
-        """Send the sink's command, since the source has the file and sends it."""
+        """Send the sink's command, as the source has opened the file."""
         if not self._sink_requested and not self._pair.doubtful:
             self._sink_requested = True
             self._pair.moved()
@@ -125,7 +125,7 @@ class RangeTransfer:
         elif error:
             self._broken(error)
         else:
-            self._opened(None)  # by a server without a preliminary reply
+            self._opened(None)  # if the server sent no preliminary reply
             self._sent = True
             self._finish()
 
@@ -138,9 +138,11 @@ class RangeTransfer:
             self._finish()
 
     def _broken(self, error: Exception) -> None:
-        """Fail the whole pair: the rest of this range is in the connection, where the next file is expected."""
+        """Fail the whole pair, as the connection still contains bytes of this range, where the next file should begin.
+        If the error may only be a consequence of the other server's failure, wait for that server's reply first.
+        """
         if isinstance(error, ServerSays):
-            # When one server dies, the other may report first, and knows only that its connection has ended.
+            # When a server dies, the other one may report first, and only that its data connection has ended.
             if self._vague is None and self._begun and self._answers < 2:
                 self._wait_for_other_end(error)
                 return
@@ -157,7 +159,7 @@ class RangeTransfer:
 
     def _finish(self) -> None:
         """Check the number of bytes, once both servers report completion."""
-        if self._vague:  # one server has failed, and the other has nothing to add
+        if self._vague:  # one server has failed, and the other reports success: there is no better reason
             self._broken(self._vague)
             return
         if self._pair.doubtful:
@@ -167,7 +169,7 @@ class RangeTransfer:
             return
         if self.progress.reported and self.progress.bytes != self._length:
             had = f"{self.progress.bytes} of {self._length} bytes"
-            self.end(ReplicaChanged(f"{self._retrieve[1].shown}: the server has sent {had}", "look at it again"))
+            self.end(ReplicaChanged(f"{self._retrieve[1].shown}: the server has sent {had}", "check its size again"))
             return
         for start, end in self.progress.stored.gaps(0, self._length):
             self._report(start, end)
@@ -186,7 +188,7 @@ class RangeTransfer:
 
 
 def _trouble(answer: Reply | SourceError, thing: Address) -> SourceError | None:
-    """Return the error in an answer, if there is one."""
+    """Return the error of an answer; None for a positive reply."""
     if isinstance(answer, SourceError):
         return answer
     return None if answer.positive else refusal(answer, thing.shown)

@@ -6,5 +6,5 @@ from coalloc.engine.http.source import HTTPFindings, HTTPSource
 
 __all__ = ["HTTPFindings", "HTTPSource"]
 
-# Keep httpx from importing its command line, which takes longer than a round trip to a distant server.
+# Keep httpx from importing its command-line interface: that takes longer than a round trip to a distant server.
 sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]

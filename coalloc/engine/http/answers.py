@@ -1,7 +1,7 @@
 """Parser of HTTP responses about a file: its range, version and digests, or the error. No I/O.
 
 Digests are in `Repr-Digest` (RFC 9530) or the older `Digest` (RFC 3230), which grid storage uses. Servers write their
-values in base64, or against the RFC in hex.
+values in base64 or, contrary to the RFC, in hex.
 """
 
 import re
@@ -41,25 +41,25 @@ Headers = Mapping[str, str]
 WANTED_DIGESTS = {"Want-Digest": "adler32, md5;q=0.8, sha-256;q=0.6", "Want-Repr-Digest": "sha-256=3, adler=2, md5=1"}
 PARTIAL = 206
 BUSY = (429, 503)
-"""Too many requests; out of service, mostly because of too many requests."""
+"""Status codes for too many requests, and for being out of service, mostly for the same reason."""
 ALIASES = {"adler": "adler32", "sha": "sha1"}
 
 
 def validator(headers: Headers) -> str | None:
-    """Return what identifies the file's version: the entity tag, or else the modification time."""
+    """Return the validator of the file's version: the entity tag, or else the modification time; None if absent."""
     return headers.get("etag") or headers.get("last-modified")
 
 
 def is_strong(seen: str | None) -> bool:
-    """Return whether this identifies one version of the file (RFC 9110, 8.8.1): two versions may have the same date."""
+    """Return whether a validator is strong (RFC 9110, 8.8.1): an entity tag, not a date, which versions may share."""
     return seen is not None and seen.startswith('"')
 
 
 def condition(seen: str | None) -> dict[str, str]:
     """Return the header that restricts a range request to the version with this validator.
 
-    Empty for a weak tag, which does not identify a version, and for one that is not ASCII, which cannot be sent back
-    byte for byte.
+    Empty for a weak tag, which does not identify a version, and for a non-ASCII one, which cannot be sent back
+    unchanged.
     """
     return {} if seen is None or seen.startswith("W/") or not seen.isascii() else {"If-Range": seen}
 
@@ -70,7 +70,7 @@ def closes(headers: Headers) -> bool:
 
 
 def content_range(headers: Headers) -> tuple[int, int, int | None] | None:
-    """Return the range [start, end) of a 206 response and the file's size, None where the server does not know it.
+    """Return the range [start, end) of a 206 response, and the file's size, None if the server does not know it.
 
     >>> content_range({"content-range": "bytes 10-19/100"})
     (10, 20, 100)
@@ -85,7 +85,7 @@ def content_range(headers: Headers) -> tuple[int, int, int | None] | None:
 
 
 def digests(headers: Headers) -> tuple[Checksum, ...]:
-    """Return the server's digests of the whole file; those in an unknown notation are left out.
+    """Return the server's digests of the whole file, without those in an unknown notation.
 
     >>> digests({"digest": "ADLER32=03da0195", "repr-digest": "adler=:A9oBlQ==:"})
     (Checksum(algorithm='adler32', value='03da0195'),)
@@ -138,8 +138,8 @@ def _date(text: str) -> datetime | None:
 def refusal(status: int, reason: str, headers: Headers, shown: str, hidden: Callable[[str], str]) -> SourceError:
     """Return the error for a status other than 200 or 206.
 
-    :param shown: the URL as it is shown
-    :param hidden: a function that hides the secrets of URLs in the server's text
+    :param shown: the URL without secrets
+    :param hidden: function that hides the secrets of URLs in the server's text
     """
     message = f"{shown}: the server says {status} {hidden(reason)}".rstrip()
     if status in (401, 403):

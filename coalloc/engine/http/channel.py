@@ -1,8 +1,7 @@
 """Reception of ranges over one persistent HTTP connection: requested ahead, they follow each other without a pause.
 
-Requested bytes that are no longer wanted still come, and are skipped as long as there are few: a new connection costs
-round trips, and TCP's slow start. `sharing` decides which session fetches which range; `source` handles servers that do
-not support this.
+Requested bytes that are no longer wanted are skipped if there are few, as a new connection costs round trips and TCP's
+slow start. `sharing` decides which session fetches which range; `source` handles servers that do not support this.
 """
 
 import asyncio
@@ -19,17 +18,15 @@ from coalloc.model import PathState
 __all__ = ["HTTPChannel", "HTTPConnection", "RangeEnded"]
 
 SKIPPED, SKIPPED_TRIPS = 64 * 1024, 4.0
-"""Bytes that may be skipped, or round trips' worth of them, whichever is more: beyond that a new connection is
-cheaper.
-"""
+"""Maximum to skip, in bytes or round trips' worth of data, whichever is more; else a new connection is cheaper."""
 LEAST_SECONDS = 0.01
-"""Seconds for which a near server's bytes may be held back; `sharing` counts them as missing meanwhile."""
+"""Seconds for which a near server's bytes may be held back; until then, `sharing` counts them as missing."""
 RECORD = 17 * 1024
-"""Bytes of a TLS record, which may have arrived without being decrypted yet."""
+"""Maximum bytes of a TLS record, which may have arrived but not been decrypted yet."""
 
 
 class RangeEnded(Exception):
-    """A range whose bytes from `at` on do not come. Internal: request the rest on another connection."""
+    """A range whose bytes from `at` on will not come. Internal: request these bytes on another connection."""
 
     def __init__(self, at: int) -> None:
         super().__init__(at)
@@ -37,10 +34,10 @@ class RangeEnded(Exception):
 
 
 class HTTPConnection(Protocol):
-    """A connection on which nothing is under way."""
+    """An idle connection."""
 
     def get_extra_info(self, info: str) -> Any:
-        """Return a property, as httpcore does: `is_readable` means that the connection is closed."""
+        """Return a property, as httpcore does; for `is_readable`, True means that the connection is closed."""
         ...
 
     async def hand_over(self, protocol: asyncio.BufferedProtocol) -> asyncio.Transport:
@@ -70,15 +67,14 @@ class HTTPChannel(asyncio.BufferedProtocol):
 
     @property
     def path_state(self) -> PathState | None:
-        """The path of the data; None if not known."""
+        """The state of the network path of the data; None if unknown."""
         return path_state_of(self._sock) if self.usable else None
 
     async def fetch(self, span: Span, deliver: Deliver) -> None:
         """Receive `span`, after the ranges requested before.
 
-        :raises Ended: when the connection ended before a byte of it came, or after other responses: a server that
-            closes the connection after a number of responses may cut off the last ones, as it does not read requests
-            after them
+        :raises RangeEnded: when the connection ended before a byte of the range came, or after other responses: a
+            server that closes the connection after some number of responses may cut off the last ones
         :raises ConnectionLost: when the first response was cut off, or at `close`
         """
         if not self.usable:
@@ -119,13 +115,13 @@ class HTTPChannel(asyncio.BufferedProtocol):
         self._fail()
 
     def _skip(self) -> None:
-        """Fail if skipping the rest costs more than a new connection, and no range is wanted."""
+        """Fail if no range is wanted, and skipping the remaining bytes would cost more than a new connection."""
         most = max(SKIPPED, SKIPPED_TRIPS * self._rtt * self._gather.rate)
         if not self.pipeline.wanted and self.pipeline.left > most:
             self._fail()
 
     def close(self) -> None:
-        """Close the connection, and fail what is under way; may be called twice."""
+        """Close the connection, and fail the ranges under way; may be called twice."""
         self._fail(ConnectionLost(f"{self._shown}: the connection was closed", "try again"))
 
     def _fail(self, error: BaseException | None = None) -> None:

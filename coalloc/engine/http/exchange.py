@@ -1,8 +1,7 @@
-"""Requests for one URL, one at a time, by httpx: redirects are followed, and failures become this project's errors.
+"""Requests for one URL, one at a time, by httpx: redirects are followed, and failures become coget's errors.
 
-The body of a redirect is not read, except for a few bytes if that keeps the connection. Each server has a client of its
-own, so that nothing sent to one of them (a login, a cookie) is sent to another. The policy of addresses decides where a
-redirect may lead.
+The body of a redirect is not read, unless it is so short that reading it keeps the connection. Each server has a client
+of its own, so that no login or cookie of one server is sent to another. The policy of addresses restricts redirects.
 """
 
 import ssl
@@ -28,13 +27,13 @@ __all__ = ["HTTPExchange"]
 
 
 MOST = 10
-"""Most redirects in a row."""
+"""Maximum number of redirects in a row."""
 REDIRECTS = (301, 302, 303, 307, 308)
 _Server = tuple[str, str, int | None, AddressPolicy]
 
 
 class _Answered(NamedTuple):
-    """The server of a response: the scheme, and the numeric address, None where it is not known."""
+    """The server of a response: its scheme, and its numeric address, None if unknown."""
 
     scheme: str
     address: str | None
@@ -57,7 +56,7 @@ class _RequestTarget:
 class HTTPExchange:
     """Requests and responses for one URL.
 
-    :param reached: called for each connection with the round-trip time
+    :param reached: called for each connection with the round-trip time in seconds
     """
 
     def __init__(self, url: str, options: EngineOptions, reached: "Reached") -> None:
@@ -65,12 +64,12 @@ class HTTPExchange:
         self._options = options
         self._reached = reached
         self.shown = redact(url)
-        """The URL as it is shown."""
+        """The URL without secrets."""
         self._chain: list[_Answered] = []
         self._clients: dict[_Server, httpx.AsyncClient] = {}
         self._led_to: _RequestTarget | None = None
         self._led_by = deque[str](maxlen=MOST)
-        """Targets of recent redirects: servers may repeat them in their text, too."""
+        """Targets of recent redirects, whose secrets servers may repeat in their text."""
 
     def hidden(self, foreign: object) -> str:
         """Return the text of a server or a library without the secrets of the requested URLs."""
@@ -78,10 +77,10 @@ class HTTPExchange:
 
     @property
     def named_by(self) -> str | None:
-        """The numeric address of the server that is responsible for the last response: the most public of those
-        involved.
+        """The numeric address of the server that is responsible for the last response.
 
-        None where one of them is not known.
+
+        If there were redirects, it is the most public address of all servers involved; None if one is unknown.
         """
         known = [each.address for each in self._chain if each.address]
         return min(known, key=class_of) if known and len(known) == len(self._chain) else None
@@ -97,7 +96,7 @@ class HTTPExchange:
 
     @asynccontextmanager
     async def answer(self, method: str, headers: Mapping[str, str]) -> "AsyncIterator[httpx.Response]":
-        """Send a request and yield the response before its body, which may be read within `border`."""
+        """Send a request and yield the response without its body, which the caller may read within `border`."""
         answer = await self._send(method, headers)
         try:
             yield answer
@@ -105,7 +104,7 @@ class HTTPExchange:
             await answer.aclose()
 
     async def _send(self, method: str, headers: Mapping[str, str]) -> "httpx.Response":
-        """Send a request. After a redirected GET the next GET goes directly to the target, while that works."""
+        """Send a request. After a redirected GET, send later GETs directly to the target, as long as that works."""
         led_to, self._led_to = self._led_to, None
         if method == "GET" and led_to:
             with suppress(SourceError):
@@ -158,11 +157,11 @@ class HTTPExchange:
         with self.border():
             old, url = place.url, place.url.join(answer.headers["location"]).copy_with(userinfo=b"")
         if url.scheme not in ("http", "https") or not url.host:
-            raise Unsupported(f"{self.shown}: it leads nowhere: {redact(str(url))}", "use another replica")
+            raise Unsupported(f"{self.shown}: invalid redirect to {redact(str(url))}", "use another replica")
         if old.scheme == "https" and url.scheme == "http" and not self._options.vouched:
             raise PermissionRefused(
                 f"{self.shown}: a redirect leads from https to {redact(str(url))}, and no checksum is known",
-                "give its checksum with --checksum, or name a Metalink by https",
+                "give the checksum with --checksum, or name a Metalink by https",
             )
         if _origin(old) != _origin(url):
             return _RequestTarget(url, place.policy.named_by(_server_of(answer)), {})
@@ -200,7 +199,7 @@ class HTTPExchange:
 
     @contextmanager
     def border(self) -> Iterator[None]:
-        """Convert exceptions of the libraries to this project's errors."""
+        """Convert exceptions of the libraries to coget's errors."""
         import httpcore
         import httpx
 
@@ -222,7 +221,7 @@ class HTTPExchange:
             raise PermissionRefused(what, "check HTTP_PROXY and NO_PROXY") from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise Unsupported(
-                f"{self.shown}: it leads nowhere: {self.hidden(error)}", "check the URL, or use another replica"
+                f"{self.shown}: invalid URL or redirect: {self.hidden(error)}", "check the URL, or use another replica"
             ) from None
 
     def _protocol_error(self, reason: str) -> SourceError:
@@ -231,14 +230,14 @@ class HTTPExchange:
         return self._not_http(reason)
 
     def _not_http(self, reason: object) -> NotThatProtocol:
-        what = f"{self.shown}: no HTTP there: {self.hidden(reason)}"
+        what = f"{self.shown}: not an HTTP server: {self.hidden(reason)}"
         return NotThatProtocol(what, "check scheme and port of the URL")
 
     def _lost(self, reason: object) -> ConnectionLost:
         """Return the error for a closed or reset connection; a server of another protocol may cause either."""
         return ConnectionLost(
             f"{self.shown}: the connection was lost: {self.hidden(reason)}",
-            "try again; if that happens always, check scheme and port of the URL",
+            "try again; if this happens every time, check scheme and port of the URL",
         )
 
     async def close(self) -> None:
@@ -251,7 +250,7 @@ def _origin(url: "httpx.URL") -> tuple[str, str, int | None]:
 
 
 def _server_of(answer: "httpx.Response") -> str | None:
-    """Return the numeric address of the server that gave a response; behind a proxy, only if the URL contains it."""
+    """Return the numeric address of the server of a response; if a proxy was used, the URL's address or None."""
     from coalloc.engine.http.transport import proxied
 
     if proxied(str(answer.request.url)):

@@ -1,8 +1,8 @@
 """Ranges requested ahead on one HTTP/1.1 connection, and the assignment of its bytes to them. No I/O.
 
 A server answers in the order of the requests (RFC 9112, 9.3.2). h11 parses the head of a response; the body is counted,
-and delivered without being copied. Only a plain response to the request is accepted: after any other the connection
-ends, and `source` then sends one request at a time to find the problem.
+and delivered without being copied. Only a 206 response with exactly the requested range is accepted: after any other
+response, the connection ends, and `source` sends one request at a time to find the problem.
 """
 
 from collections import deque
@@ -20,22 +20,22 @@ __all__ = ["Pipeline", "Question", "UnexpectedResponse"]
 
 END = b"\r\n\r\n"
 LONGEST = 64 * 1024
-"""Most bytes of a response before its body."""
+"""Maximum bytes of the head of a response."""
 
 
 class UnexpectedResponse(Exception):
-    """A response that does not fit the request. Internal: the connection cannot be used any more."""
+    """A response that does not fit the request. Internal: do not use the connection any more."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """The part that all requests share.
+    """The common part of all requests on a connection.
 
     :param target: the file's path, as this connection's server names it
     :param headers: all headers except those for ranges
     :param stat: size and version of the file
-    :param shown: the URL as it is shown
-    :param hidden: a function that hides the secrets of URLs in the server's text
+    :param shown: the URL without secrets
+    :param hidden: function that hides the secrets of URLs in the server's text
     """
 
     target: bytes
@@ -46,7 +46,7 @@ class Question:
 
 
 class Pipeline:
-    """The ranges that are to come over one connection, in order."""
+    """The ranges requested on one connection that have not ended, in order."""
 
     def __init__(self, question: Question) -> None:
         self._question = question
@@ -77,12 +77,12 @@ class Pipeline:
 
     @property
     def left(self) -> int:
-        """Bytes that are to come, wanted or not."""
+        """Number of bytes still to come, wanted or not."""
         return sum(turn.left for turn, _ in self._turns)
 
     @property
     def coming(self) -> int:
-        """Bytes that are certain to come next; a response whose head is not here may be of another kind."""
+        """Number of bytes that are certain to come: those of the response whose head has arrived."""
         return 0 if self._length is None else self._turns[0][0].left
 
     @property
@@ -96,13 +96,13 @@ class Pipeline:
 
     @property
     def serves_ahead(self) -> bool | None:
-        """Return whether a request sent ahead of the previous response was answered; None if there was none."""
+        """Return whether a request sent before the previous response was answered; None if there was none."""
         return None if self._ahead is None else self.answered > self._ahead
 
     def feed(self, data: memoryview) -> None:
         """Process received bytes.
 
-        :raises Unanswered: when they do not fit the request
+        :raises UnexpectedResponse: when the response does not fit the request
         :raises ServerBusy: when the server reports too many requests
         """
         while data and not self.over:
@@ -161,7 +161,7 @@ class Pipeline:
         self.answered += 1
 
     def _fits(self, turn: RangeRequest, headers: Mapping[str, str]) -> bool:
-        """Return whether a response has exactly the range, of the same version of the file, with its length."""
+        """Return whether a response has exactly the requested range, of the same version of the file, unencoded."""
         stat, where, seen = self._question.stat, content_range(headers), validator(headers)
         return (
             where is not None
@@ -174,7 +174,7 @@ class Pipeline:
         )
 
     def end(self, error: BaseException | None = None) -> None:
-        """End all ranges, because nothing more comes."""
+        """End all ranges, because no more data will come."""
         while self._turns:
             self._turns.popleft()[0].end(error)
         self._length = None

@@ -1,8 +1,8 @@
 """One session for a file at an HTTP server: its size and version, then its ranges, one request each.
 
-Ranges come over a `channel`, a persistent connection; from a distant server they are requested ahead. An `exchange`
-does the rest, one request at a time: finding the file, following redirects, and finding out what is wrong. A server
-that ignores ranges is recognised by its response, whatever it announces.
+Ranges come over a `channel`, a persistent connection; from a distant server, they are requested ahead. An `exchange`
+sends other requests, one at a time: to find the file, to follow redirects, and to find the cause of a failure. A server
+that ignores ranges is recognised by its response, not by its headers.
 """
 
 import asyncio
@@ -39,14 +39,12 @@ if TYPE_CHECKING:
 __all__ = ["FAR", "HTTPFindings", "HTTPSource"]
 
 FAR = 0.01
-"""Round-trip time in seconds from which ranges are requested ahead."""
+"""Round-trip time in seconds above which ranges are requested ahead."""
 VARYING = frozenset(name.lower().encode() for name in (*WANTED_DIGESTS, "Range", "If-Range"))
 """Headers that differ between requests."""
 NOTHING_THERE = 416
 BRIEF, BRIEF_TRIPS = 1.0, 20
-"""Seconds, or round trips, within which a file is assumed not to be overwritten in place: another query costs a round
-trip.
-"""
+"""Seconds, or round trips, in which a file is assumed not to be overwritten in place, which saves a query."""
 
 
 @dataclass(slots=True)
@@ -54,8 +52,8 @@ class HTTPFindings:
     """Findings that the sessions with one replica share.
 
     `rtt`: round-trip time in seconds, once the server was reached. `ahead`: the server answers requests sent ahead;
-    None while not tried. `longest`: longest time in seconds of a range. `vague`: whether a response did not identify
-    the version.
+    None if not tried yet. `longest`: longest time of a range in seconds. `vague`: a response did not identify the
+    version of the file.
     """
 
     rtt: float | None = None
@@ -68,7 +66,7 @@ class HTTPSource(Source):
     """One session for a file at an HTTP server.
 
     :param known: findings shared with other sessions for the same file
-    :param number: number of this session, from 0; the others try whether ranges may be requested ahead
+    :param number: number of this session, from 0; sessions other than 0 try whether ranges can be requested ahead
     :raises UsageError: when the URL names no host
     """
 
@@ -87,7 +85,7 @@ class HTTPSource(Source):
 
     async def open(self) -> Stat:
         await self.close()
-        # Twice: once for the connection, which reports its own time-out, once for the response.
+        # The time is doubled: for the connection, which reports its own time-out, and for the response.
         seconds = 2 * self.options.connect_seconds
         try:
             async with asyncio.timeout(seconds):
@@ -104,7 +102,7 @@ class HTTPSource(Source):
                 raise self._server.refusal(head)
             size = count(head.headers.get("content-length", ""))
             if head.status_code == 200 and size is not None and head.headers.get("accept-ranges") == "bytes":
-                if not head.history:  # else a GET may be redirected elsewhere
+                if not head.history:  # after a redirect, a GET may be redirected to another server
                     self._keep(head)
                 return self._stat(size, head, ranged=True)
         async with self._server.answer("GET", {**WANTED_DIGESTS, "Range": "bytes=0-0"}) as part:
@@ -113,7 +111,7 @@ class HTTPSource(Source):
             return self._understand(part)
 
     async def _ended(self, answer: "httpx.Response", size: int) -> bool:
-        """Read a response of `size` bytes, so that its connection is kept; return whether it had no more."""
+        """Read a response of `size` bytes, so that its connection is kept; return False if it is longer."""
         read = 0
         with self._server.border():
             async for chunk in answer.aiter_raw():
@@ -196,7 +194,7 @@ class HTTPSource(Source):
         return self._channel
 
     def _learn(self, channel: HTTPChannel) -> None:
-        """Note whether the server answers requests sent ahead, from a channel that has failed."""
+        """Learn from a failed channel whether the server answers requests sent ahead."""
         if self._known.ahead is None and not channel.pipeline.moved:
             self._known.ahead = channel.pipeline.serves_ahead
 
@@ -216,10 +214,10 @@ class HTTPSource(Source):
                 start, at = at, min(at + len(chunk), max(at, span.end))
                 if start < at:
                     deliver(start, at, memoryview(chunk)[: at - start])
-                await asyncio.sleep(0)  # reading never pauses while there are data: let other tasks and cancellation in
+                await asyncio.sleep(0)  # reading buffered data never pauses: give other tasks and cancellation a turn
             if at == requested_end and "content-length" in answer.headers:
                 with self._server.border():
-                    await anext(chunks, b"")  # reads the end that has arrived already, so that the connection is kept
+                    await anext(chunks, b"")  # reads the end of the body, so that the connection is kept
         if at == requested_end:
             self._keep(answer)
 
@@ -240,7 +238,7 @@ class HTTPSource(Source):
 
     @property
     def _may_queue(self) -> bool:
-        """Return whether requesting ahead is worth it, and may be possible."""
+        """Return whether requesting ahead is worthwhile, and may be possible."""
         far = self._agreed is not None and self._agreed.ranged and (self._agreed.rtt or 0.0) >= FAR
         return far and self._known.ahead is not False
 
@@ -249,7 +247,7 @@ class HTTPSource(Source):
 
     @asynccontextmanager
     async def _part(self, start: int, end: int) -> "AsyncIterator[httpx.Response]":
-        """Request [start, end) and yield the response, checked to have that range of the file that `open` saw."""
+        """Request [start, end) and yield the response, after a check that it has this range of the file's version."""
         stat = self._agreed
         if stat and not stat.ranged:
             if start:
@@ -291,10 +289,10 @@ class HTTPSource(Source):
         encoding = headers.get("content-encoding", "identity")
         if encoding != "identity":
             shown = self._server.hidden(encoding)
-            raise Unsupported(f"{self._shown}: the server sends it encoded as {shown}", "use another replica")
+            raise Unsupported(f"{self._shown}: the server sends the file encoded as {shown}", "use another replica")
 
     async def checksum(self, algorithm: str, start: int, end: int) -> str | None:
-        """Return the digest that `open` received, as HTTP has no query for it; of the whole file only."""
+        """Return the digest of the whole file that `open` received; None for ranges, as HTTP has no query for them."""
         if self._agreed is None or (start, end) != (0, self._agreed.size):
             return None
         return next((checksum.value for checksum in self._agreed.checksums if checksum.algorithm == algorithm), None)
@@ -305,7 +303,7 @@ class HTTPSource(Source):
             return await self.open()
         if is_strong(stat.validator) and known.longest < max(BRIEF, BRIEF_TRIPS * (known.rtt or 0.0)):
             return None
-        await self.fetch(Span(0, 1), lambda *_: None)  # which is of the version that `open` saw, or fails
+        await self.fetch(Span(0, 1), lambda *_: None)  # fails if the version is not the one that `open` saw
         return await self.open() if known.vague else stat
 
     async def close(self) -> None:

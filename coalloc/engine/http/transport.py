@@ -1,7 +1,7 @@
-"""httpx over this project's dialer: connections are made like those of every other engine.
+"""httpx over coget's dialer, so that connections are made like those of every other engine.
 
-Connections are plain sockets, or TLS over them by asyncio. They have no time-outs: the caller sets them. Errors are
-those of httpcore, ssl or the dialer, or OSError; `exchange` converts all of them.
+Connections are plain sockets, or TLS over them by asyncio. They have no time-outs of their own; the caller limits the
+time. They raise the errors of httpcore, ssl and the dialer, and OSError; `exchange` converts all of them.
 """
 
 import asyncio
@@ -26,17 +26,18 @@ MAGIC = b"HTTP/"
 """Beginning of every response."""
 CHUNK = 1024 * 1024  # bytes read at once; httpcore's own 64 KiB halve the speed
 BEGINNING, HEADERS = 64 * 1024, 128 * 1024
-"""Bytes read at once, and for how many bytes, where a response's headers are expected; httpcore accepts 100 KiB."""
+"""Bytes read at once at the beginning of a response, and length of this beginning; httpcore accepts 100 KiB of headers.
+"""
 
 Reached = Callable[[float | None], None]
-"""Called for each connection with the round-trip time in seconds, None if not known."""
+"""Function that is called for each connection with the round-trip time in seconds, None if unknown."""
 
 
 def client(url: str, dialer: Dialer, seconds: float, reached: Reached) -> httpx.AsyncClient:
-    """Return a client for the server of a URL, over the proxy in the environment, if any. It follows no redirects.
+    """Return a client for the server of a URL, over the environment's proxy, if any. It follows no redirects.
 
-    While nothing is under way, the `network_stream` of a response may be handed over, as `channel` requires. Behind a
-    proxy the proxy looks up the host: only hosts that are given as addresses are checked against the policy.
+    The `network_stream` of a response can be handed over, as `channel` requires, when no request is under way. If there
+    is a proxy, it looks up the host: then only numeric hosts are checked against the policy.
 
     :param seconds: time limit for each connection, TLS included
     :raises PermissionRefused: when the policy does not allow the host
@@ -54,7 +55,7 @@ def client(url: str, dialer: Dialer, seconds: float, reached: Reached) -> httpx.
     return httpx.AsyncClient(transport=_Transport(pool), timeout=None, headers=headers)
 
 
-@cache  # reading all authorities takes 50 ms: once, not for each source
+@cache  # reading all authorities takes 50 ms, too long for each source
 def _tls(file: str | None, folder: str | None) -> ssl.SSLContext:
     """Return a TLS context with the authorities in SSL_CERT_FILE or SSL_CERT_DIR, else those of certifi."""
     return httpx.create_ssl_context()
@@ -132,9 +133,9 @@ class _Backend(httpcore.AsyncNetworkBackend):
 
 
 class _Opening:
-    """Check of the first bytes received: h11 would take another protocol's text for the start of a response.
+    """A check of the first bytes received, as h11 would take another protocol's text for the start of a response.
 
-    The beginning of each response is read in small pieces, as h11 limits only headers that do not end.
+    The beginning of each response is read in small pieces, as h11 limits the length of headers only until they end.
     """
 
     def __init__(self) -> None:
@@ -142,7 +143,7 @@ class _Opening:
         self._received = 0
 
     def expect_headers(self) -> None:
-        """Expect headers next, because a request goes out."""
+        """Expect headers next, because a request is sent."""
         self._received = 0
 
     @property
@@ -151,9 +152,9 @@ class _Opening:
         return CHUNK if self._received > HEADERS else BEGINNING
 
     def check(self, data: bytes) -> bytes:
-        """Return the data.
+        """Return the data unchanged.
 
-        :raises httpcore.RemoteProtocolError: when the first bytes received are not HTTP's
+        :raises httpcore.RemoteProtocolError: when the first bytes of the connection are not HTTP
         """
         self._received += len(data)
         if not self._over and data:
@@ -191,7 +192,7 @@ class _Plain(httpcore.AsyncNetworkStream):
             self._sock.close()
 
     async def hand_over(self, protocol: asyncio.BufferedProtocol) -> asyncio.Transport:
-        """Hand the connection over, as in `channel.Connection`. For httpcore it is closed from now on."""
+        """Hand the connection over, as `channel.HTTPConnection`. For httpcore, it is closed from now on."""
         self._given_away = True
         transport, _ = await self._loop.create_connection(lambda: protocol, sock=self._sock)
         return transport
@@ -253,7 +254,7 @@ class _Secured(httpcore.AsyncNetworkStream):
             self._writer.transport.abort()  # a graceful shutdown would wait
 
     async def hand_over(self, protocol: asyncio.BufferedProtocol) -> asyncio.Transport:
-        """Hand the connection over, as in `channel.Connection`. For httpcore it is closed from now on."""
+        """Hand the connection over, as `channel.HTTPConnection`. For httpcore, it is closed from now on."""
         self._given_away = True
         transport = cast(asyncio.Transport, self._writer.transport)
         transport.set_protocol(protocol)

@@ -1,7 +1,7 @@
-"""Files in one user's directory, each locked (flock) by the process that made it, so the kernel shows which are alive.
+"""Files in one user's directory, each locked (flock) by the process that made it, so that its life can be checked.
 
 A process removes its files when it releases them; files of killed processes are found unlocked and removed. No other
-user can open such a file (mode 0600), so none can lock it.
+user can open such a file (mode 0600), and thus lock it.
 """
 
 import fcntl
@@ -25,16 +25,16 @@ class Claim(NamedTuple):
     fd: int
 
     def release(self) -> None:
-        """Remove the file and unlock it; to be called once."""
+        """Remove the file and unlock it; call this only once."""
         with suppress(OSError), self.claims.opened() as directory:
             os.unlink(self.name, dir_fd=directory)
         os.close(self.fd)
 
 
 class Claims(NamedTuple):
-    """The directory at `path`, which is made if it does not exist.
+    """The directory of a user's files, at `path`, which is made if it does not exist.
 
-    :param mode: 0700, or 0755 if other users have to see the names
+    :param mode: mode of the directory: 0700, or 0755 if other users have to see the file names
     """
 
     path: Path
@@ -42,9 +42,9 @@ class Claims(NamedTuple):
 
     @contextmanager
     def opened(self) -> Iterator[int]:
-        """Open the directory; refuse one that another user owns or can write to.
+        """Open the directory, and yield its file descriptor.
 
-        :raises OSError: when it cannot be used
+        :raises OSError: when the directory cannot be used, or another user owns it or can write to it
         """
         with suppress(FileExistsError):
             self.path.mkdir(self.mode)
@@ -53,7 +53,7 @@ class Claims(NamedTuple):
             found = os.fstat(directory)
             if found.st_uid != os.geteuid() or found.st_mode & 0o022:
                 raise PermissionError(f"{self.path} is not ours alone")
-            if found.st_mode & self.mode != self.mode:  # whatever the umask says
+            if found.st_mode & self.mode != self.mode:  # the umask removed some bits
                 os.fchmod(directory, self.mode)
             yield directory
         finally:
@@ -70,12 +70,12 @@ class Claims(NamedTuple):
                         return Claim(self, name, fd)
 
     def count(self, prefix: str) -> int:
-        """Return how many files with this prefix are locked by a living process."""
+        """Return the number of files with this prefix that living processes have locked."""
         with self.opened() as directory:
             return sum(_is_held(directory, name) for name in _names(directory, prefix))
 
     def ahead(self, prefix: str, before: str | None = None) -> int:
-        """Count the files with this prefix older than `before` (all if None), from the oldest held one on."""
+        """Count the files with this prefix older than `before` (all if None), from the oldest locked one on."""
         with self.opened() as directory:
             line = [name for name in _names(directory, prefix) if before is None or name < before]
             for i, name in enumerate(line):
@@ -90,9 +90,9 @@ def _names(directory: int, prefix: str) -> list[str]:
 
 
 def _locked(directory: int, name: str, fd: int) -> bool:
-    """Lock a new file. Return False if another process locked it first to test it: that process then removes it."""
+    """Lock a new file. Return False if another process locked it first, to test it, and removes it."""
     try:
-        os.fchmod(fd, 0o600)  # whatever the umask says
+        os.fchmod(fd, 0o600)  # the umask may have removed some bits
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.fstat(fd).st_nlink:
             return True

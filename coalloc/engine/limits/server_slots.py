@@ -1,21 +1,21 @@
-"""Slots: a limit on the sessions of all coget processes of a machine with one server, and notice when one is wanted.
+"""Slots: a limit on the sessions of all coget processes of a machine with one server.
 
 Each slot is a file that the process holding it made and locked (`claims`). Waiting processes stand in line, each with
 such a file as a ticket: the oldest ticket whose owner is alive comes first.
 
-The files are in /run/coget if an administrator made it, for all users together, else in /tmp/coget-UID. They are not in
-XDG_RUNTIME_DIR, because batch jobs have none and would count separately. Where no file can be locked, nothing is
-counted: the limit is a courtesy and no reason to fail.
+The files are in /run/coget if an admin made it, for all users together, else in /tmp/coget-UID. They are not in
+XDG_RUNTIME_DIR, because batch jobs have none and would count separately. If no file can be locked, slots are not
+counted, as the limit is a courtesy and no reason to fail.
 
-In /run/coget each user has a directory, named by number, in which only that user writes. So a user can pretend to hold
-any number of slots there, but cannot affect those of others. To keep one user from holding up the others:
+In /run/coget, each user has a directory, named by the user's number, in which only that user writes. So a user can
+pretend to hold any number of slots, but cannot change those of others. Three rules keep one user from blocking others:
 
-- A user with no slot of a server gets one, whatever others hold.
-- A user who has waited for `PATIENCE` gets a share: the limit divided by the number of users who want slots.
-- Users do not stand in each other's lines: a free slot goes to the first in any line to look.
+- A user without a slot of a server gets one, however many slots others hold.
+- A user who has waited for `PATIENCE` gets a share: the limit divided by the number of users who hold or want slots.
+- Each user has a line of its own: a free slot goes to the first in any line that finds it.
 
-The slots of other users are counted by file names: another user's file cannot be opened, but whether its process is
-alive can be seen.
+The slots of other users are counted by file names, with a check whether the process in the name is alive, as another
+user's file cannot be opened.
 """
 
 import asyncio
@@ -34,22 +34,22 @@ from coalloc.errors import UsageError
 __all__ = ["VARIABLE", "Lease", "Slots"]
 
 VARIABLE = "COGET_CONNECTIONS"
-"""Environment variable: sessions with one server, or "off"."""
+"""Environment variable: maximum number of sessions with one server, or "off"."""
 MOST = 32
-"""As many streams as one distant source may be worth; about the limit of small servers (ProFTPD's default: 30)."""
+"""Default limit: enough streams for one distant source; about the limit of small servers (ProFTPD's default is 30)."""
 SHARED = Path("/run/coget")
 LOOK, SELDOM = 0.02, 0.5
-"""Seconds between looks of the first in line; the others wait longer by their position, up to the second value."""
+"""Seconds between checks for a slot by the first in line; others wait in proportion to their position, up to SELDOM."""
 PATIENCE = 30.0
-"""Seconds after which a waiting user may take a share, even if others hold more than theirs."""
+"""Seconds after which a waiting user may take a share, even if the limit is then exceeded."""
 SEEN = 1000
-"""Most entries read of a directory: a user may have made a million to keep others busy."""
+"""Maximum number of entries read from a directory, as a user could make a million to slow others down."""
 LINES: WeakValueDictionary[tuple[Path, str], asyncio.Lock] = WeakValueDictionary()
-"""Locks by folder and server: only the task that holds one stands in line for this process."""
+"""Locks by folder and server: only the task that holds the lock stands in line for this process."""
 
 
 class Lease:
-    """A slot that is held until `release` or the end of the process; empty where nothing is counted."""
+    """A slot, held until `release` or the end of the process; without a claim if slots are not counted."""
 
     def __init__(self, claim: Claim | None = None) -> None:
         self._claim = claim
@@ -62,7 +62,7 @@ class Lease:
 
 
 class _Others(NamedTuple):
-    """Other users of a server: their slots, how many users hold or want some, and whether any waits."""
+    """Other users of a server: the number of their slots, of users who hold or want slots, and whether any waits."""
 
     slots: int = 0
     users: int = 0
@@ -90,7 +90,7 @@ class Slots(NamedTuple):
 
     @property
     def usable(self) -> bool:
-        """Return whether slots can be counted in its folder."""
+        """Return whether slots can be counted in the folder."""
         with suppress(OSError), self._claims.opened():
             return True
         return False
@@ -110,7 +110,7 @@ class Slots(NamedTuple):
         return Claims(self.folder / str(os.geteuid()), 0o755) if self._is_shared else Claims(self.folder)
 
     def take(self, server: str) -> Lease | None:
-        """Take a slot of `server` (HOST:PORT); return None when none is free or this user's processes wait for it."""
+        """Take a slot of `server` (HOST:PORT); return None if none is free, or other processes of this user wait."""
         try:
             return None if self._claims.ahead(f"{server}.line.") else self._claim(server)
         except OSError:
@@ -129,8 +129,7 @@ class Slots(NamedTuple):
     async def wait(self, server: str) -> Lease:
         """Wait in line for a slot of `server`.
 
-        Only one waiting task per process stands in line with the other processes, as each reads the whole line
-        repeatedly.
+        Only one task per process stands in line, as each ticket holder reads the whole line repeatedly.
         """
         line = LINES.setdefault((self.folder, server), asyncio.Lock())
         async with line:
@@ -169,7 +168,7 @@ class Slots(NamedTuple):
         return None
 
     def _has_room(self, server: str, claimed: int, patient: bool) -> bool:
-        """Return whether this user may have one more slot, not counting the `claimed` ones."""
+        """Return whether this user may have one more slot, without counting `claimed` of the user's slots."""
         own = self._claims.count(f"{server}.slot.") - claimed
         if not self._is_shared:
             return own < self.most
@@ -180,7 +179,7 @@ class Slots(NamedTuple):
         return max(1, self.most // (1 + others.users))
 
     def _others(self, server: str) -> _Others:
-        """Count the slots and lines of other users at a server, by file names."""
+        """Count the slots and tickets of other users at a server, by file names."""
         found = _Others()
         if self._is_shared:
             for names in _of_others(self.folder):
@@ -191,7 +190,7 @@ class Slots(NamedTuple):
 
 
 def _of_others(folder: Path) -> Iterator[list[str]]:
-    """Yield the names in the directory of each other user."""
+    """Yield the file names in the directory of each other user."""
     with os.scandir(folder) as entries:
         users = [entry.name for entry in islice(entries, SEEN) if entry.name.isdecimal()]
     for user in users:
@@ -203,7 +202,7 @@ def _of_others(folder: Path) -> Iterator[list[str]]:
 def _names_of(user: str, folder: Path) -> list[str]:
     """Return the names in a user's directory.
 
-    :raises OSError: if it is not that user's own directory
+    :raises OSError: if the user does not own the directory
     """
     directory = os.open(folder / user, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:

@@ -1,7 +1,7 @@
 """Limits of one process, for all servers together: connections being set up, and child processes.
 
-A document may name thousands of replicas. Those beyond the limit are tried when an earlier one is done. Slots, which
-all processes of a machine share, belong to one server each and are left to `slots`.
+A document may name thousands of replicas; replicas beyond the limit are tried when an earlier one is done. The limit
+per server, which all processes of a machine share, is in `server_slots`.
 """
 
 import asyncio
@@ -10,9 +10,9 @@ from weakref import WeakKeyDictionary
 __all__ = ["CONNECTING", "PROCESSES", "ProcessLimit", "connecting", "processes"]
 
 CONNECTING = 64
-"""Sessions that connect at once, and sources that one file is fetched from at once."""
+"""Maximum number of sessions that connect at once, and of sources from which one file is fetched at once."""
 PROCESSES = 8
-"""Concurrent sessions that start a program to fetch."""
+"""Maximum number of concurrent sessions that start programs."""
 
 
 class ProcessLimit:

@@ -1,8 +1,7 @@
-"""Pieces of a range that are admitted one after the other, where the rate of a replica is limited.
+"""Pieces of a range that are admitted one after the other, if the rate of a replica is limited.
 
 A piece is admitted before it is requested from the server, not when its bytes are read. A copy between two servers
-can be slowed down in no other way, and of a download that is read slowly, megabytes still flow into the buffers on
-the path.
+can be slowed down in no other way; and a slow reader of a download would still let megabytes flow into buffers.
 """
 
 from collections.abc import Iterator
@@ -15,8 +14,7 @@ __all__ = ["pieces"]
 
 
 def pieces(span: Span, most: int) -> Iterator[RangePart]:
-    """Yield the parts of a range to deliver, front to back, each of at most `most` bytes. The range's end may be
-    lowered.
+    """Yield the missing parts of a range in order, each of at most `most` bytes. The end may be lowered meanwhile.
 
     >>> [(piece.start, piece.end) for piece in pieces(Span(0, 9, skip=[(4, 7)]), 3)]
     [(0, 3), (3, 4), (7, 9)]

@@ -1,6 +1,6 @@
-"""A session that connects only while it holds a slot: this limits the load of all coget processes on a server.
+"""A session that connects only while it holds a slot, which limits the load of all coget processes on a server.
 
-It holds its slot from `open` to `close`, and releases it on failure. Waiting is left to the caller of `open`.
+It holds its slot from `open` to `close`, and releases it on failure. The caller of `open` waits for a slot, if needed.
 """
 
 import asyncio
@@ -16,15 +16,15 @@ __all__ = ["capped", "server_of"]
 
 PORTS = {"ftp": 21, "sshftp": 22, "http": 80, "https": 443, "gsiftp": 2811}
 LONGEST = 180
-"""Characters of a host that are used in a file's name."""
+"""Maximum characters of a host in a file name."""
 LOOK_SECONDS = 0.5
-"""Seconds between checks whether others wait for a slot on loan; the property may be read for each slice."""
+"""Seconds between checks whether others wait for a slot; the property may be read more often."""
 
 
 def capped(source: Source, *, on_loan: bool) -> Source:
     """Return `source`, limited by slots if slots are in use and its URL names a server.
 
-    :param on_loan: whether it gives its slot back when others wait for one
+    :param on_loan: whether the source gives its slot back when others wait for one
     """
     slots, server = source.options.slots, server_of(source.url)
     return _Capped(source, slots, server, on_loan) if slots and server else source
@@ -45,8 +45,8 @@ def server_of(url: str) -> str | None:
 class _Capped(Source):
     """A source that takes a slot before it connects.
 
-    The second connection that a GridFTP source makes to ask for a checksum needs no slot: no data go over it, and two
-    sessions that each hold one slot and wait for a second would deadlock.
+    The second connection of a GridFTP source, for checksums, needs no slot: no data go over it, and two sessions that
+    each hold a slot and wait for a second one would deadlock.
     """
 
     def __init__(self, source: Source, slots: Slots, server: str, on_loan: bool) -> None:
@@ -60,7 +60,7 @@ class _Capped(Source):
         self._look_at = 0.0
 
     async def open(self) -> Stat:
-        """Connect as every engine does, once a slot is taken.
+        """Take a slot, and connect.
 
         :raises NoFreeConnection: when all slots are taken, or others wait for them
         """

@@ -1,7 +1,7 @@
 """One replica fetched by several sessions, for protocols with one stream per session.
 
-A single session is given the whole range at once; `sharing` divides it among several. The scheduler decides how many
-sessions are worth having.
+A single session gets the whole range at once; `sharing` divides a range among several sessions. The scheduler decides
+the number of sessions.
 """
 
 import asyncio
@@ -21,8 +21,8 @@ __all__ = ["Parallel"]
 class Parallel(Source):
     """One or more sessions with one replica, each made by `make`, used as one source.
 
-    The transfer continues without a session that the server refuses or that is lost, as long as another one works. A
-    session whose slot is recalled finishes its parts first.
+    The transfer continues without a session that is refused or lost, as long as another session works. A session whose
+    slot is recalled finishes its parts first.
 
     :param streams: number of sessions until `widen` raises it
     """
@@ -44,7 +44,7 @@ class Parallel(Source):
 
     def widen(self, streams: int) -> None:
         self._streams = max(self._streams, streams)
-        if self._agreed is None:  # further sessions connect while the first one does
+        if self._agreed is None:  # further sessions connect at the same time as the first one
             for session in self._further():
                 self._joining[session] = self._joining.get(session) or asyncio.create_task(_open(session))
         if self._sharing:
@@ -82,13 +82,13 @@ class Parallel(Source):
     async def _join(self, session: Source) -> bool:
         """Connect one more session, if that was not tried before; return whether it can be used.
 
-        :raises ReplicaChanged: when it shows another file than the first one did
+        :raises ReplicaChanged: when its file has another size or version than that of the first session
         """
         if session is self._sessions[0]:
             return True
         if session not in self._joining:
             self._joining[session] = asyncio.create_task(_open(session))
-        stat = await asyncio.shield(self._joining[session])  # the next range may use it
+        stat = await asyncio.shield(self._joining[session])  # shielded, as the next range may use it
         if stat and self._agreed and (stat.size, stat.validator) != (self._agreed.size, self._agreed.validator):
             raise ReplicaChanged(f"{redact(self.url)} changed while it was fetched", "start again")
         return stat is not None

@@ -1,8 +1,8 @@
-"""One range divided among several sessions: which session fetches which part, and who takes over a lost session's part.
+"""Division of one range among several sessions, which also take over the parts of lost sessions.
 
-Every session is given a part; sessions that queue are given short slices, front to back. A session that is free,
-because it has delivered its part or has only now connected, steals from the one expected to finish last, by the rule in
-`schedule.stealing`. `work` decides how long parts are, and what the rule is told about a session.
+Each session gets a part; sessions that queue get short slices, from front to back. A session without a part, because it
+has delivered its part or has just connected, steals from the session expected to finish last, by the rule in
+`schedule.stealing`. `work` decides the length of parts, and describes a session to the rule.
 """
 
 import asyncio
@@ -20,17 +20,17 @@ from coalloc.util.intervals import Intervals
 __all__ = ["SMALLEST", "RangeSharing"]
 
 SMALLEST = 512 * 1024
-"""Smallest part, in bytes, that is worth its set-up."""
+"""Minimum bytes of a part that is worth its set-up."""
 MOMENT = 2 * 1024 * 1024
-"""Bytes of a part for a session that will queue as soon as the part has ended, while others deliver, too."""
+"""Bytes of a part for a session that can queue only after this part, if other sessions deliver, too."""
 LOOK_SECONDS = 0.1
-"""Seconds between checks of a session: whether another one has fallen behind or failed, or this one is recalled."""
+"""Seconds between checks of a session: whether another session is behind or has failed, or this one is recalled."""
 
 
 class RangeSharing:
     """One range, divided among the sessions that are invited.
 
-    :param join: connects a session, and returns whether it can be used
+    :param join: function that connects a session, and returns whether it can be used
     :param rtt: round-trip time to the server in seconds
     """
 
@@ -50,11 +50,11 @@ class RangeSharing:
         self._over: asyncio.Future[None] = loop.create_future()
         self._error: BaseException | None = None
         self._failure: SourceError | None = None
-        """The error for which a session left its parts to the others; all sessions may fail at once."""
+        """The last error of a session that left its parts to others, raised if no session is left."""
         self._caller = asyncio.current_task()
 
     async def run(self) -> None:
-        """Wait until all is delivered, no session is left, or one met an error that the others would meet, too."""
+        """Wait until all bytes are delivered, no session is left, or an error occurs that ends all sessions."""
         try:
             await self._over
         finally:
@@ -71,7 +71,7 @@ class RangeSharing:
             task.add_done_callback(self._session_ended)
 
     def _session_ended(self, _: asyncio.Task[None]) -> None:
-        ended = [each for each in self._tasks.values() if each.done()]  # several may have ended in one turn of the loop
+        ended = [each for each in self._tasks.values() if each.done()]  # several may end in the same loop iteration
         errors = [error for each in ended if not each.cancelled() and (error := each.exception())]
         if errors or len(ended) == len(self._tasks):
             self._end(errors[0] if errors else self._failure)
@@ -103,7 +103,7 @@ class RangeSharing:
             await self._stop(work)
 
     def _employ(self, work: SessionWork) -> bool:
-        """Give a session its next parts; return whether it has work, or may get some if another session fails."""
+        """Give a session its next parts; return whether it has work, or may get work if another session fails."""
         while part := self._deal(work):
             fetch = work.session.fetch(part, partial(self._take, work, part))
             work.given(asyncio.create_task(fetch), part, self._time())
@@ -124,9 +124,9 @@ class RangeSharing:
         await work.session.close()
 
     async def _fetched(self, work: SessionWork) -> None:
-        """Wait until one of a session's parts is delivered, or until it may have been recalled.
+        """Wait until one of a session's parts is delivered, or until the session must be checked for a recall.
 
-        :raises SourceError: when it failed
+        :raises SourceError: when a part failed
         """
         if not work.parts:
             await asyncio.sleep(LOOK_SECONDS)
@@ -139,14 +139,14 @@ class RangeSharing:
 
     @staticmethod
     async def _stop(work: SessionWork) -> None:
-        """Cancel the fetches of undelivered parts; those that are fully delivered may keep their connection."""
+        """Cancel the fetches of undelivered parts; let the others end, so that they can keep their connection."""
         for task, part in work.parts.items():
             if not part.delivered:
                 task.cancel()
         await asyncio.gather(*work.parts, return_exceptions=True)
 
     def _give_back(self, work: SessionWork, error: SourceError) -> None:
-        """Return a failed session's missing ranges to the pool, if there are other sessions."""
+        """Return a failed session's missing ranges to the undealt ones; raise the error if no other session is left."""
         if isinstance(error, ReplicaChanged) or len(self._works) == 1:
             raise error
         self._failure = error
@@ -158,7 +158,7 @@ class RangeSharing:
         return [other for other in self._works.values() if other is not work]
 
     def _deal(self, work: SessionWork) -> RangePart | None:
-        """Return the next part for a session that should have one; None if it should not or nothing is left."""
+        """Return the next part for a session; None if it has enough, or no bytes are left."""
         self._unshared.remove(self._span.end, self._requested_end)
         if not work.free(self._fair(work), self._lasts()):
             return None
@@ -172,7 +172,7 @@ class RangeSharing:
         return part
 
     def _steal(self, work: SessionWork) -> None:
-        """Take back the end of the part expected to finish last, which is the whole range if one session has it all."""
+        """Take back the end of the last part of the session expected to finish last."""
         now = self._time()
         rates = [rate for each in self._works.values() if (rate := each.rate(now))]
         guess = median(rates) if rates else UNKNOWN_RATE
@@ -180,7 +180,7 @@ class RangeSharing:
         if not victims:
             return
         last = max(victims, key=lambda other: (victims[other].seconds, other.left))
-        if last.session.queues:  # its server answers every request: all that can be moved is moved, or nothing
+        if last.session.queues:  # its server sends what was requested anyway: steal all movable bytes, or none
             victims = {last: victims[last]._replace(rate=0.0)}
         victim, thief = victims[last], work.thief(guess, now)
         nbytes = stolen(victim, thief, seconds_together(thief, victims.values()), last.worth(thief, victim))
@@ -191,12 +191,12 @@ class RangeSharing:
             self._unshared.add(part.end, end)
 
     def _lasts(self) -> float:
-        """Return for how many seconds the undealt bytes will last."""
+        """Return the seconds that the undealt bytes will last."""
         now = self._time()
         return self._unshared.total / max(1.0, sum(work.rate(now) for work in self._works.values()))
 
     def _fair(self, work: SessionWork) -> int:
-        """Return the length of a part if all undealt bytes were dealt out now to idle or queueing sessions."""
+        """Return the bytes per part if all undealt bytes were given now to idle or queueing sessions."""
         working = sum(not task.done() for task in self._tasks.values())  # sessions that are still connecting count
         if work.session.queues:
             return self._unshared.total // working
@@ -208,13 +208,13 @@ class RangeSharing:
         return max(SMALLEST, -(-self._unshared.total // without))
 
     def _take(self, work: SessionWork, part: RangePart, start: int, end: int, data: memoryview | None) -> None:
-        if self._caller and self._caller.cancelling():  # the caller is cancelled and has not stopped this object yet
+        if self._caller and self._caller.cancelling():  # the caller is cancelled, but has not ended the sessions yet
             return
         end = min(end, part.end)
         if start < end:
             self._deliver(start, end, data and data[: end - start])
             work.delivered(part, end, self._time())
             self._received.add(start, end)
-        wanted = self._span.end - self._span.start  # sessions may still fetch bytes beyond an end that was lowered
+        wanted = self._span.end - self._span.start  # after the end was lowered, more bytes may be received
         if self._received.total >= wanted and self._received.covers(self._span.start, self._span.end):
             self._end()

@@ -1,8 +1,8 @@
 """A session at work for `sharing`: its parts, its rate, and the size of its next part. Time is an argument.
 
-There are two kinds of sessions. For most, each part costs round trips and begins slowly, so they have one part at a
-time, as long as possible. Others queue: they accept the next part while one is under way, without a pause. They are
-given short slices, just enough ahead that the server never waits, so that a session that becomes slow holds little.
+There are two kinds of sessions. For most, each part costs round trips and begins slowly, so they get one part at a
+time, as long as possible. Others queue: they accept the next part while one is under way, without a pause. They get
+short slices, only as far ahead that the server never waits, so that a session that becomes slow holds few bytes.
 """
 
 from asyncio import Task
@@ -15,27 +15,27 @@ from coalloc.schedule.stealing import SETUP_TRIPS, Thief, Victim
 __all__ = ["RangePart", "SessionWork"]
 
 SLICE_SECONDS, SLICE = 0.25, 256 * 1024
-"""Duration of a slice in seconds; its least bytes, also used while no rate is known, as each slice costs CPU time."""
+"""Desired seconds of a slice, and its minimum bytes (also used while no rate is known), as each costs CPU time."""
 LEAST_SLICE, LONGEST = 64 * 1024, 64 * 1024 * 1024
-"""Bytes of a slice near the end, where all sessions should end together; most bytes of any part, as slots may be
-recalled.
+"""Minimum bytes of a slice near the end, where all sessions should end together; maximum bytes of any part, as slots
+may be recalled.
 """
 AHEAD_TRIPS, LEAST_TRIPS = 3.0, 1.5
-"""Round trips' worth of bytes given ahead: one until the request arrives, plus what TCP's growth may add. Fewer near
-the end, where all sessions should end together.
+"""Round trips' worth of bytes given ahead: one until the request arrives, and more as TCP may become faster; the lower
+value is for the end, where all sessions should end together.
 """
 MEASURE_SECONDS, STALE_SECONDS = 0.1, 1.0
-"""Seconds over which a rate is measured, for sessions that queue (slices adapt at once) and for the others (long parts
-need not). A rate is ignored if no bytes came within the longer time.
+"""Seconds over which a rate is measured: for sessions that queue, whose slices should adapt quickly, and for others.
+A rate is ignored if no bytes came within the longer time.
 """
 LEAST_REQUEST = 4 * 1024
-"""Bytes below which a request is not split, where sessions queue."""
+"""Bytes below which a request is not split between sessions that queue."""
 EARLIER = 2.0
-"""How many times sooner the end must come for requests to be moved that wait at the server: it answers them in vain."""
+"""Factor by which the end must come sooner to justify a steal of queued requests, which the server answers in vain."""
 
 
 class RangePart(Span):
-    """A part of `whole` that never reaches beyond its end; the bytes before `at` are delivered."""
+    """A part of `whole` that never reaches beyond the end of `whole`; the bytes before `at` are delivered."""
 
     __slots__ = ("_end", "_requested_end", "_whole", "at")
 
@@ -59,7 +59,7 @@ class RangePart(Span):
 
     @property
     def delivered(self) -> bool:
-        """Return whether all bytes that were requested are delivered, which may be more than are wanted by now."""
+        """Return whether all requested bytes are delivered, also those beyond an end that was lowered since."""
         return self.at >= self._requested_end
 
 
@@ -80,7 +80,7 @@ class SessionWork:
 
     @property
     def left(self) -> int:
-        """The bytes that it still has to deliver."""
+        """Number of bytes that the session still has to deliver."""
         return sum(part.left for part in self.parts.values())
 
     def given(self, task: Task[None], part: RangePart, now: float) -> None:
@@ -89,7 +89,7 @@ class SessionWork:
         self.parts[task] = part
 
     def delivered(self, part: RangePart, at: int, now: float) -> None:
-        """Note that all of `part` before `at` has arrived."""
+        """Record that all bytes of `part` before `at` have arrived."""
         self._since += at - part.at
         part.at, self._last = at, now
         if self._setup is None:
@@ -99,18 +99,18 @@ class SessionWork:
             self._marked, self._since = now, 0
 
     def seconds(self, now: float) -> float:
-        """Return the seconds until the rest arrives at the current rate; infinity while no rate is known."""
+        """Return the seconds until all parts arrive at the current rate; infinity while no rate is known."""
         left, rate = self.left, self.rate(now)
         return left / rate if rate else inf if left else 0.0
 
     def rate(self, now: float) -> float:
-        """Return the known rate in bytes per second; 0 before the first byte, and when none have come for a while."""
+        """Return the rate in bytes per second; 0 before the first byte, and if no bytes have come for a while."""
         if self._rate is None:
             return self._since / max(now - self._marked, 1e-6)
         return 0.0 if self.parts and now > self._last + STALE_SECONDS else self._rate
 
     def free(self, fair: int, lasts: float) -> bool:
-        """Return whether it should have a further part now.
+        """Return whether the session should get another part now.
 
         :param fair: see `length`
         :param lasts: seconds for which the undealt bytes will last
@@ -125,7 +125,7 @@ class SessionWork:
     def length(self, fair: int) -> int:
         """Return the bytes of the next part.
 
-        :param fair: its share of the undealt bytes
+        :param fair: the session's share of the undealt bytes
         """
         if not self.session.queues:
             return min(fair, LONGEST)
@@ -140,9 +140,9 @@ class SessionWork:
         return next((part for part in reversed(self.parts.values()) if part.left), None)
 
     def victim(self, guess: float, now: float) -> Victim:
-        """Return the session as the rule for stealing sees it. Only bytes of its last part can be taken.
+        """Return the session as a victim for the rule for stealing. Only bytes of its last part can be taken.
 
-        :param guess: rate to assume before its first byte
+        :param guess: rate in bytes per second to assume before its first byte
         """
         last, rate, pause = self.last_part(), self.rate(now), self._pause(now)
         if not self._since and self._rate is None:
@@ -157,9 +157,9 @@ class SessionWork:
         )
 
     def thief(self, guess: float, now: float) -> Thief:
-        """Return the session as the rule for stealing sees it.
+        """Return the session as a thief for the rule for stealing.
 
-        :param guess: rate to assume before its first byte
+        :param guess: rate in bytes per second to assume before its first byte
         """
         rate, trips = self.rate(now) or guess, SETUP_TRIPS * self._rtt
         if self.session.queues:
@@ -168,11 +168,11 @@ class SessionWork:
         return Thief(rate, setup, setup / SETUP_TRIPS)
 
     def worth(self, thief: Thief, victim: Victim) -> float:
-        """Return the seconds that a steal from this session must save: many if it sends the bytes all the same."""
+        """Return the seconds that a steal from this session must save; more if its server sends the bytes anyway."""
         return max(thief.setup, victim.seconds / EARLIER) if self.session.queues else thief.setup
 
     def _pause(self, now: float) -> float:
-        """Return the expected seconds until bytes flow. A session that is late is assumed to double its delay."""
+        """Return the expected seconds until bytes flow; a late session is expected to need as long again."""
         silent = now - self._last
         if self._setup is None:
             return max(SETUP_TRIPS * self._rtt - silent, silent)

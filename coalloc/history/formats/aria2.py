@@ -3,7 +3,7 @@
     host=mirror.example.org, protocol=https, dl_speed=32000, sc_avg_speed=0, mc_avg_speed=0, last_updated=1222491640,
     counter=1, status=OK
 
-The file holds rates only. Each becomes one transfer of `SECONDS`, which ended when the line was last updated.
+The file contains only rates. Each rate becomes one transfer of `SECONDS`, which ended when the line was last updated.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ SECONDS = 10.0
 
 
 def read(lines: Iterable[tuple[int, str]]) -> TransferLog:
-    """Read the newest rate of each server; failed servers have none.
+    """Read the newest rate of each server; leave out servers without one.
 
     :param lines: lines with their numbers
     """

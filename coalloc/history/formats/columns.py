@@ -1,4 +1,4 @@
-"""A table of transfers with named columns (CSV): the general format for logs that have no reader of their own.
+"""A table of transfers with named columns (CSV), the format for logs without a reader of their own.
 
 Required columns are `start`, `bytes`, and one of `end` and `seconds`. Optional ones are `source`, `sink`, `direction`
 (read, write), `file_class`, `streams`, `concurrency`, `ranges`, `busy_seconds`, `setup_seconds` and `outcome` (ok,

@@ -4,8 +4,8 @@ The duration of a task includes waiting in the queue, pauses, retries and checks
 time was spent on the network, measured from their STARTED event, because they may have been queued for hours. Globus
 deletes the events after 30 days; the rate of a task is then unknown.
 
-Collections are named `globus://ID` as sources, and by their ids as sinks: a broker that knows the collections can
-locate them.
+A source collection is named `globus://ID`, a sink collection by its id, so that a broker that knows the collections
+can find them.
 """
 
 import json
@@ -23,11 +23,11 @@ Document = Mapping[str, Any]
 T = TypeVar("T")
 
 SHORTEST = 5.0
-"""Shortest task in seconds; Globus reports whole seconds, which is too coarse for shorter ones."""
+"""Minimum seconds of a task; Globus reports whole seconds, too coarse for shorter tasks."""
 LEAST_MEAN_SIZE = 8 << 20
-"""Smallest mean file size in bytes; below it, the overhead per file dominates the duration."""
+"""Minimum mean file size in bytes; below it, the overhead per file dominates the duration."""
 MOST_FAULTS = 3
-"""Most faults of a task; each one causes a pause before the retry."""
+"""Maximum number of faults of a task; each fault causes a pause before the retry."""
 MOST_STREAMS = 1000
 STRANGE = (KeyError, ValueError, TypeError, AttributeError, PredictorError)
 """The exceptions raised when a malformed document is read."""
@@ -54,7 +54,7 @@ def _readable(reader: Callable[..., T], *documents: object) -> T | None:
 
 
 def _yields_rate(task: Document) -> bool:
-    """Return whether the task yields a rate, provided its start is known."""
+    """Return whether the task yields a rate if its start is known."""
     return (
         task["task_id"] is not None
         and not task["history_deleted"]

@@ -21,11 +21,11 @@ __all__ = ["FIRST", "read"]
 FIRST = "DATE="
 """Beginning of each line."""
 NAME = re.compile(r"(?<!\S)([A-Z][A-Z.]*)=")
-"""Beginning of a field. A value may contain blanks; it ends where the next field begins."""
+"""Pattern for the beginning of a field. A value may contain blanks, and ends where the next field begins."""
 BEFORE = frozenset({"DATE", "HOST", "PROG", "NL.EVNT", "START", "USER", "FILE"})
-"""Fields up to the file's name; the name may contain text that looks like further fields."""
+"""Fields up to the file's name, which may contain text that looks like further fields."""
 EVERYTHING = "/"
-"""Volume reported by servers that have only one; it does not distinguish files."""
+"""Volume reported by servers that have only one volume; it does not distinguish files."""
 DIGITS = 14
 WRITES = ("STOR", "ESTO", "APPE", "STOU")
 READS = ("RETR", "ERET")
@@ -62,8 +62,8 @@ def _transfer(line: str) -> Observation | None:
 def _fields(line: str) -> dict[str, str]:
     """Return the values by their names, in one pass over the line.
 
-    Users choose file names, so text in a name that looks like a field is ignored. Of two fields with the same name, the
-    first counts if the server writes it before the file's name, otherwise the last.
+    Users choose file names, so text in a name that looks like a field is ignored: of two fields with the same name, the
+    first counts if the server writes that field before the file's name, otherwise the last.
 
     >>> _fields("DATE=1 HOST=h FILE=/a b  c HOST=x TYPE=STOR TYPE=RETR ")
     {'DATE': '1', 'HOST': 'h', 'FILE': '/a b  c', 'TYPE': 'RETR'}

@@ -9,11 +9,11 @@ from predictors.observation import Observation
 __all__ = ["ChangedValue", "RefusedLine", "TransferLog", "gather", "named", "others_under_way"]
 
 LONGEST = 300
-"""Most characters of a reason; it may quote a line that is much longer."""
+"""Maximum characters of a reason, which may quote a longer line."""
 
 
 class RefusedLine(NamedTuple):
-    """A line or row that is not a transfer, and why."""
+    """A line or row that is not a transfer, and the reason."""
 
     line: int
     why: str
@@ -31,7 +31,7 @@ class ChangedValue(NamedTuple):
 class TransferLog(NamedTuple):
     """The content of a log. `kind` describes it to users. The observations are in the order of their starts.
 
-    `lines` holds the position of each observation, in the same order: line numbers from 1, or rows of a database.
+    `lines` has the position of each observation, in the same order: its line number from 1, or its row in a database.
     `left_out` counts lines without a transfer of known rate, such as listings; they are not errors. Each line that is
     not blank is an observation, refused or left out.
     """
@@ -45,7 +45,7 @@ class TransferLog(NamedTuple):
 
 
 def gather(kind: str, rows: Iterable[tuple[int, Any]], read: Callable[[Any], Observation | None]) -> TransferLog:
-    """Read row after row.
+    """Read all rows.
 
     :param rows: rows, each with its number
     :param read: function from a row to an observation, or to None for a row to be left out. If it raises ValueError,
@@ -71,7 +71,7 @@ def gather(kind: str, rows: Iterable[tuple[int, Any]], read: Callable[[Any], Obs
 def named(header: Sequence[str], values: Sequence[str]) -> Mapping[str, str]:
     """Return the values of a row by the names of its columns.
 
-    :raises ValueError: when their numbers differ: a comma inside a value shifts all values after it
+    :raises ValueError: when the numbers of values and columns differ, as a comma inside a value shifts all later ones
     """
     if len(values) != len(header):
         raise ValueError(f"it has {len(values)} fields, and the table has {len(header)} columns")
@@ -79,7 +79,7 @@ def named(header: Sequence[str], values: Sequence[str]) -> Mapping[str, str]:
 
 
 def others_under_way(observations: list[Observation]) -> list[Observation]:
-    """Return the transfers with their concurrency: others of the source or sink under way at their start.
+    """Return the transfers with their concurrency: the number of others of the same source or sink at their start.
 
     :param observations: transfers in the order of their starts
     """

@@ -1,10 +1,10 @@
 """Published tables in their original form: transfers to and from a tape store, and traces of bandwidth.
 
-Transfers of SLAC to and from HPSS (psdm-databooks): this module keeps those whose rate is meaningful, with the limits
-customary in evaluations: from 1 s to 6 h long, over 1 MB, below 10 Gbit/s, of file systems with at least 300 of them.
+Transfers of SLAC to and from HPSS (psdm-databooks): this module keeps transfers with a meaningful rate, by the limits
+customary in evaluations: from 1 s to 6 h long, over 1 MB, below 10 Gbit/s, of file systems with at least 300 transfers.
 
 Traces (`series, t, mbps`, and `time_count, bits, bytes`, the traffic of a backbone): each sample is read as a probe of
-fixed size that began with the sample before it, so that its size reveals nothing about its rate.
+fixed size that began at the previous sample; as the size is fixed, it reveals nothing about the rate.
 """
 
 from collections import Counter
@@ -26,7 +26,7 @@ READ, WRITE = "1", "0"
 """Types of transfer; rows with another type, such as -1, are left out."""
 SHORTEST, LONGEST, SMALLEST, FASTEST, FEWEST = 1.0, 6 * 3600.0, 1e6, 10e9 / 8, 300
 PROBE = 10_000_000
-"""Bytes of a probe."""
+"""Assumed bytes of a probe."""
 BACKBONE_SHARE = 1.25
 """Assumed capacity of a backbone, as a multiple of its peak traffic; capacity less traffic is available."""
 
@@ -86,7 +86,7 @@ def _backbone(rows: Rows, header: Sequence[str]) -> TransferLog:
         ((n, (began, ended, most - traffic)) for (_, began, _), (n, ended, traffic) in pairwise(samples)),
         lambda row: _probe("backbone", *row),
     )
-    first = len(samples[:1])  # no sample precedes it, so it yields no probe
+    first = len(samples[:1])  # the first sample has no predecessor, so it yields no probe
     return log._replace(refused=[*refused, *log.refused], left_out=log.left_out + first)
 
 

@@ -26,18 +26,19 @@ FORMATS = (
     "or intake-esgf's database"
 )
 LEAST = 256
-"""Bytes that a line counts for at least: even a short line takes memory once it is parsed."""
+"""Minimum bytes that a line counts as: even a short line takes memory once it is parsed."""
 LONGEST = 1 << 16
-"""Most characters of a line."""
+"""Maximum characters of a line."""
 
 
 def read_log(path: Path, most: int | None = None, databases: bool = True) -> TransferLog:
     """Read a log; it may be compressed with gzip.
 
-    :param most: most bytes of the uncompressed log, each line counted as at least `LEAST`; databases may have more
-    :param databases: False for logs from untrusted users: SQLite executes a database's views, which may run forever
+    :param most: maximum bytes of the uncompressed log, each line counted as at least `LEAST`; not for databases
+    :param databases: whether to open databases; False for logs from untrusted users, as the views in a database, which
+        SQLite executes, may run forever
     :raises UsageError: when the log cannot be read, or its format is unknown
-    :raises TooMuch: when it is longer than `most`
+    :raises TooMuch: when the log is longer than `most`
     """
     try:
         with path.open("rb") as file:
@@ -62,7 +63,7 @@ def _text(path: Path, head: bytes) -> Iterator[IO[str]]:
 
 
 def _lines(path: Path, text: IO[str], most: int | None) -> Iterator[str]:
-    """Yield the lines one by one; endless lines and extreme compression cannot fill the memory."""
+    """Yield the lines one by one, within limits: endless lines and extreme compression must not fill the memory."""
     taken = 0
     while line := text.readline(LONGEST):
         if len(line) == LONGEST:
@@ -84,7 +85,7 @@ def _log(path: Path, text: Iterator[str]) -> TransferLog:
         return aria2.read(lines)
     header = [name.strip() for name in next(csv.reader([first]), [])]
     if len(set(header)) < len(header):
-        raise UsageError(f"{path} has two columns of one name", "name each column once")
+        raise UsageError(f"{path} has two columns with the same name", "name each column once")
     rows = _rows(text, number)
     for names, read in published.KNOWN.items():
         if set(names) <= set(header):
@@ -122,4 +123,7 @@ def _database(path: Path) -> TransferLog:
     if OURS in tables:
         observations = TransferHistory(path).observations()
         return TransferLog("coget's history", observations, [], list(range(1, len(observations) + 1)))
-    raise UsageError(f"{path} holds the tables {', '.join(sorted(tables)) or 'none'}", f"give {FORMATS}")
+    raise UsageError(
+        f"{path} is a database of unknown format, with the tables: {', '.join(sorted(tables)) or 'none'}",
+        f"give {FORMATS}",
+    )

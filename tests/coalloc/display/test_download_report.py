@@ -37,7 +37,7 @@ def test_resumed_bytes_are_told():
     [
         (None, "none", "not verified: no checksum was stored"),
         (SUM, "none", "not verified, nothing to compare with: adler32 0a1b2c3d"),
-        (SUM, "own word", "not verified, only its own server confirms it: adler32 0a1b2c3d"),
+        (SUM, "own word", "not verified, only its own server confirms the checksum: adler32 0a1b2c3d"),
         (SUM, "agree", "verified, replicas agree: adler32 0a1b2c3d"),
         (SUM, "given", "verified: adler32 0a1b2c3d"),
     ],

@@ -13,17 +13,17 @@ from coalloc.util.intervals import Intervals
 __all__ = ["LEAST", "MOST", "WINDOW", "Stock", "piece_size"]
 
 WINDOW = 1.0
-"""Seconds of the planned rate that are assigned to a pair at a time (4.1)."""
+"""Seconds of data, at the planned rate, that are assigned to a pair at a time (4.1)."""
 LEAST, MOST = 64 * 1024, 64 * 1024 * 1024
-"""Bytes of a piece: large enough to make its commands cheap, small enough to arrive soon."""
+"""Minimum and maximum bytes of a piece: large enough to make its commands cheap, small enough to arrive soon."""
 SHORTEST, LONGEST = 0.2, 0.5
-"""Seconds that a piece should take: a relay receives all of it before sending it on, so each hop adds this delay."""
+"""Minimum and maximum seconds for a piece: the delay of each hop, as relays receive a piece before they send it."""
 PIECES = 400
-"""Desired number of pieces that a pair sends one after the other, within the limits above."""
+"""Desired number of pieces per pair, within the limits above."""
 TAIL = 8
-"""Least number of pieces into which the rest of a pair's bytes is cut, so that all pairs end together."""
+"""Minimum number of pieces into which a pair's remaining bytes are cut, so that all pairs end together."""
 QUEUE = 16
-"""Most pieces of a pair under way at once."""
+"""Maximum number of a pair's pieces under way at once."""
 
 
 def piece_size(rate: float, left: int, seconds: float) -> int:
@@ -43,7 +43,7 @@ def piece_size(rate: float, left: int, seconds: float) -> int:
 class Stock:
     """The data that can be sent, by the host that holds them and the destination.
 
-    `count` computes everything from the ledger again, so that no data are forgotten after failures of hosts and hops.
+    `count` recomputes it from the ledger, so that no data are forgotten after failures of hosts and hops.
 
     :param ledger: the positions of all pieces
     """
@@ -65,7 +65,7 @@ class Stock:
     def count(self, under_way: Mapping[int, str], elapsed: float = inf) -> None:
         """Recompute the stock.
 
-        :param under_way: hops, and the destinations of their pieces; the pieces of other hops are sent again
+        :param under_way: destination of the piece of each hop that continues; the pieces of other hops are sent again
         :param elapsed: seconds from the start
         """
         self.backlog.clear()
@@ -148,12 +148,15 @@ class Stock:
         return any(self._waiting.values()) or any(self._home.values())
 
     def next_size(self, host: str, to: str) -> int:
-        """Return the least bytes of the next piece."""
+        """Return the minimum bytes of the next piece."""
         waiting = self._waiting[host, to]
         return waiting[0].size if waiting else LEAST
 
     def take(self, host: str, to: str, size: int, most: int) -> Piece:
-        """Take a piece for a hop: a staged one first, to free its space, otherwise a new one of about this size."""
+        """Take a piece for a hop: a staged one first, to free its space; otherwise a new one of about `size` bytes.
+
+        :param most: maximum bytes of a new piece
+        """
         if waiting := self._waiting[host, to]:
             piece = waiting.popleft()
             self.backlog[host] -= piece.size
@@ -168,7 +171,7 @@ class Stock:
         return piece
 
     def put(self, host: str, piece: Piece, to: str) -> None:
-        """Put back a piece that is not under way any more, and is where it was."""
+        """Put back a piece that is not under way any more, and is still at `host`."""
         if (host, piece) in self.staged or not piece.size:
             self._wait(host, piece, to)
         else:
@@ -185,7 +188,7 @@ class Stock:
         self.staged.pop((host, piece), None)
 
     def recall(self, lot: Lot, nbytes: int) -> Iterator[Piece]:
-        """Yield pieces of a lot, of about `nbytes`, for their origins to send again; they count as staged no longer."""
+        """Unstage pieces of a lot, about `nbytes` in total, so that their origins send them again; yield each."""
         waiting = self._waiting[lot.staged, lot.to]
         for piece in [piece for piece in waiting if self.lot(lot.staged, piece, lot.to) == lot]:
             if nbytes < piece.size / 2:

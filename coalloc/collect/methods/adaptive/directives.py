@@ -15,19 +15,19 @@ from coalloc.planner.plan import TransferPlan
 __all__ = ["WORTH", "Directives", "Lot", "direct", "directives", "reachable"]
 
 WORTH = Fraction(3, 100)
-"""Least relative gain of a plan that justifies a change; estimates are too inexact for smaller gains."""
+"""Minimum relative gain of a plan that justifies a change; estimates are too inexact for smaller gains."""
 NEW = Fraction(10, 100)
-"""Least relative gain for new pairs in the middle of a job; capacities are the best observed, which is optimistic."""
+"""Minimum gain for new pairs in the middle of a job; the capacities that predict it are the best seen: optimistic."""
 SETUP, RELAY = Fraction(1, 2), Fraction(1, 4)
-"""Cost in seconds of using new pairs, and of having relays at all."""
+"""Cost in seconds of using any new pairs, and of using any relays."""
 
 
 class Lot(NamedTuple):
     """Bytes with the same position and the same destination: at `origins`, and staged at `staged` if given.
 
-    To the planner a lot is a file with those holders. For staged blocks this is the data edge of Confluence
-    (3.4): the paper counts them as data of y, on an edge from the super-source to y0, and lets their flow pass from
-    y0 to x0, the node of their origin. So each of them leaves from y0 or from x0, like a file that y and x hold.
+    To the planner a lot is a file with these holders. For staged blocks this equals the data edge of Confluence (3.4).
+    The paper counts blocks of x that are staged at y as data of y, on an edge from the super-source to y0, and lets
+    their flow pass from y0 to x0. So each block leaves from y0 or from x0, like a file that y and x hold.
     """
 
     origins: tuple[str, ...]
@@ -44,8 +44,8 @@ class Lot(NamedTuple):
 class Directives:
     """The bytes to be sent, until the next plan.
 
-    `left` are l_xy: for the bytes at a host (or in flight to it) and their destination, how many of them go to each
-    next host. `rates` are f*_xy. `recalled` is how many staged bytes their origins send again.
+    `left` are l_xy: for each host and destination, the bytes (at the host or in flight to it) that go to each next
+    host. `rates` are f*_xy, in bytes per second. `recalled` are the staged bytes that their origins send again.
     """
 
     seconds: float = 0.0
@@ -59,8 +59,8 @@ class Directives:
 def directives(network: Network, lots: Mapping[Lot, int], used: Collection[Pair] = ()) -> Directives:
     """Return the best plan for these lots, in bytes, all of which must be `reachable` in this network.
 
-    Among plans of similar duration, it prefers the one that changes least: direct transfers, or over pairs that are
-    `used`, with staged pieces sent from where they are. Max-flow alone would choose a different one each time.
+    Among plans of similar duration, it prefers the one that changes least: direct transfers, or transfers over pairs
+    that are `used`, with staged pieces sent from their relays. Max-flow alone would choose a different plan each time.
     """
     if not lots:
         return Directives()
@@ -87,7 +87,7 @@ def _overhead(plan: TransferPlan, used: Container[Pair]) -> Fraction:
 
 
 def _staying(lots: Mapping[Lot, int]) -> Mapping[Lot, int]:
-    """Return the lots if staged pieces are sent only from where they are staged."""
+    """Return the lots without the origins of staged pieces, so that these are sent from their relays only."""
     stay: Counter[Lot] = Counter()
     for lot, size in lots.items():
         stay[lot._replace(origins=()) if lot.staged else lot] += size

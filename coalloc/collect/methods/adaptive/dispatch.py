@@ -16,15 +16,15 @@ from coalloc.planner.network import Network
 __all__ = ["Dispatch"]
 
 AHEAD = 2.0
-"""Seconds of data that may wait at an intermediate host to be sent on; more would only occupy space."""
+"""Maximum seconds of data that wait at a relay to be sent on; more would only occupy space."""
 ROOM = 4 * LEAST
-"""Least bytes of space for a host to be a relay."""
+"""Minimum bytes of space that a relay needs."""
 
 
 class Dispatch:
     """An assigner of pieces from the stock to hops.
 
-    :param network: network whose hosts lend storage
+    :param network: network whose hosts limit their storage for relayed data
     :param chance: random numbers for the choice of next hops
     """
 
@@ -44,14 +44,15 @@ class Dispatch:
                 self.limit(name, host.storage)
 
     def limit(self, host: str, room: int) -> None:
-        """Limit the bytes that a host keeps for others."""
+        """Limit the bytes that a host may stage."""
         self._room[host] = room
         if room < ROOM:
             self._estimates.relays_no_more(host)
 
     def follow(self, plan: Directives, period: float, home: Iterable[Send]) -> None:
-        """Follow another plan for a period in seconds.
+        """Follow a new plan.
 
+        :param period: seconds until the next plan
         :param home: hops in flight to their pieces' destinations; the plan treats them as not begun
         """
         self._plan, self._period = plan, period
@@ -64,7 +65,7 @@ class Dispatch:
             self._outward[source] += int(rate)
 
     def senders(self, host: str) -> set[str]:
-        """Return the hosts that send to this one by the plan; they may continue when it has room again."""
+        """Return the hosts that send to `host` by the plan; they may continue when it has room again."""
         return self._senders.get(host, set())
 
     def returned(self, send: Send, to: str) -> None:
@@ -88,17 +89,17 @@ class Dispatch:
         return sink, piece
 
     def _is_there(self, sink: str, piece: Piece) -> bool:
-        """Return whether an intermediate host has a piece, or receives it, for another destination; it waits then."""
+        """Return whether a relay has or receives this piece for another destination; the piece must then wait."""
         if len(self._ledger.files[piece.file].destinations) == 1:
             return False
         coming = ((send.sink, send.piece) for send in self._ledger.running.values())
         return piece in self._ledger.staged[sink] or (sink, piece) in coming
 
     def _receiver(self, now: float, host: str, to: str) -> str | None:
-        """Return the next host of a piece, drawn by Pr[y] of 3.3 from those that can take it.
+        """Return the next host of a piece, drawn by Pr[y] of 3.3 from the hosts that can take it now.
 
-        Hosts that should carry less than half of the piece are skipped, unless all should. In the paper a piece waits
-        for the host that was drawn, even if another one is idle.
+        Hosts planned to carry less than half of the piece are skipped, unless this is so for all. In the paper, unlike
+        here, a piece waits for the host that was drawn, even if another host is idle.
         """
         size = self._stock.next_size(host, to)
         left = {sink: nbytes for sink, nbytes in self._left.get((host, to), {}).items() if nbytes > 0}
@@ -109,10 +110,10 @@ class Dispatch:
         return self._chance.choices(list(free), list(free.values()))[0] if free else None
 
     def _stranded(self, now: float, host: str, to: str, size: int) -> str | None:
-        """Return the next host of a piece outside the plan: near the end, its destination (final_computation, 3.4).
+        """Return the next host of a piece outside the plan, such as a rounding remainder; None to wait.
 
-        Before that, the piece, for example a rounding remainder, goes to the host that gets the most from there; if no
-        host gets anything, it waits for a plan.
+        Near the end of the job it is the destination (final_computation, 3.4). Before, it is the host to which `host`
+        sends at the highest rate; if there is none, the piece waits for a plan.
         """
         planned = self._left.get((host, to))
         sink = max(planned, key=lambda each: self._plan.rates.get((host, each), 0.0)) if planned else None
@@ -122,7 +123,7 @@ class Dispatch:
         return sink if sink and self._takes(now, host, sink, to) else None
 
     def _takes(self, now: float, host: str, sink: str, to: str) -> bool:
-        """Return whether a pair may get another piece: about a second's worth, and no more than fits at its sink."""
+        """Return whether a pair may get another piece: it has less than a second's worth, and its sink has room."""
         queue = self._traffic.queues[host, sink]
         enough = queue.under_way >= self._plan.rates.get((host, sink), 0.0) * WINDOW and len(queue.hops) > 1
         if enough or len(queue.hops) >= QUEUE or queue.given_up or now < queue.resumes_at:
@@ -133,7 +134,7 @@ class Dispatch:
         return self._stock.backlog[sink] <= ahead and self._largest(sink) >= self._stock.next_size(host, to)
 
     def _largest(self, sink: str) -> int:
-        """Return the bytes of the largest piece for an intermediate host that fits there and on all further hosts."""
+        """Return the bytes of the largest piece that fits at this relay now, and at any other relay later."""
         room = self._room.get(sink)
         largest = min((room // 4 for room in self._room.values() if room >= ROOM), default=MOST)
         return largest if room is None else min(largest, room - self._ledger.occupied(sink))

@@ -11,9 +11,9 @@ from coalloc.planner.network import Host, LinkKey, Network
 __all__ = ["PEERS", "SLACK", "Estimates", "corrected", "overlay"]
 
 SLACK = 0.05
-"""Relative slowness of a pair, compared with its plan, that does not lower its estimated capacity."""
+"""Relative shortfall from the planned rate up to which a pair's estimated capacity is not lowered."""
 PEERS = 10
-"""Most next hosts of a host, besides destinations: more would gain little, and cost planning time."""
+"""Maximum number of relays to which a host may send: more would gain little, and cost planning time."""
 STALE = 30.0
 """Seconds without use after which a lowered capacity is raised again."""
 
@@ -21,8 +21,8 @@ STALE = 30.0
 def corrected(capacity: float, measured: float, planned: float) -> float:
     """Return the capacity of a pair after a period with a measurement; all in bytes per second.
 
-    It rises to the measured rate. It falls only if the plan was missed, and by half at most, because the cause may
-    pass.
+    It rises to the measured rate. It falls only if the pair was slower than planned, and by half at most, because the
+    cause may be temporary.
 
     >>> corrected(100, measured=96, planned=100), corrected(100, measured=120, planned=100)
     (100, 120)
@@ -51,8 +51,8 @@ def overlay(network: Network, wanted: Collection[str], chance: Random, peers: in
 class Estimates:
     """The estimated network.
 
-    It begins with capacities that are reached in nine of ten cases (`Network.cautious`): an estimate that is too high
-    costs more than one that is too low, because pairs in use are measured and corrected upwards at once.
+    It begins with capacities that are reached in nine of ten cases (`Network.cautious`). Estimates that are too high
+    cost more than those that are too low, because pairs in use are measured and corrected upwards at once.
     """
 
     def __init__(self, network: Network) -> None:
@@ -94,7 +94,7 @@ class Estimates:
             self._capacity[key] = capacity * part
 
     def saw(self, rates: Mapping[Pair, float]) -> None:
-        """Learn the simultaneous rates of all pairs: access that carries their sum is not slower than that (3.2)."""
+        """Learn the simultaneous rates of all pairs: a host's access is at least as fast as their sum (3.2)."""
         up: defaultdict[str, float] = defaultdict(float)
         down: defaultdict[str, float] = defaultdict(float)
         for (source, sink), rate in rates.items():
@@ -119,7 +119,7 @@ class Estimates:
         self._hosts[host] = replace(self._hosts[host], relays=False)
 
     def gone(self, host: str) -> None:
-        """Remove a host that is lost."""
+        """Remove a lost host."""
         self._known = self._known.without(host)
         self._hosts.pop(host, None)
         self._links = {pair: keys for pair, keys in self._links.items() if host not in pair}

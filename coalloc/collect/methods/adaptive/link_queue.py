@@ -1,4 +1,4 @@
-"""The use of pairs of hosts: the hops assigned to each, its rate, and its pauses after failures.
+"""The queues of pairs of hosts: a pair's hops, its rate, and its pauses after failures.
 
 The rate comes from the pair's arrivals: r_xy of Confluence (3.4, 4.1). Pure; time is an argument.
 """
@@ -11,19 +11,19 @@ from coalloc.schedule.pauses import pause_seconds
 __all__ = ["MEMORY", "LinkQueue", "Pair", "PairRateMeter"]
 
 Pair = tuple[str, str]
-"""The hosts that a hop leads from and to."""
+"""Source and sink of a hop."""
 TRIES = 10
 """Consecutive failures, about two minutes, after which a queue is given up; there may be another path."""
 SILENCE, LONGEST = 10.0, 60.0
-"""Least and most seconds without a byte after which a queue has stalled. Servers report progress every 5 s."""
+"""Minimum and maximum seconds without a byte after which a queue has stalled. Servers report progress every 5 s."""
 LATE = 4.0
-"""Between these limits, how many times longer than expected a piece may take."""
+"""Factor by which a piece may take longer than expected, within these limits."""
 MEMORY = 5.0
-"""Most seconds over which a rate is averaged."""
+"""Maximum seconds over which a rate is averaged."""
 RAMP = 1.0
-"""Seconds after a pair's first byte that do not count, and seconds that must follow before its rate is known.
+"""Seconds after a pair's first byte that do not count, and minimum seconds that must count before its rate is known.
 
-TCP doubles its rate each round trip, exceeds the capacity, and reduces it again: these rates are not representative.
+TCP first doubles its rate each round trip, exceeds the capacity, and slows down again: not representative.
 """
 
 
@@ -79,7 +79,7 @@ class LinkQueue:
 
     @property
     def given_up(self) -> bool:
-        """Return whether the queue failed so often in a row that it is not used any more."""
+        """Return whether the queue is not used any more, after too many failures in a row."""
         return self.failures >= TRIES
 
     def rate(self, now: float, memory: float) -> float | None:
@@ -96,8 +96,8 @@ class LinkQueue:
 class PairRateMeter:
     """Bytes per second over the last seconds in which a pair had enough to send.
 
-    The time before the first byte is set-up and does not count, unless it takes too long. Time without anything to send
-    does not count at all. Bytes under way now are assumed to continue at the same rate, until they are late.
+    The time before the first byte is set-up and does not count, unless it takes too long. Time with nothing to send
+    does not count. Bytes under way are assumed to arrive at the same rate; if they are late, the rate falls.
 
     >>> meter = PairRateMeter()
     >>> meter.begin(0.0)

@@ -1,10 +1,10 @@
 """Adaptive, the default method: a plan with relays that follows measurements (Confluence, 3 and 4.1).
 
-A plan of least makespan determines how much each host sends to each other host. Whenever a pair can take more, about a
-second's worth at a time, it gets the next piece of its source, staged ones first. If several next hosts can take a
-piece, one is drawn at random, in proportion to the bytes that they still have to carry. Every period, all data not
-under way are planned again, with capacities corrected by measurements; staged pieces may then be sent from where they
-are or again from their origins. If no plan with relays is faster than the direct one, all data are sent directly. At
+A plan of least makespan determines how much each host sends to each other host. Each pair keeps about a second's worth
+of pieces under way; when it has less, it gets its source's next piece, staged pieces first. If several next hosts can
+take a piece, one is drawn at random, in proportion to the bytes that they still have to carry. Every period, all data
+not under way are planned again, with capacities corrected by measurements; staged pieces may then be sent from their
+relays or again from their origins. If no plan with relays is faster than the direct one, all data are sent directly. At
 the end, slow hops are sent over another path, if that is faster.
 """
 
@@ -28,13 +28,13 @@ from coalloc.planner.network import Demand, Network
 __all__ = ["AdaptiveCollecting"]
 
 PERIOD, PERIODS = 15.0, 20
-"""Most seconds between plans, and the desired number of plans for a collect job."""
+"""Maximum seconds between plans, and the desired number of plans for a collect job."""
 SHORTEST = 1.0
-"""Least seconds between plans; shorter periods cannot be measured."""
+"""Minimum seconds between plans; rates cannot be measured in less."""
 LATE, SOONER = 1.5, 0.7
-"""Remaining seconds of a pair from which another path is sought at the end, and the fraction that this may take."""
+"""Remaining seconds of a pair above which a faster path is sought at the end, and the fraction that it may take."""
 LOOKS = 8
-"""Number of such searches within the remaining time."""
+"""Number of searches for a faster path within the remaining time."""
 
 
 class AdaptiveCollecting(Method):
@@ -58,7 +58,7 @@ class AdaptiveCollecting(Method):
             )
         self._destinations = list(dict.fromkeys(to for file in demand.files for to in file.destinations))
         self._estimates = Estimates(overlay(network, self._destinations, self._random, peers))
-        if len(self._destinations) > 1:  # data for itself and for others are not distinguished
+        if len(self._destinations) > 1:  # a destination that relays could not tell its own data from others'
             for to in self._destinations:
                 self._estimates.relays_no_more(to)
         self._traffic = HopTraffic(self._estimates, self._random)
@@ -141,10 +141,10 @@ class AdaptiveCollecting(Method):
             yield from self._hurry(now)
 
     def _usable(self, now: float, slow: Collection[Pair]) -> tuple[Network, Mapping[Lot, int]]:
-        """Return the network without pairs that are paused, and the lots that can be sent over it.
+        """Return the network without paused pairs, and the lots that can be sent over it.
 
-        Hops taken back from slow pairs are not assigned to the same pairs again at once, unless no other pair can send
-        them.
+        Slow pairs are left out too, so that the hops taken back from them go elsewhere, unless only they can send some
+        of the data.
         """
         unused, lots = self._traffic.unused(now), self._lots(self._traffic.wanted)
         network = self._estimates.network(unused | set(slow))
@@ -158,7 +158,7 @@ class AdaptiveCollecting(Method):
             yield Cancel(hop)
 
     def _lots(self, under_way: Mapping[int, str]) -> Counter[Lot]:
-        """Return all missing data; pieces in flight count as at their next host, but as not begun on the last hop."""
+        """Return all missing data; pieces in flight count as at their next host, or, on the last hop, as not begun."""
         lots = self._stock.lots()
         for hop, to in under_way.items():
             send = self.ledger.running[hop]
@@ -180,7 +180,7 @@ class AdaptiveCollecting(Method):
         self._look.update(self.network.hosts)
 
     def _explain(self, now: float) -> None:
-        """Describe the first plan, and the first plan with relays if it is a later one."""
+        """Describe the first plan, and the first plan with relays if that is a later plan."""
         plan = self._plan
         if plan.is_direct and not self.rationale:
             self.rationale = f"direct, {plan.seconds:.3g} s: no path over other hosts is {float(WORTH):.0%} faster"
@@ -207,7 +207,7 @@ class AdaptiveCollecting(Method):
     # The end
 
     def _hurry(self, now: float) -> Iterator[Action]:
-        """Move the hops of slow pairs to another path if that is faster; all data are under way."""
+        """Move the hops of slow pairs to another path if that is faster. Called when all data are under way."""
         waits = {p: self._traffic.seconds(now, p) for p, queue in self._traffic.queues.items() if queue.hops}
         if not waits:
             return
@@ -228,7 +228,10 @@ class AdaptiveCollecting(Method):
                 self._stock.count(self._traffic.wanted, now - self._began)
 
     def _unstick(self, now: float) -> Iterator[Action]:
-        """Plan again if nothing is under way; if that fails, also drop pieces that wait for each other's space."""
+        """Plan again if nothing is under way; if that does not help, first drop staged pieces that origins can resend.
+
+        Such pieces may wait for each other's space.
+        """
         for begin_anew in (False, True):
             if self._goes_on(now):
                 return

@@ -12,9 +12,9 @@ from coalloc.collect.methods.adaptive.link_queue import MEMORY, LinkQueue, Pair
 __all__ = ["HopTraffic"]
 
 LEAST_MEMORY = 1.0
-"""Least seconds over which rates are averaged."""
+"""Minimum seconds over which rates are averaged."""
 SLOWER = 3
-"""Factor by which a pair must be slower than planned for the hops in its queue to be taken back."""
+"""Factor by which a pair must be slower than planned before its waiting hops are taken back."""
 
 
 class HopTraffic:
@@ -59,13 +59,13 @@ class HopTraffic:
         queue.failed(now, reason, self._chance)
 
     def gone(self, host: str) -> None:
-        """Remove a lost host; its hops are over."""
+        """Remove a lost host and its queues; its hops must be over."""
         self._estimates.gone(host)
         for pair in [pair for pair in self.queues if host in pair]:
             del self.queues[pair]
 
     def measure(self, now: float, plan: Directives, since: float) -> None:
-        """Correct the estimates by the measurements of pairs used since some time."""
+        """Correct the estimates by the measured rates of the pairs used since time `since`."""
         moving: dict[Pair, float] = {}
         for pair in self._estimates.pairs:
             queue = self.queues.get(pair)
@@ -88,7 +88,10 @@ class HopTraffic:
                 yield pair
 
     def overloaded(self, now: float, plan: Directives) -> dict[Pair, list[int]]:
-        """Return pairs much slower than planned, with the last hops in their queues, but never the first hop."""
+        """Return pairs much slower than planned, with the hops at the end of their queues that would be late.
+
+        The first hop of a queue is never among them.
+        """
         found: dict[Pair, list[int]] = {}
         for pair, queue in self.queues.items():
             rate, left = queue.rate(now, self.memory), queue.under_way
@@ -110,7 +113,7 @@ class HopTraffic:
         return {pair for pair, queue in self.queues.items() if queue.given_up or now < queue.resumes_at}
 
     def trouble(self, sources: Collection[str], to: str) -> str:
-        """Return why the sources cannot reach a destination, as far as they have tried."""
+        """Return the last known reason why the sources cannot reach a destination."""
         ends = [
             queue for (source, sink), queue in self.queues.items() if queue.reason and (sink == to or source in sources)
         ]

@@ -1,7 +1,6 @@
 """GSI: logging in to gsiftp:// servers with X.509 proxy certificates, without a C library.
 
-`GridSecurity` is what a session uses. Limits, compared with the Globus library: data connections carry no encryption
-(PROT P).
+A session uses `GridSecurity`. Unlike the Globus library, it does not encrypt data connections (PROT P).
 """
 
 from coalloc.engine.gridftp.gsi.failures import DelegationNeeded

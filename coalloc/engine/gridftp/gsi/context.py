@@ -1,9 +1,9 @@
-"""The GSI exchange with a server as bytes in, bytes out: handshake, delegation flag, then sealed messages.
+"""The GSI exchange with a server, without I/O: handshake, delegation flag, then encrypted messages.
 
-GSI tokens are TLS records. `security` transports them (base64 on a control connection, plain on a data connection). Two
-Globus peculiarities: with TLS 1.3 the server sends one byte after the handshake, which must be read before everything
-else that it sends. And the client ends the exchange with one byte, `0`, or delegates: it sends `D`, the server answers
-with a certificate request, and the client ends with the signed certificate.
+GSI tokens are TLS records. `security` transports them (base64 on a control connection, plain on a data connection).
+Globus has two peculiarities. With TLS 1.3, the server sends one byte after the handshake, which must be read first. And
+the client ends the exchange with the byte `0`, or delegates: it sends `D`, the server answers with a certificate
+request, and the client sends the signed certificate.
 """
 
 import binascii
@@ -34,8 +34,8 @@ class SecurityContext:
 
     :param host: name sent to the server, which may have a certificate for each of its names
     :param where: host:port, for messages
-    :param check_peer: checks the server's certificate, which OpenSSL has verified, and raises if it refuses it
-    :param sign: signs the server's request for a proxy (DER); None: nothing is delegated
+    :param check_peer: function that raises if it refuses the server's certificate, which OpenSSL has verified
+    :param sign: function that signs the server's request for a proxy (DER); None to delegate nothing
     """
 
     def __init__(
@@ -52,8 +52,7 @@ class SecurityContext:
         self._owed = False
 
     def step(self, token: bytes = b"") -> bytes:
-        """Process the server's token and return the answer; empty if more is to come, or if the exchange was complete
-        before.
+        """Process the server's token and return the answer; empty if there is none, as for an incomplete token.
 
         :raises PermissionRefused: when one side does not trust the other
         """
@@ -87,9 +86,9 @@ class SecurityContext:
         self.complete = self._sign is None
 
     def hurry(self) -> bytes:
-        """Return bytes to send at once after a step because they do not depend on the answer; empty if there are none.
+        """Return bytes that can be sent right after a step, without the server's answer; empty if there are none.
 
-        The byte that the server sends first is then processed by `take_owed`.
+        `take_owed` then processes the byte that the server sends first.
         """
         if self._flagged or self._sign or not self._shaken:
             return b""
@@ -100,7 +99,7 @@ class SecurityContext:
     def take_owed(self, token: bytes) -> None:
         """Process the answer to the step before `hurry`; ignore other tokens.
 
-        :raises ssl.SSLError: when it is not what the server sent
+        :raises ssl.SSLError: when the token was damaged or forged
         """
         if self._owed:
             self._owed = False
@@ -115,7 +114,7 @@ class SecurityContext:
     def unwrap(self, token: bytes) -> bytes:
         """Decrypt the server's message.
 
-        :raises ssl.SSLError: when it is not what the server sent
+        :raises ssl.SSLError: when the message was damaged or forged
         """
         self._incoming.write(token)
         pieces = []
@@ -128,7 +127,7 @@ class SecurityContext:
 
 
 class ContextExchange:
-    """Protection of a control connection while the context is agreed on; processes the answers that `hurry` skipped."""
+    """Protection of a control connection during the exchange: none; it processes the answers that `hurry` skipped."""
 
     def __init__(self, context: SecurityContext) -> None:
         self._context = context
@@ -148,8 +147,8 @@ class ContextExchange:
 class ContextProtection:
     """Protection of a control connection under a security context: `coalloc.engine.gridftp.control.Protection`.
 
-    An unprotected reply is trusted only if it ends the session (421): an attacker who could inject that could also cut
-    the line. Any other one could make this replica look as if it had no such file.
+    An unprotected reply is accepted only if it ends the session (421), which an attacker could also do by cutting the
+    connection. Any other forged reply could, for instance, claim that the file does not exist.
     """
 
     def __init__(self, context: SecurityContext) -> None:

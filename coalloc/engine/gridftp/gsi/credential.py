@@ -1,8 +1,8 @@
 """The user's credential for GSI servers and the trusted authorities: their files, and checks of them.
 
-The places are those of the Globus tools. Nothing is sent from here, and the server decides whether it accepts the
+The places are those of the Globus tools. This module sends nothing, and the server decides whether it accepts the
 credential. But problems that are visible on this machine (no proxy, readable by others, expired) are reported before
-any server is asked, since servers' messages about them are poor. Needs only the standard library.
+a server is asked, since servers' messages about them are poor. Needs only the standard library.
 """
 
 import os
@@ -30,10 +30,10 @@ class Credential:
 
 
 def find_credential(proxy: Path | None = None) -> Credential:
-    """Find the proxy, else the user's own certificate; X509_* variables come before default places.
+    """Find the proxy, else the user's own certificate; X509_* variables take precedence over default places.
 
-    :param proxy: an explicit file to use in place of all these
-    :raises PermissionRefused: when there is none, or another user could read or have written the key
+    :param proxy: a proxy file to use instead
+    :raises PermissionRefused: when there is no credential, or another user may have read or written the key
     """
     named, usual = proxy or os.environ.get("X509_USER_PROXY"), Path(PROXY.format(uid=os.geteuid()))
     folder = Path.home() / ".globus"
@@ -64,9 +64,9 @@ def _check_private(key: Path) -> None:
 
 
 def find_authorities() -> Path:
-    """Find the folder of trusted CA certificates, named by their hashes.
+    """Find the directory of trusted CA certificates, whose files are named by hashes.
 
-    :raises PermissionRefused: when there is none
+    :raises PermissionRefused: when there is no such directory
     """
     named = os.environ.get("X509_CERT_DIR")
     places = [Path(named)] if named else [Path(place).expanduser() for place in AUTHORITIES]
@@ -74,20 +74,20 @@ def find_authorities() -> Path:
         if place.is_dir():
             return place
     raise PermissionRefused(
-        f"no folder of trusted CA certificates: {' and '.join(map(str, places))} not found",
-        "install your grid's CA certificates, or set X509_CERT_DIR to their folder",
+        f"no directory of trusted CA certificates: {' and '.join(map(str, places))} not found",
+        "install your grid's CA certificates, or set X509_CERT_DIR to their directory",
     )
 
 
 def tls_context(credential: Credential, authorities: Path) -> ssl.SSLContext:
     """Return a TLS client context that shows `credential` and trusts `authorities`; the caller checks the host's name.
 
-    A server's proxy certificate is refused, since nothing here allows OpenSSL to accept one.
+    OpenSSL refuses proxy certificates of servers, as no flag allows them.
 
     :raises PermissionRefused: when the credential cannot be used
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False  # `identity` has the grid's rules
+    context.check_hostname = False  # `identity` applies the grid's rules for names
     context.load_verify_locations(capath=authorities)
     _present(context, credential)
     return context
@@ -100,14 +100,14 @@ def _present(context: ssl.SSLContext, credential: Credential) -> None:
     try:
         context.load_cert_chain(credential.certificate, credential.key, password=refuse)
     except OSError as error:  # including ssl.SSLError: not PEM, or a key of another certificate
-        reason = f"{credential.certificate} holds no usable certificate with its key: {error.strerror or error}"
+        reason = f"{credential.certificate} contains no usable certificate with its key: {error.strerror or error}"
         raise PermissionRefused(reason, NEW_PROXY) from None
 
 
 def check_dates(credential: Credential, authorities: Path) -> None:
     """Check that each certificate of the chain is valid now, by a handshake with ourselves in memory.
 
-    OpenSSL thus judges the whole chain as a server will. Where its CA is not known here, nothing is judged.
+    OpenSSL thus checks the whole chain as a server will. If the CA of the chain is unknown here, nothing is checked.
 
     :raises PermissionRefused: when a certificate has expired, or is not yet valid
     """

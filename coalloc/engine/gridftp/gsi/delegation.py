@@ -1,7 +1,7 @@
-"""Material for servers that require data channel authentication: our subject, and a proxy signed for them.
+"""Certificates for servers that require data channel authentication: our subject, and a proxy signed for them.
 
-The proxy is a limited one, which reads and writes files and starts no jobs, lasts an hour at most, and cannot be
-delegated further. Only this part of GSI writes certificates, and thus needs the `gsi` extra (cryptography).
+The proxy is limited (it can read and write files, but not start jobs), lasts an hour at most, and cannot be delegated
+further. Only this part of GSI writes certificates, and thus needs the `gsi` extra (cryptography).
 """
 
 from datetime import UTC, datetime, timedelta
@@ -20,14 +20,14 @@ PROXY_CERT_INFO = "1.3.6.1.5.5.7.1.14"  # RFC 3820
 LIMITED = bytes.fromhex("300f300d060b2b060104019b5001010109")
 """ProxyCertInfo with the policy of Globus's limited proxies, 1.3.6.1.4.1.3536.1.1.1.9."""
 LAST = bytes.fromhex("3012020100300d060b2b060104019b5001010109")
-"""The same, with no further proxy allowed below it."""
+"""ProxyCertInfo with the same policy that also forbids proxies derived from this one."""
 LONGEST = timedelta(hours=1)
 CLOCK_SKEW = timedelta(minutes=5)
-"""Allowance for the server's clock being behind; counted within `LONGEST`."""
+"""Allowance for a server whose clock is late; included in `LONGEST`."""
 
 
 def own_subject(credential: Credential) -> str:
-    """Return the user's name as Globus writes it, /C=.../O=.../CN=..., without the parts that proxies added.
+    """Return the user's subject in Globus notation, /C=.../O=.../CN=..., without the parts that proxies added.
 
     :raises Unsupported: when the `gsi` extra is not installed
     """
@@ -36,9 +36,9 @@ def own_subject(credential: Credential) -> str:
 
 
 def sign_proxy(request: bytes, credential: Credential) -> bytes:
-    """Sign a server's request (DER) for a proxy of ours: limited, valid as long as ours but at most `LONGEST`.
+    """Sign a server's request (DER) for a limited proxy of ours, valid as long as our chain, but at most `LONGEST`.
 
-    :return: the proxy, DER, without its chain, which the server has seen already
+    :returns: the proxy (DER), without its chain, which the server knows already
     :raises ServerSays: when the request is malformed
     :raises Unsupported: when the `gsi` extra is not installed
     """
@@ -53,18 +53,18 @@ def sign_proxy(request: bytes, credential: Credential) -> bytes:
         if not csr.is_signature_valid:
             raise InvalidSignature
     except (ValueError, InvalidSignature):
-        raise ServerSays("the server's request for a proxy makes no sense", "use another replica") from None
+        raise ServerSays("the server's request for a proxy is malformed", "use another replica") from None
     key = load_pem_private_key(credential.key.read_bytes(), None)
     builder = _proxy_of(chain, LAST).public_key(csr.public_key())
     return builder.sign(key, SHA256()).public_bytes(Encoding.DER)  # type: ignore[arg-type]  # TLS has used the key
 
 
 def short_proxy(credential: Credential, delegates: bool) -> bytes:
-    """Make a proxy of ours for a program that always delegates: limited, with key and chain, PEM.
+    """Return a limited proxy of ours, with key and chain (PEM), for a program that always delegates.
 
-    What the program delegates is then limited, too, and lasts no longer.
+    The proxies that the program delegates are then limited, too, and last no longer.
 
-    :param delegates: whether proxies delegated by the program are valid
+    :param delegates: whether the proxies that the program delegates are valid
     """
     chain = _chain(credential)
     from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key

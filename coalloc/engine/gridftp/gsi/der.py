@@ -1,7 +1,7 @@
 """Parser of certificates and revocation lists without a library: names, serial numbers, dates (DER). No I/O.
 
-Nothing here verifies a signature. OpenSSL has verified the certificates. The lists come from the folder of authorities,
-and a user who can write there can add an authority, too.
+This module verifies no signatures. OpenSSL has verified the certificates. The lists come from the directory of
+authorities; a user who can write to it could as well add an authority.
 """
 
 from base64 import b64decode
@@ -26,7 +26,7 @@ INTEGER, SEQUENCE, UTC_TIME, TIME, VERSION = 0x02, 0x30, 0x17, 0x18, 0xA0
 
 
 class Element(NamedTuple):
-    """A DER element: its tag, its content, and the whole of it."""
+    """A DER element: its tag, its content, and its whole encoding."""
 
     tag: int
     content: bytes
@@ -42,7 +42,7 @@ class X509Certificate(NamedTuple):
 
 
 class RevocationList(NamedTuple):
-    """The relevant fields of a revocation list; serial numbers are as in certificates. The end may be missing."""
+    """The relevant fields of a revocation list; serial numbers are encoded as in certificates."""
 
     issuer: bytes
     begin: datetime
@@ -54,9 +54,9 @@ class RevocationList(NamedTuple):
 
 
 def certificate(der: bytes) -> X509Certificate:
-    """Read a certificate.
+    """Parse a certificate.
 
-    :raises ValueError: when it is not one
+    :raises ValueError: when it is malformed
     """
     fields = _signed(der)
     if fields[0].tag == VERSION:
@@ -66,9 +66,9 @@ def certificate(der: bytes) -> X509Certificate:
 
 
 def revocation_list(der: bytes) -> RevocationList:
-    """Read a revocation list.
+    """Parse a revocation list.
 
-    :raises ValueError: when it is not one
+    :raises ValueError: when it is malformed
     """
     fields = _signed(der)
     if fields[0].tag == INTEGER:
@@ -81,7 +81,7 @@ def revocation_list(der: bytes) -> RevocationList:
 
 
 def from_pem(content: bytes, kind: bytes) -> bytes:
-    """Return the first object of a kind in a PEM file; return other files, which are DER, unchanged.
+    """Return the first object of a kind (such as X509 CRL) in a PEM file; return other content, DER, unchanged.
 
     :raises ValueError: when a PEM file has no such object
     """
@@ -94,9 +94,9 @@ def from_pem(content: bytes, kind: bytes) -> bytes:
 
 
 def elements(der: bytes) -> Iterator[Element]:
-    """Read consecutive elements.
+    """Yield consecutive elements.
 
-    :raises ValueError: when one is cut short
+    :raises ValueError: when an element is cut short, or has no definite length
     """
     at = 0
     while at < len(der):
@@ -112,7 +112,7 @@ def elements(der: bytes) -> Iterator[Element]:
 
 
 def first(der: bytes) -> Element:
-    """Read one element.
+    """Return the first element.
 
     :raises ValueError: when there is none
     """
@@ -123,7 +123,7 @@ def first(der: bytes) -> Element:
 
 
 def encoded(tag: int, content: bytes) -> bytes:
-    """Write an element."""
+    """Return the encoding of an element."""
     length = len(content)
     if length < 0x80:
         return bytes((tag, length)) + content
@@ -132,7 +132,7 @@ def encoded(tag: int, content: bytes) -> bytes:
 
 
 def _signed(der: bytes) -> list[Element]:
-    """Return the fields of the signed part."""
+    """Return the fields of the signed part of a certificate or list."""
     outer = first(der)
     inner = first(outer.content) if outer.tag == SEQUENCE else outer
     fields = list(elements(inner.content)) if inner.tag == SEQUENCE else []

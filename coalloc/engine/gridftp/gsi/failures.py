@@ -1,4 +1,4 @@
-"""Mapping of failed logins by certificate, as reported by servers and TLS, to this project's errors."""
+"""Conversion of failed logins by certificate, as reported by servers and TLS, to coget's errors."""
 
 import re
 import ssl
@@ -21,28 +21,28 @@ __all__ = [
 
 
 class DelegationNeeded(Unsupported):
-    """A server that makes no data connection without a proxy of ours, which the user has not allowed."""
+    """A server that makes data connections only with a proxy of ours, which the user has not allowed."""
 
 
 def no_security(reply: Reply, where: str) -> SourceError:
     """Return the error for a server that refused AUTH GSSAPI."""
     return NotThatProtocol(
-        f"{where} offers no login by certificate: {_words(reply)}", "if the file is public, try ftp:// for gsiftp://"
+        f"{where} offers no login by certificate: {_words(reply)}", "if the file is public, try ftp://"
     )
 
 
 def not_authenticated(reply: Reply, where: str) -> SourceError:
-    """Return the error for a server that broke off the exchange."""
+    """Return the error for a server that ended the exchange."""
     message = f"{where} refused your certificate: {_words(reply)}"
     if "expired" in message:
         return PermissionRefused(message, NEW_PROXY)
     if "trusted CA" in message:
         return PermissionRefused(message, "ask the server's owner to trust your CA, or use a certificate of another CA")
-    return PermissionRefused(message, f"see what the server says, or {NEW_PROXY}")
+    return PermissionRefused(message, f"read the server's message, or {NEW_PROXY}")
 
 
 def not_admitted(reply: Reply, where: str) -> SourceError:
-    """Return the error for a good certificate that the server maps to no account."""
+    """Return the error for a valid certificate that the server maps to no account."""
     return PermissionRefused(
         f"{where} has no account for you: {_words(reply)}", "ask the server's owner to map your certificate's subject"
     )
@@ -52,17 +52,17 @@ def wrong_host(host: str, where: str, names: tuple[str, ...]) -> SourceError:
     """Return the error for a server whose certificate is trusted, but belongs to another host."""
     return PermissionRefused(
         f"{where} shows a certificate of {', '.join(names) or 'no host'}, not of {host}",
-        "if that is the same server, write its name so in the URL",
+        "if it is the same server, use that name in the URL",
     )
 
 
 def delegation_needed(host: str, where: str, reply: Reply) -> SourceError:
-    """Return the error for a server that refused every protection of data connections that needs no proxy."""
+    """Return the error for a server that refused all ways of securing data connections that need no proxy."""
     return DelegationNeeded(
         f"{where}: no agreement on data connections: the server says {reply.code} {reply.text}; "
         "it may insist on a proxy with which it can act as you",
         f"use another replica, or if you trust {host} to read and write files as you for an hour, --delegate {host} "
-        "(for workers of a broker an admin sets delegate of the endpoint)",
+        "(for a broker's workers, an admin sets delegate of the endpoint)",
     )
 
 
@@ -80,7 +80,7 @@ def no_handshake(error: ssl.SSLError, where: str) -> SourceError:
 
 
 def _words(reply: Reply) -> str:
-    """Return the last part of a Globus error chain, which is the cause, without the module's name."""
+    """Return the cause of a Globus error, which is the last part of the reply, without the name of its module."""
     text = " ".join(line for line in reply.lines if line not in ("End.", "End"))
     *_, cause = MODULE.split(" ".join(text.split()))
     return f"the server says {reply.code} {Reply(reply.code, (cause,)).text}"

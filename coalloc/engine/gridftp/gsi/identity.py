@@ -1,8 +1,8 @@
-"""Comparison of a verified certificate with the requested host. No I/O, no look-ups.
+"""Comparison of a verified certificate with the requested host. No I/O, no name look-ups.
 
-RFC 2818, with the grid's additions: the name may be in the CN alone, and there as `host/NAME`. The name checked is
-the one in the URL. Globus tools ask the name service for the name of an address, which lets the operator of that
-service choose the name. So this is not done here: a URL with an address needs a certificate with that address.
+The rules are those of RFC 2818, with the grid's additions: the name may be in the CN alone, also as `host/NAME`. It is
+compared with the host in the URL. Globus tools look up the name of an address, so that the operator of the name service
+can choose it; this module does not: a URL with an address needs a certificate with that address.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ __all__ = ["certificate_names", "matches"]
 
 
 def certificate_names(certificate: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the hosts of a certificate, given as by `SSLObject.getpeercert`.
+    """Return the host names and addresses of a certificate, in the form of `SSLObject.getpeercert`.
 
     >>> certificate_names({"subject": ((("organizationName", "Grid"),), (("commonName", "host/se1.example"),))})
     ('se1.example',)

@@ -1,4 +1,4 @@
-"""Names in certificates: as Globus writes them, and the hashes by which files of authorities are named. No I/O."""
+"""Names in certificates: their Globus notation, and the hashes that name the files of authorities. No I/O."""
 
 import hashlib
 import re
@@ -36,21 +36,21 @@ SHORT = {
 SEQUENCE, SET, UTF8 = 0x30, 0x31, 0x0C
 ENCODINGS = {UTF8: "utf-8", 0x13: "ascii", 0x14: "latin-1", 0x16: "ascii", 0x1A: "ascii"}
 ENCODINGS |= {0x1C: "utf-32-be", 0x1E: "utf-16-be"}
-"""Types of text that are compared without regard to case and blanks, by their tags."""
+"""Encodings of text types by tag; values of these types are compared without regard to case and blanks."""
 
 
 def globus_name(name: bytes) -> str:
-    """Return a name (DER) as Globus writes it: /C=CH/O=Grid/CN=se1.example."""
+    """Return a name (DER) in Globus notation: /C=CH/O=Grid/CN=se1.example."""
     return "".join(f"/{kind}={value}" for kind, value in _parts(name))
 
 
 def ambiguous(name: bytes) -> bool:
-    """Return whether a value in a name looks like further parts of the name in Globus notation."""
+    """Return whether a value in a name (DER) could be read as further parts of the name in Globus notation."""
     return any(re.search(r"/[A-Za-z0-9.]+=", value) for _, value in _parts(name))
 
 
 def hashes(name: bytes) -> tuple[str, str]:
-    """Return the stems of the file names of an authority: its hash by OpenSSL, and by versions before 1.0."""
+    """Return the stems of an authority's file names: the hash of its name by OpenSSL, and by OpenSSL before 1.0."""
     new = hashlib.sha1(_canonical(name), usedforsecurity=False).digest()
     old = hashlib.md5(name, usedforsecurity=False).digest()
     return _stem(new), _stem(old)
@@ -82,7 +82,7 @@ def _dotted(content: bytes) -> str:
 
 
 def _canonical(name: bytes) -> bytes:
-    """Return a name as OpenSSL hashes it: all text as lower-case UTF-8 with single blanks, without the header."""
+    """Return the form of a name that OpenSSL hashes: text as lower-case UTF-8 with single blanks, without header."""
     canonical = b""
     for relative in elements(first(name).content):
         pairs = [tuple(elements(pair.content)) for pair in elements(relative.content)]

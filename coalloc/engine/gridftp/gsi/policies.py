@@ -1,11 +1,11 @@
-"""Signing policies: which names an authority may sign, as in `HASH.signing_policy` files (EACL). No I/O.
+"""Signing policies: the names that an authority may sign, from `HASH.signing_policy` files (EACL). No I/O.
 
     access_id_CA   X509    '/C=CH/O=Grid/CN=CA'
     pos_rights     globus  CA:sign
     cond_subjects  globus  '"/C=CH/O=Grid/*" "/O=Other/CN=host/?.example"'
 
 A file may have entries for several authorities. `*` stands for any characters, `?` for one. A file with a line that
-cannot be parsed allows nothing: that line may have been the condition.
+cannot be parsed allows nothing, as that line may be a condition.
 """
 
 import re
@@ -21,12 +21,12 @@ SPELLINGS = (
     (re.compile(r"/(?:e|email|emailaddress)=", re.IGNORECASE), "/emailAddress="),
     (re.compile(r"/(?:uid|userid)=", re.IGNORECASE), "/UID="),
 )
-"""Parts of names that have several spellings."""
+"""Attributes with several spellings: pattern, and the spelling used for comparison."""
 
 
 @dataclass
 class _Right:
-    """A grant or denial of the right to sign, for subjects that fit one of the patterns; for all if there are none."""
+    """A grant or denial of the right to sign, for subjects that match one of the patterns, or all if there are none."""
 
     positive: bool
     patterns: list[str] = field(default_factory=list)
@@ -38,7 +38,7 @@ class _Right:
 
 
 def may_sign(policy: str, authority: str, subject: str) -> bool:
-    """Return whether a policy lets an authority sign a subject; both in Globus notation.
+    """Return whether a policy lets an authority sign a subject; both names are in Globus notation.
 
     >>> said = '''access_id_CA X509 '/O=Grid/CN=CA'
     ... pos_rights globus CA:sign
@@ -56,7 +56,7 @@ def may_sign(policy: str, authority: str, subject: str) -> bool:
 
 
 def _is_read(policy: str) -> bool:
-    """Return whether all lines of a policy are statements or comments."""
+    """Return whether every line of a policy can be parsed as a statement or comment."""
     others = (line.strip() for line in LINE.sub("", policy.removeprefix("\ufeff")).split("\n"))
     known = all(KEYWORD.fullmatch(keyword) for keyword, _, _ in LINE.findall(policy))
     return known and not any(line and not line.startswith("#") for line in others)

@@ -1,16 +1,16 @@
-"""Logging in to a GridFTP server with a proxy certificate: the GSI exchange over its connections.
+"""Login to a GridFTP server with a proxy certificate: the GSI exchange over its connections.
 
     AUTH GSSAPI           -> 334
     ADAT <ClientHello>    -> 335 ADAT=<token>      and so on until the context is complete -> 235
     ENC <USER ...>        -> 632 <331 ...>         from here on all is sealed
 
-With TLS 1.3 the client knows after the server's first token all that it will send: the rest of the exchange and the
-sealed commands go out in one flight.
+With TLS 1.3, the client needs only the server's first token: it then sends the remaining exchange and the encrypted
+commands together.
 
-Data connections need no exchange (DCAU N) unless the server requires one: then we show our certificate there too (DCAU
-S). Where the server refuses that, too, and the user allowed its host, we delegate a proxy that the server shows us
-there (DCAU A). `context` does the exchange, `credential` finds the files, `trust` checks the server's certificate for
-revocation and signing policy, and `failures` maps refusals to errors.
+Data connections have no exchange (DCAU N) unless the server requires one: then both ends show their own certificates
+(DCAU S). If the server refuses that, too, and the user allowed its host, we delegate a proxy, which the server shows on
+data connections (DCAU A). `context` does the exchange, `credential` finds the files, `trust` checks the server's
+certificate for revocation and signing policy, and `failures` converts refusals to errors.
 """
 
 import asyncio
@@ -57,15 +57,15 @@ ANYTHING_BUT_DELEGATION: Sequence[DataMode] = ("N", "S")
 MAPPED_USER = ":globus-mapping:"  # the account to which the server maps the certificate
 DATA_SECONDS = 30.0  # for the exchange on a data connection
 SPARE = 0.1
-"""Fraction of a delegated proxy's lifetime; it is renewed when less than this is left."""
+"""Fraction of a delegated proxy's lifetime; the proxy is renewed when less than this is left."""
 
 
 class GridSecurity:
     """Authentication of one session: `coalloc.engine.gridftp.login.Security`.
 
-    :param modes: data channel authentication as it is offered to the server, best first: none, with our own
-        certificate, with a certificate that we delegate; the last only if `delegates`, unless the modes are given
-    :param proxy: the file of the proxy to show, in place of the user's usual one
+    :param modes: modes of data channel authentication to offer, the best first: N for none, S with our own certificate,
+        A with a delegated one; by default N and S, and A if `delegates`
+    :param proxy: the file of the proxy to show; None for the user's usual one
     :param delegates: whether a proxy may be delegated to this host
     """
 
@@ -96,7 +96,7 @@ class GridSecurity:
 
     @property
     def outlived(self) -> bool:
-        """Return whether the delegated proxy nears its end: data connections then need a new one."""
+        """Return whether the delegated proxy is about to expire, so that data connections need a new one."""
         return time.time() >= self._renewed_at
 
     @property
@@ -109,7 +109,7 @@ class GridSecurity:
         return f"DCAU S {own_subject(self._credential)}" if mode == "S" else f"DCAU {mode}"
 
     async def authenticate(self, control: ControlConnection, pipelined: bool) -> None:
-        """Agree on a security context, up to the client's last message; `admitted` awaits the server's.
+        """Agree on a security context, up to the client's last message; `admitted` awaits the server's last one.
 
         :raises PermissionRefused: when there is no usable credential, or one side does not trust the other
         :raises NotThatProtocol: when the server does not support GSI
@@ -148,8 +148,8 @@ class GridSecurity:
     async def admitted(self, control: ControlConnection) -> None:
         """Wait for the server's last messages.
 
-        :raises PermissionRefused: when it does not trust us
-        :raises ServerSays: when it may only require commands one at a time
+        :raises PermissionRefused: when the server does not trust us
+        :raises ServerSays: when the server refuses, perhaps only because commands were sent ahead
         """
         replies = [await control.reply(answer) for answer in self._answers]
         if [reply.code for reply in replies] == [335] * (len(replies) - 1) + [235]:
@@ -170,7 +170,7 @@ class GridSecurity:
     def _check_delegated(self, tls: ssl.SSLObject) -> None:
         if tls.getpeercert(binary_form=True) != self._delegated:
             raise PermissionRefused(
-                f"{self._where}: the data connection leads to someone without the proxy that was given to the server",
+                f"{self._where}: the other end of the data connection does not have the proxy delegated to the server",
                 "do not trust the data; tell the server's owner",
             )
 
@@ -210,12 +210,12 @@ class GridSecurity:
         if not self.protects_data:
             return
         if self.outlived:
-            raise ConnectionLost(f"{self._where}: the proxy that was delegated nears its end", "connect again")
+            raise ConnectionLost(f"{self._where}: the delegated proxy is about to expire", "connect again")
         try:
             async with asyncio.timeout(DATA_SECONDS):
                 await self._exchange_data(data)
         except TimeoutError:
-            raise Stalled(f"{self._where}: a data connection keeps silent", "try again later") from None
+            raise Stalled(f"{self._where}: no answer on a data connection", "try again later") from None
         except OSError as error:
             raise ConnectionLost(f"{self._where}: a data connection was lost: {error}", "try again") from None
 
@@ -247,5 +247,5 @@ def _submit_token(control: ControlConnection, token: bytes) -> PendingReply:
 def _token(reply: Reply) -> bytes:
     token = read_token(" ".join(reply.lines))
     if not token:
-        raise ServerSays("the server's reply to ADAT holds no token", "use another replica")
+        raise ServerSays("the server's reply to ADAT contains no token", "use another replica")
     return token

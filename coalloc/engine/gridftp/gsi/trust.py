@@ -1,10 +1,8 @@
-"""Checks of a server's certificate by the folder of authorities, beyond its signatures: revocation and signing
-policies.
-
-OpenSSL has verified the chain. Here each certificate in it is looked up in the revocation lists of its issuer
-(`HASH.r0`, `HASH.r1`, ...), and its name is checked against the issuer's signing policy (`HASH.signing_policy`). A
+"""Checks of a server's certificate for revocation and signing policies, by the directory of authorities.
+OpenSSL has verified the signatures of the chain. This module looks each certificate up in the revocation lists of its
+issuer (`HASH.r0`, `HASH.r1`, ...), and checks its name against the issuer's signing policy (`HASH.signing_policy`). A
 certificate that is revoked or violates a policy is refused. If a check is impossible, because a list or a policy is
-absent or a list has expired, a warning is given.
+absent or a list has expired, a warning is logged.
 """
 
 import ssl
@@ -24,10 +22,10 @@ from coalloc.safe_text import one_line
 __all__ = ["FETCH", "INSTALL", "Authorities", "Doubt", "judge", "survey", "verified_chain"]
 
 GAPS = 10
-"""Numbers of revocation lists that are tried, even if some are missing."""
+"""Number of suffixes (.r0, .r1, ...) of revocation lists that are tried even if some are missing."""
 REMEDY = "do not use this server; tell its owner"
 FETCH = "fetch new revocation lists, for instance with fetch-crl"
-INSTALL = "install the files of your grid's CAs anew"
+INSTALL = "reinstall the files of your grid's CAs"
 
 
 class Doubt(NamedTuple):
@@ -41,7 +39,7 @@ class Doubt(NamedTuple):
 
 
 class Authorities(NamedTuple):
-    """The authorities in a folder: their number, and the names of those whose files are missing or expired."""
+    """The authorities in a directory: their number, and the names of authorities with missing or expired files."""
 
     number: int
     without_list: Sequence[str]
@@ -60,9 +58,9 @@ def verified_chain(tls: ssl.SSLObject) -> list[bytes]:
 def judge(chain: Sequence[bytes], folder: Path, where: str) -> list[Doubt]:
     """Check a verified chain by the revocation lists and signing policies in `folder`.
 
-    Return a doubt for each check that was impossible.
+    :returns: a doubt for each check that was impossible
 
-    :raises PermissionRefused: when a certificate is revoked, or its authority may not sign that name
+    :raises PermissionRefused: when a certificate is revoked, or its authority may not sign its name
     """
     doubts: list[Doubt] = []
     for shown, issuer in pairwise(map(certificate, chain)):
@@ -83,7 +81,7 @@ def _judge_revocation(shown: X509Certificate, issuer: X509Certificate, folder: P
         reason = f"the revocation list of {_name(issuer)} has expired, or is not valid yet"
     else:
         reason = f"there is no revocation list of {_name(issuer)} in {folder} that can be read"
-    yield Doubt(f"{where}: {reason}, so {_name(shown)} may be revoked without our knowing", FETCH)
+    yield Doubt(f"{where}: {reason}, so coget cannot tell whether {_name(shown)} was revoked", FETCH)
 
 
 def _judge_policy(shown: X509Certificate, issuer: X509Certificate, folder: Path, where: str) -> Iterator[Doubt]:
@@ -93,7 +91,7 @@ def _judge_policy(shown: X509Certificate, issuer: X509Certificate, folder: Path,
         yield Doubt(f"{where}: {reason}", INSTALL)
     elif ambiguous(shown.subject) or not may_sign(policy, globus_name(issuer.subject), globus_name(shown.subject)):
         raise PermissionRefused(
-            f"{where}: by its signing policy in {folder} {_name(issuer)} may not sign {_name(shown)}", REMEDY
+            f"{where}: {_name(issuer)} may not sign {_name(shown)}, by its signing policy in {folder}", REMEDY
         )
 
 
@@ -117,14 +115,14 @@ def _read(file: Path, modified: int, size: int) -> RevocationList | None:
     """Read a revocation list, PEM or DER; return None if the file cannot be read."""
     try:
         read = revocation_list(from_pem(file.read_bytes(), b"X509 CRL"))
-        hashes(read.issuer)  # fails if it has no name
+        hashes(read.issuer)  # raises ValueError if the issuer's name is malformed
         return read
     except (OSError, ValueError):
         return None
 
 
 def _policy(issuer: X509Certificate, folder: Path) -> str | None:
-    """Return the signing policy of an authority; an unreadable one allows nothing."""
+    """Return the signing policy of an authority; None if it has none, and an empty one if it is unreadable."""
     for stem in hashes(issuer.subject):
         file = folder / f"{stem}.signing_policy"
         if file.is_file():
@@ -141,12 +139,12 @@ def _name(of: X509Certificate) -> str:
 
 
 def survey(folder: Path) -> Authorities:
-    """Check the authorities of a folder for missing or expired files."""
+    """Check the authorities of a directory for missing or expired files."""
     found: dict[X509Certificate, None] = {}
     for file in folder.glob("*.[0-9]"):
         try:
             found[certificate(from_pem(file.read_bytes(), b"CERTIFICATE"))] = (
-                None  # once, though there is a link by hash
+                None  # a dict, as links by hash name the same certificate again
             )
         except (OSError, ValueError):
             continue
