@@ -1,7 +1,7 @@
-"""URLs and foreign text in the form shown to users, and URLs in the form passed to other programs. Pure.
+"""Removal of secrets and control characters from URLs and foreign text that are shown to users. Pure.
 
-Foreign text comes from servers, brokers, documents and other programs. It may hold sequences that control a terminal,
-line ends that forge lines, and characters that hide or reorder others.
+Foreign text comes from servers, brokers, documents and other programs. It may contain sequences that control a
+terminal, line ends that forge lines, and characters that hide or reorder others.
 """
 
 import re
@@ -25,14 +25,14 @@ __all__ = [
 ]
 
 PLAIN = re.compile(r"[A-Za-z0-9._@+][A-Za-z0-9._@+-]*")
-"""Allowed user names and hosts. A program that passes them on treats one that begins with a dash as an option."""
+"""User names and hosts that are safe to pass to programs, which treat a leading dash as an option."""
 NUMERIC = re.compile(r"[0-9A-Fa-f:.]+(%25[A-Za-z0-9._-]+|%[A-Za-z0-9._-]+)?")
-"""Text between the brackets of a host."""
+"""Text allowed between the brackets of an IPv6 address."""
 HIDDEN = "..."
 """Replacement for a secret."""
 SHORTEST, LONGEST, MOST = 4, 64, 32
-"""Least characters of a value that is searched for in other text, most characters of it that are compared, and most
-values.
+"""Minimum characters of a secret that is searched for in text, maximum characters of it that are compared, and maximum
+secrets per query or fragment.
 """
 
 _REST = r"[^\s\"'<>`|\\]*"
@@ -49,22 +49,22 @@ _PAIR = re.compile(
     re.I,
 )
 _EXAMPLE = re.compile(r"[a-z]+://USER:PASSWORD@HOST/\.\.\.")
-"""Placeholder of a login in remedies."""
+"""Example of a URL with a login, as shown in remedies."""
 _BEARER = re.compile(r"\b(bearer)\s+[\w.~+/=-]{8,}", re.I)
 
 
 def redact(url: str) -> str:
-    """Return the URL in the form for messages, reports and logs: without password, query and fragment.
+    """Return the URL for messages, reports and logs: without password, query and fragment.
 
-    A query may contain a key, as in signed URLs. Over http and https a user name alone may be a token, and is removed,
-    too. The URL of a local file has none of these and stays unchanged.
+    A query may contain a key, as in signed URLs. For http and https, the user name may be a token and is removed too.
+    The URL of a local file has no secrets and stays unchanged.
 
     >>> redact("ftp://ann:secret@host/file"), redact("https://token@host/file?X-Amz-Signature=secret#part")
     ('ftp://ann@host/file', 'https://host/file?...')
     >>> redact("file:///data/what?")
     'file:///data/what?'
 
-    Never fails: messages about malformed URLs show them too.
+    Malformed URLs are accepted, as messages show them too.
 
     >>> redact("ftp://ann:secret@[host/file?secret")
     'ftp://[host/file?...'
@@ -76,7 +76,7 @@ def redact(url: str) -> str:
 
 
 def without_query(url: str) -> str:
-    """Return the URL in the form for brokers: redacted, and without a placeholder for its query.
+    """Return the URL for brokers: redacted, without a placeholder for the query.
 
     >>> without_query("https://token@host/file?X-Amz-Signature=secret#part")
     'https://host/file'
@@ -85,9 +85,9 @@ def without_query(url: str) -> str:
 
 
 def without_login(url: str) -> str:
-    """Return the URL without its password, and over http and https without its user name: the part that names a file.
+    """Return the URL without its password and, for http and https, without its user name.
 
-    For the user's own files only, as the result may contain keys.
+    The result is for the user's own files only, as its query may contain keys.
 
     >>> without_login("https://token@host/file?X-Amz-Signature=secret")
     'https://host/file?X-Amz-Signature=secret'
@@ -106,7 +106,7 @@ def without_login(url: str) -> str:
 
 
 def redacted_text(text: str) -> str:
-    """Return a text with all URLs in it redacted, and without queries and headers that contain keys.
+    """Return `text` with its URLs redacted, and without queries, headers and parameters that may contain keys.
 
     >>> redacted_text("GET /file?sig=secret: see HTTPS://token@host/x?secret, or http%3A%2F%2Fhost%2Fx%3Fsecret")
     'GET /file?...: see https://host/x?..., or http://host/x?...'
@@ -124,7 +124,7 @@ def redacted_text(text: str) -> str:
 
 
 def _at_end(found: str, change: Callable[[str], str]) -> str:
-    """Change a match in a text, except punctuation at its end, which belongs to the text."""
+    """Return a match changed by `change`, except for punctuation at its end, which belongs to the sentence."""
     trimmed = found.rstrip(":,;)]}")
     return change(trimmed) + found[len(trimmed) :]
 
@@ -138,9 +138,9 @@ def _shown(url: str) -> str:
 
 
 def hide(text: str, *urls: str) -> str:
-    """Return the text of a server or a program without the secrets in the URLs sent to it.
+    """Return the text of a server or program without the secrets of the URLs sent to it.
 
-    Such text may repeat a URL, its query, or parts of these, in any spelling.
+    Such text may repeat a URL, its query, or parts of them, plain or encoded.
 
     >>> hide("no such key: se/cret", "https://host/x?key=se%2Fcret"), hide("530 ann:hush is wrong", "ftp://ann:hush@h/x")
     ('no such key: ...', '530 ann:... is wrong')
@@ -152,7 +152,7 @@ def hide(text: str, *urls: str) -> str:
 
 
 def _secrets(url: str) -> Iterator[str]:
-    """Yield the secrets in a URL, as written and decoded."""
+    """Yield the possible secrets in a URL, each as written and percent-decoded."""
     rest, _, fragment = url.partition("#")
     query = rest.partition("?")[2]
     found = [pair.partition("=")[2] or pair for part in (query, fragment) for pair in re.split("[&;]", part)[:MOST]]
@@ -167,7 +167,7 @@ def _secrets(url: str) -> Iterator[str]:
 
 
 def _in_any_spelling(secret: str) -> str:
-    """Return a pattern that matches a secret with each character plain, percent-encoded, or escaped as in HTML."""
+    """Return a pattern for a secret that matches each character plain, percent-encoded, or escaped as in HTML."""
     most = "".join(map(_character, secret[:LONGEST]))
     return most if len(secret) <= LONGEST else most + _REST
 
@@ -179,7 +179,7 @@ def _character(char: str) -> str:
 
 
 def unsafe_reason(url: str) -> str | None:
-    """Return why a URL must not be passed to another program: a user name or host that is not plain; None if it may.
+    """Return why a URL is unsafe to pass to another program, such as an odd user name or host; None if it is safe.
 
     >>> unsafe_reason("sshftp://ann@host.example:22/x"), unsafe_reason("ftp://[2001:db8::1]/x")
     (None, None)
@@ -213,17 +213,17 @@ def unsafe_reason(url: str) -> str | None:
 
 
 LONGEST = 4096
-"""Most characters of a line."""
+"""Maximum characters of a line."""
 
 _INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
-"""Characters without a shape, though Unicode calls them letters or marks."""
+"""Invisible characters that Unicode classifies as letters or marks."""
 
 
 def escaped(text: str, allowed: str = "") -> str:
-    """Return `text` with all invisible characters escaped as in Python; characters in `allowed` stay.
+    """Return `text` with all invisible characters escaped as in Python, except those in `allowed`.
 
-    Escaped are control characters, all blanks but the space, line ends, changes of the writing direction, characters
-    without width, and code points that are no characters.
+    This escapes control characters, line ends, all blanks but the space, marks that change the writing direction,
+    characters without width, and unassigned code points.
 
     >>> print(escaped("550 no\\r\\n\\x1b[2Jsuch\\u202efile\\udcff"))
     550 no\\r\\n\\x1b[2Jsuch\\u202efile\\udcff
@@ -238,7 +238,7 @@ def _seen(char: str) -> bool:
 
 
 def one_line(text: str, longest: int = LONGEST) -> str:
-    """Return `text` escaped, on one line, of at most `longest` characters, with its URLs redacted.
+    """Return `text` as one line of at most `longest` characters: escaped, and with its URLs redacted.
 
     >>> one_line("x" * 9, 6), one_line("a\\tb")
     ('xxx...', 'a\\\\tb')
@@ -248,5 +248,5 @@ def one_line(text: str, longest: int = LONGEST) -> str:
 
 
 def lines(text: str) -> str:
-    """Return `text` escaped, except for its line feeds and tabs. URLs in it stay unchanged."""
+    """Return `text` escaped, except for line feeds and tabs. Its URLs are not redacted."""
     return escaped(text, allowed="\n\t")

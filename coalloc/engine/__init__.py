@@ -39,9 +39,7 @@ def open_source(url: str, engine: Engine, options: EngineOptions) -> Source:
         options = replace(options, streams=min(options.streams, options.slots.most))
     if not speaks(engine, url):
         schemes = " and ".join(f"{scheme}://" for scheme in CHOSEN[engine])
-        raise UsageError(
-            f"the {engine} engine does not support {redact(url)}", f"leave it out, or name {schemes} URLs"
-        )
+        raise UsageError(f"the {engine} engine does not support {redact(url)}", f"leave it out, or name {schemes} URLs")
     if scheme not in THEIRS:
         return _web(url, options) if scheme in WEB else _bridge(url, options)
     return _gridftp(url, options) if scheme in OURS and engine != "globus-url-copy" else _url_copy(url, options)

@@ -1,4 +1,4 @@
-"""A checker of plans, without any solver and in exact arithmetic: is a plan sound, and is no other plan faster?"""
+"""A checker that proves, without a solver and in exact arithmetic, that a plan is sound and that none is faster."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
@@ -18,13 +18,13 @@ class BadPlan(Exception):
 
 
 def check(network: Network, demand: Demand, plan: TransferPlan) -> None:
-    """Check a plan. :raises BadPlan: with all its faults"""
+    """Check a plan. :raises BadPlan: if it has faults; the message lists all of them"""
     if found := list(faults(network, demand, plan)):
         raise BadPlan("; ".join(found))
 
 
 def faults(network: Network, demand: Demand, plan: TransferPlan) -> Iterator[str]:
-    """Yield the faults of a plan as sentences; none if it is sound, complete and proved to be the fastest."""
+    """Yield the faults of a plan as sentences; nothing if it is sound, complete and proved to be the fastest."""
     yield from _paths(network, demand, plan)
     yield from _sums(demand, plan)
     yield from _conservation(demand, plan)
@@ -61,7 +61,7 @@ def _paths(network: Network, demand: Demand, plan: TransferPlan) -> Iterator[str
 
 
 def _sums(demand: Demand, plan: TransferPlan) -> Iterator[str]:
-    """Check that paths differ from flows by less than a byte, per link that joins two hosts and per destination."""
+    """Check that paths differ from flows by less than a byte per link between two hosts and per destination."""
     each = len({to for file in demand.files for to in file.destinations})
     moved: Counter[tuple[str, str]] = Counter()
     for path in plan.paths:
@@ -79,7 +79,7 @@ def _sums(demand: Demand, plan: TransferPlan) -> Iterator[str]:
 
 
 def _conservation(demand: Demand, plan: TransferPlan) -> Iterator[str]:
-    """Check that the bytes that a host receives or holds equal those that it sends or wants."""
+    """Check that each host receives or contributes as many bytes as it sends or wants."""
     origins = plan.certificate.origins
     balance: defaultdict[str, Fraction] = defaultdict(Fraction)
     for key, flow in plan.flows.items():
@@ -115,9 +115,10 @@ def _capacities(network: Network, demand: Demand, plan: TransferPlan) -> Iterato
 
 
 def bound(network: Network, demand: Demand, prices: Mapping[Limit, Fraction]) -> Fraction:
-    """Return a lower bound of the makespan in seconds, by weak duality (`Certificate`); a budget counts once.
+    """Return a lower bound of the makespan in seconds, by weak duality (`Certificate`). A budget is paid once, not per
 
-    :raises BadPlan: when these are not prices of this network
+    second.
+    :raises BadPlan: when a price is negative, or of a limit that this network does not have
     """
     limits = PlanLimits(network, demand.budget)
     if any(price < 0 for price in prices.values()):
@@ -138,7 +139,7 @@ def _destinations(demand: Demand) -> set[str]:
 def _cheapest(
     network: Network, limits: PlanLimits, demand: Demand, prices: Mapping[Limit, Fraction], sink: str
 ) -> Fraction:
-    """Return the least that all bytes for a destination pay: Dijkstra's algorithm, backwards from the destination."""
+    """Return the minimum that all bytes for a destination pay, by Dijkstra's algorithm backwards from it."""
     wanted = [file for file in demand.files if file.size and sink in file.destinations and sink not in file.holders]
     into: defaultdict[str, list[tuple[str, Fraction]]] = defaultdict(list)
     for key in network.links:

@@ -1,4 +1,4 @@
-"""Checks of a demand before anything is solved, and the parts of it that need no solver."""
+"""Checks of a demand before it is solved, and the parts of it that need no solver."""
 
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -11,9 +11,10 @@ __all__ = ["checked", "flow_question", "is_flow", "resting", "wanted"]
 
 
 def checked(network: Network, demand: Demand) -> tuple[File, ...]:
-    """Return the files of a demand that makes sense.
+    """Check a demand, and return its files.
 
-    :raises UsageError: when a host is unknown, a file has no holder or destination, or it becomes available later
+    :raises UsageError: when a host is unknown, or a file has no holder or destination, has a negative size, or becomes
+        available later
     """
     for file in demand.files:
         for name in (*file.holders, *file.destinations):
@@ -39,7 +40,7 @@ def is_flow(network: Network, demand: Demand) -> bool:
     """Return whether max-flow applies: one destination, no budget, no shared sets, and no disks that matter.
 
     Relayed bytes r are read and written, a host's own bytes s are only read: 2 r + s <= io x T. Max-flow can express
-    this only if s is known before, which it is unless a file has other holders too.
+    this only if s is known beforehand, which is so if the host is the only holder of its files.
     """
     sinks = {sink for file in demand.files for sink in file.destinations}
     files = [file for sink in sinks for file in wanted(demand, sink)]
@@ -49,9 +50,9 @@ def is_flow(network: Network, demand: Demand) -> bool:
 
 
 def flow_question(network: Network, demand: Demand) -> tuple[str, list[File]]:
-    """Return the one destination, and the files that have to be sent there.
+    """Return the only destination, and the files that have to be sent to it.
 
-    :raises UsageError: when max-flow cannot answer
+    :raises UsageError: when max-flow does not apply
     """
     checked(network, demand)
     if not is_flow(network, demand):
@@ -64,7 +65,7 @@ def flow_question(network: Network, demand: Demand) -> tuple[str, list[File]]:
 
 
 def resting(network: Network, demand: Demand) -> Iterator[PlannedPath]:
-    """Yield the paths of files that are already at a destination, and of empty files; they take no time."""
+    """Yield the paths of files that are already at a destination, and of empty files, which take no time."""
     into: dict[str, list[str]] = {name: [] for name in network.hosts}
     if not all(file.size for file in demand.files):
         for key in network.links:

@@ -1,4 +1,4 @@
-"""Conversion from a graph's arcs and vertices back to links, files and limits."""
+"""Conversion of a graph's arcs and vertices back to links, files and limits."""
 
 from collections.abc import Iterable
 from fractions import Fraction
@@ -15,7 +15,7 @@ __all__ = ["flows_of", "in_bytes", "origins_of", "prices_of"]
 
 
 def prices_of(graph: CapacityGraph, side: Mask) -> dict[Limit, Fraction]:
-    """Return the prices of a cut: a byte that crosses it pays at least one."""
+    """Return the prices of the limits in a cut, so that a byte that crosses the cut pays at least one."""
     prices: dict[Limit, Fraction] = {}
     for arc in np.flatnonzero(side[graph.tails] & ~side[graph.heads]).tolist():
         if arc < len(graph.links):
@@ -27,7 +27,7 @@ def prices_of(graph: CapacityGraph, side: Mask) -> dict[Limit, Fraction]:
 
 
 def in_bytes(graph: CapacityGraph, flow: MaximumFlow, arc: int) -> Fraction:
-    """Return the bytes that an arc carries."""
+    """Return the bytes that a flow sends over an arc."""
     return Fraction(flow.amounts.get(arc, 0) * graph.unit, 2 * flow.scale)
 
 

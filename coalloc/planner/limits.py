@@ -1,4 +1,4 @@
-"""The limits of a plan: those that a byte uses on its way over a link, and their descriptions for users."""
+"""The limits of a plan: the limits that apply to each link, their loads, and their descriptions for users."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,7 +26,7 @@ class PlanLimits:
                 self._shared[key].append((Limit("shared", each.name), Fraction(weight)))
 
     def by(self, key: LinkKey) -> Iterator[tuple[Limit, Fraction]]:
-        """Yield the limits that a link uses, each with the amount that a byte takes."""
+        """Yield the limits that apply to a link, each with the amount that a byte over the link takes."""
         one = Fraction(1)
         yield Limit("link", key), one
         out, into = self._isps.get((key.source, key.source_isp)), self._isps.get((key.sink, key.sink_isp))
@@ -50,9 +50,9 @@ class PlanLimits:
         return loads
 
     def capacity(self, limit: Limit) -> Fraction:
-        """Return the capacity of a limit in bytes per second; in money for the budget.
+        """Return the capacity of a limit in bytes per second; for the budget, in money.
 
-        :raises KeyError: when this limit does not exist here
+        :raises KeyError: when the network has no such limit
         """
         found: float | None
         match limit:
@@ -83,7 +83,7 @@ def duration(seconds: Fraction) -> str:
 
 
 def reason(network: Network, limits: Iterable[Limit], seconds: Fraction, direct: Fraction | None) -> str:
-    """Return one sentence on the limits of a plan, and the gain of its relays."""
+    """Return one sentence about the limits of a plan, and the gain from relays."""
     limit = f"{duration(seconds)} at least, because of {named(network, limits)}"
     if direct is None:
         return f"{limit}; without relays there is no path"

@@ -1,7 +1,7 @@
 """The input of planners: the network, and the data to be moved through it.
 
 Sizes are bytes, times seconds, capacities whole bytes per second, so that plans can be exact. None means that no limit
-is known. Networks that are known from several places can be joined.
+is known. Networks known from several origins can be joined.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ __all__ = ["Demand", "File", "Host", "Isp", "Link", "LinkKey", "Network", "Share
 
 
 class Isp(NamedTuple):
-    """A connection of a host to the network (Confluence, 2.1): C- and C+ in the paper."""
+    """A connection of a host to the network, with its capacities up and down (C- and C+ in Confluence, 2.1)."""
 
     name: str = ""
     up: int | None = None
@@ -25,9 +25,9 @@ class Isp(NamedTuple):
 class Host:
     """A machine that holds, relays or wants files.
 
-    `isps` is empty if the access is no limit. `io` is the rate of its disks, reads and writes together. `storage` is
-    the bytes that it lends to files of others. A host with `relays` False only sends the files that it holds and
-    receives those that it wants.
+    `isps` is empty if the access is not a limit. `io` is the rate of its disks, for reads and writes together.
+    `storage` is the number of bytes that it lends for staging. A host with `relays` False only sends the files that it
+    holds, and receives the files that it wants.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Host:
 
 
 class LinkKey(NamedTuple):
-    """A link from one host to another, by an ISP of either; an ISP's name is empty if the host has at most one."""
+    """A link from one host to another, by an ISP of each; the ISP's name may be empty if the host has at most one."""
 
     source: str
     sink: str
@@ -53,8 +53,8 @@ class LinkKey(NamedTuple):
 class Link:
     """The capacity from one host to another, end to end.
 
-    `bounds` are the capacities that the true one exceeds in nine of ten cases, and in one of ten; `age` is the seconds
-    since the measurement; `price` is money per byte.
+    `bounds` are the capacities that the true capacity exceeds in nine of ten cases, and in one of ten; `age` is the
+    seconds since the measurement; `price` is money per byte.
     """
 
     key: LinkKey
@@ -65,7 +65,7 @@ class Link:
 
 
 class Shared(NamedTuple):
-    """Links behind one bottleneck: the sum of weight x rate over them is at most `capacity`."""
+    """A set of links that share a bottleneck: the sum of weight x rate over these links is at most `capacity`."""
 
     name: str
     capacity: int
@@ -76,7 +76,8 @@ class Shared(NamedTuple):
 class Network:
     """Hosts, and the links between them. Two hosts without a link cannot reach each other.
 
-    :raises UsageError: when a link names an unknown host or ISP, or a number makes no sense
+    :raises UsageError: when a link names an unknown host or ISP, or joins a host with itself, a shared set names an
+        unknown link, or a number is negative
     """
 
     hosts: Mapping[str, Host]
@@ -107,7 +108,7 @@ class Network:
 
     @classmethod
     def of(cls, hosts: tuple[Host, ...], links: tuple[Link, ...], shared: tuple[Shared, ...] = ()) -> Self:
-        """Create a network from values that carry their own names."""
+        """Create a network from hosts and links, without their names as keys."""
         return cls({host.name: host for host in hosts}, {link.key: link for link in links}, shared)
 
     def cautious(self) -> Self:
@@ -139,11 +140,11 @@ def _sensible(what: str, *limits: int | None) -> None:
 
 @dataclass(frozen=True)
 class File:
-    """Bytes that are held at one or several hosts and wanted at one or several, for example a file with replicas.
+    """Bytes with the same holders and the same destinations, for example a file with replicas.
 
-    A part of a file that is held elsewhere, such as blocks in transit, is a file of its own here. `available` is the
-    time from which the file can be sent, `deadline` the time by which it has to arrive, both since the start of the
-    plan.
+    A part of a file that other hosts hold, such as blocks in transit, is a separate `File`. `available` is the time
+    from which the file can be sent, `deadline` the time by which it has to arrive, both in seconds from the start of
+    the plan.
     """
 
     name: str
@@ -156,7 +157,7 @@ class File:
 
 @dataclass(frozen=True)
 class Demand:
-    """All data to be moved, and the most that it may cost."""
+    """All data to be moved, and the budget: the maximum cost."""
 
     files: tuple[File, ...]
     budget: float | None = None
@@ -168,7 +169,7 @@ class Demand:
 
 
 def joined(first: Network, *others: Network) -> Network:
-    """Return the first network, completed by the hosts, limits and links that only the others know.
+    """Return the first network, completed by the hosts, limits and links that only the other networks have.
 
     >>> from coalloc.planner.network import Isp
     >>> a, b = Host("a"), Host("b", (Isp("", up=5),))
@@ -195,6 +196,6 @@ def _filled(host: Host, other: Host) -> Host:
 
 
 def _fits(key: LinkKey, hosts: Mapping[str, Host]) -> bool:
-    """Return whether the link's hosts have its ISPs: one network may know several ISPs of a host, another one none."""
+    """Return whether the link's hosts have its ISPs: of two networks, only one may know the ISPs of a host."""
     ends = ((key.source, key.source_isp), (key.sink, key.sink_isp))
     return all(isp in ({each.name for each in hosts[name].isps} or {""}) for name, isp in ends)

@@ -19,7 +19,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 def without_cycles(graph: CapacityGraph, amounts: Mapping[int, int]) -> Amounts:
-    """Return the flow without cycles, which solvers may leave in it and which would load links in vain."""
+    """Return the flow without cycles, which solvers may leave in it, and which would only load links."""
     left = dict(amounts)
     leaving = leaving_arcs(graph, left)
     done: set[int] = set()
@@ -29,7 +29,7 @@ def without_cycles(graph: CapacityGraph, amounts: Mapping[int, int]) -> Amounts:
 
 
 def leaving_arcs(graph: CapacityGraph, amounts: Iterable[int]) -> defaultdict[int, list[int]]:
-    """Return the arcs by the vertex where they begin."""
+    """Return the arcs by the vertex at which they begin."""
     leaving: defaultdict[int, list[int]] = defaultdict(list)
     for arc in amounts:
         leaving[int(graph.tails[arc])].append(arc)
@@ -70,7 +70,7 @@ def _cancel(left: Amounts, circle: list[int]) -> None:
 
 
 def paths_of(graph: CapacityGraph, flow: MaximumFlow, files: Iterable[File], backend: Backend) -> Iterator[PlannedPath]:
-    """Yield paths in whole bytes that add up to a flow without cycles, within a byte on each arc."""
+    """Yield paths in whole bytes whose sum differs from a flow without cycles by less than a byte on each arc."""
     left = _whole(graph, flow, backend)
     leaving = leaving_arcs(graph, left)
     paths: defaultdict[frozenset[str], list[tuple[tuple[str, ...], int]]] = defaultdict(list)
@@ -83,9 +83,9 @@ def paths_of(graph: CapacityGraph, flow: MaximumFlow, files: Iterable[File], bac
 
 
 def take(graph: CapacityGraph, arc: int, left: Amounts, leaving: Mapping[int, list[int]]) -> tuple[list[int], int]:
-    """Follow the arcs with the largest flow to the sink; return the path, and the amount taken from it.
+    """Follow the arcs with the largest flow to the sink; return the path, and the amount, which is removed from `left`.
 
-    The amount is the most that all arcs of the path carry; 0 if the path ends before the sink.
+    The amount is the smallest flow of an arc on the path; 0 if the path ends before the sink.
     """
     path = [arc]
     while (here := int(graph.heads[path[-1]])) != graph.sink:
@@ -122,7 +122,7 @@ def _hosts(graph: CapacityGraph, path: list[int]) -> tuple[str, ...]:
 def dealt(
     files: Iterable[File], shares: Mapping[frozenset[str], list[tuple[Key, int]]], parts: int = 1
 ) -> Iterator[tuple[File, dict[Key, int]]]:
-    """Divide the results for all files that have the same holders among these files.
+    """Divide the shares of files with the same holders among these files; yield each file with its shares.
 
     :param parts: number of parts per byte in `shares`
     """
@@ -143,9 +143,9 @@ def dealt(
 def _whole(graph: CapacityGraph, flow: MaximumFlow, backend: Backend) -> Amounts:
     """Return the flow with the amount of each arc rounded down or up to whole bytes.
 
-    All amounts are rounded down first. The excess at each vertex then has to leave by arcs that lost a part of a byte,
-    one byte each: a max-flow with capacities of one. The lost parts are a flow that carries the whole excess, and
-    integral capacities have an integral max-flow, so that one exists. The totals at source and sink are whole already.
+    All amounts are rounded down first. Then the excess at each vertex must leave by arcs that lost a part of a byte,
+    at most one byte by each: a max-flow with capacities of one. It exists, as the lost parts are a flow that carries
+    the whole excess, and integral capacities have an integral max-flow. The totals at source and sink are whole.
     """
     parts = 2 * flow.scale
     floors = {arc: amount * graph.unit // parts for arc, amount in flow.amounts.items()}

@@ -1,4 +1,4 @@
-"""The results of planners: the bytes on each path, the makespan, and why it cannot be shorter."""
+"""The results of planners: the bytes on each path, the makespan, and the proof that it cannot be shorter."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ __all__ = ["Certificate", "Limit", "PlannedPath", "TransferPlan"]
 class PlannedPath(NamedTuple):
     """Bytes of a file that take the same path: from a holder, over relays, to a destination.
 
-    A path of one host means that the file is wanted where it is held, and nothing has to be sent.
+    A path of one host means that this host both holds and wants the file, so that no bytes are sent.
     """
 
     file: str
@@ -36,13 +36,13 @@ class Limit(NamedTuple):
 class Certificate:
     """The proof that a plan is sound and the fastest, for a checker without a solver (`coalloc.planner.certificate`).
 
-    `prices` are a dual solution. Let every byte pay the prices of all limits that it passes: then in T seconds no more
-    can be paid than sum(price x capacity) x T, and each byte pays at least the cost of the cheapest path from a holder.
-    So T >= sum(size x cheapest path) / sum(price x capacity). For a minimum cut the prices are one on the links that it
-    cuts.
+    `prices` are a dual solution. Let every byte pay the prices of all limits that it passes. In T seconds, the bytes
+    can pay at most sum(price x capacity) x T, and each byte pays at least the cost of the cheapest path from a holder.
+    So T >= sum(size x cheapest path) / sum(price x capacity). For a minimum cut, the prices are one on the links that
+    it cuts.
 
-    :param origins: bytes of a file that each of its holders sends
-    :param tolerance: most that the makespan may exceed the bound, relative; 0 where the solver is exact
+    :param origins: bytes of each file that each of its holders sends
+    :param tolerance: maximum relative excess of the makespan over the bound; 0 if the solver is exact
     """
 
     prices: Mapping[Limit, Fraction]
@@ -52,14 +52,14 @@ class Certificate:
 
 @dataclass(frozen=True)
 class TransferPlan:
-    """A plan whose flows all run side by side, each at the rate flow / makespan, from the first second to the last.
+    """A plan whose flows all run at the same time, each at the rate flow / makespan, from the first second to the last.
 
     :param method: name of the method that found the plan
     :param makespan: duration in seconds
     :param direct: seconds that the best plan without relays takes; None if some file cannot be sent directly
-    :param flows: bytes over each link; fractions of bytes, so that the makespan is exactly the least
-    :param paths: the flows in whole bytes; those of a file to a destination add up to its size, and their sum differs
-        from each flow by less than a byte for each destination
+    :param flows: bytes over each link, including fractions of bytes, so that the makespan is exactly the least
+    :param paths: the flows in whole bytes; the paths of a file to a destination add up to its size, and the sum over a
+        link differs from its flow by less than a byte for each destination
     :param reason: the limits of the plan, in one sentence
     """
 

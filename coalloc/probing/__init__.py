@@ -1,7 +1,7 @@
-"""Measurements of the links between servers: few bytes, for a short time, with no other transfer of ours beside them.
+"""Measurements of the links between servers: few bytes, for a short time, with no other transfer of this call.
 
-`rounds` decides which servers measure each other and `samples` evaluates the samples, both pure; `server` holds the
-servers that take part, `measure` runs the measurements.
+`rounds` chooses the pairs of servers and `samples` computes rates, both pure; `server` prepares the servers that take
+part, and `measure` runs the measurements.
 """
 
 from coalloc.probing.measure import ProbeLimits, measure

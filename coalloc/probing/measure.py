@@ -1,4 +1,4 @@
-"""Measurements of pairs of servers, and of the most that each can send and receive, within limits."""
+"""Measurements of pairs of servers, and of the rates at which each can send and receive in total, within limits."""
 
 import asyncio
 import time
@@ -29,7 +29,7 @@ ResultCallback = Callable[[MeasuredLink], None]
 
 @dataclass(frozen=True)
 class ProbeLimits:
-    """The limits of one transfer; the first one reached ends it."""
+    """The limits of one transfer, of which the first one reached ends it."""
 
     bytes: int = 64_000_000
     seconds: float = 5.0
@@ -49,15 +49,15 @@ async def measure(
 ) -> list[MeasuredLink]:
     """Measure the rates between servers by short third-party transfers.
 
-    :param sources: URLs of GridFTP servers: of a file to send from, or a directory in which one is created and removed
-    :param sinks: URLs of the receiving servers, which write into that directory or beside that file; default: `sources`
+    :param sources: URLs at GridFTP servers: of a file to send, or of a directory in which one is created and removed
+    :param sinks: URLs at receiving servers, which write into the directory, or beside the file; default: `sources`
     :param peers: number of sinks per source, chosen at random; None for all
-    :param blast: whether all measured peers of each server also send to it at once, and it to all of them
+    :param blast: whether to measure also transfers from all measured peers to each server at once, and to all from it
     :param on_result: callback for each result as it arrives
-    :param delegate: hosts that may be given a limited proxy certificate if they insist on one
+    :param delegate: hosts that may get a limited proxy if they require one
     :param policy: the addresses that servers may have; None for the user's own policy
-    :return: one result for each pair, including failed ones; last the results to and from EVERYBODY
-    :raises UsageError: when the URLs make no sense
+    :returns: one result for each pair, including failed ones; then the results from and to EVERYBODY
+    :raises UsageError: when the URLs are invalid, or there is no pair
     """
     options = EngineOptions(
         DirectDialer(own_policy() if policy is None else policy), streams=limits.streams, delegate=delegate
@@ -87,7 +87,7 @@ def _ends(urls: Sequence[str], options: EngineOptions, size: int) -> dict[str, P
     for url in urls:
         end = ProbedServer(url, options, size)
         if ends.setdefault(end.key, end).url != url:
-            raise UsageError(f"{end.key} is given twice, with different paths", "name one of them")
+            raise UsageError(f"{end.key} is given twice, with different paths", "name only one of them")
     return ends
 
 
@@ -96,7 +96,7 @@ def _key(url: str, ends: dict[str, ProbedServer]) -> str:
 
 
 class _Measuring:
-    """The measurements of one call, one after the other, and their results."""
+    """The measurements of one call of `measure`, and their results."""
 
     def __init__(
         self, ends: dict[str, ProbedServer], options: EngineOptions, limits: ProbeLimits, on_result: ResultCallback
@@ -124,7 +124,7 @@ class _Measuring:
         self._note(source, sink, settled(flows[0].began, flows[0].samples), error)
 
     async def blast(self, name: str, chosen: Sequence[tuple[str, str]]) -> None:
-        """Measure the rate from all peers to a server at once, then from it to all of them."""
+        """Measure the total rate from all peers to a server, then from the server to all peers."""
         incoming = [pair for pair in chosen if pair[1] == name]
         outgoing = [pair for pair in chosen if pair[0] == name]
         if len(incoming) > 1:
@@ -138,7 +138,7 @@ class _Measuring:
         self._note(source, sink, peak(min(flow.began for flow in flows), samples), error)
 
     async def _together(self, chosen: Sequence[tuple[str, str]]) -> tuple[list["_Flow"], SourceError | None]:
-        """Run flows that begin together, and end together when the first is done; return them, and the first error.
+        """Run flows at the same time, until the first one is done; return the flows, and the first error.
 
         They begin when all flows that can be opened are ready.
         """
@@ -146,7 +146,7 @@ class _Measuring:
         for source, sink in chosen:
             flows.append(_Flow(self._ends[source], self._ends[sink], self._options, self._limits, flows))
         try:
-            # One by one: Globus servers delay some of many simultaneous logins by 5 s.
+            # One by one, as Globus servers delay some of many simultaneous logins by 5 s.
             opened = [await self._tried(flow, flow.open) for flow in flows]
             ready = [flow for flow, error in zip(flows, opened, strict=True) if not error]
             ran = await asyncio.gather(*(self._tried(flow, flow.run) for flow in ready))
@@ -155,7 +155,7 @@ class _Measuring:
         return flows, next(filter(None, [*opened, *ran]), None)
 
     async def _tried(self, flow: "_Flow", what: Callable[[], Awaitable[None]]) -> SourceError | None:
-        """Return the error if it failed."""
+        """Open or run a flow (`what`); return the error, or None on success."""
         for end in (flow.source, flow.sink):
             if end.key in self._closed:
                 return self._closed[end.key]
@@ -207,15 +207,15 @@ class _Flow:
         self._remote: RemoteSource | None = None
 
     async def open(self) -> None:
-        """Log in at both ends and prepare a file to send. :raises SourceError: when that fails"""
+        """Log in at both servers and prepare a file to send. :raises SourceError: when that fails"""
         self._path = self.sink.scratch()
         self._remote = RemoteSource(await self.source.file(), Sink(self.sink.url, self._path), self._options)
         await self._remote.open()
 
     async def run(self) -> None:
-        """Send until a limit is reached; repeat the file if it is smaller than the limit of bytes.
+        """Send until a limit is reached; send the file repeatedly if it is smaller than the limit of bytes.
 
-        :raises SourceError: when it fails, or too little arrives in time
+        :raises SourceError: when that fails, or takes much longer than the time limit
         """
         assert self._remote is not None, "open() comes first"
         self.began = self._loop.time()

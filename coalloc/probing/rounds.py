@@ -23,7 +23,7 @@ def pairs(sources: Sequence[str], sinks: Sequence[str], peers: int | None, rando
 
 
 def rounds(pairs: Iterable[Pair]) -> list[list[Pair]]:
-    """Group the pairs into rounds that may be measured at once: in a round, each server is in at most one pair."""
+    """Group the pairs into rounds, whose pairs are measured at once: in a round, each server is in at most one pair."""
     left, made = list(pairs), []
     while left:
         busy: set[str] = set()

@@ -10,7 +10,7 @@ PEAK_SECONDS = 5.0
 
 
 class Sample(NamedTuple):
-    """Bytes that arrived at a time, in seconds on any steady clock."""
+    """Bytes that arrived at time `at`, in seconds on any steady clock."""
 
     at: float
     bytes: int
@@ -30,7 +30,7 @@ class Flowed(NamedTuple):
 
 
 def settled(began: float, samples: Sequence[Sample]) -> Flowed | None:
-    """Return the bytes of the second half of the time, when TCP has found its rate; all, if they arrived at once.
+    """Return the bytes of the second half of the time, when TCP has found its rate; all bytes if they arrived at once.
 
     :param began: time of the request
     """
@@ -45,7 +45,7 @@ def settled(began: float, samples: Sequence[Sample]) -> Flowed | None:
 
 
 def peak(began: float, samples: Sequence[Sample]) -> Flowed | None:
-    """Return the 5 seconds with the most bytes; the result of `settled` if all took less than twice as long.
+    """Return the 5 seconds with the most bytes; if the samples cover less than 10 seconds, the result of `settled`.
 
     :param samples: samples in order of time
     """

@@ -1,4 +1,4 @@
-"""A server that takes part: a file to send from, and a directory to write to; both are left as they were."""
+"""A server that takes part: a file to send, and a directory to write to; afterwards, both are as before."""
 
 import asyncio
 from contextlib import suppress
@@ -20,9 +20,9 @@ BRIEFLY = 10.0
 
 
 class ProbedServer:
-    """One server. Its URL names a file to send from, or a directory in which a file is created and removed.
+    """One server. Its URL names a file to send, or a directory in which a file is created and removed.
 
-    :param size: bytes of the file that is created
+    :param size: bytes of the created file
     """
 
     def __init__(self, url: str, options: EngineOptions, size: int) -> None:
@@ -58,7 +58,10 @@ class ProbedServer:
         return self
 
     async def file(self) -> str:
-        """Return the URL of the file to send from; create it if needed. :raises Unsupported: when there can be none"""
+        """Return the URL of the file to send; create it if needed.
+
+        :raises Unsupported: if it is empty, or cannot be created
+        """
         async with self._making:
             if not self._file:
                 path = self.scratch()
@@ -67,19 +70,19 @@ class ProbedServer:
                 except SourceError as error:
                     shown = redact(self.url)
                     raise Unsupported(
-                        f"{shown}: cannot create a file for the measurement: {error}", "name one"
+                        f"{shown}: cannot create a file for the measurement: {error}", "name an existing file"
                     ) from None
                 self._file = path
         if not self.size:
             raise Unsupported(
                 f"{redact(self.url)} is empty, so it cannot be used for the measurement",
-                "name a larger file, or a folder",
+                "name a larger file, or a directory",
             )
         scheme, _, rest = self.url.partition("://")
         return f"{scheme}://{rest.partition('/')[0]}{quote(self._file)}"
 
     def scratch(self) -> str:
-        """Return a free path, which will be removed."""
+        """Return an unused path; `close` removes the file there."""
         path = f"{self._folder}/{private('probe')}"
         self._written.add(path)
         return path
@@ -90,7 +93,7 @@ class ProbedServer:
             await self._store.delete(path)
 
     async def close(self) -> None:
-        """Remove all written files, also those that a server wrote after their removal, and log out; never raises."""
+        """Remove all written files, even if written again after `forget`, and log out; never raises."""
         if self._storage is None:
             return
         with suppress(SourceError, TimeoutError):

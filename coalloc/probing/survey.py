@@ -1,4 +1,4 @@
-"""Measurement of servers: stores the results, reports them to the broker, and returns the network known by then."""
+"""Measurement of servers, with storage of the results, reports to the broker, and the resulting network."""
 
 import asyncio
 import time
@@ -25,9 +25,9 @@ __all__ = ["Survey", "expected_network", "filled", "measured_network", "survey"]
 
 
 class Survey(NamedTuple):
-    """The new measurements, and the network as known by then, including earlier measurements.
+    """The new measurements, and the network from these and earlier measurements.
 
-    Hosts are named by their names and ports; `urls` are their servers.
+    Hosts in the scenario are named by host name and port; `urls` are their servers.
     """
 
     measured: list[MeasuredLink]
@@ -46,10 +46,10 @@ async def survey(
 ) -> Survey:
     """Measure the links between servers, as in `coalloc.probing.measure`.
 
-    Measurements are stored even when this is cancelled midway. `on_result` receives every result as it comes.
+    Measurements are stored even after a cancellation. `on_result` receives each result as it arrives.
 
-    :param broker: the address of the broker to report to, if it is not the user's usual one
-    :param delegate: hosts that may be given a limited proxy if they require one
+    :param broker: the address of the broker to report to; None for the user's usual one
+    :param delegate: hosts that may get a limited proxy if they require one
     :raises UsageError: when the URLs are invalid
     """
     known, past = access(broker), Pairs.open()
@@ -79,9 +79,9 @@ def _named(urls: Sequence[str]) -> dict[str, str]:
 
 
 async def filled(scenario: Scenario, broker: str | None = None) -> Scenario:
-    """Return a scenario, completed for its hosts from this user's measurements, and from a broker.
+    """Return a scenario whose links are completed from this user's measurements, then from a broker's forecasts.
 
-    :param broker: the address of the broker to ask; None asks none
+    :param broker: the address of the broker to ask; None for none
     """
     urls, now = scenario.urls, time.time()
     known = [measured_network(urls, Pairs.open().observations(now), now)]
@@ -91,11 +91,11 @@ async def filled(scenario: Scenario, broker: str | None = None) -> Scenario:
 
 
 def measured_network(urls: Mapping[str, str], seen: Sequence[Observation], now: float) -> Network:
-    """Return the measured network of servers: pairs without measurements have no link.
+    """Return the measured network of servers, in which pairs without measurements have no link.
 
     :param urls: the server of each host, as `ftp://host:port`
     :param seen: measurements, in the order of their ends
-    :param now: seconds since the epoch, from which the age of links counts
+    :param now: time of the forecast, to which the age of links refers, in seconds since the epoch
     """
     known = forecasts(seen, now)
     keys = {name: source_key(url) for name, url in urls.items()}
@@ -116,7 +116,7 @@ def _middle(forecast: Forecast | None) -> int | None:
 
 
 def _link(key: LinkKey, forecast: Forecast) -> Link:
-    assert forecast.rates, "it was measured before"
+    assert forecast.rates, "pairs without a rate have no forecast"
     low, middle, high = forecast.rates
     return Link(key, max(1, int(middle)), (int(low), ceil(high)), forecast.newest_age)
 

@@ -1,6 +1,6 @@
 """Resolution of the user's arguments to replica sets, before any replica's server is contacted, and of target paths.
 
-Sizes are found later, by the engines during the download.
+The engines find sizes later, during the download.
 """
 
 import os
@@ -23,7 +23,7 @@ Ask = Callable[[Sequence[str]], Awaitable[list[FoundReplicas]]]
 """`await ask(names)`: the broker's replicas of these datasets."""
 
 Fetch = Callable[[str, int], Awaitable[tuple[bytes, str | None]]]
-"""`await fetch(url, limit)`: a whole document through an engine, and the numeric address of its server, if known.
+"""`await fetch(url, limit)`: a whole document, fetched by an engine, and the numeric address of its server, if known.
 
 It raises UsageError if the document is longer than `limit` bytes.
 """
@@ -37,11 +37,11 @@ async def resolve(
 ) -> list[FoundReplicas]:
     """Resolve `sources`: replica URLs of one file, one Metalink as a path or URL, or a broker's datasets.
 
-    With a broker, a source that is neither a URL nor a file is a dataset; without, a path is always a Metalink. A URL
-    is a Metalink if it ends in .meta4 or .metalink, or if it is the only source, is http(s), and its server says so.
-    Any other URL is a replica.
+    With a broker, a source that is neither a URL nor a file is a dataset; without a broker, it is a Metalink's path. A
+    URL is a Metalink if it ends in .meta4 or .metalink, or if it is the only source, is http(s), and its server says
+    so. Any other URL is a replica.
 
-    :param fetch_document: function that fetches Metalinks from servers that do not speak http
+    :param fetch_document: function that fetches Metalinks by protocols other than http(s)
     :param ask: function that asks the broker, if there is one
     :param policy: the addresses that http servers may have
     :raises UsageError: if a source is none of these, or a Metalink is malformed or not alone
@@ -63,13 +63,15 @@ def _may_be_dataset(source: str) -> bool:
 
 
 def _checked(files: Sequence[FoundReplicas]) -> list[FoundReplicas]:
-    """Return the broker's files without replicas that only the user may name, as for a Metalink.
+    """Return the broker's files without replicas that only the user may name, such as local files.
 
     :raises UsageError: if several files have the same name
     """
     names = [found.file.name for found in files]
     if twice := [found.dataset for found in files if names.count(found.file.name) > 1]:
-        raise UsageError(f"{' and '.join(map(str, twice))} would be one file", "fetch them separately, with -o")
+        raise UsageError(
+            f"{' and '.join(map(str, twice))} would be written to the same file", "fetch them separately, with -o"
+        )
     return [found._replace(file=admitted(found.file, found.file.origin)) for found in files]
 
 
@@ -86,10 +88,10 @@ async def _files(sources: Sequence[str], fetch_document: Fetch, policy: AddressP
 
 
 async def _read(source: str, fetch_document: Fetch, policy: AddressPolicy) -> list[ReplicaSet]:
-    from coalloc.resolve import metalink  # few transfers need a parser of XML
+    from coalloc.resolve import metalink  # imported here because few transfers need a parser of XML
 
     if "://" not in source:
-        # One byte more than the limit, so that a file that is too large is noticed.
+        # One byte more than the limit, so that `read` detects a file that is too large.
         files, origin, secure = metalink.read(_local(source, metalink.MAX_BYTES + 1), source), Origin("document"), True
     elif _is_http(source):
         from coalloc.resolve import http_documents
@@ -103,7 +105,7 @@ async def _read(source: str, fetch_document: Fetch, policy: AddressPolicy) -> li
 
 
 def _vouched(file: ReplicaSet, secure: bool) -> ReplicaSet:
-    """Return the file, marked as vouched for if it has hashes and its document cannot have been changed in transit."""
+    """Return the file, marked as vouched for if it has hashes, and its document came by a secure connection."""
     return file._replace(vouched=secure and bool(file.checksums or file.pieces))
 
 
@@ -120,7 +122,7 @@ def _local(path: str, limit: int) -> bytes:
 async def _server_declares_metalink(source: str, policy: AddressPolicy) -> bool:
     if not _is_http(source):
         return False
-    from coalloc.resolve import http_documents  # and with it all of http
+    from coalloc.resolve import http_documents  # imported here because it imports all of http
 
     return await http_documents.declares_metalink(source, policy)
 

@@ -1,9 +1,9 @@
-"""File names from outside: made or checked to be safe to create below a directory, and each with a path of its own.
+"""File names from outside: names that are safe to create below a directory, and checks that each file has its own path.
 
 Files that would share a path, because a file system treats their names as equal, are detected before any transfer.
 File systems may ignore case (exFAT, NTFS, some directories of ext4), the encoding of accents, or trailing blanks,
-and may have short names. Only the file system itself knows, so it is asked, but only about similar names. Pure,
-except for this question.
+and may have short names. Only a test on the file system can tell, but it is done only for similar names. Pure, except
+for this test.
 """
 
 import re
@@ -21,28 +21,28 @@ from coalloc.util.partial_names import data_folder
 __all__ = ["UNPRINTABLE", "Held", "from_url", "refuse_collisions", "why_hidden", "why_unsafe"]
 
 UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
-"""Control characters, line ends, changes of the writing direction, and code points that are no characters."""
+"""Control characters, line ends, changes of the writing direction, and code points that are not characters."""
 
 LONGEST = 4096
-"""Most characters of a relative path."""
+"""Maximum characters of a relative path."""
 UNNAMED = "download"
 Held = Callable[[str, Sequence[str]], Awaitable[Mapping[str, str]]]
-"""`await held(folder, names)`: for each of these names, the one of them that the folder treats as equal to it.
+"""`await held(folder, names)`: for each name, the first of these names that the directory treats as equal.
 
-The folder is a path below the destination; it need not exist.
+The directory is a path below the destination; it need not exist.
 """
 MOST_FOLDERS = 100_000
-"""Most paths of directories held in memory at once; even a few names may go through very many."""
+"""Maximum number of directory paths held in memory at once; even a few names may have very many."""
 SHOWN = 200
-"""Characters of a name in a message."""
+"""Maximum characters of a name in a message."""
 SHORT = re.compile(r"~\d")
-"""Mark of a short name, as made by FAT for a long one. Such a name counts as similar to any name."""
+"""Pattern of short names, which FAT makes for long names. A short name counts as similar to any name."""
 
 
 def from_url(url: str) -> str:
-    """Return the last component of the URL's path, percent-decoded, without anything that could leave a directory.
+    """Return the last component of the URL's path, percent-decoded, and safe to create in a directory.
 
-    Only in http(s) do `?` and `#` end the path.
+    `?` and `#` end the path only in http(s) URLs.
 
     >>> from_url("ftp://host/data/run%201#2.dat"), from_url("http://host/a%2F..%2Fb?c/d"), from_url("http://host/")
     ('run 1#2.dat', 'a_.._b', 'download')
@@ -55,9 +55,9 @@ def from_url(url: str) -> str:
 
 
 def why_unsafe(name: str) -> str | None:
-    """Return the reason why a relative path must not be created below a directory, or None if it may.
+    """Return the reason why a relative path must not be created below a directory, or None if it may be.
 
-    The reason is worded as the end of a sentence that begins with the name.
+    The reason is the end of a sentence that begins with the name.
 
     >>> why_unsafe("2024/run 1.dat"), why_unsafe("a/../../b")
     (None, "has an empty, '.' or '..' component")
@@ -72,15 +72,15 @@ def why_unsafe(name: str) -> str | None:
     if not {"", ".", ".."}.isdisjoint(parts):
         return "has an empty, '.' or '..' component"
     if len(folders) > DEEPEST or len(name) > LONGEST:
-        return f"has more than {DEEPEST} folders or {LONGEST} characters"
+        return f"has more than {DEEPEST} directories or {LONGEST} characters"
     return None
 
 
 def why_hidden(name: str) -> str | None:
-    """Return why a name from outside must not be created in the home directory, or in one that the user did not name.
+    """Return why a name from outside must not be created in the home directory or one that the user did not name.
 
-    Programs read hidden files as their settings, and a name that begins with a dash as an option. The result is None if
-    the name may be created.
+    Programs read hidden files as their settings, and take a name that begins with a dash as an option. The result is
+    None if the name may be created.
 
     >>> why_hidden(".ssh/authorized_keys"), why_hidden("-rf"), why_hidden("2024/.x")
     ("begins with '.'", "begins with '-'", None)
@@ -89,7 +89,7 @@ def why_hidden(name: str) -> str | None:
 
 
 class PathUse(NamedTuple):
-    """The use of a path, and the file that needs it."""
+    """A use of a path, and the name of the file that needs it."""
 
     kind: Literal["file", "folder", "partial"]
     name: str
@@ -99,9 +99,9 @@ async def refuse_collisions(names: Sequence[str], held: Held, partial: bool = Tr
     """Check that each of these files has a path of its own.
 
     :param names: paths below one destination
-    :param partial: whether partial data are stored there, too, in `NAME.coget/`
-    :param short: whether names may be short ones, as on file systems of this machine
-    :raises UsageError: if two paths are the same, or one is in the way of another
+    :param partial: whether partial data are also stored below the destination, in `NAME.coget/`
+    :param short: whether names may be short names, as on file systems of this machine
+    :raises UsageError: if two files have the same path, or a file has the path of a directory that another one needs
     """
     uses: dict[str, list[PathUse]] = defaultdict(list)
     for path, use in _uses(names):
@@ -122,7 +122,7 @@ def _uses(names: Sequence[str]) -> Iterator[tuple[str, PathUse]]:
             folders.add(folder)
             if len(folders) > MOST_FOLDERS:
                 raise UsageError(
-                    f"the files would be in more than {MOST_FOLDERS} folders, {name[:SHOWN]!r} and others",
+                    f"the files would be in more than {MOST_FOLDERS} directories, {name[:SHOWN]!r} and others",
                     "fetch them in smaller groups",
                 )
             yield folder, PathUse("folder", name)
@@ -130,7 +130,7 @@ def _uses(names: Sequence[str]) -> Iterator[tuple[str, PathUse]]:
 
 
 def _similar(paths: Collection[str], short: bool) -> list[list[str]]:
-    """Return groups of paths that could be the same; paths of one depth form one group if there are short names."""
+    """Return groups of paths that could be the same; if `short`, all paths of one depth form a group."""
     alike: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
     for path in paths:
         parts = path.split("/")
@@ -140,7 +140,7 @@ def _similar(paths: Collection[str], short: bool) -> list[list[str]]:
 
 @lru_cache(maxsize=100_000)
 def _core(name: str) -> str:
-    """Return a name without everything that some file system ignores; more is removed to be safe."""
+    """Return a name without the properties that some file systems ignore; to be safe, it removes more than needed."""
     if name.isascii():
         return name.casefold().rstrip(" .")
     spelled = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", name).casefold())
@@ -170,12 +170,12 @@ def _refuse(uses: Sequence[PathUse]) -> None:
     first = {kind: next((use.name for use in uses if use.kind == kind), "") for kind in count}
     if count["file"] > 1:
         one, other = [use.name for use in uses if use.kind == "file"][:2]
-        why = f"{one} and {other} would be one file: the file system treats their names as equal"
+        why = f"{one} and {other} would be the same file: the file system treats their names as equal"
     elif count["file"] and count["folder"]:
         why = f"{first['file']} would be a file and also the directory of {first['folder']}"
     elif count["partial"] and len(count) > 1:
         other = first.get("file") or first["folder"]
-        why = f"{other} would be at the place of the partial data of {first['partial']}"
+        why = f"{other} would have the path of the partial data of {first['partial']}"
     else:
         return
     raise UsageError(why, "fetch them separately to different places")

@@ -1,4 +1,4 @@
-"""Documents fetched by http(s): detection of Metalinks, and their bytes. Engines fetch the files that users want."""
+"""Documents fetched by http(s): detection of Metalinks, and their bytes. Engines fetch the actual files."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -16,13 +16,13 @@ __all__ = ["FetchedDocument", "declares_metalink", "get"]
 METALINKS = ("application/metalink4+xml", "application/metalink+xml")
 """Content types of Metalinks."""
 SECONDS = 10.0
-"""Time limit in seconds for connecting, and between bytes."""
+"""Time limit in seconds for the answer, and for each read."""
 
 
 class FetchedDocument(NamedTuple):
     """A document and its origin.
 
-    :param address: numeric address of the server; after redirects, the most public address on the way; None if unknown
+    :param address: numeric address of the server; after redirects, the most public one of all servers; None if unknown
     :param secure: whether the document, and all redirects to it, came by https
     """
 
@@ -32,10 +32,10 @@ class FetchedDocument(NamedTuple):
 
 
 async def declares_metalink(url: str, policy: AddressPolicy = ANYWHERE) -> bool:
-    """Return whether the server declares a URL a Metalink; False on errors, which an engine will explain.
+    """Return whether the server declares a URL a Metalink; False on errors, which an engine will report.
 
     :param policy: the addresses that servers may have
-    :raises Unreachable: if the server does not answer, because an engine would only wait for it again
+    :raises Unreachable: if the server does not answer, as an engine would only wait for it again
     """
     async with _exchange(url, policy) as server:
         try:
@@ -52,8 +52,8 @@ async def get(url: str, limit: int, policy: AddressPolicy = ANYWHERE) -> Fetched
     """Return the document at `url`.
 
     :param policy: the addresses that servers may have
-    :raises UsageError: if it is longer than `limit` bytes
-    :raises SourceError: if it cannot be fetched
+    :raises UsageError: if the document is longer than `limit` bytes
+    :raises SourceError: if the document cannot be fetched
     """
     async with _exchange(url, policy) as server, AsyncExitStack() as stack:
         async with _timely(server):
@@ -62,7 +62,7 @@ async def get(url: str, limit: int, policy: AddressPolicy = ANYWHERE) -> Fetched
             raise server.refusal(answer)
         if (encoding := answer.headers.get("content-encoding", "identity")) != "identity":
             raise Unsupported(
-                f"{server.shown}: the server sends it encoded as {encoding[:40]}", "save it as a file first"
+                f"{server.shown}: the server sends the document encoded as {encoding[:40]}", "save it as a file first"
             )
         document, pieces = bytearray(), answer.aiter_raw()
         while True:

@@ -1,6 +1,6 @@
-"""The files below a directory of a GridFTP server, with the server's own checksums; registered at a broker.
+"""Registration at a broker of the files below a directory of a GridFTP server, with the server's own checksums.
 
-Symbolic links to files count as files; those to directories are not followed, since they may lead in circles.
+Symbolic links to files count as files; links to directories are not followed, since they may form cycles.
 """
 
 from collections import deque
@@ -29,18 +29,18 @@ from coalloc.util.listing_limits import DEEPEST, MOST_BELOW, MOST_NAMES
 __all__ = ["Registered", "register_below", "walk"]
 
 SESSIONS = 4
-"""Concurrent sessions in which a server is asked for checksums; it computes one at a time in each."""
+"""Number of concurrent sessions for checksums; in each session, a server computes one at a time."""
 ALGORITHMS = ("sha256", "md5", "adler32")
-"""Algorithms to request: the first that the server offers."""
+"""Algorithms in order of preference; the first one that the server offers is used."""
 
 Connect = Callable[[], Coroutine[None, None, Storage]]
 
 
 class Registered(NamedTuple):
-    """A broker's records of a directory: the number of files, their bytes, and the number of new replicas.
+    """The result of a registration: the number of registered files, their bytes, and the number of new replicas.
 
-    `refused` has the reasons for other files, by the names of their datasets: the broker refuses them, or the server
-    does not serve them.
+    `refused` has the errors of other files, by dataset name: the broker refuses them, or the server does not serve
+    them.
     """
 
     files: int
@@ -52,7 +52,7 @@ class Registered(NamedTuple):
 async def register_below(broker: Broker, name: str, url: str, connect: Connect) -> Registered:
     """Register every file below a directory at a broker, with names below `name`.
 
-    :raises UsageError: when there is none
+    :raises UsageError: when there are no files
     """
     prefix = name if name.endswith((":", "/")) else f"{name}/"
     files, troubles = await _inventory(url, connect)
@@ -67,10 +67,10 @@ async def register_below(broker: Broker, name: str, url: str, connect: Connect) 
 async def _inventory(url: str, connect: Connect) -> tuple[list[ReplicaSet], dict[str, SourceError]]:
     """Return each file below a directory, with its relative name, its size, its URL and its checksum.
 
-    Also return the reasons, by name, for files that the server lists but does not serve.
+    Also return the errors, by name, of files that the server lists but does not serve.
 
     :param url: URL of the directory, with a slash at its end
-    :param connect: logs in at the server
+    :param connect: function that logs in at the server
     :raises SourceError: when a directory cannot be listed or a file cannot be read
     """
     top = parse(url).named.rstrip("/")
@@ -97,20 +97,20 @@ async def walk(store: Storage, top: str) -> AsyncIterator[tuple[str, Entry]]:
             raise await _beyond(
                 store,
                 f"{top}/{folder}",
-                f"is more than {DEEPEST} folders deep",
-                "name its folders one by one, unless it contains itself",
+                f"is more than {DEEPEST} directories deep",
+                "name its subdirectories one by one, unless it contains itself",
             )
         async with aclosing(store.list(f"{top}/{folder}")) as listing:
             async for entries in listing:
                 found += len(entries)
                 length += sum(len(folder) + len(entry.name) for entry in entries)
                 if found > MOST_BELOW or length > MOST_NAMES:
-                    what = f"{MOST_BELOW} files and folders, or {MOST_NAMES} characters of their names"
+                    what = f"{MOST_BELOW} files and directories, or {MOST_NAMES} characters of their names"
                     raise await _beyond(
                         store,
                         top,
                         f"has more than {what}: stopped in {folder or '/'}",
-                        "name its folders one by one",
+                        "name its subdirectories one by one",
                     )
                 for entry in entries:
                     if entry.kind == "file":
@@ -120,7 +120,7 @@ async def walk(store: Storage, top: str) -> AsyncIterator[tuple[str, Entry]]:
 
 
 def _trimmed(entry: Entry) -> Entry:
-    """Return a file's entry without the facts that are not needed here: they may be long."""
+    """Return a file's entry without properties that are not needed, which may be long."""
     return entry._replace(permissions=None, user=None, group=None, link_target=None, unique=None)
 
 
@@ -135,7 +135,7 @@ def _described(url: str, name: str, entry: Entry) -> ReplicaSet:
 async def _summed(
     store: Storage, top: str, files: Iterator[ReplicaSet], troubles: dict[str, SourceError]
 ) -> list[ReplicaSet]:
-    """Return the next files, one after another, with their checksums."""
+    """Take files one by one, and return them with their checksums; store errors of files in `troubles`."""
     found = []
     for file in files:
         try:

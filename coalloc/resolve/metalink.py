@@ -1,8 +1,8 @@
-"""Reader and writer of Metalink 4 (RFC 5854). Fetching the document is the task of other modules.
+"""Reader and writer of Metalink 4 documents (RFC 5854); other modules fetch them.
 
-The reader is hardened: no DTD, no entities, a bounded size and number of elements. It uses the file's name,
-size, hash, pieces, and url with priority and location. It ignores the rest (metaurl, signature, identity, ...), and
-hashes of types that cannot be checked here.
+The reader is hardened: it refuses DTDs and entities, and limits the size and the number of elements. It reads a file's
+name, size, hash, pieces, and url with priority and location. It ignores other elements (metaurl, signature, identity,
+...) and hashes of algorithms that `checksums` does not support.
 """
 
 import re
@@ -24,7 +24,7 @@ NAMESPACE = "urn:ietf:params:xml:ns:metalink"
 VERSION_3 = "{http://www.metalinker.org/}metalink"
 MAX_BYTES = 16 * 1024 * 1024
 MOST_REPLICAS = 1_000
-"""Most replicas of one file."""
+"""Maximum number of replicas of a file."""
 WORST_PRIORITY = 999_999
 SHAPE = {
     f"{{{NAMESPACE}}}{tag}": frozenset(f"{{{NAMESPACE}}}{child}" for child in children)
@@ -34,20 +34,20 @@ SHAPE = {
         "pieces": ("hash",),
     }.items()
 }
-"""Elements that are read, by their parent."""
+"""Child elements that are read, by their parent."""
 
 
 def read(document: bytes, where: str) -> list[ReplicaSet]:
-    """Return the files that a Metalink describes, and the replicas of each, in the document's order.
+    """Return the files of a Metalink with their replicas, in the document's order.
 
     :param where: name of the document in messages: a path, or a URL without password
-    :raises UsageError: if the document is malformed or unsafe, naming line and element
+    :raises UsageError: if the document is malformed or unsafe; the message names line and element
     """
     return _Reader(where).read(document)
 
 
 class _Reader:
-    """A reader of one document; it knows the document's name and the line of each element, for messages."""
+    """A reader of one document; it keeps the document's name and the lines of the elements for messages."""
 
     def __init__(self, where: str) -> None:
         self._where = where
@@ -65,7 +65,7 @@ class _Reader:
         if not files:
             raise self._wrong(root, "it has no <file>")
         if len({file.name for file in files}) < len(files):
-            raise self._wrong(root, "two files have one name")
+            raise self._wrong(root, "two files have the same name")
         return files
 
     def _tree(self, document: bytes) -> Element:
@@ -108,7 +108,7 @@ class _Reader:
         return tuple(found.values())
 
     def _hash(self, element: Element, kind: str) -> Checksum | None:
-        """Return the hash in `element`; None when it is of a type that cannot be checked here."""
+        """Return the hash in `element`; None if its algorithm is not supported."""
         if checksums.normalise(kind) is None:
             return None
         try:
@@ -117,7 +117,7 @@ class _Reader:
             raise self._wrong(element, error.message) from None
 
     def _pieces(self, element: Element, size: int | None) -> PieceHashes | None:
-        """Return the hashes of the pieces, of the longest type if there are several."""
+        """Return the hashes of the pieces; with several algorithms, those with the longest values."""
         found = [pieces for child in element.findall(_tag("pieces")) if (pieces := self._piece_hashes(child, size))]
         return max(found, key=lambda pieces: checksums.ALGORITHMS[pieces.algorithm], default=None)
 
@@ -174,7 +174,7 @@ class _Reader:
 
 
 def write(files: Iterable[ReplicaSet], published: datetime) -> str:
-    """Return a Metalink 4 document of these files; `published` is an aware time. Passwords in URLs are left out."""
+    """Return a Metalink 4 document of these files, without passwords in URLs; `published` has a time zone."""
     root = Element("metalink", xmlns=NAMESPACE)
     _add(root, "generator", "coget")
     _add(root, "published", f"{published.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}")
@@ -193,7 +193,7 @@ def write(files: Iterable[ReplicaSet], published: datetime) -> str:
 
 
 def _plain(line: str) -> str:
-    """Replace characters that a terminal would interpret, or not show, by XML character references."""
+    """Replace characters that a terminal would interpret, or not show, with XML character references."""
     return line if escaped(line) == line else "".join(c if escaped(c) == c else f"&#{ord(c)};" for c in line)
 
 
@@ -223,7 +223,7 @@ def _tag(name: str) -> str:
 
 
 def _type(algorithm: str) -> str:
-    """Return the name of a hash type in RFC 5854.
+    """Return an algorithm's name as RFC 5854 writes it.
 
     >>> _type("sha256"), _type("md5")
     ('sha-256', 'md5')

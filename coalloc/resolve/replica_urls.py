@@ -1,4 +1,4 @@
-"""Checks of replica URLs that do not depend on their scheme. The engines interpret the rest."""
+"""Checks of replica URLs that do not depend on their scheme; each engine checks its own URLs further."""
 
 import re
 from collections.abc import Sequence
@@ -12,16 +12,16 @@ from coalloc.safe_text import redact, unsafe_reason
 __all__ = ["admitted", "check", "is_opaque", "replica_set"]
 
 NETWORK = ("ftp", "gsiftp", "http", "https")
-"""Schemes that documents and servers may name: they read no local files, and start no program."""
+"""Schemes allowed in documents and servers' answers: their engines read no local files and start no programs."""
 
 LONGEST, SHOWN = 8 * 1024, 200
-"""Most characters of a URL, more than servers accept; and characters of a refused URL shown in a message."""
+"""Maximum characters of a URL (servers accept fewer), and characters of a refused URL shown in a message."""
 
 
 def replica_set(urls: Sequence[str]) -> ReplicaSet:
-    """Return the replicas of one file, named by the first URL; repeated URLs are dropped.
+    """Return the replicas of one file, which is named after the first URL; drop repeated URLs.
 
-    :raises UsageError: if one of them is malformed
+    :raises UsageError: if a URL is malformed
     """
     distinct = tuple(dict.fromkeys(urls))
     for url in distinct:
@@ -30,7 +30,7 @@ def replica_set(urls: Sequence[str]) -> ReplicaSet:
 
 
 def admitted(file: ReplicaSet, origin: Origin) -> ReplicaSet:
-    """Return a file from a document or a server, without the replicas that only the user may name.
+    """Return a file from a document or a server, without replicas that only the user may name, such as local files.
 
     >>> file = ReplicaSet("x", (Replica("http://a/x"), Replica("file:///etc/passwd")))
     >>> [replica.url for replica in admitted(file, Origin("document")).replicas]
@@ -55,14 +55,14 @@ def _why_not_admitted(url: str) -> str | None:
 
 
 def is_opaque(url: str) -> bool:
-    """Return whether this is a URI without a host, such as file:/x or data:,x: not a replica, but no error either."""
+    """Return whether this is a URI without a host, such as file:/x or data:,x, which is ignored instead of refused."""
     return bool(re.match("[A-Za-z][A-Za-z0-9+.-]*:(?!//)", url)) and len(url) <= LONGEST and not UNPRINTABLE.search(url)
 
 
 def check(url: str) -> None:
     """Refuse a malformed URL: one without a scheme, with control characters, or with an impossible host or port.
 
-    :raises UsageError: without the password in its message
+    :raises UsageError: if the URL is malformed; the message does not contain the password
     """
     reason = _why_malformed(url)
     if reason:

@@ -1,4 +1,4 @@
-"""Target paths, which never leave the directory that the user named. The sink writes the files."""
+"""Paths of the files to write, which never lead out of the directory that the user named."""
 
 import os
 import pwd
@@ -17,13 +17,13 @@ __all__ = ["bounds", "target"]
 def target(name: str, output: Path | None, many: bool, foreign: bool = False) -> Path:
     """Return the path for the file called `name`, a relative path from a URL or a Metalink.
 
-    If `output` is a directory, or None for the current one, the file goes inside; any other `output` is the file
-    itself. If `many` files are fetched, `output` has to be a directory. The directories that `name` goes through, and
-    the directory for `many`, are created.
+    If `output` is a directory, or None for the current one, the path is inside it; any other `output` is the path
+    itself. If `many` files are fetched, `output` must be a directory, or not exist. The directories in `name`, and
+    `output` for `many` files, are created.
 
-    :param foreign: whether the name was not chosen by the user; then it must not begin with `.` or `-`, unless the user
-        named the directory and it is not the home directory
-    :raises UsageError: if the path would lead out of the directory, or `output` cannot take many files
+    :param foreign: whether the name comes from a server or document; it must then not begin with `.` or `-`, unless the
+        user named a directory other than the home directory
+    :raises UsageError: if the path would lead out of the directory, or `output` is a file and there are many
     :raises SinkError: if a directory cannot be created
     """
     try:
@@ -46,7 +46,7 @@ def target(name: str, output: Path | None, many: bool, foreign: bool = False) ->
 
 
 def bounds(output: Path | None, many: bool) -> Path | None:
-    """Return the real path of the directory that `target` must not leave; None if the user named the file itself."""
+    """Return the real path of the directory that the target must be in; None if the user named the file itself."""
     named = output is not None and not many and not output.is_dir()
     return None if named else Path(os.path.realpath(output or Path()))
 
@@ -63,7 +63,7 @@ def _homes() -> list[Path]:
 
 
 def _leads_to_settings(directory: Path, name: str) -> bool:
-    """Return whether a name leads into a home directory, in or below this one, to a part beginning with '.' or '-'."""
+    """Return whether a name leads to a part beginning with '.' or '-' in a home directory, at or below `directory`."""
     top, path = Path(os.path.realpath(directory)), directory / name
     real = Path(os.path.realpath(path.parent)) / path.name
     around = [home for home in _homes() if home.is_relative_to(top) and real.is_relative_to(home)]
@@ -75,7 +75,7 @@ def _inside(directory: Path, name: str) -> Path:
     if reason := why_unsafe(name):
         raise UsageError(f"the file name {name[:200]!r} {reason}", remedy)
     path = directory / name
-    # The folder may exist already, as a symbolic link to anywhere.
+    # The directory may exist already, as a symbolic link to another place.
     top, folder = Path(os.path.realpath(directory)), Path(os.path.realpath(path.parent))
     if not folder.is_relative_to(top):
         raise UsageError(f"{path} would be outside of {directory}, because of a symbolic link", remedy)
@@ -85,7 +85,7 @@ def _inside(directory: Path, name: str) -> Path:
 
 
 def _make_folders(top: Path, folder: Path) -> None:
-    """Create the folders down to this one. A symbolic link that replaces one of them meanwhile is not followed."""
+    """Create the directories from `top` down to `folder`, without following symbolic links that replace one of them."""
     fd, path = os.open(top, os.O_PATH | DIRECTORY), top
     try:
         for part in folder.relative_to(top).parts:

@@ -1,8 +1,7 @@
 """A parser of untrusted XML, which returns a small tree of the elements of interest. Pure.
 
-DTDs and entities are refused. A document may expand to much more than its own size, by a namespace whose name of a
-million characters is repeated with every element, or by a tag with millions of attributes; so the expansion is
-bounded too.
+DTDs and entities are refused. A document can still expand to many times its size, if every element repeats a
+namespace's name of a million characters, or a tag has millions of attributes; so the expansion is limited too.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,24 +14,24 @@ from coalloc.errors import UsageError
 __all__ = ["MAX_ELEMENTS", "parsed"]
 
 MAX_ELEMENTS = 250_000
-"""Most elements, and most attributes. 16 MiB of XML then need 200 MB at most; enough for 1 TB in pieces of 4 MiB."""
+"""Maximum number of elements, and of attributes: 16 MiB of XML need at most 200 MB; enough for 1 TB in 4 MiB pieces."""
 MAX_TAG = 256 * 1024
-"""Most bytes of one tag, comment or instruction."""
+"""Maximum bytes of a tag, comment or processing instruction."""
 MAX_NAMESPACE = 256
-"""Most characters of the name of a namespace."""
+"""Maximum characters of a namespace's name."""
 PIECE = 64 * 1024
 MANY_NAMES = 1_000
 
 Shape = Mapping[str, frozenset[str]]
-"""Names of the child elements to keep, as `{namespace}name`, by the name of their parent."""
+"""Child elements to keep, by their parent; both named as `{namespace}name`."""
 
 
 def parsed(document: bytes, where: str, shape: Shape) -> tuple[Element, Mapping[Element, int]]:
-    """Return the root, and the line of each element. Elements not in `shape` are left out, except the root.
+    """Return the root element, with the descendants that are in `shape`, and the line of each element.
 
     :param where: name of the document in messages
     :param shape: elements to keep
-    :raises UsageError: if the document is malformed, or expands to too much
+    :raises UsageError: if the document is malformed, or exceeds a limit
     """
     builder = _TreeBuilder(where, shape)
     parser = expat.ParserCreate(namespace_separator="}", intern=builder.interned)
@@ -60,7 +59,7 @@ class _TreeBuilder:
         self.lines: dict[Element, int] = {}
         self.line: Callable[[], int] = int
         self.interned: dict[str, str] = {}
-        """Names interned by the parser, which would keep them forever; cleared when there are too many."""
+        """Names interned by the parser, which never removes them; cleared when there are too many."""
         self._where = where
         self._shape = shape
         self._open: list[Element] = []
@@ -121,7 +120,7 @@ class _TreeBuilder:
 
 
 def _full(name: str) -> str:
-    """Return the name in the form that the tree uses.
+    """Return an element's name from the parser in the form used by the tree.
 
     >>> _full("urn:x}file"), _full("file")
     ('{urn:x}file', 'file')

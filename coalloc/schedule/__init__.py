@@ -1,4 +1,4 @@
-"""The scheduler, which divides a file among sources: plan and events in, actions out. Pure: no clock, no I/O."""
+"""The scheduler, which divides a file among sources: it turns events into actions. Pure: no clock, no I/O."""
 
 from coalloc.schedule.scheduler import Scheduler
 

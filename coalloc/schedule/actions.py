@@ -6,7 +6,7 @@ __all__ = ["Abandon", "Action", "Close", "Connect", "Done", "Fetch", "GiveUp", "
 
 
 class Fetch(NamedTuple):
-    """Begin partial copy `copy`: bytes [start, end) from `source`, except the ranges `skip`, which have arrived."""
+    """Begin partial copy `copy`: bytes [start, end) from `source`, except the ranges `skip`, which are present."""
 
     copy: int
     source: int
@@ -16,14 +16,14 @@ class Fetch(NamedTuple):
 
 
 class Shorten(NamedTuple):
-    """Lower the end of a running partial copy. It will finish there."""
+    """Lower the end of a running partial copy, which then finishes at this offset."""
 
     copy: int
     end: int
 
 
 class Abandon(NamedTuple):
-    """Stop a partial copy at once; its remaining bytes are not wanted, and no event of it is expected."""
+    """Stop a partial copy at once; its remaining bytes are not needed, and it sends no more events."""
 
     copy: int
 
@@ -42,10 +42,10 @@ class Connect(NamedTuple):
 
 
 class Close(NamedTuple):
-    """Close the connections of `source`, including one that is being made; no event of it is expected after that.
+    """Close the connections of `source`, including one that is being made; it then sends no more events.
 
-    It has no partial copy. If `temporary`, it is only unused for the moment and may be connected again later: pending
-    checksums continue, and its replica is checked for changes before it is used again.
+    The source has no partial copy. If `temporary`, it may be connected again later: pending checksum queries continue,
+    and its replica is checked for changes before the source is used again.
     """
 
     source: int
@@ -53,17 +53,17 @@ class Close(NamedTuple):
 
 
 class Wake(NamedTuple):
-    """Send a `Tick` at time `at`, unless a later `Wake` named another time."""
+    """Send a `Tick` at time `at`, unless a later `Wake` replaces this one."""
 
     at: float
 
 
 class Done(NamedTuple):
-    """Every byte was delivered."""
+    """End the transfer: every byte was delivered."""
 
 
 class GiveUp(NamedTuple):
-    """Bytes are missing and no source is left."""
+    """End the transfer: bytes are missing and no source is left."""
 
     reason: str
 

@@ -1,4 +1,4 @@
-"""Events of a transfer for the scheduler. Times are seconds on any steady clock."""
+"""Events of a transfer for the scheduler. Times are seconds of a monotonic clock."""
 
 from typing import NamedTuple
 
@@ -15,10 +15,10 @@ class Started(NamedTuple):
 
 
 class Ready(NamedTuple):
-    """Source `source` answered; its size is the agreed one. It can fetch now.
+    """Source `source` answered with the agreed file size, and can fetch now.
 
-    If not `ranged`, it can only send the file from its first byte, so it is used alone or not at all. `rtt` is the
-    round-trip time in seconds, if known.
+    If not `ranged`, it can send the file only from byte 0, so it is used alone or not at all. `rtt` is the round-trip
+    time in seconds, if known.
     """
 
     at: float
@@ -28,9 +28,9 @@ class Ready(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """Source `source` cannot be connected until other transfers free a connection to its server; `Ready` follows then.
+    """Source `source` waits until other transfers free a connection to its server; `Ready` follows then.
 
-    That is no failure, and may take as long as those transfers.
+    This is not a failure, and may take as long as those transfers.
     """
 
     at: float
@@ -39,7 +39,7 @@ class Waiting(NamedTuple):
 
 
 class Received(NamedTuple):
-    """Bytes [start, end) arrived through partial copy `copy` and are on their way to disk."""
+    """Bytes [start, end) of partial copy `copy` arrived, and are being written to disk."""
 
     at: float
     copy: int
@@ -48,9 +48,9 @@ class Received(NamedTuple):
 
 
 class Held(NamedTuple):
-    """Partial copy `copy` waits for admission, as the rate of its source is limited; if `over`, it is admitted.
+    """Partial copy `copy` waits for admission, as the rate of its source is limited; if `over`, it no longer waits.
 
-    That is no failure, and may take as long as the copies admitted before it.
+    This is not a failure, and may take as long as the copies admitted before.
     """
 
     at: float
@@ -59,16 +59,16 @@ class Held(NamedTuple):
 
 
 class Finished(NamedTuple):
-    """Partial copy `copy` ended; all bytes before its end were delivered."""
+    """Partial copy `copy` delivered all its bytes up to its present end."""
 
     at: float
     copy: int
 
 
 class Failed(NamedTuple):
-    """Source `source` failed while connecting (`copy` None) or fetching. If `permanent`, it is not used again.
+    """Source `source` failed while connecting (`copy` is None) or fetching. If `permanent`, it is not used again.
 
-    `retry_after` is the number of seconds that its server asks to wait, if it does.
+    `retry_after` is the delay in seconds that its server requests, if any.
     """
 
     at: float
@@ -80,10 +80,10 @@ class Failed(NamedTuple):
 
 
 class Rejected(NamedTuple):
-    """Verification rejected `sources`: they are not used again, and the ranges [start, end) are missing again.
+    """Verification rejected `sources`, which are not used again; the bytes of `ranges` are missing again.
 
-    `reason` describes the error. `restored` are sources of earlier rejections that were suspected without reason: they
-    can be used again.
+    `reason` describes the error. `restored` are sources rejected earlier that proved to be right; they can be used
+    again.
     """
 
     at: float
@@ -94,10 +94,10 @@ class Rejected(NamedTuple):
 
 
 class Tick(NamedTuple):
-    """Time has passed, as a `Wake` requested.
+    """The time requested by a `Wake` has come.
 
-    `paths` are the paths of the sources' data; None where not known. `wanted` are the sources without work for whose
-    connections other transfers of this machine wait.
+    `paths` are the states of the sources' network paths, None if unknown. `wanted` are the sources without work whose
+    connections other transfers on this machine are waiting for.
     """
 
     at: float

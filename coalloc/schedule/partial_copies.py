@@ -1,4 +1,4 @@
-"""The bookkeeping of partial copies: their begin, their moves from source to source, their end. Decides nothing."""
+"""The bookkeeping of partial copies: starting them, moving them between sources, ending them. The policies decide."""
 
 from collections.abc import Callable, Sequence
 
@@ -15,7 +15,7 @@ class PartialCopies:
     """The partial copies of one transfer.
 
     :param widens: whether distant sources may get more parallel streams
-    :param act: receives the actions
+    :param act: function that receives each action
     """
 
     def __init__(self, state: State, widens: bool, act: Callable[[Action], None]) -> None:
@@ -25,20 +25,20 @@ class PartialCopies:
         self._next = 1
 
     def take(self, source: ScheduledSource, start: int, end: int, now: float) -> None:
-        """Fetch a range that is unassigned, or in the source's own share."""
+        """Fetch a range that is unassigned or in the source's own share."""
         source.share.remove(start, end)
         self._state.unassigned.remove(start, end)
         self._fetch(source, start, end, now)
 
     def take_from_zero(self, source: ScheduledSource, now: float) -> None:
-        """Fetch from byte 0 to the end of the last missing range in one copy; bytes that are here are sent again."""
+        """Fetch from byte 0 to the end of the last missing range in one copy, including bytes already present."""
         end = max(end for _, end in [*self._state.unassigned, *source.share])
         self.take(source, 0, end, now)
 
     def steal(self, victim: ScheduledSource, thief: ScheduledSource, nbytes: int, now: float) -> RunningCopy | None:
-        """Move the last `nbytes` of the victim's backlog to the thief: from its share first, else from its copy.
+        """Move the last `nbytes` of the victim's backlog to the thief: from its share, if any, else from its copy.
 
-        :returns: the copy, if nothing is left of it; to be released
+        :returns: the victim's copy if nothing is left of it, for the caller to release
         """
         if victim.share:
             start, end = list(victim.share)[-1]
@@ -60,16 +60,16 @@ class PartialCopies:
         return copy if spent else None
 
     def race(self, copy: RunningCopy, source: ScheduledSource, now: float) -> None:
-        """Fetch the missing bytes of a copy from this source, too; the first one to deliver them wins."""
+        """Fetch the missing bytes of a copy from this source too; the copy that delivers them first wins."""
         lacking = self._state.lacking(copy)
         start, end = lacking[0][0], lacking[-1][1]
         self._state.raced_bytes += sum(b - a for a, b in lacking)
         self._fetch(source, start, end, now, skip=self._state.final.within(start, end)).racing = True
 
     def abandon_losers(self) -> list[RunningCopy]:
-        """Stop copies that lost a race, as another copy delivered their missing bytes; return them, to be released.
+        """Stop copies whose missing bytes another copy has delivered in a race; return them for the caller to release.
 
-        A copy that delivered all of its bytes itself is not stopped: it is about to finish.
+        A copy that delivered all its bytes itself is about to finish and is not stopped.
         """
         copies = list(self._state.copies.values())
         if not any(copy.racing for copy in copies):
@@ -84,7 +84,7 @@ class PartialCopies:
         return lost
 
     def hold(self, copy: RunningCopy, now: float, over: bool) -> None:
-        """Note that a copy waits for admission, or does not any more if `over`."""
+        """Record that a copy waits for admission; if `over`, that it no longer waits."""
         if over:
             copy.go_on(now)
         else:
@@ -92,7 +92,7 @@ class PartialCopies:
             self._state.sources[copy.source].meter.hold(now)
 
     def release(self, copy: RunningCopy, ending: Ending, now: float) -> None:
-        """Free the source and record how the copy ended; the caller takes care of its missing bytes."""
+        """Free the source and record how the copy ended; the caller reassigns its missing bytes."""
         del self._state.copies[copy.id]
         copy.go_on(now)
         copy.over_at, copy.ending = now, ending
@@ -104,7 +104,7 @@ class PartialCopies:
         self._state.note(f"{now:.3f} copy {copy.id}: over at end {copy.end}")
 
     def hand_back(self, source: ScheduledSource, now: float) -> None:
-        """Make all bytes that the source still has to deliver unassigned."""
+        """End the source's copy, and make all bytes that it still had to deliver unassigned."""
         copy = self._state.running(source)
         if copy is not None:
             self.release(copy, copy.ending or "failed", now)
@@ -117,12 +117,12 @@ class PartialCopies:
         source.share = Intervals()
 
     def begin_widening(self, source: ScheduledSource, now: float) -> None:
-        """Set the initial number of streams of a source that is known to be distant."""
+        """Set the initial number of streams of a source if it is known to be distant."""
         if self._widens:
             self.widen(source, source.widening.begin(now, self._state.backlog(source)), now)
 
     def widen(self, source: ScheduledSource, streams: int | None, now: float) -> None:
-        """Set the number of streams, if one is given."""
+        """Set the number of streams, unless it is None."""
         if streams is not None:
             self._state.note(f"{now:.3f} source {source.index}: {streams} streams")
             self._act(Widen(source.index, streams))

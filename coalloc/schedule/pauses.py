@@ -1,24 +1,24 @@
-"""Number of attempts with a failing source, and the pauses between them. The caller decides what a failure is."""
+"""Limit of the failures of a source, and the pauses after them. The caller decides what counts as a failure."""
 
 from random import Random
 
 __all__ = ["TRIES", "pause_seconds"]
 
 TRIES = 5
-"""Failures in a row, without a useful delivery between them, after which a source is not used again."""
+"""Consecutive failures, without a useful delivery in between, after which a source is not used again."""
 FIRST, LONGEST = 0.5, 30.0
-"""Seconds before a failed source is tried again: doubled each time, between these bounds."""
+"""First and longest pause of a failed source in seconds; it doubles with each failure."""
 LONGEST_RETRY_AFTER = 300.0
-"""Most seconds that a server may ask for: one that asks for more is tried again earlier, and soon not used again."""
+"""Longest pause in seconds that a server may request; if it requests more, it is retried earlier, and soon dropped."""
 SPREAD = 0.25
-"""Fraction by which a pause may be longer, so that transfers that failed together do not come back together."""
+"""Largest random extension of a pause, as a fraction, so that transfers that failed together retry at other times."""
 
 
 def pause_seconds(failures: int, retry_after: float | None, chance: Random) -> float:
-    """Return the seconds until a source is tried again after `failures` failures in a row, 1 or more.
+    """Return the seconds until a source is tried again after `failures` consecutive failures, 1 or more.
 
-    :param retry_after: seconds that its server asks to wait, if it does; the pause is never shorter, up to
-        LONGEST_RETRY_AFTER
+    :param retry_after: least seconds of the pause, as requested by the server, if at all; at most LONGEST_RETRY_AFTER
+        count
 
     >>> [round(pause_seconds(n, None, Random(1)), 2) for n in (1, 2, 3, 9)]
     [0.52, 1.03, 2.07, 31.01]

@@ -1,25 +1,25 @@
-"""An estimator of a source's current rate, fed by the bytes that arrive. Pure; time is an argument."""
+"""An estimator of a source's current rate from the bytes that arrive. Pure; time is an argument."""
 
 from math import exp, inf
 
 __all__ = ["RateMeter"]
 
 MEMORY, MOMENT = 1.0, 0.25
-"""Seconds after which bytes count for a third: in the long-term and in the short-term estimate."""
+"""Time constants in seconds of the long-term and the short-term rate: the weight of bytes falls to 1/e in this time."""
 TRUST = 0.3
-"""Seconds of observation that a forecast counts as."""
+"""Weight of a forecast, as seconds of measurement."""
 LEAST, MOST_OF = 0.01, 0.9
-"""Seconds of measurement from which there is a rate; part of MOMENT from which the short-term estimate is used."""
+"""Seconds of measurement needed for a rate; fraction of MOMENT needed for the short-term rate."""
 CHANGED = 1.5
 """Factor by which the short-term rate must differ from the long-term rate to replace it."""
 
 
 class RateMeter:
-    """Bytes per second over roughly the last second of fetching, starting from a forecast.
+    """The bytes per second of a source over roughly the last second of fetching, starting from a forecast.
 
-    Bytes and seconds are both summed with exponential forgetting and divided, so that silence lowers the rate as surely
-    as bytes raise it, however irregular the arrivals. A source whose rate has changed is judged by the time since then:
-    the short-term rate counts alone when it is much lower, or higher, than the long-term one.
+    The rate is the quotient of bytes and seconds, both summed with exponential forgetting, so silence lowers it and
+    irregular arrivals do not distort it. If the short-term rate is much lower or higher than the long-term one, the
+    source's rate has changed, and the short-term rate is returned.
 
     >>> meter = RateMeter(prior=None)
     >>> meter.begin(0.0)
@@ -37,18 +37,18 @@ class RateMeter:
         self._held_at = inf
 
     def begin(self, now: float) -> None:
-        """Begin to count: set-up or waiting before now does not count, except time in which the source was held."""
+        """Start counting time now: earlier set-up or waiting does not count, except time since `hold`."""
         if self._held_at < inf:
             self.add(0, now)
         self._at = now
 
     def hold(self, now: float) -> None:
-        """Suspend the count until the next bytes arrive: the time counts then, as the rate is unchanged until then."""
+        """Keep the rate unchanged from now until the next bytes arrive; the time in between counts then."""
         self._at = now if self._at is None else self._at
         self._held_at = now
 
     def pause(self, now: float) -> None:
-        """Stop counting, as nothing is requested from the source from now on; silence until now counts."""
+        """Stop counting time, as nothing is requested from the source any more; silence until now counts."""
         self._pass(min(now, self._held_at), 0)
         self._at, self._held_at = None, inf
 
@@ -64,7 +64,7 @@ class RateMeter:
             sums.bytes += nbytes
 
     def rate(self, now: float) -> float | None:
-        """Return the bytes per second, or None while there is neither a forecast nor a measurement."""
+        """Return the bytes per second; None while there is neither a forecast nor enough measurement."""
         elapsed = 0.0 if self._at is None else min(now, self._held_at) - self._at
         (nbytes, seconds), (lately, moment) = self._long.after(elapsed), self._short.after(elapsed)
         if seconds < LEAST:
@@ -86,7 +86,7 @@ class _Sums:
         self.seconds = TRUST if prior else 0.0
 
     def after(self, elapsed: float) -> tuple[float, float]:
-        """Return both sums after so many seconds of silence."""
+        """Return bytes and seconds after `elapsed` seconds of silence."""
         if elapsed <= 0.0:
             return self.bytes, self.seconds
         decay = exp(-elapsed / self.memory)

@@ -1,7 +1,7 @@
 """The scheduler: a pure state machine. `handle(event)` returns actions; time arrives in the events.
 
-It keeps the books (which source has which bytes, how often each failed, which are silent) and asks the policy for two
-decisions only: the shares at the start, and the next step of an idle source.
+It records the ranges and failures of each source, detects stalls, and asks the policy for the shares at the start, for
+the next step of an idle source, and for the role of a source without work.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,21 +19,21 @@ from coalloc.schedule.state import RunningCopy, ScheduledSource, State
 __all__ = ["IllegalEventError", "Scheduler"]
 
 TICK = 0.2
-"""Seconds between checks for silent sources and of the paths of data."""
+"""Seconds between checks of the sources for stalls, and of their network paths."""
 SOON = 0.04
-"""Seconds between checks for the round-trip time of a connecting source, which decides its further streams."""
+"""Seconds between checks for the round-trip time of a connecting source, which decides its number of streams."""
 IDLE_TICK = 0.1
-"""Seconds after which an idle source looks again, where the policy wants that."""
+"""Seconds after which an idle source asks for work again, if the policy `watches_idle`."""
 LINGER = 2.0
-"""Seconds for which an unneeded source stays connected without work, unless another source needs its place, or another
-transfer its connection.
+"""Seconds for which a source without work stays connected, unless another source needs its place, or another transfer
+its connection.
 """
 USEFUL = 1 << 20
-"""Bytes delivered in one partial copy that cancel earlier failures."""
+"""Bytes that a partial copy must deliver for earlier failures of its source to be forgotten."""
 
 
 class IllegalEventError(Exception):
-    """An event that cannot happen in this state: a defect, with the history that led to it."""
+    """An event that cannot happen in this state, because of a defect; the message contains the last decisions."""
 
 
 class Scheduler:
@@ -41,10 +41,10 @@ class Scheduler:
 
     :param size: bytes in the file
     :param estimates: forecast of each source, in the order of the replicas
-    :param policy: the co-allocation scheme
-    :param missing: ranges that earlier runs left to do; None means everything
-    :param most: number of sources to use at once; the others replace those that fail
-    :param seed: seed of the random pauses, so that they differ from transfer to transfer
+    :param policy: policy of the co-allocation strategy
+    :param missing: ranges not delivered by earlier runs; None for the whole file
+    :param most: maximum number of sources to use at once; the others replace those that fail
+    :param seed: seed of the random lengths of pauses
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class Scheduler:
             self._set_spare(source)
 
     def _waiting(self, event: Waiting) -> None:
-        """Continue without this source until it is ready: waiting may take long and is no failure."""
+        """Continue without this source until it is ready: waiting may take long and is not a failure."""
         source = self.state.sources[event.source]
         if source.status == "connecting":
             self._copies.hand_back(source, event.at)
@@ -153,7 +153,7 @@ class Scheduler:
     def _failed(self, event: Failed) -> None:
         source = self.state.sources[event.source]
         if source.status == "dropped" or (event.copy is not None and event.copy not in self.state.copies):
-            return  # it was rejected, or the copy abandoned, while the event was on its way
+            return  # the source was rejected, or the copy abandoned, before this event arrived
         source.connected = False
         self._fail(source, event.reason, permanent=event.permanent, now=event.at, retry_after=event.retry_after)
 
@@ -191,19 +191,19 @@ class Scheduler:
     # Consequences
 
     def _settle(self, event: Event) -> None:
-        """Finish, give up, or find work for idle sources, after any event."""
+        """After any event, finish, give up, or find work for idle sources."""
         now, state = event.at, self.state
-        if state.complete and self._first_ready is not None:  # an answer is needed to ask for checksums, too
+        if state.complete and self._first_ready is not None:  # verification needs a source that answered
             self._end(Done(), now)
             return
         if isinstance(event, Received):
             losers = self._copies.abandon_losers()
             for copy in losers:
                 self._retire(copy, now)
-            if not losers:  # such events are many; idle sources look again at the next tick
+            if not losers:  # these events are frequent; idle sources get another chance at the next tick
                 return
         if self._begun:
-            self._employ(now)  # before connecting others for the same bytes
+            self._employ(now)  # before other sources are connected for the same bytes
         self._admit(now)
         if not any(source.usable for source in state.sources):
             self._end(GiveUp("; ".join(sorted({source.reason for source in state.sources if source.reason}))), now)
@@ -251,7 +251,7 @@ class Scheduler:
         return Take(*own) if own else self.policy.choose(self.state, source, now)
 
     def _retire(self, copy: RunningCopy, now: float) -> None:
-        """End a copy whose bytes other sources deliver; a silent source has to reconnect before it gets more."""
+        """End a copy whose bytes other sources deliver; a silent source must reconnect before it gets more work."""
         if copy.silence(now) > SUSPICIOUS:
             self._fail_silent(self.state.sources[copy.source], copy, now)
         else:
@@ -264,8 +264,8 @@ class Scheduler:
     def _fail(
         self, source: ScheduledSource, reason: str, *, permanent: bool, now: float, retry_after: float | None = None
     ) -> None:
-        """Unassign the source's bytes, then pause it (at least `retry_after` seconds, if its server said so) or stop
-        using it.
+        """Unassign the source's bytes; then drop it, or pause it, for at least `retry_after` seconds if the server
+        requested that.
         """
         source.failures += 1
         source.reason = reason
@@ -287,29 +287,29 @@ class Scheduler:
         self.state.note(f"{now:.3f} source {source.index}: left, {reason}")
 
     def _admit(self, now: float) -> None:
-        """Connect as many sources as may be used at once; spares replace sources that pause, wait or have failed."""
+        """Connect sources up to the allowed number; spare ones replace those that pause, wait or have failed."""
         for source in sorted(self.state.sources, key=lambda source: (not source.ranged, source.failures)):
             if self._working() < self._most and self._is_wanted(source, now):
                 source.status, source.connected = "connecting", True
                 self._actions.append(Connect(source.index))
 
     def _is_wanted(self, source: ScheduledSource, now: float) -> bool:
-        """Return whether an unused source should be used."""
+        """Return whether this source is unused and should be connected."""
         if source.status != "spare" or not source.ranged:
             return source.status == "spare" and self.state.is_last(source)
         role = self.policy.role(self.state, source, now) if self._begun else "needed"
         return role == "needed" or (role == "reserve" and not source.wanted)
 
     def _spare(self, now: float) -> None:
-        """Disconnect sources that have no work and are not needed, including those connected before that was known."""
+        """Disconnect sources without work that are not needed, including those connected before the start."""
         for source in self.state.sources:
             unused = source.status == "spare" and source.connected
             if unused or (self._begun and source.status == "idle" and self._is_spare(source, now)):
                 self._set_spare(source)
-        self._admit(now)  # in their places
+        self._admit(now)  # others take their places
 
     def _can_take_part(self, source: ScheduledSource) -> bool:
-        """Return whether a source can send ranges, or is the only one and can send everything."""
+        """Return whether a source can send ranges, or is the only usable one and can send the whole file."""
         return source.ranged or self.state.is_last(source)
 
     def _set_spare(self, source: ScheduledSource) -> None:
@@ -333,7 +333,7 @@ class Scheduler:
         return limited or (role == "spare" and now >= source.idle_at + LINGER)
 
     def _would_be_needed(self, source: ScheduledSource, now: float) -> bool:
-        """Return whether a source is unused only because too many others are in use."""
+        """Return whether a source is unused only because the maximum number of others is in use."""
         return source.status == "spare" and source.ranged and self.policy.role(self.state, source, now) == "needed"
 
     def _working(self) -> int:
@@ -365,7 +365,7 @@ class Scheduler:
         self._actions.append(action)
 
     def _some_will_widen(self) -> bool:
-        """Return whether a source with unknown round-trip time is connecting."""
+        """Return whether a connecting source may get more streams once its round-trip time is known."""
         unknown = any(source.status == "connecting" and source.widening.rtt is None for source in self.state.sources)
         return self.policy.widens and unknown
 

@@ -24,19 +24,19 @@ def proportional_shares(total: int, weights: Sequence[float]) -> list[int]:
 
 
 def equal_shares(total: int, n: int) -> list[int]:
-    """Split `total` bytes in `n` parts that differ by at most one byte."""
+    """Split `total` bytes into `n` parts that differ by at most one byte."""
     return [total // n + (i < total % n) for i in range(n)]
 
 
 def fill_shares(
     total: int, setups: Sequence[float], rates: Sequence[float], smallest: int = 0
 ) -> tuple[list[int], float]:
-    """Return the shares with which all sources finish together, each after its set-up: the least makespan.
+    """Return the shares with the least makespan: all sources finish together, each after its set-up.
 
-    Finds T with sum(max(0, T - setup_i) * rate_i) = total ("water filling") and gives source i the bytes
-    it delivers until T. A source whose share would be below `smallest` bytes gets none.
+    Finds T with sum(max(0, T - setup_i) * rate_i) = total ("water filling"), and gives source i the bytes that it
+    delivers until T. A source whose share would be below `smallest` bytes gets none.
 
-    :returns: bytes for each source, and T in seconds
+    :returns: bytes for each source, and the makespan T in seconds
     """
     users = sorted(range(len(rates)), key=lambda i: setups[i])
     while True:
@@ -54,7 +54,7 @@ def fill_shares(
 
 
 def _water_level(total: int, setups: Sequence[float], rates: Sequence[float]) -> float:
-    """Return T for sources in the order of their set-ups: each joins once T passes its set-up."""
+    """Return the makespan T of sources sorted by set-up time; each delivers from its set-up on."""
     level, speed, poured = setups[0], 0.0, 0.0
     for i, rate in enumerate(rates):
         poured += speed * (setups[i] - level)
@@ -65,7 +65,7 @@ def _water_level(total: int, setups: Sequence[float], rates: Sequence[float]) ->
 
 
 def cut(ranges: Iterable[Range], sizes: Sequence[int]) -> list[list[Range]]:
-    """Divide `ranges` in order, `sizes[i]` bytes to part i, each part as few ranges as possible.
+    """Divide `ranges` in order into parts of `sizes[i]` bytes each, of as few ranges as possible.
 
     >>> cut([(0, 10), (20, 30)], [5, 15])
     [[(0, 5)], [(5, 10), (20, 30)]]
@@ -85,7 +85,7 @@ def cut(ranges: Iterable[Range], sizes: Sequence[int]) -> list[list[Range]]:
 
 
 def tail(ranges: Sequence[Range], nbytes: int) -> int:
-    """Return the offset from which `ranges` hold `nbytes` bytes, or the start of the first when they hold fewer."""
+    """Return the offset where the last `nbytes` bytes of `ranges` begin; the first start if they are shorter."""
     for start, end in reversed(ranges):
         if nbytes <= end - start:
             return end - nbytes

@@ -1,22 +1,22 @@
-"""The test whether a partial copy has stalled: relative to its source's own behaviour. Pure."""
+"""The test for a stalled partial copy, relative to the usual behaviour of its source. Pure."""
 
 from coalloc.schedule.state import RunningCopy
 
 __all__ = ["SUSPICIOUS", "stalled"]
 
 SILENCE, GAPS = 3.0, 8.0
-"""Seconds of silence that are never a stall; factor of its longest gap so far for which a source may be silent."""
+"""Longest silence that is no stall: in seconds, or as a multiple of the source's longest gap so far."""
 FIRST_BYTE, SETUPS = 15.0, 5.0
-"""The same for the first byte, with the set-up time in place of the gap."""
+"""The same before the first byte: in seconds, or as a multiple of the set-up time."""
 SUSPICIOUS = 1.0
-"""Seconds of silence after which a source that lost all its bytes to others has to reconnect."""
+"""Seconds of silence after which a source must reconnect if others have taken over all its bytes."""
 
 
 def stalled(copy: RunningCopy, setup: float, longest_gap: float, now: float) -> bool:
-    """Return whether its silence is longer than the source's behaviour so far explains.
+    """Return whether a copy has been silent for longer than is usual for its source.
 
-    :param setup: seconds from requesting a range from that source to its first byte
-    :param longest_gap: longest silence of the source in seconds before it went on
+    :param setup: usual seconds from requesting a range from the source to its first byte
+    :param longest_gap: longest silence in seconds after which the source continued
     """
     if copy.last_byte_at is None:
         return copy.silence(now) > max(FIRST_BYTE, SETUPS * setup)

@@ -135,7 +135,7 @@ def _item(
 
 
 def _refuse_conflicts(items: Sequence[CollectItem]) -> None:
-    """Check that names are unique. :raises UsageError: when two files have one name"""
+    """Check that names are unique. :raises UsageError: when two files have the same name"""
     seen: dict[str, CollectItem] = {}
     for item in items:
         if other := seen.get(item.name):

@@ -1,4 +1,4 @@
-"""The parts of a document, each with its path, so that errors can name their place."""
+"""The parts of a document, each with its path, so that errors can name the part."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ KINDS = {dict: "a mapping", list: "a list", int: "a number", type(None): "nothin
 
 
 class Misread(UsageError):
-    """An error in a document; `path` leads to the part that makes no sense."""
+    """An error in a document; `path` leads to the invalid part."""
 
     def __init__(self, path: tuple[Step, ...], what: str, remedy: str) -> None:
         self.path = path
@@ -28,7 +28,7 @@ def _shown(step: Step) -> str:
 
 @dataclass(frozen=True)
 class DocumentPart:
-    """A value of mappings, lists, texts and numbers, and the path that leads to it."""
+    """A value in a document, made of mappings, lists, texts and numbers, and the path to it."""
 
     value: Any
     path: tuple[Step, ...] = ()
@@ -38,7 +38,7 @@ class DocumentPart:
         return Misread(self.path, what, remedy)
 
     def items(self, like: str) -> Iterator[tuple[str, "DocumentPart"]]:
-        """Yield the items of a mapping with any names as keys; None counts as an empty mapping.
+        """Yield the items of a mapping whose keys are any names; None counts as an empty mapping.
 
         :param like: example of a correct mapping, for the error message
         """
@@ -52,7 +52,7 @@ class DocumentPart:
             yield key, DocumentPart(value, (*self.path, key))
 
     def fields(self, *known: str) -> dict[str, "DocumentPart"]:
-        """Return the items of a mapping whose keys must be among `known`; those without a value are left out."""
+        """Return the items of a mapping whose keys must be among `known`, without items that have no value."""
         found = dict(self.items(", ".join(f"{key}: ..." for key in known[:2])))
         for key, part in found.items():
             if key not in known:
@@ -77,7 +77,7 @@ class DocumentPart:
             raise self.wrong(what, remedy) from None
 
     def text(self) -> str:
-        """Return a text that is not blank."""
+        """Return a text; refuse a blank one."""
         if not isinstance(self.value, str) or not self.value.strip():
             raise self.wrong(f"{_brief(self.value)} is not a name", "write text, if necessary in quotes")
         return self.value

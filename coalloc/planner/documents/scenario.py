@@ -18,16 +18,16 @@ from coalloc.planner.network import Demand, File, Host, Isp, Link, LinkKey, Netw
 
 __all__ = ["Scenario", "document", "scenario"]
 
-# A broker matches these against names from any user: both take time at most proportional to the length.
+# A broker matches these patterns against names from any user, so both take at most time proportional to the length.
 ARROW = re.compile(r"\s(<?->)\s")
 END = re.compile(r"(.*\S)\s+\(([^()]+)\)")
 LINK = "cern -> desk: 100 Mbit/s"
 
 
 class Scenario(NamedTuple):
-    """A network, the data to be moved through it, and the servers of its hosts, if they have any.
+    """A network, the data to be moved through it, and the servers of its hosts.
 
-    `urls` are such as `ftp://host:port`, by the names of hosts.
+    `urls` are the URLs of servers, such as `ftp://host:port`, by host name.
     """
 
     network: Network
@@ -39,8 +39,8 @@ def scenario(document: object) -> Scenario:
     """Parse a document.
 
     :param document: mappings, lists, texts, numbers and flags
-    :raises Misread: when a part of it makes no sense
-    :raises UsageError: when its parts do not fit together
+    :raises Misread: when a part of it is invalid
+    :raises UsageError: when its parts contradict each other
     """
     parts = DocumentPart(document).fields("hosts", "links", "shared", "files", "budget")
     nothing = DocumentPart(None)
@@ -86,7 +86,7 @@ def _host(name: str, part: DocumentPart) -> tuple[Host, str | None]:
 
 
 def _sayable(name: str) -> bool:
-    """Return whether a name can stand at one end of a link's name."""
+    """Return whether a name can be a part of a link's name."""
     return bool(name) and name == name.strip() and not re.search(r"[()\n]|->", name)
 
 
@@ -96,7 +96,7 @@ def _isp(name: str, fields: Mapping[str, DocumentPart]) -> Isp:
 
 
 def _links(name: str, part: DocumentPart) -> list[Link]:
-    """Parse a link: one key, or two for both directions."""
+    """Parse an entry of links: one link, or two for both directions."""
     whole = isinstance(part.value, dict)
     fields = part.fields("rate", "likely", "age", "price") if whole else {"rate": part}
     if "rate" not in fields:
@@ -125,7 +125,7 @@ def _keys(name: str, part: DocumentPart) -> list[LinkKey]:
 
 
 def _end(text: str) -> tuple[str, str]:
-    """Split one end of a link's name into the host and its ISP."""
+    """Split one side of a link's name into the host and its ISP."""
     found = END.fullmatch(text)
     return (found[1], found[2]) if found else (text, "")
 
@@ -167,7 +167,7 @@ def _file(name: str, part: DocumentPart, hosts: Mapping[str, Host]) -> File:
 
 
 def _places(part: DocumentPart, hosts: Mapping[str, Host]) -> tuple[str, ...]:
-    """Return the names of one host, or of a list of hosts."""
+    """Parse one host, or a list of hosts; return their names."""
     each = part.elements("[cern]") if isinstance(part.value, list) else [part]
     names = tuple(dict.fromkeys(place.text() for place in each))
     if not names:
@@ -179,9 +179,9 @@ def _places(part: DocumentPart, hosts: Mapping[str, Host]) -> tuple[str, ...]:
 
 
 def document(scenario: Scenario) -> dict[str, Any]:
-    """Return the document that describes a scenario; it is read back as an equal one.
+    """Return the document of a scenario, which `scenario` parses to an equal one.
 
-    :raises UsageError: when a name in it cannot be written
+    :raises UsageError: when a name contains an arrow, a bracket or outer spaces
     """
     network, demand, urls = scenario
     isps = [isp.name for host in network.hosts.values() for isp in host.isps if len(host.isps) > 1 or isp.name]

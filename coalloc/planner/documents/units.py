@@ -1,6 +1,6 @@
-"""Quantities as users write them in networks: "200 Mbit/s", "25 MB/s", "50 GB", "10 min", "0.02 per GB".
+"""Quantities in network files: "200 Mbit/s", "25 MB/s", "50 GB", "10 min", "0.02 per GB".
 
-Without a unit they are bytes per second, bytes, seconds, and money per byte. Prefixes are decimal, except Ki to Ti.
+Numbers without a unit are bytes per second, bytes, seconds, or money per byte. Prefixes are decimal, except Ki to Ti.
 """
 
 import math
@@ -22,7 +22,7 @@ SECONDS = {"ms": Fraction(1, 1000), "s": Fraction(1), "min": Fraction(60), "h": 
 PRICES = {f"{word}{name}": 1 / factor for name, factor in SIZES.items() for word in ("per ", "/")}
 MOST = 2**63 - 1
 LONGEST = 100
-"""Most characters of a quantity; any user may send one, and rejecting it takes time cubic in its length."""
+"""Maximum characters of a quantity; any user may send one, and rejecting it takes time cubic in its length."""
 DECIMAL = {name: SIZES[name] for name in ("PB", "TB", "GB", "MB", "kB")}
 
 

@@ -1,4 +1,4 @@
-"""Scenarios as YAML written by users; errors are reported with their line."""
+"""Scenarios as YAML written by users; errors have line numbers."""
 
 from typing import TYPE_CHECKING
 
@@ -20,8 +20,8 @@ Lines = dict[tuple[str | int, ...], int]
 def read(text: str, where: str = "the network") -> Scenario:
     """Parse a scenario from YAML.
 
-    :param where: name of the document in messages, such as its file's
-    :raises UsageError: when the text is not YAML, or makes no sense
+    :param where: name of the document in messages, such as a file name
+    :raises UsageError: when the text is not YAML, or not a valid scenario
     """
     lines: Lines = {(): 1}
     try:
@@ -48,13 +48,13 @@ def _plain(text: str, lines: Lines) -> object:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         at = f"line {mark.line + 1}: " if mark else ""
-        raise UsageError(f"{at}it is not YAML: {error.problem}", "fix that line, or the one before") from None
+        raise UsageError(f"{at}it is not YAML: {error.problem}", "fix this line, or the one before") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # control characters, impossible dates
         raise UsageError(f"it is not YAML: {error}", "see docs/reference/network.md") from None
 
 
 def _walk(node: "yaml.Node", path: tuple[str | int, ...], lines: Lines, seen: set[int]) -> None:
-    """Store the line of each part, and refuse repeated keys, of which YAML would use the last."""
+    """Store the line of each part, and refuse repeated keys, of which YAML would silently use the last."""
     import yaml
 
     lines.setdefault(path, node.start_mark.line + 1)
@@ -71,9 +71,9 @@ def _walk(node: "yaml.Node", path: tuple[str | int, ...], lines: Lines, seen: se
             if isinstance(key, yaml.ScalarNode):
                 lines[*path, key.value] = line
                 if key.tag == MERGE and isinstance(value, yaml.SequenceNode):
-                    # merges can be nested, and a few lines would then expand to more than fits into memory
+                    # Nested merges would let a few lines expand to more than fits into memory.
                     raise Misread(
-                        (*path, key.value), "several mappings are merged", "merge one, or write everything out"
+                        (*path, key.value), "several mappings are merged", "merge only one, or write out all keys"
                     )
                 if key.value in keys and key.tag != MERGE:
                     raise Misread((*path, key.value), "it occurs a second time", "leave out one of them")
@@ -89,9 +89,9 @@ def _line(lines: Lines, error: Misread) -> int:
 
 
 def write(scenario: Scenario) -> str:
-    """Return a YAML document that is read back as an equal scenario.
+    """Return a YAML document, which `read` parses to an equal scenario.
 
-    :raises UsageError: when a name in it cannot be written, or PyYAML is not installed
+    :raises UsageError: when a name contains an arrow, a bracket or outer spaces, or PyYAML is not installed
     """
     try:
         import yaml

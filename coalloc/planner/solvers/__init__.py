@@ -1,1 +1,1 @@
-"""Max-flow and linear programs, by the optional libraries that are installed."""
+"""Solvers for max-flow and linear programs, with optional libraries."""

@@ -1,4 +1,4 @@
-"""The libraries that solvers need, which are optional for the light client."""
+"""A check for the libraries that solvers need, which a client without plans does not install."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

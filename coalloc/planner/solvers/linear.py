@@ -8,7 +8,7 @@ The program maximizes theta = 1 / T. The variables are rates, one flow for each 
     sum of price x rate - budget x theta <= 0
 
 HiGHS allows errors of 1e-7, so all numbers should be about one: sizes are fractions of all bytes, and rates are
-relative to the rate of everything without these limits, which max-flow finds for each destination alone.
+relative to the total rate without the limits above, which max-flow finds for each destination alone.
 """
 
 from collections.abc import Mapping
@@ -33,9 +33,9 @@ __all__ = ["LinearOptimum", "largest_theta"]
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 LEAST = 1e-12
-"""Smaller numbers count as 0, among numbers of the order of one."""
+"""Numbers below this count as 0; others are of the order of one."""
 NEAR = 0.1
-"""Least theta that counts as about one; its relative error is then not much more than HiGHS allows."""
+"""Minimum theta that counts as about one, so that its relative error is not much larger than HiGHS allows."""
 
 
 class LinearOptimum(NamedTuple):
@@ -52,9 +52,9 @@ class LinearOptimum(NamedTuple):
 
 
 def largest_theta(network: Network, demand: Demand, direct: bool = False) -> LinearOptimum | None:
-    """Return the optimum, or None when some data cannot reach a destination, or not within the budget.
+    """Return the optimum, or None if some data cannot reach a destination, at all or within the budget.
 
-    :param demand: a demand in which something has to be sent
+    :param demand: a demand with bytes to send
     :param direct: whether relays are excluded
     """
     arrays = Arrays(network)
@@ -78,7 +78,7 @@ class _Program:
         self.total = sum(graph.total * graph.unit for graph in graphs.values()) / 2
         self.rate = self.total / float(seconds)
         self.rows = [Limit("link", key) for key in arrays.keys]
-        """Limits by row; those of the links first, in their order."""
+        """The limit of each row; the links come first, in their order."""
         self.numbers: dict[Limit, int] = {}
         self.entries: list[tuple[Integers, Integers, Floats]] = []
 
@@ -101,7 +101,7 @@ class _Program:
                 return None
             if theta > NEAR:
                 return self._rates(found.x, -found.ineqlin.marginals)
-            # Much slower than max-flow's bound: solve again, with rates that are about one.
+            # The plan is much slower than max-flow's bound: solve again, scaled so that rates are about one.
             self.rate *= theta
 
     def _add(self, rows: Integers, columns: Integers, values: Floats) -> None:

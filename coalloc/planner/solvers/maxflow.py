@@ -1,4 +1,4 @@
-"""Max-flow on arrays, exact for integers of any size, by OR-tools (64 bits) or SciPy (32 bits), if installed."""
+"""Max-flow on arrays, exact for integers of any size, with OR-tools (64 bits) if installed, else SciPy (32 bits)."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -22,10 +22,10 @@ Mask = NDArray[np.bool_]
 
 
 class Backend(NamedTuple):
-    """A library. `solve` takes the number of vertices, tails, heads, capacities, source and sink.
+    """A library for max-flow. `solve` takes the number of vertices, tails, heads, capacities, source and sink.
 
-    Capacities, and the flow, are at most 2^bits. `solve` returns the flow over each arc, and the vertices on the
-    source's side of a minimum cut.
+    It returns the flow over each arc, and the vertices on the source's side of a minimum cut. Capacities, and the
+    flow, are at most 2^bits.
     """
 
     name: str
@@ -35,13 +35,13 @@ class Backend(NamedTuple):
 
 @dataclass
 class MaximumFlow:
-    """A flow within a time, and a cut that bounds the maximum flow.
+    """A flow within some time, and a cut that bounds the maximum flow.
 
     :param scale: parts per unit of the graph
-    :param amounts: parts over each arc that is used
+    :param amounts: parts over each arc in use
     :param value: parts that reach the sink
     :param side: the vertices on the source's side of the cut
-    :param cut: parts that the cut lets pass, at least `value`
+    :param cut: parts that can pass the cut, at least `value`
     """
 
     scale: int
@@ -52,24 +52,24 @@ class MaximumFlow:
 
 
 def fill(graph: CapacityGraph, time: Fraction, backend: Backend, most: bool = False) -> MaximumFlow:
-    """Send everything within a time, or show that this is impossible.
+    """Return a flow that sends all units within a time, or a cut that shows that this is impossible.
 
-    Either `value` is everything, or `cut` is less than that.
+    Either `value` is all parts, or `cut` is less than all parts.
 
     :param time: time in the graph's unit; its numerator is below 2^63
-    :param most: whether to find the maximum flow if not everything can be sent; `value` is then `cut`
+    :param most: whether to find the maximum flow if not all parts can be sent; `value` is then `cut`
 
     If the library's integers are too small for the numbers, it is called several times, first for the upper bits of all
-    capacities, then for the rest of them:
+    capacities, then for lower bits:
 
     Let f be the flow so far and r the residual capacities, and let f' be a max-flow for r / 2^k, rounded down, with its
-    minimum cut S. f + 2^k f' is a flow, since 2^k f' <= r. An arc out of S has nothing left but what was rounded
-    away, so the flow can still grow by less than 2^k x (arcs out of S) x (what rounding takes): 1 + 2^-49 x 2^bits
-    at most. This bound, known exactly, is `left` for the next turn, and its k is smaller, as there are fewer than 2^27
-    arcs. Nothing is lost when capacities are limited to `bound` > left / 2^k: no cut through such an arc is a minimum
-    one. With k = 0 nothing is rounded, and the flow is a maximum one.
+    minimum cut S. f + 2^k f' is a flow, since 2^k f' <= r. An arc out of S has only the residual capacity that rounding
+    removed, at most 1 + 2^-49 x 2^bits in units of 2^k. So the flow can still grow by less than 2^k x (arcs out of S) x
+    this. The bound, computed exactly, is `left` for the next turn, whose k is smaller, as there are fewer than 2^27
+    arcs. Limiting capacities to `bound` > left / 2^k loses no flow, as a minimum cut has no such arc. With k = 0
+    nothing is rounded, and the flow is maximum.
 
-    After the first turn, mostly the lower bits of arcs in use are left. These arcs are few, so they are tried alone
+    After the first turn, mostly the lower bits of arcs in use are left. These arcs are few, so a turn tries them alone
     before all arcs. A flow on them is also a flow on the graph.
     """
     flow, whole = MaximumFlow(time.denominator), graph.total * time.denominator
@@ -86,14 +86,14 @@ def fill(graph: CapacityGraph, time: Fraction, backend: Backend, most: bool = Fa
 
 
 def _over_used_arcs(graph: CapacityGraph, time: Fraction, flow: MaximumFlow, backend: Backend, left: int) -> int:
-    """Send more over arcs in use only; return how much more was sent, at most `left`."""
+    """Send more over arcs in use only; return the additional parts sent, at most `left`."""
     before, cut, side = flow.value, flow.cut, flow.side
     part = _Part(graph, time, np.fromiter(sorted({*flow.amounts, *graph.offsets}), np.int64))
     goal = before + left
     while left:
         _turn(part, flow, backend, left)
         left = min(flow.cut, goal) - flow.value
-    # The cuts of a part of the graph are no cuts of the whole.
+    # A cut of these arcs is not a cut of the whole graph, so keep the earlier one.
     flow.cut, flow.side = cut, side
     return flow.value - before
 
@@ -105,7 +105,7 @@ class _Part:
         self.graph, self.p, self.arcs = graph, time.numerator, arcs
         self.tails, self.heads, self.slopes = graph.tails[arcs], graph.heads[arcs], graph.slopes[arcs]
         self.places = np.searchsorted(arcs, np.fromiter(graph.offsets, np.int64, len(graph.offsets)))
-        """Positions of the arcs that have an offset; `odd` holds their capacities."""
+        """Positions of the arcs with an offset, whose capacities are in `odd`."""
         self.odd: list[int] = [
             max(0, slope * time.numerator + offset * time.denominator)
             for slope, offset in zip(self.slopes[self.places].tolist(), graph.offsets.values(), strict=True)
@@ -134,7 +134,7 @@ class _Part:
 
 
 def _turn(part: _Part, flow: MaximumFlow, backend: Backend, left: int) -> None:
-    """Call the library once for the rest of the flow, at most `left`."""
+    """Call the library once, to add at most `left` parts to the flow."""
     shift = max(0, left.bit_length() - backend.bits)
     bound = (left >> shift) + 1
     forward, used = part.residual(flow.amounts, shift, bound)
@@ -182,7 +182,7 @@ def _scipy(
     some = np.flatnonzero(capacities)
     matrix = csr_array((capacities[some].astype(np.int32), (tails[some], heads[some])), shape)
     flow = maximum_flow(matrix, source, sink).flow.tocoo()
-    # SciPy's flow is a matrix f with f = -f^T. The rest is above 0 exactly where the residual graph has an arc.
+    # SciPy's flow is a matrix f with f = -f^T. `left` is above 0 exactly where the residual graph has an arc.
     order = np.argsort(places := tails[some].astype(np.int64) * vertices + heads[some])
     sent = flow.data > 0
     found = np.zeros(len(capacities), np.int64)

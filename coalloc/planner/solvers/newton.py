@@ -1,9 +1,9 @@
-"""The least time in which a graph lets everything through: discrete Newton on cuts.
+"""The least time in which a graph can carry all units, by the discrete Newton method on cuts.
 
-The value of a cut is a line in T, and the maximum flow in T seconds is the minimum of all lines, a concave function.
-If T is too short, the line of the minimum cut at T reaches the total at a later time, which is still not too late: the
-next step begins there. The search ends at the first T at which everything gets through, and the last cut proves that
-no T is less. Each step finds a cut whose line is flatter than the last, so that the search ends; in practice after
+The capacity of a cut is a line in T, and the maximum flow in T seconds is the minimum of all lines, a concave function.
+If T is too short, the line of the minimum cut at T reaches the total at a later time, which is a lower bound of the
+solution: the next step continues there. The search ends at the first T in which all units can pass, and the last cut
+proves that no T is less. The line of each cut is flatter than the previous one, so the search ends, in practice after
 one or two steps.
 """
 
@@ -20,7 +20,7 @@ __all__ = ["NoWay", "least_time"]
 
 
 class NoWay(Exception):
-    """A cut over which nothing leads, so that no finite time is enough."""
+    """A cut without any capacity that grows, so that no finite time is enough."""
 
     def __init__(self, side: Mask) -> None:
         super().__init__("no finite time is enough")
@@ -28,7 +28,7 @@ class NoWay(Exception):
 
 
 def least_time(graph: CapacityGraph, backend: Backend) -> tuple[Fraction, MaximumFlow, Mask]:
-    """Return the least time, the flow in it, and the source's side of the cut that proves it to be the least.
+    """Return the least time, the flow in it, and the source's side of the cut that proves that it is the least.
 
     :raises NoWay: when no finite time is enough
     """
@@ -42,7 +42,7 @@ def least_time(graph: CapacityGraph, backend: Backend) -> tuple[Fraction, Maximu
 
 
 def _root(graph: CapacityGraph, side: Mask) -> Fraction:
-    """Return the time at which this cut has let everything through."""
+    """Return the time in which all units can pass this cut."""
     crossing = side[graph.tails] & ~side[graph.heads]
     slope = exact_sum(graph.slopes[crossing])
     offset = sum(offset for arc, offset in graph.offsets.items() if crossing[arc])
@@ -54,9 +54,9 @@ def _root(graph: CapacityGraph, side: Mask) -> Fraction:
 
 
 def _first(graph: CapacityGraph) -> Mask:
-    """Return the narrowest cut around the sink or one holder; it is often the final one.
+    """Return the narrowest cut around the sink or a holder, which is often the final one.
 
-    It is chosen with floats, which is safe, since every cut is a bound.
+    It is chosen with floats, which is safe, since every cut gives a lower bound.
     """
     weights = graph.slopes.astype(np.float64)
     weights[[arc for arc, offset in graph.offsets.items() if offset > 0]] = np.inf
@@ -78,7 +78,7 @@ def _seconds(units: int, limits: list[float], vertices: list[int]) -> float:
 
 
 Around = list[tuple[list[int], list[int]]]
-"""Growing sets of vertices: for each one the vertices that border on the outside, and all of its vertices."""
+"""Growing sets of vertices: for each set, its vertices with arcs to the outside, and all its vertices."""
 
 
 def _around_sink(graph: CapacityGraph) -> Around:

@@ -9,9 +9,9 @@ Integers = NDArray[np.int64]
 
 
 def product(values: Integers, factor: int, shift: int, most: int) -> Integers:
-    """Return min(value x factor / 2^shift, most) for each value, rounded down: exact for shift 0, else maybe less.
+    """Return min(value x factor / 2^shift, most) for each value, rounded down: exact for shift 0, else possibly less.
 
-    The error is below one plus 2^-49 of the result.
+    The error is less than 1 + 2^-49 times the result.
 
     :param values: numbers from 0
     :param factor: 0 to 2^63 - 1
@@ -23,7 +23,7 @@ def product(values: Integers, factor: int, shift: int, most: int) -> Integers:
         share = factor / 2**shift * (1 - 2.0**-50)
         found = np.minimum(values * share, 2.0**62).astype(np.int64)
     else:
-        # Where value >= enough the result is `most`. Other products are below most + factor < 2^64.
+        # If value >= enough, the result is `most`. Other products are below most + factor < 2^64.
         enough = min(-(-most // factor), 2**63 - 1) if factor else 2**63 - 1
         small = np.minimum(values, enough).astype(np.uint64)
         found = np.minimum(small * np.uint64(factor), np.uint64(most)).astype(np.int64)
@@ -32,5 +32,5 @@ def product(values: Integers, factor: int, shift: int, most: int) -> Integers:
 
 
 def exact_sum(values: Integers) -> int:
-    """Return the sum, however large: the halves of fewer than 2^31 numbers cannot overflow."""
+    """Return the exact sum, of any size: sums of upper and lower halves cannot overflow for less than 2^31 numbers."""
     return (int((values >> 32).sum()) << 32) + int((values & 0xFFFF_FFFF).sum())

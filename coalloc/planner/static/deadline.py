@@ -1,4 +1,4 @@
-"""Checks whether everything can arrive in time; if not, which limits prevent it, and how many bytes would be late."""
+"""Checks whether all data can arrive in time; if not, they find the limits in the way, and the number of late bytes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,10 +17,10 @@ __all__ = ["DeadlineRefusal", "in_time", "refusal"]
 
 @dataclass(frozen=True)
 class DeadlineRefusal:
-    """The reason why not everything can arrive in time.
+    """The reason why not all data can arrive in time.
 
-    :param short: least number of bytes that would be late
-    :param prices: the cut: one for each limit in it
+    :param short: minimum number of bytes that would be late
+    :param prices: the limits of the cut, with their prices
     :param reason: the reason as a sentence
     """
 
@@ -30,7 +30,7 @@ class DeadlineRefusal:
 
 
 def refusal(network: Network, demand: Demand, seconds: float | Fraction) -> DeadlineRefusal | None:
-    """Return why not everything can arrive within these seconds, or None if it can; takes one max-flow.
+    """Return the reason why not all data can arrive within these seconds, or None if they can; takes one max-flow.
 
     :param demand: files with one common destination
     :raises UsageError: in the same cases as `least_makespan`
@@ -55,7 +55,7 @@ def refusal(network: Network, demand: Demand, seconds: float | Fraction) -> Dead
 
 
 def in_time(network: Network, demand: Demand, seconds: Fraction) -> None:
-    """Check the earliest deadline against a plan that takes these seconds for all files.
+    """Check that a plan that takes these seconds for all files meets the earliest deadline.
 
     :raises UsageError: when a file has to arrive before the plan ends
     """
@@ -75,8 +75,8 @@ def in_time(network: Network, demand: Demand, seconds: Fraction) -> None:
 def _in_63_bits(time: Fraction, total: int) -> Fraction:
     """Return the time, shortened by at most 2^-40 of it, so that its numerator has 63 bits.
 
-    A shorter time never promises too much. Times above `total` become `total`: by then, each arc whose capacity grows
-    with the time can carry all bytes, since capacities grow by at least 1.
+    A shorter time is safe, as it lets fewer bytes arrive. Times above `total` become `total`: by then, each arc whose
+    capacity grows with time can carry all bytes, since it grows by at least 1 per unit of time.
     """
     if time >= total:
         return Fraction(total)

@@ -1,4 +1,4 @@
-"""The least makespan to one destination while the network stays as it is (Confluence, 2.2), with its proof."""
+"""The least makespan to one destination on a network that does not change (Confluence, 2.2), with its proof."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -27,7 +27,7 @@ class _Found(NamedTuple):
 
 
 def solve(network: Network, demand: Demand, backend: Backend | None = None) -> TransferPlan:
-    """Return the result of `coalloc.planner.static.makespan.least_makespan`, by a certain library."""
+    """Return the result of `coalloc.planner.least_makespan.least_makespan`, computed with this library."""
     backend = backend or fastest()
     sink, files = flow_question(network, demand)
     paths = tuple(resting(network, demand))
@@ -39,7 +39,7 @@ def solve(network: Network, demand: Demand, backend: Backend | None = None) -> T
     prices = prices_of(best.graph, best.side)
     direct = _direct(arrays, files, sink, backend)
     why = reason(network, prices, best.seconds, direct and direct.seconds)
-    # Relays that gain nothing are not used.
+    # Do not use relays without a gain.
     use = direct if direct and direct.seconds == best.seconds else best
     flow = replace(use.flow, amounts=without_cycles(use.graph, use.flow.amounts))
     return TransferPlan(

@@ -1,4 +1,4 @@
-"""Plans by linear programs: from rates in floats to whole bytes on paths, and the makespan of these paths."""
+"""Plans by linear programs, whose rates in floats become paths in whole bytes with an exact makespan."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
@@ -22,13 +22,13 @@ __all__ = ["solve"]
 TOLERANCE = Fraction(1, 10**6)
 """Relative tolerance of the makespan; HiGHS satisfies each constraint within 1e-7."""
 PARTS = 2**40
-"""Parts of a byte in which flows are counted."""
+"""Number of parts of a byte; flows are counted in such parts."""
 
 
 def solve(network: Network, demand: Demand) -> TransferPlan:
     """Return the plan of least makespan for any demand, within a millionth of the bound in its certificate.
 
-    :raises UsageError: when some data cannot reach a destination, or not within the budget
+    :raises UsageError: when some data cannot reach a destination, at all or within the budget
     """
     checked(network, demand)
     rest = tuple(resting(network, demand))
@@ -42,7 +42,7 @@ def solve(network: Network, demand: Demand) -> TransferPlan:
     straight = largest_theta(network, demand, direct=True)
     relayed, direct = _Plan(network, demand, best), _Plan(network, demand, straight) if straight else None
     seconds = direct.makespan if direct else None
-    # Relays that gain nothing are not used.
+    # Do not use relays without a gain.
     use = direct if direct and direct.makespan <= relayed.makespan * (1 + TOLERANCE / 1000) else relayed
     return TransferPlan(
         "direct" if use is direct else "linear program",
@@ -56,7 +56,7 @@ def solve(network: Network, demand: Demand) -> TransferPlan:
 
 
 class _Plan:
-    """The paths, flows and makespan that follow from rates."""
+    """The paths, flows and makespan for an optimum of rates."""
 
     def __init__(self, network: Network, demand: Demand, rates: LinearOptimum) -> None:
         self.paths: list[PlannedPath] = []
@@ -78,10 +78,10 @@ class _Plan:
 
 
 def exact(graph: CapacityGraph, found: Floats) -> MaximumFlow:
-    """Return an exact flow in parts of bytes, from one in floats that is only nearly conserved.
+    """Return an exact flow in parts of bytes, from a flow in floats that is only nearly conserved.
 
-    The flow is split into paths; a file's missing or surplus bytes go to its path with the largest flow, or to the
-    shortest path if the file is too small to show among the others.
+    The flow is split into paths. A file's missing or surplus bytes are assigned to its path with the largest flow, or
+    to the shortest path if the file is so small that no flow of it is left.
     """
     left = without_cycles(graph, {arc: int(size * PARTS) for arc, size in enumerate(found.tolist()) if size > 0})
     leaving = leaving_arcs(graph, left)

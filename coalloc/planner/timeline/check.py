@@ -1,4 +1,4 @@
-"""A checker of timetables by their certificates: in whole numbers, without a solver and without arrays."""
+"""A checker of timetables by their certificates, in whole numbers, without a solver and without arrays."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -27,9 +27,9 @@ class _Edge(NamedTuple):
 def faults(
     certificate: TimetableCertificate, network: Network, demand: Demand, units: Units, *, limits: bool = True
 ) -> list[str]:
-    """Return the faults of a certificate, none if it is valid.
+    """Return the faults of a certificate; an empty list if it is valid.
 
-    A valid flow moves all data, within every limit, at the least cost, in the least number T of steps.
+    A valid flow moves all data, within every limit, at the least cost, in the least number of steps T.
     """
     model = _Model(network, demand, units, limits)
     edges = list(model.edges(certificate.steps, certificate))
@@ -54,7 +54,7 @@ def _unbalanced(edges: list[_Edge], supplies: Mapping[Node, int]) -> Iterator[st
 
 
 def _cheaper(edges: list[_Edge], prices: Mapping[Node, int]) -> Iterator[str]:
-    """Check complementary slackness: no gain is left on an edge with spare capacity, and no loss on an edge in use."""
+    """Check complementary slackness: an edge with spare capacity offers no gain, and an edge in use makes no loss."""
     for edge in edges:
         if edge.tail not in prices or edge.head not in prices:
             yield f"{edge.tail} -> {edge.head} lacks a price"
@@ -89,7 +89,7 @@ class _Model:
         return ("waiting", origin.host, "", origin.ready) if origin.ready else ("host", origin.host, "", 0)
 
     def supplies(self) -> dict[Node, int]:
-        """Return the units supplied by each node, negative at D'."""
+        """Return the units that each node supplies, negative at D', where all units are wanted."""
         sizes: Counter[Node] = Counter()
         found: Counter[Node] = Counter()
         for file in self.files:
@@ -102,7 +102,7 @@ class _Model:
         return found
 
     def edges(self, count: int, certificate: TimetableCertificate | None = None) -> Iterator[_Edge]:
-        """Yield all edges of the time-expanded graph, with the flows of the certificate, or 0 without one."""
+        """Yield all edges of the time-expanded graph, with the flows of the certificate; without one, flows are 0."""
         moved = certificate.moved if certificate else {}
         narrow: Counter[tuple[Node, Node]] = Counter()
         rooms: dict[tuple[Node, Node], int] = {}
@@ -140,7 +140,7 @@ class _Model:
                 yield _Edge(("file", file.name, "", 0), self.waiting(origin), self.total, 0, flow)
 
     def _before(self, key: LinkKey, step: int, rooms: dict[tuple[Node, Node], int]) -> list[Node]:
-        """Return the nodes from a host to its end of a link, through those that stand for limits of its access."""
+        """Return the nodes from a host to the beginning of a link: the host, and the limits of its access."""
         host, nodes = self.network.hosts[key.source], [("host", key.source, "", step)]
         limits = {isp.name: isp.up for isp in host.isps} if self.limits else {}
         if self.limits and host.io is not None:
@@ -180,7 +180,7 @@ class _Model:
             yield f"{sum(claimed)} units are moved over links or in steps that are not there"
 
     def overworked(self, certificate: TimetableCertificate) -> Iterator[str]:
-        """Check the bytes that each host reads, writes and keeps per step; units are whole bytes, so this is exact."""
+        """Check the bytes that each host reads, writes and stages per step; units are whole bytes, so this is exact."""
         work: Counter[tuple[str, int]] = Counter()
         stored: Counter[tuple[str, int]] = Counter()
         for (step, key), units in certificate.moved.items():
@@ -199,7 +199,7 @@ class _Model:
                 yield f"{name} keeps {size} bytes of others in step {step}"
 
     def sooner(self, certificate: TimetableCertificate) -> Iterator[str]:
-        """Check that one step less is too few: more units are inside the cut than can leave it."""
+        """Check that one step less is not enough: more units are inside the cut than can leave it."""
         inside = certificate.cut
         held = sum(units for node, units in self.supplies().items() if node in inside)
         out = sum(

@@ -1,4 +1,4 @@
-"""The graphs of a collect job as arrays: of one step (the static bound), and of T steps (Cheng, III)."""
+"""The graphs of a collect job as arrays: without time (for the static bound), and over T steps (Cheng, III)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ __all__ = ["Expansion", "ExpansionGraph", "Ints", "still"]
 
 Ints = NDArray[np.int64]
 FINEST = 1000
-"""Most steps of c' in costs; more would make costs too large to add up."""
+"""Number of values to which c' is rounded in costs; with more, sums of costs would overflow."""
 
 
 @dataclass(frozen=True)
 class ExpansionGraph:
-    """Arcs, one element of each array per arc, and the supply of each node, negative where units are wanted."""
+    """A graph: arrays with one element per arc, and the supply of each node, negative for nodes that want units."""
 
     tails: Ints
     heads: Ints
@@ -35,11 +35,11 @@ class ExpansionGraph:
 class Expansion:
     """The time-expanded graph G_T.
 
-    Place p in step i is node i * places + p; then follow D', the origins whose data become available later, the copies.
-    Links lead from a step to the next, and cost C1 - C2 c'. Data wait only at their origin: an edge of cost i leads
-    from there to each step i. C2 = T + 1 makes capacity count more than any waiting of the same unit, and
-    C1 = hosts * C2 * (max c' + 1) makes fewer transfers count more than any capacity, on paths with at most as many
-    hops as there are hosts.
+    Place p in step i is node i * places + p; then follow D', the origins whose data become available later, and the
+    copies. Links lead from a step to the next, and cost C1 - C2 c', where c' is the capacity. Data wait only at their
+    origin, from which an edge of cost i leads to each step i. C2 = T + 1 makes capacity count more than any wait of the
+    same unit, and C1 = hosts * C2 * (max c' + 1) makes the number of transfers count more than any capacity, on paths
+    with at most as many hops as there are hosts.
 
     :param steps: the step that is repeated
     :param count: T
@@ -59,12 +59,12 @@ class Expansion:
 
     @property
     def moves(self) -> int:
-        """Number of transfers, which are the first arcs: those of step 0, those of step 1, and so on."""
+        """Number of arcs for transfers, which come first, step by step."""
         return len(self.links) * self.count
 
     @cached_property
     def waits(self) -> Ints:
-        """The origin's number and the step of each holdover edge; these arcs follow those of transfers."""
+        """The origin's number and the step of each holdover edge; these arcs follow the transfers."""
         spans = [
             (number, np.arange(max(origin.ready, not origin.ready), self.count))
             for number, origin in enumerate(self.steps.origins)
@@ -74,7 +74,7 @@ class Expansion:
 
     @cached_property
     def graph(self) -> ExpansionGraph:
-        """All arcs: transfers, holdovers, from copies to origins, limits of access, to D'."""
+        """All arcs, in this order: transfers, holdovers, from copies to origins, limits of access, and to D'."""
         parts = [self._transfers(), self._holdovers(), self._choices(), self._narrows(), self._ends()]
         tails, heads, capacities, costs = (
             np.concatenate(column).astype(np.int64) for column in zip(*parts, strict=True)
@@ -145,9 +145,9 @@ class Expansion:
 
 
 def still(steps: Steps, ready: int, count: int) -> ExpansionGraph:
-    """Return the graph without time: all `count` steps together, for data not available before step `ready`.
+    """Return the graph without time: all `count` steps together, for data that are not available before step `ready`.
 
-    Its nodes are the places, then the copies, including those available earlier; leaving these out would gain nothing.
+    Its nodes are the places, then all copies, even those available earlier, which have no supply.
     """
     tails, heads, capacities = _columns(steps.arcs)
     copies = [(number, copies) for number, copies in enumerate(steps.copies) if copies.origins[0].ready >= ready]

@@ -1,7 +1,7 @@
-"""Exact flows through graphs of arrays: either a cut that is too small, or the cheapest flow that moves everything.
+"""Exact flows through graphs of arrays: a cut that is too small, or the cheapest flow that moves all units.
 
-They come from OR-tools, or from scipy, whose linear programs (HiGHS) use floats: their results are rounded and
-checked in whole numbers before use.
+OR-tools finds them, or SciPy, whose linear programs (HiGHS) use floats: their results are rounded, and checked in whole
+numbers before use.
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ __all__ = ["cheapest", "cut", "prices"]
 
 
 def cut(graph: ExpansionGraph, backend: Backend) -> NDArray[np.bool_] | None:
-    """Return the nodes on the source's side of a minimum cut if the graph cannot move everything; None if it can."""
+    """Return the nodes on the source's side of a minimum cut if the graph cannot move all units; None if it can."""
     if graph.total >= 2**backend.bits:
         raise _too_many()
     size = len(graph.supplies)
@@ -31,7 +31,7 @@ def cut(graph: ExpansionGraph, backend: Backend) -> NDArray[np.bool_] | None:
 
 
 def cheapest(graph: ExpansionGraph, backend: Backend) -> Ints:
-    """Return the flow on each arc that moves everything at the least cost; the graph must be able to."""
+    """Return the flow on each arc that moves all units at the least cost; the graph must be able to move them."""
     flow = _cheapest_by_ortools(graph) if backend is ORTOOLS else _cheapest_by_scipy(graph)
     left = graph.supplies.copy()
     np.subtract.at(left, graph.tails, flow)
@@ -44,9 +44,9 @@ def cheapest(graph: ExpansionGraph, backend: Backend) -> Ints:
 def prices(graph: ExpansionGraph, flow: Ints) -> Ints:
     """Return a price for each node; together they prove that the flow is the cheapest.
 
-    An arc with spare capacity never leads to a node that is dearer than its tail plus the arc's cost, and an arc in use
-    never to a cheaper one: so no other flow costs less. Prices are distances in the residual graph, found by Bellman
-    and Ford's rule for all arcs at once, with one round for each hop of the longest shortest path.
+    An arc with spare capacity never leads to a node with a higher price than the tail's price plus the arc's cost, and
+    an arc in use never to a lower one: so no other flow costs less. Prices are distances in the residual graph, by the
+    Bellman-Ford algorithm for all arcs at once, with one round per hop of the longest shortest path.
     """
     forth, back = flow < graph.capacities, flow > 0
     tails = np.concatenate((graph.tails[forth], graph.heads[back]))
@@ -66,7 +66,7 @@ def prices(graph: ExpansionGraph, flow: Ints) -> Ints:
 
 
 def _too_many() -> UsageError:
-    return UsageError("there are too many units of data", "take larger units of data")
+    return UsageError("there are too many units of data", "choose larger units of data")
 
 
 def _cheapest_by_ortools(graph: ExpansionGraph) -> Ints:
@@ -86,7 +86,8 @@ def _cheapest_by_scipy(graph: ExpansionGraph) -> Ints:
     rows = np.r_[graph.tails, graph.heads]
     balance = csr_array((signs, (rows, np.r_[:count, :count])), shape=(len(graph.supplies), count))
     bounds = np.stack((np.zeros(count), graph.capacities), axis=1)
-    # The vertices of this polytope are integral, and dual simplex ends in one. Presolving takes up to 40 times as long.
+    # The vertices of this polytope are integral, and dual simplex ends at a vertex. Presolve takes up to 40 times as
+    # long.
     found = linprog(
         graph.costs,
         A_eq=balance,

@@ -1,4 +1,4 @@
-"""A lower bound of the number of steps, from the graph without time; usually it is the least number itself."""
+"""A lower bound of the number of steps, from the graph without time; usually it is the least number."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +15,8 @@ __all__ = ["bound"]
 def bound(steps: Steps, backend: Backend) -> tuple[int, NDArray[np.bool_]]:
     """Return a lower bound of the number of steps, and a cut that proves it.
 
-    The cut is a set of nodes of the time-expanded graph of one step less. Data available from step r on have to cross a
-    cut of the graph without time in the steps from r on; all data cross it in those from 0 on.
+    The cut is a set of nodes of the time-expanded graph with one step less. It follows from a cut of the graph without
+    time, which data available from step r on have to cross in steps from r on.
 
     :raises UsageError: when some data cannot get to the destination at all
     """
@@ -26,9 +26,9 @@ def bound(steps: Steps, backend: Backend) -> tuple[int, NDArray[np.bool_]]:
 
 
 def _least(steps: Steps, ready: int, backend: Backend) -> tuple[int, int, NDArray[np.bool_]]:
-    """Return the least steps for data available from `ready` on, with a cut, by Newton's method.
+    """Return the least number of steps for data available from `ready` on, `ready`, and a cut, by Newton's method.
 
-    Each round takes the steps that the last cut needs, until no cut is too small.
+    Each round uses the number of steps that the last cut needs, until no cut is too small.
     """
     count, side = 0, np.ones(len(steps.places) + len(steps.copies), bool)
     side[len(steps.hosts) - 1] = False
@@ -41,14 +41,14 @@ def _least(steps: Steps, ready: int, backend: Backend) -> tuple[int, int, NDArra
             stuck = [origin.host for origin in steps.origins if side[steps.at(origin.host)]]
             raise UsageError(
                 f"no data can get from {', '.join(stuck)} to {steps.destination}",
-                "add links, or take longer steps or smaller units of data",
+                "add links, or choose longer steps or smaller units of data",
             )
         count = -(-held // each_step)
     return ready + max(count, 1), ready, side
 
 
 def _over_time(steps: Steps, count: int, ready: int, side: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return the cut in the graph of `count` steps: from step `ready` on; places of arrival from the step after it."""
+    """Return the cut in the graph of `count` steps, from step `ready` on; one step later for places of arrival."""
     expansion = Expansion(steps, count)
     found = np.zeros(expansion.size, bool)
     layers = found[: expansion.everywhere].reshape(count + 1, expansion.width)

@@ -1,7 +1,7 @@
-"""One time step of a collect job: the whole units of data that each link and each host's access moves in it.
+"""One time step of a collect job: the whole units of data that each link, and each host's access, can move in it.
 
-The static bound and the time-expanded graph (Cheng, III) are both built from it: the former has its arcs once, the
-latter once per step. Sets of links behind one bottleneck, and prices, cannot be expressed and are ignored.
+The static bound uses its arcs once, the time-expanded graph (Cheng, III) once per step. Sets of links that share a
+bottleneck, and prices, cannot be expressed and are ignored.
 """
 
 from collections import defaultdict
@@ -18,7 +18,7 @@ __all__ = ["ARRIVING", "Arc", "FileOrigins", "Kind", "OriginHost", "StepPlace", 
 
 Kind = Literal["host", "send", "up", "down", "receive", "store"]
 ARRIVING = ("down", "receive", "store")
-"""Kinds of places through which data come in, at the end of a step."""
+"""Kinds of places through which data arrive at a host, at the end of a step."""
 
 
 class StepPlace(NamedTuple):
@@ -37,7 +37,7 @@ class Units(NamedTuple):
 
 
 class Arc(NamedTuple):
-    """An arc from place to place for at most `capacity` units per step. Only a `link` leads into the next step."""
+    """An arc between places for at most `capacity` units per step. Only an arc with a `link` leads to the next step."""
 
     tail: int
     head: int
@@ -53,7 +53,7 @@ class OriginHost(NamedTuple):
 
 
 class FileOrigins(NamedTuple):
-    """A file with several origins; the flow decides how much each of them sends."""
+    """A file with several origins; the flow decides the units that each origin sends."""
 
     file: File
     units: int
@@ -64,11 +64,11 @@ class FileOrigins(NamedTuple):
 class Steps:
     """The places and arcs of a step, and the data to be moved. Hosts are numbered from 0, the destination last.
 
-    Relayed data are written in one step and read in the next, and a flow cannot limit the sum of both. So a relay has
-    half of its `io` for each, and half of its `storage` for the arrivals of a step; a holder with a limit of `io` does
-    not relay.
+    Relayed data are written in one step and read in the next, and a flow cannot limit the sum of both. So a relay can
+    use half of its `io` for writing and half for reading, and half of its `storage` for the arrivals of a step; a
+    holder with a limit of `io` does not relay.
 
-    :param limits: whether the accesses of hosts count; the paper has links only
+    :param limits: whether the accesses of hosts count; in the paper, only links do
     :raises UsageError: when the files do not have one common destination, or have no bytes
     """
 
@@ -86,7 +86,7 @@ class Steps:
         self.demand = Demand(tuple(file for file in self.demand.files if file.size))
         destinations = {name for file in self.demand.files for name in file.destinations}
         if not self.demand.size:
-            raise UsageError("there is no byte to move", "name files that are not empty")
+            raise UsageError("there are no bytes to move", "name files that are not empty")
         if len(destinations) != 1:
             raise UsageError(
                 f"a timetable has one destination, not {len(destinations)}", "make a separate plan for each destination"
@@ -106,7 +106,7 @@ class Steps:
 
     @property
     def hosts(self) -> list[str]:
-        """The hosts, in the order of their places."""
+        """The names of the hosts, in the order of their places."""
         return [place.host for place in self.places if place.kind == "host"]
 
     @property
@@ -115,7 +115,7 @@ class Steps:
         return sorted({origin.ready for origin in self.origins})
 
     def at(self, host: str) -> int:
-        """Return the place of a host."""
+        """Return the number of a host's place."""
         return self.places[StepPlace("host", host)]
 
     def origin(self, file: File, host: str) -> OriginHost:
@@ -126,7 +126,7 @@ class Steps:
         return self.places.setdefault(place, len(self.places))
 
     def _room(self, capacity: int) -> int:
-        """Return the whole units that a capacity in bytes/s moves in a step."""
+        """Return the whole units that a capacity in bytes per second can move in a step, at most all units."""
         return min(floor(capacity * self.units.seconds / self.units.bytes), self.total)
 
     def _links(self) -> Iterator[tuple[LinkKey, int]]:
@@ -149,7 +149,7 @@ class Steps:
         self.arcs.append(Arc(here, there, capacity, key))
 
     def _sending(self, key: LinkKey) -> Iterator[tuple[StepPlace, int]]:
-        """Yield the places that data pass on the way out of a host to a link, each with its capacity per step."""
+        """Yield the places that data pass from a host to a link, each with its capacity in units per step."""
         host = self.network.hosts[key.source]
         if host.io is not None:
             room = self._room(host.io)
@@ -159,7 +159,7 @@ class Steps:
             yield StepPlace("up", host.name, key.source_isp), self.total if up is None else self._room(up)
 
     def _receiving(self, key: LinkKey) -> Iterator[tuple[StepPlace, int]]:
-        """Yield the places that data pass on the way from a link into a host, the last place first."""
+        """Yield the places that data pass from a link to a host, the last place first, each with its capacity."""
         host, wanted = self.network.hosts[key.sink], key.sink == self.destination
         if host.storage is not None and not wanted:
             yield StepPlace("store", host.name), min(host.storage // self.units.bytes // 2, self.total)
@@ -183,7 +183,9 @@ class Steps:
         alone: defaultdict[OriginHost, int] = defaultdict(int)
         for file in self.demand.files:
             if unknown := {*file.holders, self.destination} - self.network.hosts.keys():
-                raise UsageError(f"{file.name} is at {', '.join(sorted(unknown))}, which the network lacks", "add it")
+                raise UsageError(
+                    f"{file.name} names {', '.join(sorted(unknown))}, which the network does not have", "add it"
+                )
             origins = tuple(self.origin(file, host) for host in file.holders)
             for origin in origins:
                 alone[origin] += file.size if len(origins) == 1 else 0

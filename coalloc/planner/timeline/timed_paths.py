@@ -1,6 +1,6 @@
-"""Splitting of a flow through G_T into paths with starting times (Cheng, IV, "Splitting the flow into paths").
+"""Division of a flow through G_T into paths with starting times (Cheng, IV, "Splitting the flow into paths").
 
-Data are split at their origin only, so a path carries the same bytes on all of its hops.
+Data are divided only at their origin, so a path carries the same bytes on all of its hops.
 """
 
 from collections import Counter, defaultdict
@@ -23,7 +23,7 @@ class FilePart(NamedTuple):
 
 
 class TimedPath(NamedTuple):
-    """Parts of files that go from host to host, one hop per step, the first hop in step `start`. Units of data."""
+    """Parts of files, `units` of data, that go from host to host, one hop per step, the first hop in step `start`."""
 
     hosts: tuple[str, ...]
     start: int
@@ -42,7 +42,12 @@ def timed_paths(
     held: Mapping[tuple[OriginHost, int], int],
     copied: Copied,
 ) -> Iterator[TimedPath]:
-    """Split a flow into paths: start at the host with the smallest index, and follow the smallest next index."""
+    """Divide a flow into paths: start at the host with the smallest index, and follow the smallest next index.
+
+    :param moved: units by step and link
+    :param held: units by origin, and step in which they are sent
+    :param copied: units by file with several origins, and origin
+    """
     onward: defaultdict[Stop, Counter[Stop]] = defaultdict(Counter)
     for (step, key), units in moved.items():
         onward[steps.at(key.source), step][steps.at(key.sink), step + 1] += units
@@ -68,7 +73,7 @@ def timed_paths(
 def _follow(host: int, waits: Sequence[int], onward: Mapping[Stop, Mapping[Stop, int]]) -> list[Stop]:
     """Return the stops of the next path.
 
-    Waiting leads to the origin itself, so it is ordered by the host's index, too; earlier steps come before later ones.
+    Waiting counts as a hop to the origin itself, so it is ordered by the host's index, too; earlier steps come first.
     """
     wait = waits[0]
     if not wait and len(waits) > 1 and min(onward[host, 0])[0] > host:
@@ -90,7 +95,7 @@ def _sent(steps: Steps, origin: OriginHost, copied: Copied) -> int:
 
 
 def _stock(steps: Steps, origin: OriginHost, copied: Copied) -> Iterator[FilePart]:
-    """Yield the bytes that an origin sends: whole files that it alone holds, and its share of others."""
+    """Yield the bytes that an origin sends: whole files that only it holds, and its share of other files."""
     for file in steps.demand.files:
         if len(file.holders) == 1 and steps.origin(file, file.holders[0]) == origin and file.size:
             yield FilePart(file.name, 0, file.size)
@@ -103,7 +108,7 @@ def _stock(steps: Steps, origin: OriginHost, copied: Copied) -> Iterator[FilePar
 
 
 def _parts(stock: list[FilePart], size: int) -> Iterator[FilePart]:
-    """Yield the next `size` bytes of the stock, or all of it: the last unit of an origin need not be full."""
+    """Take and yield the next `size` bytes of the stock, or all if it holds fewer: the last unit may be shorter."""
     while size and stock:
         file, start, end = stock.pop(0)
         until = min(end, start + size)

@@ -1,7 +1,7 @@
-"""The timetable of a collect job (Cheng, III and IV): least T, the cheapest flow in G_T, and its paths.
+"""The timetable of a collect job (Cheng, III and IV): the least number of steps T, the cheapest flow in G_T, its paths.
 
-Without limits of access this is the paper's own model, in which the destination can receive the sum of all links into
-it. With them, the default, a plan respects what each host can send, receive and store.
+Without limits of access, this is the paper's model, in which the destination can receive the sum of all links into it.
+With them, the default, a plan respects the limits at which each host can send, receive and store.
 """
 
 from collections.abc import Mapping
@@ -31,10 +31,10 @@ Move = tuple[int, LinkKey]
 Hold = tuple[OriginHost, int]
 Copy = tuple[str, OriginHost]
 PARTS = 32 * 1024
-"""Units into which all data are divided by default, as long as a unit has at most `UNIT` bytes."""
+"""Default number of units of all data, as long as a unit has at most `UNIT` bytes."""
 UNIT = 64 * 1024
 MOST = 2**28
-"""Most units by default: with more data, a unit is larger than `UNIT`, because SciPy's flows have 29 bits."""
+"""Default maximum number of units: with more data, units are larger than `UNIT`, because SciPy's flows have 29 bits."""
 STEPS = 100
 """Approximate number of steps of a timetable, unless the length of a step is given."""
 
@@ -43,8 +43,8 @@ STEPS = 100
 class TimetableCertificate:
     """The proof that a timetable is right, and T is least: flows within all limits, prices, and a cut of G_(T-1).
 
-    `moved` are units over each link in each step; `held` are those that an origin begins to send in a step; `copied`
-    those of a file with several holders that come from each of them.
+    `moved` are the units over each link in each step; `held` the units that wait at an origin until a step; `copied`
+    the units of a file with several holders that come from each holder.
     """
 
     steps: int
@@ -57,7 +57,7 @@ class TimetableCertificate:
 
 @dataclass(frozen=True, eq=False)
 class Timeline:
-    """A timetable: the units that move in each step; `count` is T."""
+    """A timetable: the flow of units in each step; `count` is T."""
 
     steps: Steps
     count: int
@@ -73,12 +73,12 @@ class Timeline:
 
     @cached_property
     def paths(self) -> tuple[TimedPath, ...]:
-        """The flow as paths, in the paper's order: smallest index first."""
+        """The flow as paths, in the paper's order: the smallest index first."""
         moved, held, copied = self._parts()
         return tuple(timed_paths(self.steps, moved, held, copied))
 
     def certify(self) -> TimetableCertificate:
-        """Return the certificate for an independent checker; this takes longer than the plan itself."""
+        """Return the certificate for an independent checker; this takes longer than the computation of the plan."""
         from coalloc.planner.timeline.expansion import Expansion
         from coalloc.planner.timeline.flows import prices
 
@@ -122,7 +122,7 @@ def timeline(
     limits: bool = True,
     backend: "Backend | None" = None,
 ) -> Timeline:
-    """Return the timetable with the fewest steps, and of those one of the least cost.
+    """Return a timetable with the fewest steps and, among these, the least cost.
 
     :param demand: files with one common destination
     :param units: length of a step and unit of data; chosen for the demand by default
@@ -148,7 +148,7 @@ def timeline(
 
 
 def units_for(network: Network, demand: Demand, *, limits: bool = True) -> Units:
-    """Choose a step and a unit of data that give about a hundred steps, and do not round a needed link down to 0.
+    """Choose a step and a unit of data for about a hundred steps, such that no needed link is rounded down to 0 units.
 
     :raises UsageError: when some data cannot get to the destination at all
     """
@@ -173,7 +173,7 @@ def units_for(network: Network, demand: Demand, *, limits: bool = True) -> Units
 
 
 def _seconds(network: Network, demand: Demand) -> Fraction:
-    """Return a hundredth of the least time that the destination needs."""
+    """Return a hundredth of the least time in which the destination can receive all data."""
     destinations = {name for file in demand.files for name in file.destinations}
     rate = sum(link.capacity for key, link in network.links.items() if key.sink in destinations)
     downs = [isp.down for name in destinations if name in network.hosts for isp in network.hosts[name].isps]

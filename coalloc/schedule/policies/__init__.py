@@ -1,4 +1,4 @@
-"""The co-allocation schemes, one per file; `make` builds one by its name."""
+"""The co-allocation strategies, one per module; `make` returns the policy of a strategy."""
 
 from typing import get_args
 
@@ -20,10 +20,10 @@ NAMES = get_args(Strategy)
 
 
 def make(name: str, blocks: int | None = None, *, widens: bool = True) -> Policy:
-    """Build the scheme called `name`; `blocks` is k of the schemes that work with blocks.
+    """Return the policy of the strategy called `name`; `blocks` is k, the number of blocks, if it uses blocks.
 
     :param widens: whether `adaptive` may change the number of parallel streams
-    :raises UsageError: for an unknown name, or blocks for a scheme that has none
+    :raises UsageError: if the name is unknown, or `blocks` is below 1 or given for a strategy without blocks
     """
     if name in IN_BLOCKS:
         if blocks is not None and blocks < 1:

@@ -1,14 +1,11 @@
-"""`adaptive`: our own scheme. One contiguous share per source; an idle source steals from the one that would finish
-last.
-
-The rule in words: At the start each source is given the share with which, by its forecast set-up time and rate, all
-finish together. A source that has delivered its share looks at the source that would finish last, and steals the tail
-of what that one still has to deliver, by the rule in `schedule.stealing`. If that would save less than its set-up, it
-does nothing and looks again a moment later.
-
-A victim that would be left with next to nothing, or is silent, loses all its bytes: by a race, which either may win,
-while the budget for double bytes lasts, and afterwards outright. So a slow source is given less, a dead one costs the
-bytes it had in flight, and the tail of a transfer is bounded by set-up times, not by the slowest rate.
+"""`adaptive`: coget's own strategy. Each source gets one contiguous share; idle sources steal from the slowest one.
+At the start the shares are such that all sources finish together, according to their forecast set-up times and rates.
+A source that has delivered its share steals from the source that would finish last: the tail of its undelivered bytes,
+by the rule in `schedule.stealing`. If that would save less than the thief's set-up, the source stays idle and tries
+again a moment later.
+If the victim would keep almost nothing, or is silent, all its bytes are fetched by the thief too: as a race while
+RACE_BUDGET allows fetching bytes twice, otherwise as a steal. So a slow source gets fewer bytes, a dead one costs only
+the bytes in flight, and the end of a transfer is delayed by set-up times at most, not by the slowest source.
 """
 
 from coalloc.schedule.policies.base import Choice, Policy, Race, Role, Shares, Steal, candidates, first_unassigned
@@ -19,15 +16,15 @@ from coalloc.schedule.stealing import LEAST_STEAL, Thief, Victim, saves_all, sec
 __all__ = ["Adaptive"]
 
 LEAST_SHARE = 256 * 1024
-"""Bytes below which a source is not worth its set-up at the start."""
+"""Smallest share in bytes at the start: a source that would get fewer gets none."""
 RACE_BUDGET = 0.005
-"""Largest part of the file that may be fetched twice."""
+"""Largest fraction of the file that may be fetched twice."""
 CONNECTING = 0.05
-"""Seconds that a source that has not answered yet is assumed to be behind one that has."""
+"""Seconds added to the set-up time of a source that is still connecting."""
 
 
 class Adaptive(Policy):
-    """Shares by set-up and rate, moved while the transfer runs.
+    """Shares by set-up time and rate, rebalanced while the transfer runs.
 
     :param widens: whether distant sources may get more parallel streams
     """
@@ -49,7 +46,7 @@ class Adaptive(Policy):
         return {source.index: part for source, part in zip(sources, cut(state.unassigned, sizes), strict=True) if part}
 
     def role(self, state: State, source: ScheduledSource, now: float) -> Role:
-        return "needed"  # to the end: it may steal from others, and race them for the last bytes
+        return "needed"  # until the end, as it may steal from other sources, or race them for the last bytes
 
     def choose(self, state: State, source: ScheduledSource, now: float) -> Choice | None:
         if free := first_unassigned(state):
@@ -69,7 +66,7 @@ class Adaptive(Policy):
     def _steal(self, state: State, index: int, victim: Victim, thief: Thief, together: float) -> Choice | None:
         source = state.sources[index]
         copy = state.running(source)
-        if copy is None:  # it has not even begun: any source that can work takes all
+        if copy is None:  # the victim has not begun: an idle source takes all its bytes
             return Steal(index, victim.nbytes)
         if state.raced(copy):
             return None

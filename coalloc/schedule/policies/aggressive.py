@@ -1,10 +1,10 @@
-"""`aggressive`: aggressive load balancing (paper, section 3.2.3): faster servers are given more blocks at a time.
+"""`aggressive`: aggressive load balancing (paper, section 3.2.3): faster servers get more blocks at a time.
 
-For each block delivered, its rate is compared with the running maximum over all servers:
+The rate of each delivery is compared with the highest rate so far over all servers:
 
-- greater: the server's block size doubles and the maximum is reset to this rate;
-- less: the server gets one block at a time;
-- significantly less: the server is no longer used.
+- higher: the server gets twice as many blocks next time, and its rate is the new maximum;
+- not higher: the server gets one block at a time;
+- much lower: the server is no longer used.
 """
 
 from coalloc.schedule.policies.base import Choice, Role
@@ -14,13 +14,13 @@ from coalloc.schedule.state import RunningCopy, ScheduledSource, State
 __all__ = ["DROP_BELOW", "Aggressive"]
 
 DROP_BELOW = 0.1
-"""A server slower than this part of the running maximum is no longer used. The paper gives no number; a tenth
-keeps every source whose share is worth its last block, and drops those that would delay the end.
+"""Fraction of the highest rate below which a server is no longer used. The paper gives no number; a tenth drops only
+servers whose last block would delay the end.
 """
 
 
 class Aggressive(Conservative):
-    """A conservative scheme with block sizes that follow the rates."""
+    """The conservative strategy, but with a number of blocks per request that follows the server's rate."""
 
     name = "aggressive"
 
@@ -50,9 +50,9 @@ class Aggressive(Conservative):
             self.dropped.add(copy.source)
 
     def _is_dropped(self, state: State, source: ScheduledSource) -> bool:
-        """Return whether a source is too slow and another one is usable that is not: the last one is never dropped.
+        """Return whether a source is too slow, and another source is usable and fast enough.
 
-        Sources that wait for a free connection do not count, as they may wait for ever.
+        Sources that wait for a free connection do not count as usable, as they may wait for ever.
         """
         others = [other for other in state.sources if other is not source and other.status != "waiting"]
         return source.index in self.dropped and any(o.usable and o.index not in self.dropped for o in others)

@@ -1,4 +1,4 @@
-"""The decisions of a co-allocation scheme: shares at the start, and the next step of a source without work."""
+"""The decisions of a co-allocation strategy: shares at the start, and the next step of a source without work."""
 
 from abc import ABC, abstractmethod
 from typing import ClassVar, Literal, NamedTuple
@@ -11,44 +11,44 @@ Shares = dict[int, list[tuple[int, int]]]
 
 
 class Take(NamedTuple):
-    """Fetch [start, end), which is unassigned or in the source's own share."""
+    """Fetch bytes [start, end), which are unassigned or in the source's own share."""
 
     start: int
     end: int
 
 
 class Steal(NamedTuple):
-    """Take the last `nbytes` that source `victim` still has to deliver."""
+    """Take over the last `nbytes` that source `victim` still has to deliver."""
 
     victim: int
     nbytes: int
 
 
 class Race(NamedTuple):
-    """Fetch all missing bytes of partial copy `copy` a second time; the first to deliver wins."""
+    """Fetch all missing bytes of partial copy `copy` a second time; the copy that delivers them first wins."""
 
     copy: int
 
 
 Choice = Take | Steal | Race
 Role = Literal["needed", "reserve", "spare"]
-"""Role of a source without work: it may have some soon; it replaces one that fails; or it is not needed now."""
+"""Role of a source without work: it may get work soon, it is to replace one that fails, or it is not needed now."""
 
 
 class Policy(ABC):
-    """One scheme. `patience` is the time in seconds that the start waits for sources that have not answered."""
+    """One strategy. `patience` is the time in seconds that the start waits for sources that have not answered."""
 
     name: ClassVar[str]
     patience: ClassVar[float] = 0.0
     watches_idle: ClassVar[bool] = False
-    """Whether an idle source is asked again as time passes, not only after events."""
+    """Whether `choose` is called for idle sources at intervals, not only after events."""
     rebalances: ClassVar[bool] = False
-    """Whether other sources deliver what a source does not deliver in time."""
+    """Whether other sources take over the bytes that a slow source has not delivered."""
     widens: bool = False
-    """Whether a source may get more parallel streams while it runs."""
+    """Whether a source may get more parallel streams during the transfer."""
 
     def shares(self, state: State, now: float) -> Shares:
-        """Return the ranges reserved for each source from the start; all others stay unassigned."""
+        """Return the ranges reserved for each source at the start; all other bytes stay unassigned."""
         return {}
 
     @abstractmethod
@@ -63,20 +63,20 @@ class Policy(ABC):
         return "needed" if state.unassigned else "spare"
 
     def delivered(self, copy: RunningCopy, now: float) -> None:
-        """Note that partial copy `copy` was delivered completely."""
+        """Learn that partial copy `copy` was delivered completely."""
 
     def explain(self, state: State, now: float) -> str:
-        """Return one sentence for users: the reason for this split."""
+        """Return one sentence for users that explains the shares."""
         return f"{self.name}: {len(state.sources)} source{'s' if len(state.sources) > 1 else ''}"
 
 
 def first_unassigned(state: State) -> Take | None:
-    """Return the first unassigned range, whole: from a failed source, or never assigned."""
+    """Return the whole first unassigned range; None if all bytes are assigned."""
     return next((Take(start, end) for start, end in state.unassigned), None)
 
 
 def candidates(state: State) -> list[ScheduledSource]:
-    """Return the sources to split among: all that support ranges, except those not in use, pausing or waiting."""
+    """Return the sources to divide the bytes among: all in use that support ranges and are not pausing or waiting."""
     return [
         source
         for source in state.sources

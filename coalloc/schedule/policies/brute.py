@@ -8,7 +8,7 @@ __all__ = ["Brute"]
 
 
 class Brute(Policy):
-    """Equal shares, fixed at the start. The bytes of a failed source go to the first source that is done."""
+    """Equal shares, fixed at the start. The bytes of a failed source go to the first source that finishes."""
 
     name = "brute"
     patience = 5.0

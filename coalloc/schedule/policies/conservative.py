@@ -9,10 +9,10 @@ MB = 1_000_000
 
 
 def block_count(size: int) -> int:
-    """Return the number of blocks: the paper's 5, 10 or 15.
+    """Return the number of blocks for a file of `size` bytes: the paper's 5, 10 or 15.
 
-    It found fewer blocks better for small files and more for large ones (section 4.3.3, figure 10), with
-    files of 10 MB, 100 MB, 500 MB and 1 GB; the limits here lie between those.
+    The paper found fewer blocks better for small files and more for large ones (section 4.3.3, figure 10), with files
+    of 10 MB, 100 MB, 500 MB and 1 GB.
     """
     if size <= 100 * MB:
         return 5
@@ -20,7 +20,7 @@ def block_count(size: int) -> int:
 
 
 class Conservative(Policy):
-    """Each source is given the next block when it has delivered its last.
+    """Equal blocks: each source gets the next block when it has delivered one.
 
     :param blocks: k, or None for the paper's choice by size
     """
@@ -35,14 +35,14 @@ class Conservative(Policy):
         return self.next_blocks(state, 1)
 
     def next_blocks(self, state: State, count: int) -> Take | None:
-        """Return up to `count` whole blocks from the first unassigned byte; the rest of a block counts as one."""
+        """Return up to `count` blocks from the first unassigned byte on; a partly delivered block counts as one."""
         for start, end in state.unassigned:
             block = self.block_size(state)
             return Take(start, min(end, (start // block + count) * block))
         return None
 
     def block_size(self, state: State) -> int:
-        """Return the bytes per block; the last may be shorter."""
+        """Return the bytes per block; the last block may be shorter."""
         return max(1, -(-state.size // (self.blocks or block_count(state.size))))
 
     def explain(self, state: State, now: float) -> str:

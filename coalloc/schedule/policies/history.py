@@ -1,7 +1,7 @@
 """`history`: history-based co-allocation (paper, section 3.2.2): s_i = B_i / A * S, A = sum of B_i.
 
-B_i is the forecast rate of server i (in the paper a moving average over time of previous transfers, here the forecast
-of `coalloc.history.transfers`); a source without history counts as the median of those that have one.
+B_i is the forecast rate of server i: in the paper a moving average of earlier transfers, in coget the forecast of
+`coalloc.history.transfers`. A source without history gets the median rate of the others.
 """
 
 from coalloc.schedule.policies.base import Choice, Policy, Shares, candidates, first_unassigned

@@ -8,11 +8,11 @@ from coalloc.schedule.state import ScheduledSource, State
 __all__ = ["Single"]
 
 STANDING_BY = ("spare", "connecting", "idle")
-"""Statuses of sources of which one is held in reserve."""
+"""Statuses of sources that can be held in reserve, the least preferred first."""
 
 
 class Single(Policy):
-    """One source at a time; the next best only when it fails."""
+    """One source at a time, the best by forecast; the next best only if that one fails."""
 
     name = "single"
     patience = 5.0
@@ -29,7 +29,7 @@ class Single(Policy):
         return first_unassigned(state)
 
     def role(self, state: State, source: ScheduledSource, now: float) -> Role:
-        """Return "reserve" for the next best source only; connected sources come before others."""
+        """Return "reserve" for the next best source only; prefer connected sources."""
         if state.unassigned:
             return "needed"
         others = [each for each in state.sources if each.status in STANDING_BY and each.ranged]
@@ -41,7 +41,7 @@ class Single(Policy):
 
 
 def _best(state: State, sources: Sequence[ScheduledSource], now: float) -> ScheduledSource:
-    """Return the fastest of those that can begin now, the first of equals."""
+    """Return the fastest source; prefer those that can begin now, and the first of equally fast ones."""
     return max(sources, key=lambda source: (source.status == "idle", *_rank(state, source, now)))
 
 

@@ -365,7 +365,7 @@ def test_two_datasets_never_become_one_file(broker, known, tmp_path):
     other = {**json.loads(line), "name": "lab:2023/x.root"}
     known.post("/broker/v1/import", content=json.dumps(other))
     result = coget([DATASET, "lab:2023/x.root"], tmp_path, **_environment(broker))
-    assert (result.returncode, "would be one file" in result.stderr) == (2, True)
+    assert (result.returncode, "would be written to the same file" in result.stderr) == (2, True)
     assert not (tmp_path / "x.root").exists()
 
 

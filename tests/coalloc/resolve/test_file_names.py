@@ -147,7 +147,7 @@ async def test_very_many_similar_names_take_no_time():
 async def test_very_many_folders_are_too_many():
     names = [f"{i}/{'a/' * 99}x" for i in range(MOST_FOLDERS // 100 + 1)]
     await refuse_collisions(names[:-1], Asked(str))
-    with pytest.raises(UsageError, match="more than 100000 folders") as caught:
+    with pytest.raises(UsageError, match="more than 100000 directories") as caught:
         await refuse_collisions(names, Asked(str))
     assert caught.value.remedy
 

@@ -77,7 +77,7 @@ def test_other_encodings_are_read(encoding):
         ("set/example.ext", "C:/x", 6, "is absolute"),
         ("set/example.ext", "a&#9;b", 6, "control character"),
         ('name="set/example.ext"', "", 6, "is empty"),
-        ('name="second"', 'name="set/example.ext"', 3, "two files have one name"),
+        ('name="second"', 'name="set/example.ext"', 3, "two files have the same name"),
         ("14471447", "many", 7, "'many' is not a whole number"),
         ("14471447", "-1", 7, "not a whole number"),
         ("14471447", "9" * 5000, 7, "not a whole number"),

@@ -27,7 +27,7 @@ async def test_folders_in_each_other_without_end(tree, tmp_path):
     await collect(tree, tmp_path)
     assert (tmp_path / "out").joinpath(*["d"] * DEEPEST, "x").read_bytes() == b"x"
     (deepest / "more").mkdir()
-    with pytest.raises(LimitExceeded, match="d/more/ is more than 100 folders deep") as caught:
+    with pytest.raises(LimitExceeded, match="d/more/ is more than 100 directories deep") as caught:
         await collect(tree, tmp_path)
     assert caught.value.remedy
 
