@@ -191,7 +191,7 @@ class Scheduler:
     # Consequences
 
     def _settle(self, event: Event) -> None:
-        """After any event, finish, give up, or find work for idle sources."""
+        """Finish, give up, or find work for idle sources; called after every event."""
         now, state = event.at, self.state
         if state.complete and self._first_ready is not None:  # verification needs a source that answered
             self._end(Done(), now)

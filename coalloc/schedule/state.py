@@ -1,7 +1,7 @@
 """The scheduler's knowledge: sources, partial copies, and the state of every byte of the file.
 
-At any time each byte is exactly one of: final (delivered), unassigned, in the share of one source, or in a running
-partial copy; only a race puts a byte in two copies. Policies read this; only the scheduler changes it.
+At any time each byte is in exactly one state: final (delivered), unassigned, in the share of one source, or in a
+running partial copy; only a race puts a byte in two copies. Policies read the state; only the scheduler changes it.
 """
 
 from collections import deque
@@ -21,27 +21,27 @@ __all__ = ["RunningCopy", "ScheduledSource", "State", "Status", "median"]
 Status = Literal["spare", "connecting", "idle", "fetching", "waiting", "pausing", "dropped"]
 
 UNKNOWN_RATE = 10e6
-"""Assumed bytes per second of a source when no rate is known."""
+"""Assumed bytes per second of a source if no source's rate is known."""
 UNKNOWN_SETUP = 0.1
-"""Assumed seconds to the first byte of a range when no set-up time is known."""
+"""Assumed seconds to the first byte of a range if no source's set-up time is known."""
 
 GROWING_TRIPS = 10
-"""Round trips from the first byte during which TCP may still double its rate with each."""
+"""Number of round trips after the first byte in which TCP may still double its rate each time."""
 
 THROTTLED = 0.1
-"""Part of its time that a partial copy waits for admission, above which the rate limit counts as its bottleneck."""
+"""Fraction of a partial copy's time spent waiting for admission above which the rate limit is its bottleneck."""
 
 USUAL_GAP = 0.05
-"""Seconds between two arrivals that are normal."""
+"""Normal seconds between two arrivals."""
 
 
 @dataclass(slots=True)
 class ScheduledSource:
     """One source: its status, its rate, and the bytes that are reserved for it.
 
-    `planned` are the bytes of its share at the start; None where no source was given any. `connected`: a connection
-    exists or is being made. `wanted`: when it was without work, other transfers waited for its connection. `idle_at`:
-    when it became idle.
+    `planned` is the number of bytes of its share at the start, None if the policy assigned no shares. `connected`: a
+    connection exists or is being made. `wanted`: other transfers wait for its connection while it has no work.
+    `idle_at`: when it became idle.
     """
 
     index: int
@@ -68,16 +68,16 @@ class ScheduledSource:
 
     @property
     def usable(self) -> bool:
-        """Return whether it is in use, or will be again after a pause."""
+        """Return whether the source is in use, or will be again after a pause."""
         return self.status not in ("dropped", "spare")
 
     @property
     def answers(self) -> bool:
-        """Return whether it can be asked for checksums: it answered, and is not dropped, pausing or waiting."""
+        """Return whether the source can be asked for checksums: it answered, and is not dropped, pausing or waiting."""
         return self.ready_at is not None and self.status not in ("dropped", "pausing", "waiting")
 
     def learn_setup(self, seconds: float) -> None:
-        """Learn the time that a first byte took; the earlier value counts half."""
+        """Update the set-up time with the seconds that a first byte took; the earlier value counts half."""
         known = self.setup_seconds
         self.setup_seconds = seconds if known is None else 0.5 * (known + seconds)
 
@@ -86,9 +86,10 @@ class ScheduledSource:
 class RunningCopy:
     """A partial copy: bytes [start, end) requested from one source. `end` may be lowered while it runs (`engine.span`).
 
-    `received` counts the bytes it delivered, `bytes` those that it delivered first. `racing`: it was begun as the
-    second copy of its range, except for `skipped` bytes that had arrived. `stolen_from`: others were given some of its
-    range. It waits for admission since `held_at`, if it does; it has waited for `held_seconds`, until `went_on_at`.
+    `received` counts the bytes it delivered, `bytes` those that no other copy had delivered before. `racing`: it is the
+    second copy of its range, without `skipped` bytes that were present. `stolen_from`: another source took over some of
+    its range. `held_at` is when its present wait for admission began, `held_seconds` the sum of earlier waits, and
+    `went_on_at` the end of the last one.
     """
 
     id: int
@@ -114,26 +115,26 @@ class RunningCopy:
         self.held_seconds, self.held_at, self.went_on_at = self.held(now), None, now
 
     def held(self, now: float) -> float:
-        """Return the seconds that it has waited for admission."""
+        """Return the seconds that the copy has waited for admission."""
         return self.held_seconds + (0.0 if self.held_at is None else now - self.held_at)
 
     def throttled(self, now: float) -> bool:
-        """Return whether its rate is bounded by the limit of admission."""
+        """Return whether the rate limit, by its waits for admission, is the copy's bottleneck."""
         return self.held(now) > THROTTLED * (now - self.requested_at)
 
     def silence(self, now: float) -> float:
-        """Return the seconds since its last byte, or its last request if that is later; 0 while it is held."""
+        """Return the seconds since the last byte, the request or the last admission; 0 while waiting for admission."""
         if self.held_at is not None:
             return 0.0
         return now - max(self.requested_at, self.last_byte_at or 0.0, self.went_on_at)
 
 
 class State:
-    """All knowledge about one transfer.
+    """The state of one transfer.
 
     :param size: bytes in the file
     :param estimates: forecast of each source, in the order of the replicas
-    :param missing: ranges that earlier runs left to do; None means everything
+    :param missing: ranges not delivered by earlier runs; None for the whole file
     """
 
     def __init__(
@@ -158,15 +159,15 @@ class State:
 
     @property
     def held(self) -> Intervals:
-        """The ranges that running partial copies will deliver."""
+        """The ranges of the running partial copies."""
         return Intervals((copy.start, copy.end) for copy in self.copies.values())
 
     def note(self, line: str) -> None:
-        """Record a decision, for messages about defects."""
+        """Record a decision for messages about defects."""
         self.history.append(line)
 
     def is_last(self, source: ScheduledSource) -> bool:
-        """Return whether no other source is in use, or will be again after a pause; a waiting one may wait for ever."""
+        """Return whether no other source is usable; waiting sources do not count, as they may wait for ever."""
         return not any(other.usable and other.status != "waiting" for other in self.sources if other is not source)
 
     def lacking(self, copy: RunningCopy) -> list[tuple[int, int]]:
@@ -178,17 +179,17 @@ class State:
         return None if source.copy is None else self.copies[source.copy]
 
     def copies_of(self, source: ScheduledSource) -> list[RunningCopy]:
-        """Return the source's partial copies, ended ones and the running one."""
+        """Return the source's ended partial copies, then its running one."""
         running = self.running(source)
         return [*source.ended, running] if running else source.ended
 
     def backlog(self, source: ScheduledSource) -> int:
-        """Return the bytes that the source still has to deliver: of its running copy and of its share."""
+        """Return the number of bytes that the source still has to deliver: of its running copy and its share."""
         copy = self.running(source)
         return source.share.total + (sum(b - a for a, b in self.lacking(copy)) if copy else 0)
 
     def rate(self, source: ScheduledSource, now: float) -> float:
-        """Return a source's expected bytes per second: measured, else forecast, else the median of the known rates."""
+        """Return a source's expected bytes per second: measured, else forecast, else the median of all known."""
         own = source.meter.rate(now)
         if own is not None:
             return own
@@ -203,15 +204,15 @@ class State:
         return median(known) if known else UNKNOWN_SETUP
 
     def thief(self, source: ScheduledSource, now: float) -> Thief:
-        """Return a source without work as the rule for stealing sees it."""
+        """Return a source without work in the form for the stealing rule."""
         setup = self.setup(source)
         return Thief(self.rate(source, now), setup, setup / SETUP_TRIPS, self.ending_seconds(source))
 
     def victim(self, source: ScheduledSource, now: float) -> Victim:
-        """Return a source with bytes to deliver as the rule for stealing sees it.
+        """Return a source with bytes to deliver in the form for the stealing rule.
 
-        The bytes of its share follow those of its partial copy. Of a copy that lacks several ranges, and of one that
-        parallel streams deliver, only the last range can be taken: the bytes before it are on their way.
+        The bytes of its share follow those of its partial copy. If the copy lacks several ranges, or has parallel
+        streams, only the last range can be stolen: the bytes before it are in flight.
         """
         return Victim(
             nbytes=self.backlog(source),
@@ -223,7 +224,7 @@ class State:
         )
 
     def scattered(self, source: ScheduledSource) -> bool:
-        """Return whether the source's bytes arrive from several places of its range at once."""
+        """Return whether the source's copy delivers several parts of its range at once."""
         copy = self.running(source)
         if copy is None or source.share:
             return False
@@ -237,12 +238,12 @@ class State:
         return end - start
 
     def ending_seconds(self, source: ScheduledSource) -> float:
-        """Return the seconds that parallel streams add at the end of a range, as they do not end together."""
+        """Return the seconds that parallel streams add at the end of a range, as they do not finish together."""
         return self._round_trip(source) if source.widening.streams > 1 else 0.0
 
     def wait_seconds(self, source: ScheduledSource, now: float) -> float:
-        """Return the expected seconds until a source's bytes flow (again). One that is late is assumed to double its
-        delay.
+        """Return the expected seconds until a source's bytes flow (again). If it is late, its delay is expected to
+        double.
         """
         copy = self.running(source)
         if copy is None:
@@ -253,10 +254,9 @@ class State:
         return max(self.setup(source) - silent, silent)
 
     def finish_seconds(self, source: ScheduledSource, now: float) -> float:
-        """Return the seconds until the source has delivered its backlog at its present rate; infinite if it is silent.
+        """Return the seconds until the source has delivered its backlog at its present rate; infinite at rate 0.
 
-        At the beginning of a range from a distant source TCP doubles its rate with each round trip: that is assumed to
-        go on.
+        At the beginning of a range TCP doubles its rate with each round trip: this is assumed to continue.
         """
         backlog, rate = self.backlog(source), self.rate(source, now)
         if not backlog:
@@ -269,7 +269,7 @@ class State:
         return self.wait_seconds(source, now) + seconds + self.ending_seconds(source)
 
     def in_flight(self, source: ScheduledSource, now: float) -> int:
-        """Return the bytes that the server has sent, or will have before it learns that another source takes over."""
+        """Return the bytes that the server will have sent before it learns that another source takes over."""
         if self.wait_seconds(source, now):
             return 0
         return int((2 if self._grows(source, now) else 1) * self.rate(source, now) * self._round_trip(source))
@@ -279,21 +279,21 @@ class State:
         return source.widening.rtt or 0.0
 
     def _grows(self, source: ScheduledSource, now: float) -> bool:
-        """Return whether the source's range has begun so recently that TCP may not have reached its rate."""
+        """Return whether the source's range began so recently that TCP may still be raising its rate."""
         copy = self.running(source)
         if copy is None or copy.first_byte_at is None:
             return False
         return now < copy.first_byte_at + GROWING_TRIPS * self._round_trip(source)
 
     def raced(self, copy: RunningCopy) -> bool:
-        """Return whether this partial copy takes part in a race, on either side."""
+        """Return whether another running copy includes bytes of this one: the two are in a race."""
         return any(
             other is not copy and other.start < copy.end and copy.start < other.end for other in self.copies.values()
         )
 
 
 def median(values: Iterable[float]) -> float:
-    """Return the middle one of one or more values, or the mean of the two in the middle.
+    """Return the median of one or more values.
 
     >>> median([3.0, 1.0, 2.0]), median([1.0, 4.0])
     (2.0, 2.5)

@@ -1,13 +1,13 @@
-"""The number of parallel streams that a source is worth. Pure; one `Widening` per source.
+"""The number of parallel TCP streams of a source. Pure; one `Widening` per source.
 
-Over a short path one TCP stream is as fast as many. Over a long path one stream needs seconds to reach the link's rate,
-and if even one packet in a thousand is lost, it never does (docs/explanation/distance.md has measurements). So a near
-source begins with one stream, a distant one with several.
+On a path with a short round-trip time one stream is as fast as many. On a long one a stream needs seconds to reach the
+link's rate, and never does if one packet in a thousand is lost (docs/explanation/distance.md has measurements). So a
+near source begins with one stream, a distant one with several.
 
-Two observations show whether more streams would help. On a full path packets queue: the round-trip time is longer than
-it was when nothing was sent, and then packets are lost. If packets are lost without a queue, that is by chance, and
-each stream yields to it as if the path were full: more streams yield less. And if nothing queues for a while and the
-rate does not grow, something else holds these streams back.
+More streams help in two cases. On a full path packets queue, so the round-trip time rises before packets are lost. If
+packets are lost without a queue, the loss is random: each stream slows down as if the path were full, and more streams
+lose less of the rate. And if packets do not queue for a while and the rate does not grow, the streams are limited by
+something other than the path.
 """
 
 from dataclasses import dataclass
@@ -17,36 +17,36 @@ from coalloc.model import PathState
 __all__ = ["FIRST", "MOST", "Widening"]
 
 FAR = 0.015
-"""Round-trip time in seconds from which a source is distant."""
+"""Minimum round-trip time in seconds of a distant source."""
 FIRST, MOST, FACTOR = 8, 32, 4
-"""Streams of a distant source: at first, at most, and the factor of an increase."""
+"""Initial and maximum streams of a distant source, and the factor of an increase."""
 LEAST = 2 << 20
-"""Bytes per stream that a source must still have to deliver to be given more streams."""
+"""Minimum backlog in bytes per stream for an increase."""
 QUEUE, QUEUE_PART = 0.002, 0.02
-"""Increase of the round-trip time where packets queue, in seconds and as a part of it."""
+"""Increase of the round-trip time that shows a queue: this many seconds plus this fraction of it."""
 GROWING = 1.2
-"""Factor between two measured rates above which a source has not yet reached its rate."""
+"""Ratio of two successive measured rates above which the rate is still growing."""
 EMPTY, EMPTY_TRIPS = 0.5, 8.0
-"""Seconds, and round trips, without a queue after which a path has room: on a full path, TCP's ebb is shorter."""
+"""Seconds plus round trips without a queue after which a path is not full: TCP fills a full path again sooner."""
 CHANCE = 2
-"""Number of looks with lost packets, and no queue since the first, that are more than an accident."""
+"""Number of calls of `look` with lost packets, without a queue in between, from which losses count as random."""
 AFTER, AFTER_TRIPS = 0.1, 4.0
-"""Seconds, and round trips, after packets queued, in which packets may still be lost for that reason."""
+"""Seconds plus round trips after a queue in which losses are attributed to it."""
 STEADY = 0.05
-"""Distance from its highest rate, as a part of it, within which a source is not slowed down by losses: its TCP
-recognises them as random.
+"""Fraction below its highest rate within which a source is not slowed down by losses, as its TCP recognises them as
+random.
 """
 WORTH = 1.15
-"""Factor by which an increase must have raised the rate for another increase to be tried."""
+"""Minimum factor by which an increase must have raised the rate for another one."""
 SETTLE, SETTLE_TRIPS = 0.25, 8.0
-"""Seconds, and round trips, until an increase has its effect: the new streams connect, and begin slowly."""
+"""Seconds plus round trips until an increase takes effect, as new streams connect and begin slowly."""
 LOOK, LOOK_TRIPS = 0.2, 2.0
-"""Seconds, and round trips, over which a rate is measured."""
+"""Seconds plus round trips over which a rate is measured."""
 
 
 @dataclass(slots=True)
 class Widening:
-    """Decides how many streams one source has.
+    """The state and rule for the number of streams of one source.
 
     >>> widening = Widening(rtt=0.02)
     >>> widening.begin(0.0, backlog=1 << 30)
@@ -70,7 +70,7 @@ class Widening:
     _before: float = 0.0
 
     def begin(self, now: float, backlog: int) -> int | None:
-        """Return the number of streams to begin with, if it is not one.
+        """Return the initial number of streams; None to keep the present number.
 
         :param backlog: bytes that the source has to deliver
         """
@@ -81,10 +81,11 @@ class Widening:
         return FIRST
 
     def look(self, now: float, delivered: int, backlog: int, path: PathState | None) -> int | None:
-        """Return the new number of streams, if it changes.
+        """Return the new number of streams; None to keep the present number.
 
-        :param delivered: bytes that have come over all streams so far
-        :param way: the path of the data
+        :param delivered: bytes received over all streams so far
+        :param backlog: bytes that the source still has to deliver
+        :param path: state of the network path, if known
         """
         if self.rtt is None or path is None:
             return None
@@ -100,7 +101,7 @@ class Widening:
         return self.streams
 
     def _watch(self, now: float, path: PathState) -> None:
-        """Record whether packets queue, and whether some were lost without a queue."""
+        """Record whether packets queue, and whether packets were lost without a queue."""
         if path.rtt > (self.rtt or 0.0) * (1 + QUEUE_PART) + QUEUE:
             self._queued_at, self._losses = now, 0
         elif now > self._queued_at + AFTER + AFTER_TRIPS * (self.rtt or 0.0):
@@ -108,7 +109,7 @@ class Widening:
         self._disordered = path.disordered
 
     def _measure(self, now: float, delivered: int) -> None:
-        """Measure the rate."""
+        """Measure the rate, if enough time has passed since the last measurement."""
         if now < self._looked_at + LOOK + LOOK_TRIPS * (self.rtt or 0.0):
             return
         last, self._rate = self._rate, (delivered - self._bytes) / (now - self._looked_at)
@@ -118,12 +119,12 @@ class Widening:
         self._steady = min(self._rate, last) > (1 - STEADY) * self._highest
 
     def _by_chance(self, now: float) -> bool:
-        """Return whether packets are lost by chance, and slow these streams down."""
+        """Return whether random losses slow the streams down."""
         slow = not (self._growing or self._steady)
         return self._losses >= CHANCE and slow and (not self._before or now >= self._again_at)
 
     def _held_back(self, now: float) -> bool:
-        """Return whether several streams are slow without a visible reason."""
+        """Return whether several streams do not get faster although the path is not full."""
         empty = now > self._queued_at + EMPTY + EMPTY_TRIPS * (self.rtt or 0.0)
         return self.streams > 1 and empty and not self._growing and now >= self._again_at
 

@@ -1,4 +1,4 @@
-"""A disk that becomes full, fails, or writes short, as a test requests. Everything else is the real disk."""
+"""A disk that becomes full, fails, or writes fewer bytes than given, as a test requests; otherwise the real disk."""
 
 import errno
 import os
@@ -12,7 +12,7 @@ __all__ = ["FailingDisk"]
 class FailingDisk(Disk):
     """A disk on which `room` more bytes can be written; the next write fails with `error` (an errno).
 
-    :param most: the most bytes that one write or read moves, as on a slow network file system
+    :param most: maximum bytes of one write or read, as on a slow network file system
     """
 
     def __init__(self, room: int | None = None, error: int = errno.ENOSPC, most: int | None = None) -> None:
@@ -23,7 +23,7 @@ class FailingDisk(Disk):
         self.reads = True
 
     def pwrite(self, fd: int, data: memoryview, offset: int, /) -> int:
-        """Write as much as there is room for, at least one byte."""
+        """Write as many bytes as fit; fail if none fits."""
         length = len(data) if self.most is None else min(self.most, len(data))
         if self.room is not None:
             length = min(length, self.room)
@@ -47,5 +47,5 @@ class FailingDisk(Disk):
         os.fdatasync(fd)
 
     def free(self, directory: Path | int) -> int | None:
-        """Return None, free space unknown, so that a full disk shows only while writing."""
+        """Return None (free space unknown), so that a full disk is detected only while writing."""
         return None

@@ -1,4 +1,4 @@
-"""Invariants of a scheduler, checked after every event by a function that raises when one is broken."""
+"""Invariants of the scheduler, and a scheduler that checks them after every event."""
 
 from coalloc.schedule import Scheduler
 from coalloc.schedule.actions import Action
@@ -9,7 +9,7 @@ __all__ = ["CheckedScheduler", "check"]
 
 
 def check(scheduler: Scheduler) -> None:
-    """Check that every byte is final or assigned to exactly one place; only a race assigns a byte twice."""
+    """Check that each byte is final, or in one copy, share or unassigned range; only a race may have it twice."""
     state = scheduler.state
     promised = Intervals()
     places: list[list[tuple[int, int]]] = [list(state.unassigned), *(list(source.share) for source in state.sources)]
@@ -33,7 +33,7 @@ def check(scheduler: Scheduler) -> None:
 
 
 class CheckedScheduler(Scheduler):
-    """A scheduler that checks itself after every event."""
+    """A scheduler that checks its invariants after every event."""
 
     def handle(self, event: Event) -> list[Action]:
         actions = super().handle(event)

@@ -1,4 +1,4 @@
-"""A simulated replica: an engine whose network is a list of numbers, for an event loop with a virtual clock."""
+"""A simulated replica: an engine whose network is a list of rates, for an event loop with a virtual clock."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -22,11 +22,11 @@ from coalloc.util.dialer import DirectDialer
 __all__ = ["Behaviour", "Bottleneck", "SimulatedSource"]
 
 Rates = tuple[tuple[float, float], ...]
-"""Pairs (start in seconds, bytes per second), the first starting at 0; a rate of 0 is a stall."""
+"""Pairs (start in seconds, bytes per second) in order, from 0 on; a rate of 0 is a stall."""
 
 
 class Bottleneck:
-    """A link shared by several sources; it passes their chunks one after the other, in order of arrival."""
+    """A link shared by several sources, which passes their chunks one at a time, in order of arrival."""
 
     def __init__(self, rates: Rates) -> None:
         self._rates = rates
@@ -41,16 +41,15 @@ class Bottleneck:
 
 @dataclass(frozen=True)
 class Behaviour:
-    """The behaviour of a simulated source and its link.
+    """The behaviour of a simulated source and its link; times are seconds of the virtual clock.
 
-    `rates` are those of its own link; `behind` is a link shared with other sources. `dies_at` is the second in which
-    every connection is cut; new ones are refused until `returns_at`. `corrupts` are the offsets whose byte is sent
-    wrong. `claims_size` is a false size; `digests` are the checksums of the whole file, given when connecting.
-    `free_at` is when other transfers release the server, `busy_until` when it is ready to serve; until then it asks
-    clients to wait for `retry_after` seconds. `becomes` are later versions of the file, with the second in which each
-    appears. A version is written `in_place`, or replaces the earlier one, which ranges already begun continue to read.
-    Versions have different validators if `tagged`; each answer shows its version if `certain`. Blocks of `disorder`
-    chunks arrive in reverse order, as blocks of MODE E may.
+    `rates` are the rates of its own link; `behind` is a link shared with other sources. At `dies_at` all connections
+    are cut, and new ones are refused until `returns_at`. `corrupts` are the offsets of bytes sent wrong. `claims_size`
+    is a false size; `digests` are the checksums of the whole file, given when connecting. At `free_at` other transfers
+    release the server. Until `busy_until` it asks clients to wait for `retry_after` seconds. `becomes` are pairs of a
+    time and the version of the file that appears then. If `in_place`, a new version overwrites the old one; otherwise
+    ranges in progress continue to read the old one. If `tagged`, versions have different validators; if `certain`, each
+    answer shows its version. Groups of `disorder` chunks arrive in reverse order, as MODE E blocks may.
     """
 
     rates: Rates = ((0.0, 1e6),)
@@ -77,7 +76,7 @@ class Behaviour:
 
 
 class SimulatedSource(Source):
-    """A source that delivers `content` with a given behaviour; it counts the bytes sent and the connections made."""
+    """A source that delivers `content` with a given behaviour, and counts bytes sent and connections made."""
 
     def __init__(self, name: str, content: bytes, behaviour: Behaviour) -> None:
         super().__init__(f"sim://{name}/file", EngineOptions(DirectDialer()))
@@ -175,11 +174,11 @@ class SimulatedSource(Source):
             raise error(f"{self.url} {what}", "wait")
 
     async def _wait_for(self, nbytes: int) -> None:
-        """Sleep as long as the link needs for `nbytes` from now on, or until the source dies."""
+        """Sleep until the link has passed `nbytes`, or until the source dies."""
         loop = asyncio.get_running_loop()
         await self._sleep_until(_through(self.behaviour.rates, self._left_at or loop.time(), nbytes))
         if self.behaviour.behind:
-            # The part before the bottleneck continues while this chunk passes it.
+            # The source's own link can carry the next chunk while this one passes the bottleneck.
             self._left_at, through = self.behaviour.behind.carry(nbytes, loop.time())
             await self._sleep_until(through)
 
@@ -197,7 +196,7 @@ def _corrupted(content: bytes, offsets: frozenset[int]) -> bytes:
 
 
 def _through(rates: Rates, now: float, nbytes: float) -> float:
-    """Return when `nbytes` have passed at these rates; infinity if they never will."""
+    """Return when `nbytes` have passed at these rates, beginning at `now`; infinity if never."""
     for (start, rate), (stop, _) in pairwise([*rates, (float("inf"), 0.0)]):
         begin = max(start, now)
         if begin >= stop:

@@ -1,4 +1,4 @@
-"""An asyncio event loop whose clock jumps to the next due event: it simulates hours of transfer in milliseconds."""
+"""An asyncio event loop whose clock jumps to the next due event, to simulate hours of transfers in milliseconds."""
 
 import asyncio
 import selectors
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class VirtualClockLoop(asyncio.SelectorEventLoop):
-    """An event loop whose time stands still while any task can run, and jumps when all of them wait."""
+    """An event loop whose time stands still while any task can run, and jumps when all tasks wait."""
 
     def __init__(self) -> None:
         super().__init__(_JumpingSelector(self))
@@ -23,7 +23,7 @@ class VirtualClockLoop(asyncio.SelectorEventLoop):
     def run_in_executor(  # type: ignore[override]
         self, executor: Any, func: Callable[..., T], *args: Any
     ) -> asyncio.Future[T]:
-        """Run the function now, in this thread: other threads know no virtual time."""
+        """Run the function now, in this thread, as the virtual time would not wait for other threads."""
         future: asyncio.Future[T] = self.create_future()
         try:
             future.set_result(func(*args))

@@ -1,1 +1,1 @@
-"""Tools of all rooms: byte ranges, checksums, addresses, connections, names, output. They know nothing of transfers."""
+"""Tools of all packages: byte ranges, checksums, addresses, connections, names, output; independent of transfers."""

@@ -1,8 +1,8 @@
-"""Classes of addresses, and the policy that decides which of them may be connected to. Pure.
+"""Classes of IP addresses, and the policy that decides which addresses may be connected to. Pure.
 
-URLs that the user gives may lead anywhere. A name from a server (a redirect, a Metalink, a PASV reply, a broker's
-answer) may not lead to a more internal address than the class of that server's own. Addresses with an embedded IPv4
-address (IPv4-mapped, 6to4, NAT64, Teredo, ISATAP, ...) count as the embedded one.
+URLs that the user gives may lead to any address. A name from a server (in a redirect, a Metalink, a PASV reply or a
+broker's answer) may not lead to an address of a more internal class than the server's own address. Addresses with an
+embedded IPv4 address (IPv4-mapped, 6to4, NAT64, Teredo, ISATAP, ...) have the class of the embedded address.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -29,15 +29,15 @@ Network = IPv4Network | IPv6Network
 
 
 class AddressClass(IntEnum):
-    """A class of addresses; the greater, the more internal."""
+    """A class of addresses; a greater value is more internal."""
 
     PUBLIC = 0
     PRIVATE = 1
     """Addresses of a site: RFC 1918, unique local, carrier-grade NAT, benchmarking."""
     LOOPBACK = 2
     LINK_LOCAL = 3
-    """Addresses of this link, of many hosts, or of none: link-local, multicast, unspecified, reserved, and those where
-    clouds hand out the credentials of a machine.
+    """Addresses that are never allowed for names from servers: link-local, multicast, unspecified, reserved, and the
+    metadata services of clouds, which give out a machine's credentials.
     """
 
 
@@ -61,7 +61,7 @@ CLASSES: tuple[tuple[AddressClass, tuple[str, ...]], ...] = (
     (AddressClass.PUBLIC, ("0.0.0.0/0", "2000::/3")),
     (AddressClass.LINK_LOCAL, ("::/0",)),  # reserved
 )
-"""Networks of each class; the first match counts."""
+"""Networks by class; the first match counts."""
 NETWORKS = tuple((each, ip_network(text)) for each, texts in CLASSES for text in texts)
 REFUSED = [network for each, network in NETWORKS[:-1] if each == AddressClass.LINK_LOCAL]
 
@@ -69,20 +69,20 @@ MAPPED, TRANSLATED, COMPATIBLE = IPv6Network("::ffff:0:0/96"), IPv6Network("::ff
 NAT64, LOCAL_NAT64 = IPv6Network("64:ff9b::/96"), IPv6Network("64:ff9b:1::/48")
 SIX_TO_FOUR, TEREDO = IPv6Network("2002::/16"), IPv6Network("2001::/32")
 ISATAP = (b"\x00\x00\x5e\xfe", b"\x02\x00\x5e\xfe")
-"""First bytes of the interface half of an ISATAP address."""
+"""First bytes of the lower half of an ISATAP address."""
 NAT64_BYTES = ((12, 13, 14, 15), (9, 10, 11, 12), (7, 9, 10, 11), (6, 7, 9, 10))
-"""Positions of the IPv4 address behind prefixes of 96, 64, 56 and 48 bits (RFC 6052, section 2.2)."""
+"""Positions of the IPv4 address's bytes after prefixes of 96, 64, 56 and 48 bits (RFC 6052, section 2.2)."""
 
 
 class AddressPolicy(NamedTuple):
-    """A rule for which addresses may be connected to.
+    """The rules for the addresses that may be connected to.
 
     :param innermost: the most internal class that is allowed
-    :param networks: further allowed networks, except link-local addresses in them
-    :param addresses: numeric addresses that are allowed in any class
-    :param servers: names of servers, as made by `server`, that may lead anywhere but to link-local addresses
-    :param data_hosts: servers, as above, each with another host that its data may come from, or go to
-    :param pinned: hosts that were looked up before, each with the numeric addresses at which it is then connected
+    :param networks: further allowed networks, without link-local addresses
+    :param addresses: numeric addresses that are allowed whatever their class
+    :param servers: names from `server` whose addresses are allowed unless they are link-local
+    :param data_hosts: pairs of a name from `server` and another host that its data may come from, or go to
+    :param pinned: pairs of a host and the numeric addresses to connect to, without another look-up
     :param remedy: remedy in the message of a refusal
     """
 
@@ -111,7 +111,7 @@ class AddressPolicy(NamedTuple):
         )
 
     def data_hosts_of(self, server: tuple[str, int]) -> frozenset[str]:
-        """Return the other hosts that the data of this server may come from, or go to."""
+        """Return the other hosts that the data of a server may come from, or go to."""
         return frozenset(host for each, host in self.data_hosts if each == server)
 
     def lists(self, address: str) -> bool:
@@ -128,9 +128,9 @@ class AddressPolicy(NamedTuple):
         return _class(address) != AddressClass.LINK_LOCAL and any(address in each for each in self.networks)
 
     def named_by(self, address: str | None) -> "AddressPolicy":
-        """Return the policy for names from a server at this numeric address; None if the address is not known.
+        """Return the policy for names from a server at this numeric address, None if unknown.
 
-        In a chain of servers the least trusted counts. The server itself may be named again.
+        In a chain of servers the most public one counts. A server's own address stays allowed.
         """
         known = AddressClass.PUBLIC if address is None else reach(address)
         return self._replace(
@@ -140,7 +140,7 @@ class AddressPolicy(NamedTuple):
         )
 
     def pin(self, known: Mapping[str, tuple[str, ...]]) -> "AddressPolicy":
-        """Return this policy with numeric addresses for these hosts, which are then not looked up anew."""
+        """Return this policy with the numeric addresses of these hosts, which are then not looked up again."""
         new = {_plain(host): addresses for host, addresses in known.items()}
         return self._replace(pinned=tuple(({**dict(self.pinned), **new}).items()))
 
@@ -158,9 +158,9 @@ ANYWHERE = AddressPolicy()
 
 
 def policy_of(origin: Origin, own: AddressPolicy = ANYWHERE) -> AddressPolicy:
-    """Return the policy for a name of this origin.
+    """Return the policy for names of this origin.
 
-    A file on this machine was provided by the user: it may name all but link-local addresses.
+    A local document was provided by the user: it may name all but link-local addresses.
 
     :param own: the policy for URLs that the user gives
     """
@@ -177,7 +177,7 @@ def server(host: str, port: int) -> tuple[str, int]:
 
 
 def class_of(address: str) -> AddressClass:
-    """Return the class of a numeric address: the most internal one of the addresses embedded in it.
+    """Return the class of a numeric address; with embedded addresses, their most internal class.
 
     >>> [class_of(each).name for each in ("192.0.2.1", "10.1.2.3", "127.0.0.2", "169.254.169.254")]
     ['PUBLIC', 'PRIVATE', 'LOOPBACK', 'LINK_LOCAL']
@@ -190,7 +190,7 @@ def class_of(address: str) -> AddressClass:
 
 
 def carried(address: str) -> tuple[str, ...]:
-    """Return the numeric addresses at which packets to an address may end.
+    """Return the numeric addresses that packets to an address may reach: the embedded ones, or itself.
 
     >>> carried("::ffff:192.0.2.1"), carried("2001:DB8::1%eth0")
     (('192.0.2.1',), ('2001:db8::1',))
@@ -199,9 +199,9 @@ def carried(address: str) -> tuple[str, ...]:
 
 
 def reach(address: str) -> AddressClass:
-    """Return the most internal class to which names from a server at a numeric address may lead.
+    """Return the most internal class that names from a server at a numeric address may lead to.
 
-    A neighbour on the link counts as a server of the site.
+    A server with a link-local address counts as a server of the site.
     """
     known = class_of(address)
     return AddressClass.PRIVATE if known == AddressClass.LINK_LOCAL else known
@@ -236,7 +236,7 @@ def _class(address: Address) -> AddressClass:
 
 
 def _carried(address: Address) -> tuple[Address, ...]:
-    """Return the addresses at which packets to an address may end, as far as its form shows."""
+    """Return the addresses that packets to an address may reach, as far as its form shows."""
     if isinstance(address, IPv4Address):
         return (address,)
     raw = address.packed
@@ -253,6 +253,6 @@ def _carried(address: Address) -> tuple[Address, ...]:
 
 
 def _translated(raw: bytes) -> Iterator[Address]:
-    """Yield the IPv4 addresses embedded by a local translator, whose prefix may have any length."""
+    """Yield the IPv4 addresses possibly embedded by a local NAT64, whose prefix length is unknown."""
     found = {IPv4Address(bytes(raw[i] for i in places)) for places in NAT64_BYTES}
     yield from {each for each in found if each.packed[0]} or {IPv4Address(0)}

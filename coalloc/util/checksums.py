@@ -1,7 +1,7 @@
-"""Checksums by name: the algorithms, the notation of their values, and the combination of two sums into one.
+"""Checksums: the supported algorithms, the notation of values, and the checksum of two concatenated strings.
 
-Algorithm names are in lower case without dashes (`sha256`), values in lower-case hex of full length. The caller
-decides which checksum a transfer needs, and how to handle a wrong one.
+Algorithm names are in lower case without dashes (`sha256`), values in lower-case hex of full length. The callers decide
+which checksum a transfer needs, and how to handle a wrong one.
 """
 
 import re
@@ -25,13 +25,13 @@ ALGORITHMS = {
     "sha384": 96,
     "sha512": 128,
 }
-"""Every algorithm that can be checked here, with the number of hex digits of its values."""
+"""Supported algorithms, with the number of hex digits of their values."""
 
 _ADLER_BASE = 65521
 
 
 class Hasher(Protocol):
-    """An object that computes a digest; the part of hashlib's objects that is used here."""
+    """An object that computes a digest, with the methods of hashlib's objects that coget uses."""
 
     def update(self, data: memoryview, /) -> None:
         """Process the next bytes."""
@@ -62,13 +62,13 @@ def hasher(algorithm: str) -> Hasher:
         return _Rolling(zlib_ng.adler32, 1)
     if algorithm == "crc32":
         return _Rolling(zlib_ng.crc32, 0)
-    import hashlib  # OpenSSL's tables, which most transfers do without
+    import hashlib  # loads OpenSSL, which most transfers do not need
 
     return hashlib.new(algorithm, usedforsecurity=False)
 
 
 def normalise(name: str) -> str | None:
-    """Return the algorithm of a name as users, servers and Metalinks write it, or None if it is not supported.
+    """Return the algorithm with this name, as users, servers or Metalinks write it; None if it is not supported.
 
     >>> normalise("SHA-256"), normalise("ADLER32"), normalise("whirlpool")
     ('sha256', 'adler32', None)
@@ -78,9 +78,9 @@ def normalise(name: str) -> str | None:
 
 
 def checksum(name: str, value: str) -> Checksum:
-    """Return a checksum from an algorithm's name and a hex value in any case.
+    """Return a checksum from an algorithm's name and a hex value in upper or lower case.
 
-    :raises UsageError: if the algorithm is unknown, or the value is not hex of its length
+    :raises UsageError: if the algorithm is unknown, or the value is not hex of the right length
     """
     algorithm = normalise(name)
     if algorithm is None:
@@ -100,7 +100,7 @@ def parse(text: str) -> Checksum:
     >>> parse("Adler-32:0A1B2C3D")
     Checksum(algorithm='adler32', value='0a1b2c3d')
 
-    :raises UsageError: as `checksum`, or if there is no colon
+    :raises UsageError: if there is no colon, or as in `checksum`
     """
     name, colon, value = text.partition(":")
     if not colon:
@@ -111,10 +111,10 @@ def parse(text: str) -> Checksum:
 def adler32_combine(first: int, second: int, second_length: int) -> int:
     """Return the adler32 of two concatenated strings, from the adler32 of each and the second's length in bytes.
 
-    Adler-32 of d1..dn is (A, B) mod 65521 with A = 1 + d1 + ... + dn, and B the sum of the n values that A
-    takes after each byte. Let the first string give (A1, B1), the second, alone, (A2, B2), with n bytes.
-    In the concatenation A starts the second string at A1 and not at 1, so that throughout it is A1 - 1
-    higher than alone: it ends at A2 + (A1 - 1), and the n values added to B1 sum up to B2 + n (A1 - 1).
+    The adler32 of d1..dn is (A, B) mod 65521, where A = 1 + d1 + ... + dn, and B is the sum of the n values that A has
+    after each byte. Let (A1, B1) be that of the first string, and (A2, B2) that of the second, of n bytes. In the
+    concatenation, A is A1 instead of 1 when the second string begins, so A1 - 1 higher throughout it: A ends as
+    A2 + (A1 - 1), and B as B1 + B2 + n (A1 - 1).
     """
     head = (first & 0xFFFF) - 1
     a = (head + (second & 0xFFFF)) % _ADLER_BASE

@@ -1,4 +1,4 @@
-"""Concurrent calls, where one failure ends them all, and a cancellation is never lost."""
+"""Concurrent calls where one failure cancels the others, and a cancellation is never lost."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -21,9 +21,9 @@ async def gather(*calls: Awaitable[T]) -> tuple[T, ...]: ...
 async def gather(*calls: Awaitable[Any]) -> tuple[Any, ...]:
     """Return all results, in the order of the calls.
 
-    The first failure is raised when all others have ended, too. `asyncio.gather` leaves them running, and raises the
-    failure instead of a cancellation that comes in the same moment, so that its caller goes on; an `asyncio.TaskGroup`
-    raises a group of the failures.
+    After a failure the other calls are cancelled, and the failure is raised when all have ended. In contrast,
+    `asyncio.gather` leaves the others running, and loses a cancellation that comes at the same moment as a failure; an
+    `asyncio.TaskGroup` raises an exception group.
     """
     tasks = [asyncio.ensure_future(call) for call in calls]
     if not tasks:

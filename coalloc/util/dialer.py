@@ -1,9 +1,7 @@
-"""Connections. Engines use a dialer, so that one day all of them can be relayed.
+"""Connections. Engines connect through a dialer, so that connections can be relayed.
 
-The addresses of a name are checked against the policy of addresses, and the allowed ones are connected to, without a
-second look-up in between.
-
-Converts the operating system's errors about a failed connection to this project's errors.
+A dialer checks the addresses of a name against the address policy, and connects to the allowed ones without a second
+look-up. It converts the operating system's errors to coget's.
 """
 
 import asyncio
@@ -25,17 +23,17 @@ from coalloc.util.addresses import ANYWHERE, AddressClass, AddressPolicy, class_
 __all__ = ["Dialer", "DirectDialer", "checked", "numeric", "refuse_numeric", "round_trip"]
 
 LEAST_RTT = slice(148, 152)
-"""Offset of tcpi_min_rtt in `struct tcp_info` (linux/tcp.h), in microseconds."""
+"""Bytes of tcpi_min_rtt (in microseconds) in `struct tcp_info` of linux/tcp.h."""
 UNKNOWN = (0, 2**32 - 1)
 
 
 ZONE = re.compile(r"[%\s\0]")
-"""Characters that end an address in front of other text."""
+"""Characters that end an address: the mark of an IPv6 zone, blanks and NUL."""
 LOOPBACK_NAMES = (
     *("localhost", "localhost.localdomain", "localhost4", "localhost6", "localhost4.localdomain4"),
     *("localhost6.localdomain6", "ip6-localhost", "ip6-loopback"),
 )
-"""Names of this machine in /etc/hosts on various systems."""
+"""Names of this machine in /etc/hosts of various systems."""
 WORDS = {
     AddressClass.PUBLIC: "public",
     AddressClass.PRIVATE: "private",
@@ -48,12 +46,15 @@ class Dialer(Protocol):
     """Makes TCP connections for engines."""
 
     async def dial(self, host: str, port: int, seconds: float) -> socket.socket:
-        """Return a connected, non-blocking socket (TCP_NODELAY set) within `seconds`, or raise a SourceError."""
+        """Return a connected, non-blocking socket with TCP_NODELAY set.
+        :param seconds: time limit
+        :raises SourceError: if it cannot be connected in time, or the policy allows none of its addresses
+        """
         ...
 
     @property
     def policy(self) -> AddressPolicy:
-        """The policy for the addresses to connect to."""
+        """The policy that the addresses must satisfy."""
         ...
 
     def under(self, policy: AddressPolicy) -> "Dialer":
@@ -69,7 +70,7 @@ class Dialer(Protocol):
 
 
 def round_trip(sock: socket.socket) -> float | None:
-    """Return the least round-trip time in seconds of a TCP connection so far, if known."""
+    """Return the shortest round-trip time in seconds of a TCP connection so far; None if unknown."""
     try:
         info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, LEAST_RTT.stop)
     except OSError:  # not a TCP connection
@@ -79,9 +80,9 @@ def round_trip(sock: socket.socket) -> float | None:
 
 
 class DirectDialer:
-    """Connects directly to the host, IPv6 and IPv4 side by side (RFC 8305).
+    """A dialer that connects directly, over IPv6 and IPv4 concurrently (RFC 8305).
 
-    :param policy: the policy for the addresses to connect to
+    :param policy: the policy that the addresses must satisfy
     """
 
     policy: AddressPolicy = ANYWHERE
@@ -122,9 +123,9 @@ class DirectDialer:
         return await aiohappyeyeballs.start_connection(found, happy_eyeballs_delay=0.25)
 
     def _allowed(self, host: str, port: int, found: list[AddrInfoType]) -> list[AddrInfoType]:
-        """Return the allowed ones of a host's addresses.
+        """Return those of a host's addresses that the policy allows.
 
-        :raises AddressRefused: when none is allowed
+        :raises AddressRefused: if it has addresses, and none is allowed
         """
         allowed = [each for each in found if self.policy.allows(str(each[4][0]), server(host, port))]
         if found and not allowed:
@@ -149,18 +150,18 @@ class DirectDialer:
 
 
 async def _found(host: str, port: int, policy: AddressPolicy) -> list[AddrInfoType]:
-    """Return the addresses of a host, which may be pinned by the policy.
+    """Return the addresses of a host: those pinned by the policy, else those looked up.
 
-    :raises OSError: when it has none
-    :raises UnicodeError: when its name is invalid
+    :raises OSError: if it has none
+    :raises UnicodeError: if its name is invalid
     """
     names = policy.pinned_to(host) or (host,)
     return [each for name in names for each in await _looked_up(name, port)]
 
 
 async def _looked_up(host: str, port: int) -> list[AddrInfoType]:
-    name = host.encode() if host.isascii() else host  # a str would load the tables of international names
-    try:  # most data connections go to a numeric address, which needs no thread to look it up
+    name = host.encode() if host.isascii() else host  # getaddrinfo would load the IDNA codec for a str
+    try:  # most data connections go to numeric addresses, which need no look-up in a thread
         found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     except socket.gaierror:
         found = await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM)
@@ -168,9 +169,9 @@ async def _looked_up(host: str, port: int) -> list[AddrInfoType]:
 
 
 async def checked(host: str, port: int, policy: AddressPolicy) -> str:
-    """Return an address of a host that another program will connect to; all its addresses have to be allowed.
+    """Return an address, IPv4 if possible, of a host that another program will connect to.
 
-    :raises SourceError: when one is not, or there is none
+    :raises SourceError: if the host has no address, or one that the policy does not allow
     """
     try:
         found = [str(each[4][0]) for each in await _found(host, port, policy)]
@@ -183,27 +184,27 @@ async def checked(host: str, port: int, policy: AddressPolicy) -> str:
 
 
 def numeric(host: str) -> str | None:
-    """Return the numeric address that a host's name contains, in any notation; None if it has to be looked up.
+    """Return the address of a host whose name is a numeric address in any notation, or means this machine; else None.
 
     >>> [numeric(each) for each in ("127.1", "0x7f000001", "::1", "LOCALHOST.", "example.org")]
     ['127.0.0.1', '127.0.0.1', '::1', '127.0.0.1', None]
     >>> [numeric(each) for each in ("fe80::1%25eth9", "%31%32%37.1%20", "ip6-localhost", "localhost.localdomain.")]
     ['fe80::1', '127.0.0.1', '127.0.0.1', '127.0.0.1']
     """
-    plain = ZONE.split(unquote(host))[0].rstrip(".").lower()  # a proxy may decode the name, and knows zones
+    plain = ZONE.split(unquote(host))[0].rstrip(".").lower()  # a proxy may decode the name, and cut off a zone
     if plain in LOOPBACK_NAMES or plain.endswith(".localhost"):
         return "127.0.0.1"
     try:
         (found, *_) = socket.getaddrinfo(plain, None, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
-    except (OSError, UnicodeError):  # a name
+    except (OSError, UnicodeError):  # not numeric
         return None
     return str(found[4][0])
 
 
 def refuse_numeric(host: str, port: int, policy: AddressPolicy) -> None:
-    """Refuse a host that a proxy connects to for us, as far as its name contains its address.
+    """Refuse a host that a proxy will connect to, if its name is a numeric address that the policy does not allow.
 
-    :raises AddressRefused: when the policy does not allow it
+    :raises AddressRefused: if the address is not allowed
     """
     address = numeric(host)
     if address and not policy.allows(address, server(host, port)):
@@ -211,7 +212,7 @@ def refuse_numeric(host: str, port: int, policy: AddressPolicy) -> None:
 
 
 def refused(host: str, address: str, policy: AddressPolicy) -> AddressRefused:
-    """Return the error for a host that must not be connected to."""
+    """Return the error for a host whose address the policy does not allow."""
     known = host if host == address else f"{host} has the address {address}, which"
     kind = WORDS[class_of(address)]
     return AddressRefused(

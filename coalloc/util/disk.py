@@ -1,7 +1,7 @@
-"""The system calls that store fetched bytes, and the meaning of their failures for users.
+"""The system calls that store fetched bytes, and the error messages for their failures.
 
-They are gathered in one class so that a test can replace it with a failing disk. `coalloc.partial_file` decides which
-bytes to write where. Slow calls run in a thread, by `in_thread`. Renames replace nothing, by `rename_exclusively`.
+The calls are methods of one class, so that tests can replace it with a failing disk. `in_thread` runs slow calls in a
+thread; `rename_exclusively` renames without replacing files.
 """
 
 import asyncio
@@ -43,36 +43,36 @@ _NO_LINKS = (*_UNKNOWN, errno.EPERM, errno.EMLINK)
 
 
 class Disk:
-    """The operating system's own calls. A subclass may fail them, as they do: with OSError."""
+    """The operating system's calls; all raise OSError. Subclasses in tests make them fail."""
 
     def pwrite(self, fd: int, data: memoryview, offset: int, /) -> int:
-        """Write bytes at `offset`; returns how many were written, at least one."""
+        """Write bytes at `offset`; return how many were written, at least one."""
         return os.pwrite(fd, data, offset)
 
     def preadv(self, fd: int, buffers: list[memoryview], offset: int, /) -> int:
-        """Read bytes at `offset` into the buffers; returns how many were read, 0 at the end of the file."""
+        """Read bytes at `offset` into the buffers; return how many were read, 0 at the end of the file."""
         return os.preadv(fd, buffers, offset)
 
     def truncate(self, fd: int, size: int, /) -> None:
-        """Set the size of the file; a part added is a hole."""
+        """Set the size of the file; added bytes are a hole."""
         os.ftruncate(fd, size)
 
     def start_writing(self, fd: int, offset: int, length: int, /) -> None:
-        """Start writing these bytes to the medium; return before that is done."""
-        # The kernel does not drop bytes that are still to be written, as the flag's name suggests, but writes them.
+        """Start writing these bytes to the medium, without waiting for the end."""
+        # Despite the flag's name, the kernel writes bytes that are not on the medium yet instead of dropping them.
         os.posix_fadvise(fd, offset, length, os.POSIX_FADV_DONTNEED)
 
     def sync(self, fd: int, /) -> None:
-        """Wait until the bytes of the file are on the medium."""
+        """Wait until the file's bytes are on the medium."""
         os.fdatasync(fd)
 
     def rename(self, name: str, directory: int, to: str, into: int, /) -> None:
-        """Rename a file into another directory, and replace an existing file."""
+        """Rename a file into another directory; an existing file is replaced."""
         os.rename(name, to, src_dir_fd=directory, dst_dir_fd=into)
 
     def rename_new(self, name: str, directory: int, to: str, into: int, /) -> None:
         """Rename a file; fail with EEXIST if the name is taken. Some file systems do not support this call (EINVAL)."""
-        import ctypes  # for transfers that may replace nothing only
+        import ctypes  # needed only by transfers that must not replace files
 
         rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
         if rename is None:  # old C library
@@ -85,7 +85,7 @@ class Disk:
         os.link(name, to, src_dir_fd=directory, dst_dir_fd=into, follow_symlinks=False)
 
     def free(self, directory: Path | int) -> int | None:
-        """Return the bytes that this user may still write in `directory`; None if the file system does not say."""
+        """Return the free bytes in `directory` for this user; None if the file system does not report them."""
         found = os.statvfs(directory)
         return found.f_bavail * found.f_frsize if found.f_blocks else None
 
@@ -99,9 +99,9 @@ def disk_error(error: OSError, what: str, path: Path) -> SinkError:
 
 
 async def in_thread(job: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run a job that reads or writes the disk in a thread.
+    """Run a job in a thread, and return its result.
 
-    When cancelled, this waits for the end of the job, as it uses the file; an error of the job is then raised instead.
+    When cancelled, wait until the job ends, as it uses the file; if it fails then, raise its error instead.
     """
     task = asyncio.ensure_future(asyncio.to_thread(job, *args, **kwargs))
     try:
@@ -115,18 +115,18 @@ async def in_thread(job: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T
 
 
 def rename_exclusively(old: str, origin: int, new: str, aim: int, disk: Disk | None = None) -> None:
-    """Rename a file or directory of one open directory into another, without replacing anything.
+    """Rename a file or directory from one open directory into another, without replacing anything.
 
-    It works on every file system, by the first of these that it supports:
+    This uses the first method that the file system supports:
 
     1. renameat2(2) with RENAME_NOREPLACE: ext4, XFS, Btrfs, tmpfs and others
-    2. link(2), and the old name is removed afterwards: files on NFS. After a crash in between there are both names.
-    3. An empty file or directory is made under the new name, and then replaced: directories on NFS, and file systems
-       that support neither, as some over FUSE. Other programs see it for an instant. Of two that want the name one gets
-       it.
+    2. link(2), then unlink(2) of the old name: files on NFS. A crash in between leaves both names.
+    3. Creation of an empty file or directory under the new name, which the rename replaces: directories on NFS, and
+       file systems without both calls, such as some on FUSE. Other programs may see the empty one for an instant. If
+       two programs want the same name, only one of them gets it.
 
-    :raises FileExistsError: when the name is taken, even by a link that leads nowhere
-    :raises OSError: when the system refuses
+    :raises FileExistsError: if the name is taken, even by a dangling symbolic link
+    :raises OSError: if the system refuses
     """
     disk = disk or Disk()
     try:
@@ -137,7 +137,7 @@ def rename_exclusively(old: str, origin: int, new: str, aim: int, disk: Disk | N
     if stat.S_ISDIR(os.stat(old, dir_fd=origin, follow_symlinks=False).st_mode):
         os.mkdir(new, dir_fd=aim)
         try:
-            disk.rename(old, origin, new, aim)  # a directory that is not empty by then is not replaced
+            disk.rename(old, origin, new, aim)  # fails if the new directory is no longer empty
         except BaseException:
             with suppress(OSError):
                 os.rmdir(new, dir_fd=aim)

@@ -1,4 +1,4 @@
-"""Numbers, addresses and text from outside, formatted for users. All output of coget is written with these functions.
+"""Formats of numbers, hosts and messages for users, used in all output of coget.
 
 Units are decimal: a GB is 10^9 bytes, as for disks and networks.
 """
@@ -15,7 +15,7 @@ _UNITS = ("kB", "MB", "GB", "TB", "PB", "EB")
 
 
 def size(count: float) -> str:
-    """Return a number of bytes, with three digits.
+    """Return a number of bytes with its unit, with three significant digits.
 
     >>> size(1), size(812), size(4_210_000_000), size(999_999)
     ('1 byte', '812 bytes', '4.21 GB', '1.00 MB')
@@ -26,7 +26,7 @@ def size(count: float) -> str:
 
 
 def rate(per_second: float) -> str:
-    """Return a number of bytes per second.
+    """Return a rate, given in bytes per second, with its unit.
 
     >>> rate(118_400_000), rate(3_200), rate(0)
     ('118 MB/s', '3.20 kB/s', '0 kB/s')
@@ -45,7 +45,7 @@ def _scaled(count: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a number of seconds, in the one or two largest units.
+    """Return a duration, given in seconds, in its one or two largest units.
 
     >>> duration(0.0123), duration(9.96), duration(59.7), duration(185), duration(7_800)
     ('0.01 s', '10.0 s', '1 min 00 s', '3 min 05 s', '2 h 10 min')
@@ -71,7 +71,7 @@ def counted(count: int, thing: str) -> str:
 
 
 def percent(part: float, whole: float) -> str:
-    """Return `part` of `whole` in percent, rounded down, so that 100 % means all.
+    """Return `part` in percent of `whole`, rounded down so that only all is 100 %.
 
     >>> percent(999, 1000), percent(1, 1), percent(0, 0)
     ('99 %', '100 %', '100 %')
@@ -80,7 +80,7 @@ def percent(part: float, whole: float) -> str:
 
 
 def labels(urls: Sequence[str]) -> tuple[str, ...]:
-    """Return a short name for each URL: its host, or the whole URL if several have this host.
+    """Return a short name for each URL: its host, or the whole URL if several URLs have the same host.
 
     >>> labels(["ftp://me:secret@a.example:2811/x", "http://b.example/x"])
     ('a.example:2811', 'b.example')
@@ -93,7 +93,7 @@ def labels(urls: Sequence[str]) -> tuple[str, ...]:
 
 
 def host(label: str) -> str:
-    """Return a host with its port, without the scheme.
+    """Return the host and port of a label that may begin with a scheme.
 
     >>> host("gsiftp://a.example:2812"), host("here")
     ('a.example:2812', 'here')
@@ -102,7 +102,7 @@ def host(label: str) -> str:
 
 
 def about(label: str, url: str, text: str) -> str:
-    """Return `text`, a message about the source at `url`, in a form that names the source by its label, and not twice.
+    """Return `text`, a message about the source at `url`, such that it names the source once, by its label.
 
     >>> about("a.example", "ftp://a.example/x", "it is gone"), about("a", "ftp://a/x", "ftp://a/x: no such file")
     ('a.example: it is gone', 'a: no such file')

@@ -1,4 +1,4 @@
-"""Sets of byte ranges [start, end), for instance of present, missing or assigned bytes. Pure."""
+"""Sets of byte ranges [start, end), such as present, missing or assigned bytes. Pure."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
@@ -9,7 +9,7 @@ Range = tuple[int, int]
 
 
 class Intervals:
-    """A set of integers kept as sorted, disjoint, non-adjacent ranges [start, end).
+    """A set of integers, stored as sorted, disjoint, non-adjacent ranges [start, end).
 
     >>> held = Intervals([(0, 10), (20, 30)])
     >>> held.add(10, 15); list(held), held.total
@@ -40,12 +40,12 @@ class Intervals:
         return f"Intervals({list(self)})"
 
     def add(self, start: int, end: int) -> None:
-        """Add [start, end); members already in the set stay."""
+        """Add the integers of [start, end) to the set."""
         if start >= end:
             return
         first = bisect_left(self._ends, start)
         last = bisect_right(self._starts, end)
-        if last - first == 1 and self._ends[first] == start:  # the common case: a stream that grows at its end
+        if last - first == 1 and self._ends[first] == start:  # the common case: a range grows at its end
             self._ends[first] = end
             self.total += end - start
             return
@@ -59,7 +59,7 @@ class Intervals:
         self._replace(first, last, [(start, end)])
 
     def remove(self, start: int, end: int) -> None:
-        """Remove [start, end); other members stay."""
+        """Remove the integers of [start, end) from the set."""
         if start >= end:
             return
         first = bisect_right(self._ends, start)
@@ -100,7 +100,7 @@ class Intervals:
         return found
 
     def reach(self, at: int) -> int:
-        """Return the end of the range that contains `at`, or `at` itself if none does."""
+        """Return the end of the range that contains `at`; `at` itself if no range does."""
         i = bisect_right(self._starts, at) - 1
         return max(at, self._ends[i]) if i >= 0 else at
 

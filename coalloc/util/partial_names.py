@@ -1,15 +1,15 @@
-"""Names under which files are written until they are complete; pure but for random numbers.
+"""Names under which files are written until they are complete; pure except for random numbers.
 
-Users' files may have any name. So these names must be unpredictable for other users, and must not be mistaken for
-theirs. One rule for all: beside the file is `.NAME.coget-KEY`, whose key is a random number, recorded if it has to be
-found again.
+As users' files may have any name, the names of partial files must be unpredictable for other users, and must not be
+mistaken for users' files. A partial file is named `.NAME.coget-KEY` and is beside the complete file. KEY depends on the
+caller:
 
-- `coget` is started again in the same place, perhaps on another machine: `NAME.coget/` beside the file, users'
-  folders of such names are marked (`mark_fetched`).
-- `coget collect`: derived from the directory's number in the user's records, and from the file (`derived`).
-- a task: its own number, and that of the work item, which are in the broker's database.
-- a copy to a server outside of tasks, and files staged by other hosts: a number that only this run knows
-  (`at_random`, `private`).
+- `coget collect`: derived from the directory's random number in the user's records, and the file's name (`derived`)
+- a task: the numbers of the task and the work item, which are in the broker's database
+- a copy to a server outside of tasks, or a file staged by another host: a random number of this run (`at_random`,
+  `private`)
+A single download uses the directory `NAME.coget/` beside the file instead, so that it can be continued from another
+machine; directories fetched from servers that have such names are marked (`mark_fetched`).
 """
 
 import os
@@ -36,13 +36,13 @@ __all__ = [
 
 MARK = ".coget-"
 LONGEST = 180
-"""Bytes of a name to which more can still be added."""
+"""Maximum bytes of NAME in the name of a partial file; the rest is cut off."""
 SHOWN = 100
-"""Bytes of a collected file's name in that of its partial data."""
+"""Maximum bytes of NAME in the name of a collected file's partial data."""
 
 
 def beside(path: str, key: str, longest: int = LONGEST) -> str:
-    """Return the name beside a path that has this key.
+    """Return the path of the partial file of `path` with this key.
 
     >>> beside("/a/run.root", "0123abcd")
     '/a/.run.root.coget-0123abcd'
@@ -53,7 +53,7 @@ def beside(path: str, key: str, longest: int = LONGEST) -> str:
 
 
 def at_random(path: str) -> str:
-    """Return an unpredictable name beside a path."""
+    """Return the path of the partial file of `path` with an unpredictable key."""
     return beside(path, os.urandom(16).hex())
 
 
@@ -67,12 +67,14 @@ def private(kind: str = "") -> str:
 
 
 def derived(number: bytes, name: str) -> str:
-    """Return the name of the folder, beside the file, for the partial data of a collected file.
+    """Return the name of the directory, beside the file, for the partial data of a collected file.
+    :param number: random number of the target directory
+    :param name: the file's path in the target directory
 
     >>> derived(bytes(16), "run1/x.root")
     '.x.root.coget-721f6988ce5c9c641ab0d1ef284a792a'
     """
-    import hashlib  # OpenSSL's tables, which a transfer of one file does without
+    import hashlib  # loads OpenSSL, which a transfer of one file does not need
     import hmac
 
     digest = hmac.new(number, name.encode(), hashlib.sha256).hexdigest()
@@ -80,7 +82,7 @@ def derived(number: bytes, name: str) -> str:
 
 
 def data_folder(path: str) -> str:
-    """Return the folder beside a path for its data while they are fetched to this machine.
+    """Return the directory beside a path for its data while the file is fetched to this machine.
 
     >>> data_folder("/a/.run.root.coget-0123abcd-7"), data_folder("x")
     ('/a/.run.root.coget-0123abcd-7.coget', 'x.coget')
@@ -89,13 +91,13 @@ def data_folder(path: str) -> str:
 
 
 LOCK = "lock"
-"""Lock file in a folder of partial data; it is made first and removed last."""
+"""Name of the lock file in a directory of partial data; it is created first and removed last."""
 FETCHED = stat.S_ISVTX
-"""The mark, which no server can set. In a folder that only its owner can write this bit has no other meaning."""
+"""Mode bit of the mark, which servers cannot set. It has no effect on a directory that only its owner can write."""
 
 
 def looks_partial(name: str) -> bool:
-    """Return whether a file system may treat a folder's name as one of partial data.
+    """Return whether some file system may treat a directory's name as one of partial data.
 
     >>> [looks_partial(name) for name in ("x.coget", "X.Coget. ", "x.coget-1", "coget")]
     [True, True, False, False]
@@ -104,11 +106,11 @@ def looks_partial(name: str) -> bool:
 
 
 def mark_fetched(path: Path, folder: int) -> None:
-    """Mark an open folder, so that its contents are not taken for partial data.
+    """Mark an open directory, so that its contents are not taken for partial data.
 
-    A folder of another user is never used for partial data, and needs no mark.
+    A directory of another user is never used for partial data, and needs no mark.
 
-    :raises SinkError: if it contains partial data, or its file system has no modes
+    :raises SinkError: if it contains partial data, or its file system stores no modes
     :raises OSError: if the system refuses
     """
     found = os.fstat(folder)
@@ -121,6 +123,6 @@ def mark_fetched(path: Path, folder: int) -> None:
         Path(f"/proc/self/fd/{folder}").chmod(stat.S_IMODE(found.st_mode) | FETCHED)  # fchmod refuses O_PATH
     if not os.fstat(folder).st_mode & FETCHED and found.st_uid == os.geteuid():
         raise SinkError(
-            f"{path} would be taken for partial data of another file, as its file system keeps no modes",
+            f"{path} would be taken for partial data of another file, as its file system stores no modes",
             "choose another directory",
         )

@@ -1,4 +1,4 @@
-"""Secrets in files, as Docker, Kubernetes and systemd's LoadCredential provide them."""
+"""Secrets in files or environment variables, as provided by Docker, Kubernetes or systemd's LoadCredential."""
 
 import os
 from pathlib import Path
@@ -9,10 +9,10 @@ __all__ = ["read_secret", "secret_variable"]
 
 
 def read_secret(path: Path) -> str:
-    """Return a file's text without the newlines at its end.
+    """Return a file's text without newlines at its end.
 
-    :raises OSError: when it cannot be read
-    :raises ValueError: when it is empty, or not text
+    :raises OSError: if it cannot be read
+    :raises ValueError: if it is empty, or not UTF-8 text
     """
     try:
         secret = path.read_text(encoding="utf-8").rstrip("\r\n")
@@ -24,9 +24,9 @@ def read_secret(path: Path) -> str:
 
 
 def secret_variable(name: str) -> str | None:
-    """Return the secret in an environment variable, or in the file that NAME_FILE names; None if neither is set.
+    """Return the secret in the variable `name`, or in the file that `name`_FILE names; None if both are unset.
 
-    :raises UsageError: when both are set, or the file cannot be read
+    :raises UsageError: if both are set, or the file cannot be used
     """
     secret, file = os.environ.get(name), os.environ.get(f"{name}_FILE")
     if not file:

@@ -1,4 +1,4 @@
-"""Standard output and error, without control characters except those that coget itself writes."""
+"""Standard output and error streams that escape control characters in all text except coget's own."""
 
 import codecs
 import io
@@ -35,7 +35,7 @@ class PlainStream(io.TextIOWrapper):
 
 
 class Plainly(logging.Formatter):
-    """Formats a record such that its message is one line."""
+    """A log formatter that writes each message on one line, escaped and redacted."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the base class names it
         return one_line(super().formatMessage(record).rstrip())
@@ -45,7 +45,7 @@ class Plainly(logging.Formatter):
 
 
 def guard() -> None:
-    """Escape everything that this process writes to standard output and error from now on, and its log lines there."""
+    """Escape all text and log messages that this process writes to standard output and error from now on."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout = PlainStream(sys.stdout)
     if isinstance(sys.stderr, io.TextIOWrapper):
@@ -55,15 +55,15 @@ def guard() -> None:
 
 
 def drawn(file: TextIO) -> TextIO:
-    """Return the original of `file` before `guard`, for a writer that escapes foreign text itself."""
+    """Return the stream that `guard` replaced by `file`, for writers that escape foreign text themselves."""
     return file.drawn if isinstance(file, PlainStream) else file
 
 
 def say(text: str, err: bool = False) -> None:
-    """Print one line, on standard error if `err`."""
+    """Print `text` as one line, on standard error if `err`."""
     print(one_line(text), file=sys.stderr if err else sys.stdout, flush=True)
 
 
 def say_json(document: object) -> None:
-    """Print a JSON document on standard output; non-ASCII characters are escaped as in JSON."""
+    """Print a JSON document on standard output, with non-ASCII characters as JSON escapes."""
     print(json.dumps(document, indent=2).replace("\x7f", "\\u007f"), flush=True)

@@ -1,4 +1,4 @@
-"""Verification of fetched bytes, and search for the sources of wrong ones. Asks for checksums; moves no data."""
+"""Verification of fetched bytes, and search for the sources of wrong bytes, by checksums; it fetches no data."""
 
 from coalloc.verify.at_server import AtSink
 from coalloc.verify.blame import SUSPECTED, agreed_checksum, expectation

@@ -1,7 +1,7 @@
-"""Verification of a file at a sink that is a server: both servers are asked for checksums, range by range.
+"""Verification of a file that was copied to a server (the sink), by the checksums of the sink and the replicas.
 
-Each range is compared with another replica's checksum of it, if there is one, so that every byte has two witnesses. If
-a checksum of the whole file is known, that one decides, and ranges only show which source is to blame.
+Each range at the sink is compared with the checksum of a replica, if possible of another one than its source. If a
+checksum of the whole file is known, it decides, and the ranges only show which source is to blame.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -17,17 +17,17 @@ from coalloc.verify.witnesses import WitnessServers
 __all__ = ["AtSink"]
 
 Ask = Callable[[str, int, int], Awaitable[str | None]]
-"""`ask(algorithm, start, end)`: return the sink's checksum of its bytes [start, end)."""
+"""`ask(algorithm, start, end)`: return the sink's checksum of its bytes [start, end), None if it has none."""
 ALGORITHM = "adler32"
 WEAKEST: Sequence[Basis] = ("none", "own word", "agree")
 CHANGED = "its bytes changed on the way"
 
 
 class AtSink:
-    """Verifies the file at the sink; may be asked again when wrong ranges have been copied anew.
+    """The verification of a file at the sink, which can be repeated after wrong ranges were copied again.
 
-    :ivar checksum: checksum of the whole file there, once it is known
-    :ivar basis: basis of the comparison
+    :ivar checksum: checksum of the whole file at the sink, once known
+    :ivar basis: basis of the last verification
     """
 
     def __init__(self, servers: WitnessServers, size: int, expected: Iterable[Checksum]) -> None:
@@ -40,20 +40,20 @@ class AtSink:
 
     @property
     def knows_the_whole(self) -> bool:
-        """Return whether a checksum of the whole file has shown that it is right."""
+        """Return whether the file was confirmed by an expected checksum of the whole file."""
         return self.basis == "given"
 
     async def find_bad(self, pieces: Sequence[Extent], ask: Ask) -> Mapping[int, str]:
-        """Return the sources whose bytes are wrong, with the reason; empty when all is well, or cannot be determined.
+        """Return the sources whose bytes are wrong, with the reason; empty if no error was found.
 
-        :raises VerificationError: when the replicas contradict each other, or the expected checksum
+        :raises VerificationError: if the replicas contradict each other, or the expected checksum
         """
         if not self._expected:
             return await self._compare(pieces, ask)
         expected, found = await self._computed(self._expected, ask)
         if found is None:
             bad = await self._compare(pieces, ask)
-            self.basis = "none"  # it may be the file that all replicas have, and not the expected one
+            self.basis = "none"  # the replicas may agree on a file that is not the expected one
             return bad
         self.checksum = Checksum(expected.algorithm, found)
         if found == expected.value:
@@ -66,8 +66,8 @@ class AtSink:
         return bad
 
     async def _computed(self, expected: Sequence[Checksum], ask: Ask) -> tuple[Checksum, str | None]:
-        """Return the strongest of these checksums that the sink computes, and its value; else the strongest and
-        None.
+        """Return the first of `expected` that the sink can compute, with the sink's value; if there is none, the first
+        of all and None.
         """
         for each in expected:
             if (found := await ask(each.algorithm, 0, self._size)) is not None:
@@ -88,7 +88,7 @@ class AtSink:
         return bad
 
     async def _judge(self, piece: Extent) -> Basis | None:
-        """Return the basis on which a range at the sink was confirmed; None if it is wrong."""
+        """Return the basis on which a range at the sink is confirmed, "none" if it cannot be; None if it is wrong."""
         if piece.adler32 is None:
             return "none"
         found = f"{piece.adler32:08x}"
@@ -102,9 +102,9 @@ class AtSink:
         return "none"
 
     async def _check_agreed(self, piece: Extent, witness: int, found: str) -> None:
-        """Check that the replicas agree on a range that a witness contradicts.
+        """Check that a contradiction between a witness and a range at the sink is not one between two replicas.
 
-        :raises VerificationError: when its sender has it as it arrived, and the witness has another one
+        :raises VerificationError: if the range's source has the same bytes as the sink
         """
         if witness == piece.source:
             return

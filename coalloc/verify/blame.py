@@ -12,19 +12,19 @@ from coalloc.verify.witnesses import WitnessServers
 __all__ = ["SUSPECTED", "agreed_checksum", "blame", "blame_by_pieces", "expectation"]
 
 SUSPECTED = "its bytes are under suspicion"
-"""The reason for blame where it cannot be determined which source is wrong."""
+"""Reason for the blame if it cannot be determined which source is wrong."""
 
 
 def expectation(candidates: Iterable[Checksum]) -> Checksum | None:
-    """Return the strongest of the known checksums, or None."""
+    """Return the checksum with the strongest supported algorithm; None if there is none."""
     known = [c for c in candidates if c.algorithm in ALGORITHMS]
     return max(known, key=lambda c: ALGORITHMS[c.algorithm], default=None)
 
 
 async def agreed_checksum(servers: WitnessServers, size: int) -> list[Checksum]:
-    """Return the whole file's checksum on which all replicas agree that can compute it; empty when none can.
+    """Return the checksum of the whole file on which the replicas agree; empty if no replica can compute one.
 
-    :raises VerificationError: when they contradict each other
+    :raises VerificationError: if replicas contradict each other
     """
     for algorithm in ("sha256", "md5", "adler32"):
         values = await _ask_all(servers, algorithm, size)
@@ -46,15 +46,17 @@ async def blame(
     size: int,
     suspected: Set[int] = frozenset(),
 ) -> dict[int, str]:
-    """Find the sources of wrong bytes, when the whole file's checksum is `found` and not the expected one.
+    """Return the sources to blame if the whole file's checksum is `found` instead of the expected one.
 
-    First the replicas whose own checksum shows another file, and the bytes that an earlier run had from them; then
-    sources whose bytes changed in transit. When no server can tell, one of the replicas that only an earlier run used,
-    which costs no source; then the one that delivered least, so that little has to be fetched again.
+    The blame is on the first of these that exist:
+    1. replicas whose own checksum differs from the expected one, and bytes that an earlier run fetched from them
+    2. sources whose bytes changed in transit
+    3. one source on suspicion: a replica that only an earlier run used, as this run does not need it; otherwise the
+       source that delivered the fewest bytes, so that little is fetched again
 
-    :param suspected: sources that were suspected before, in vain
-    :returns: at least one source that delivered something, with the reason
-    :raises VerificationError: when the expected checksum must be wrong, or all were suspected in vain
+    :param suspected: sources that were suspected before, but were right
+    :returns: at least one source that delivered bytes, with the reason
+    :raises VerificationError: if the expected checksum must be wrong, or all sources were suspected before
     """
     delivered = {i: sum(p.end - p.start for p in pieces if p.source == i) for i in {p.source for p in pieces}}
     wholes = await _ask_all(servers, expected.algorithm, size)
@@ -81,14 +83,14 @@ async def blame(
 
 
 async def _ask_all(servers: WitnessServers, algorithm: str, size: int) -> dict[int, str]:
-    """Return each replica's checksum of the whole file, without those that cannot compute it."""
+    """Return the checksums of the whole file from the replicas that can compute it."""
     members = servers.members
     values = await gather(*(servers.digest(i, algorithm, 0, size) for i in members))
     return {i: value for i, value in zip(members, values, strict=True) if value is not None}
 
 
 async def _changed_on_the_way(servers: WitnessServers, pieces: Sequence[Extent], good: Sequence[int]) -> dict[int, str]:
-    """Return the senders whose bytes differ from their replicas; for a replica not in use now, from a good one."""
+    """Return the senders whose bytes differ from their replicas, or from a good one if this run does not use theirs."""
 
     def witness(piece: Extent) -> int:
         holder = servers.holder(piece.source)
@@ -106,12 +108,12 @@ async def _changed_on_the_way(servers: WitnessServers, pieces: Sequence[Extent],
 def blame_by_pieces(
     pieces: Sequence[Extent], wrong: Sequence[tuple[int, int]], suspected: Set[int] = frozenset()
 ) -> dict[int, str]:
-    """Find the sources of wrong bytes, when the ranges `wrong` do not match the hashes of a Metalink.
+    """Return the sources to blame if the ranges `wrong` do not match the hashes of a Metalink, with the reason.
 
-    A source that delivered a wrong range alone is bad. If each wrong range had several sources, the one that was in
-    most of them is suspected. If all of these were suspected before, all are bad.
+    A source that alone delivered a wrong range is bad. If each wrong range has several sources, the one with bytes in
+    most of them is suspected. If all of them were suspected before, all are bad.
 
-    :param suspected: sources that were suspected before, in vain
+    :param suspected: sources that were suspected before, but were right
     :returns: at least one source
     """
     involved = [{p.source for p in pieces if p.start < end and start < p.end} for start, end in wrong]

@@ -1,10 +1,11 @@
 """Comparison of replicas: each piece that arrives is compared with another replica's checksum of it.
 
-So every byte has two witnesses: its sender, and the replica that was asked. The queries run beside the fetching, on
-the servers' time; only the last pieces are waited for, and these are few and small: the less is left to fetch, the
-smaller the queried pieces are; pieces that have stopped growing are not left to the end; the last ones are queried
-before they have arrived (`foresight`); and where that failed, neighbours are queried together, from a replica that
-delivered none of them.
+So every byte has two witnesses: its sender, and the replica that was asked. The queries run during the fetch; only the
+last ones delay the end. To keep these few and short:
+- the fewer bytes are left to fetch, the smaller are the pieces that are queried;
+- pieces that have stopped growing are queried at once;
+- the last pieces are queried before they have arrived (`early_queries`);
+- other pieces left at the end are queried together with their neighbours, from a replica that delivered none of them.
 """
 
 import asyncio
@@ -23,26 +24,26 @@ from coalloc.verify.witnesses import WitnessServers
 __all__ = ["Comparison", "together"]
 
 LEAST, MOST = 8 << 20, 64 << 20
-"""Bytes of one query."""
+"""Minimum and maximum bytes of one query."""
 PART = 8
-"""Divisor: a query has this part of the bytes left to fetch, within these bounds."""
+"""Divisor: a query has a PART-th of the bytes left to fetch, between LEAST and MOST."""
 WORTH = 256 << 10
-"""Bytes from which a piece that has not grown for a while is queried; a smaller one only if it cannot grow."""
+"""Minimum bytes of a piece that is queried when it stops growing; a smaller one is queried only if it cannot grow."""
 LOOK = 0.25
-"""Seconds between checks of which pieces have grown."""
+"""Seconds between checks for pieces that have stopped growing."""
 
 
 class WitnessVerdict(NamedTuple):
-    """The bad replicas, with the reason, according to `witness`; the witness is None when no replica could answer."""
+    """The bad replicas, with the reason, according to `witness`, which is None if no replica could answer."""
 
     witness: int | None = None
     bad: Mapping[int, str] = MappingProxyType({})
 
 
 class Comparison:
-    """Compares pieces as they become long enough; `finish` compares the rest.
+    """A comparison of the pieces that arrive, once they are long enough; `finish` compares the remaining ones.
 
-    :param left: bytes that will be added
+    :param left: bytes of the file, all of which will be added
     """
 
     def __init__(self, servers: WitnessServers, left: int) -> None:
@@ -53,12 +54,12 @@ class Comparison:
         self._looked_at, self._left_then = 0.0, left
         self._foresight: Foresight | None = None
         self.alone: set[int] = set()
-        """Senders with bytes that no other replica has confirmed."""
+        """Senders of bytes that no other replica has confirmed."""
         self._seen: set[Extent] = set()
-        """The pieces that were waiting at the last check."""
+        """The unqueried pieces at the last check."""
         self._cases: dict[Extent, asyncio.Task[WitnessVerdict]] = {}
         self._late: list[asyncio.Task[WitnessVerdict]] = []
-        """Queries that were replaced by queries of others."""
+        """Queries whose answers are no longer needed, as other replicas answered or were asked."""
 
     def add(self, extents: Iterable[Extent]) -> None:
         """Add ranges that have arrived, with their adler32."""
@@ -79,9 +80,9 @@ class Comparison:
             self._foresee(rate)
 
     def _foresee(self, rate: float) -> None:
-        """Query all bytes without an answer, when the answers will take about as long as the rest of the fetch.
+        """Query all bytes without an answer, if the answers will take about as long as the rest of the fetch.
 
-        This includes queried pieces without an answer: the query may be queued at a distant witness.
+        This includes pieces with a pending query, which may be queued at a distant witness.
         """
         foresight = Foresight(self._servers)
         if self._left > 0 and foresight.due(self._left, rate):
@@ -93,7 +94,7 @@ class Comparison:
             foresight.ask(answered.gaps(0, self._size))
 
     def _examine_the_still(self) -> None:
-        """Query the pieces that have not grown since the last check."""
+        """Query the pieces that have not grown since the last check, if they are large or cannot grow."""
         pieces = {_extent(piece) for piece in self._waiting}
         for piece in pieces & self._seen:
             if piece.end - piece.start >= WORTH or self._enclosed(piece):
@@ -102,7 +103,7 @@ class Comparison:
         self._seen = pieces
 
     def _enclosed(self, piece: Extent) -> bool:
-        """Return whether the ranges before and behind a piece were queried without it: it came late, after a loss."""
+        """Return whether the ranges before and after a piece were queried without it, as it came late, after a loss."""
         before, behind = max(0, piece.start - 1), piece.end
         return self._examined.covers(before, piece.start) and self._examined.covers(behind, behind + 1)
 
@@ -114,11 +115,11 @@ class Comparison:
             self._cases[piece] = create_task(_examine(self._servers, piece, soon, query))
 
     async def finish(self, dropped: Container[int] = ()) -> tuple[Basis, dict[int, str]]:
-        """Wait for the verdicts on all present bytes. More may be added later.
+        """Wait for the verdicts on all bytes added so far. More may be added later.
 
         :param dropped: sources whose pieces have been removed
-        :returns: the basis on which all of it was confirmed, and the bad replicas, with the reason
-        :raises VerificationError: when replicas differ and no third one can tell which is right
+        :returns: the basis on which all bytes are confirmed, and the bad replicas with the reason
+        :raises VerificationError: if replicas differ and no third one can decide which is right
         """
         waiting = [_extent(piece) for piece in self._waiting]
         self._waiting.clear()
@@ -138,7 +139,7 @@ class Comparison:
         ), {}
 
     def _basis(self, judged: Sequence[tuple[int, int | None]]) -> Basis:
-        """Return the basis on which all was confirmed, given the sender and the witness of each piece."""
+        """Return the basis on which all bytes are confirmed, from the sender and the witness of each piece."""
         self.alone = {sender for sender, witness in judged if witness in (None, self._servers.holder(sender))}
         if self._foresight:
             self.alone |= self._foresight.alone
@@ -147,7 +148,7 @@ class Comparison:
         return "own word" if self.alone else "agree"
 
     async def _not_foreseen(self, waiting: Sequence[Extent]) -> Sequence[Extent]:
-        """Return the pieces that were not confirmed beforehand; stop waiting for queries about confirmed ones."""
+        """Return the pieces not confirmed by the early queries; stop waiting for other queries of confirmed ones."""
         if not self._foresight:
             return waiting
         right = await self._foresight.confirmed(sorted([*waiting, *self._cases]))
@@ -157,7 +158,7 @@ class Comparison:
         return [piece for piece in waiting if not right.covers(piece.start, piece.end)]
 
     async def _ask_others_instead(self) -> None:
-        """Query other replicas, too, where an answer takes long: the witness's link may have become slow."""
+        """Query another replica too if an answer takes long, as the witness's link may have become slow."""
         if not self._cases:
             return
         _, pending = await asyncio.wait(self._cases.values(), timeout=self._patience)
@@ -170,11 +171,11 @@ class Comparison:
 
     @property
     def _patience(self) -> float:
-        """Seconds after which another replica is queried: the fastest would have answered by then."""
+        """Seconds after which another replica is queried; the fastest would have answered by then."""
         return max(PATIENCE, SLOWER * min((self._servers.expected(i) for i in self._servers.members), default=0.0))
 
     def _can_ask_another(self, piece: Extent, verdict: WitnessVerdict) -> bool:
-        """Return whether another replica can answer now that could not when this piece was queried."""
+        """Return whether a replica other than the sender's can be asked now that could not before."""
         return verdict.witness in (None, self._servers.holder(piece.source)) and self._servers.witnesses(piece.source)[
             :1
         ] != [verdict.witness]
@@ -195,7 +196,7 @@ def _extent(piece: DeliveredPiece) -> Extent:
 def together(
     pieces: Iterable[Extent], members: Set[int], holder: Callable[[int], int] = lambda sender: sender
 ) -> list[list[Extent]]:
-    """Group the pieces to query together: neighbours, at most LEAST bytes, of which some member delivered none.
+    """Group pieces to query together: neighbours of at most LEAST bytes, none of them from at least one member.
 
     >>> [len(group) for group in together([Extent(0, 5, 0), Extent(5, 7, 1), Extent(7, 9, 2)], {0, 1, 2})]
     [2, 1]
@@ -216,7 +217,7 @@ def together(
 
 
 async def _confirm(servers: WitnessServers, neighbours: Sequence[Extent]) -> int | None:
-    """Return the replica that confirms these pieces together and delivered none of them; None if there is none."""
+    """Return a replica that confirms these pieces together and delivered none of them; None if there is none."""
     senders = {servers.holder(piece.source) for piece in neighbours}
     start, end = neighbours[0].start, neighbours[-1].end
     for witness in servers.witnesses(*senders, soon=True):
@@ -231,9 +232,10 @@ async def _confirm(servers: WitnessServers, neighbours: Sequence[Extent]) -> int
 async def _examine(
     servers: WitnessServers, piece: Extent, soon: bool, query: asyncio.Task[int | None] | None
 ) -> WitnessVerdict:
-    """Compare a piece with the answer of the first replica that has one.
+    """Compare a piece with the first available answer of a replica.
 
-    :param query: query for it and its neighbours together; if that confirms them, no other replica is asked
+    :param soon: whether to ask the fastest replica first
+    :param query: query for the piece with its neighbours; if this confirms them, no other replica is asked
     """
     if query is not None and (witness := await query) is not None:
         return WitnessVerdict(witness)
@@ -241,7 +243,7 @@ async def _examine(
 
 
 async def _hold(servers: WitnessServers, piece: Extent, witnesses: Iterable[int]) -> WitnessVerdict:
-    """Compare a piece with the answer of the first of these replicas that has one."""
+    """Compare a piece with the first available answer of these replicas, asked in order."""
     ours = f"{piece.adler32:08x}"
     for witness in witnesses:
         theirs = await servers.digest(witness, "adler32", piece.start, piece.end)
@@ -254,7 +256,7 @@ async def _hold(servers: WitnessServers, piece: Extent, witnesses: Iterable[int]
 async def _either(
     servers: WitnessServers, piece: Extent, late: asyncio.Task[WitnessVerdict], others: Sequence[int]
 ) -> WitnessVerdict:
-    """Return the verdict of `late`, or of one of `others` if that is faster."""
+    """Return the verdict of the pending query `late`, or of a query of `others` if that is faster."""
     other = asyncio.ensure_future(_hold(servers, piece, others))
     try:
         done, _ = await asyncio.wait({late, other}, return_when=asyncio.FIRST_COMPLETED)
@@ -265,7 +267,7 @@ async def _either(
 
 
 async def _settle(servers: WitnessServers, piece: Extent, ours: str, witness: int, theirs: str) -> dict[int, str]:
-    """Return the replicas that are wrong when `witness` contradicts our bytes of a piece."""
+    """Return the bad replicas, with the reason, if `witness` contradicts the fetched bytes of a piece."""
     holder = servers.holder(piece.source)
     own = theirs if witness == holder else await servers.digest(holder, "adler32", piece.start, piece.end)
     if own is not None and own != ours:

@@ -1,8 +1,8 @@
-"""Queries for checksums of bytes that have not arrived yet, so that the answers come before the last byte does.
+"""Queries for checksums of bytes that have not arrived yet, so that the answers come before the last byte.
 
-A query sent only when everything has arrived delays the end by a round trip, and not to the nearest server: that one
-may have delivered the last bytes itself. So two replicas are asked about the same ranges: whichever delivers the bytes,
-one of the two did not.
+A query after the last byte would delay the end by at least a round trip, perhaps to a distant server, as the nearest
+one may be the sender of the bytes. Since the sender is not known in advance, two replicas are asked about the same
+ranges: at least one of them is not the sender.
 """
 
 import asyncio
@@ -17,18 +17,18 @@ from coalloc.verify.witnesses import WitnessServers
 __all__ = ["PATIENCE", "SLOWER", "Foresight", "combined"]
 
 MARGIN, ROUNDS = 0.1, 2.0
-"""Time by which queries precede the end, in seconds plus a multiple of the answer time, as rates vary."""
+"""Time before the expected end at which queries are sent: seconds plus a multiple of the expected answer time."""
 MOST = 64 << 20
-"""Most bytes that may still be missing, as servers need time to read."""
+"""Maximum bytes that may be missing when the queries are sent, as servers need time to read them."""
 SHORT = 16 << 20
-"""Most bytes that may still be missing while the answer time is unknown, as sessions have to be made first."""
+"""The same while the answer time is unknown, which then includes connecting."""
 WITNESSES = 2
 PATIENCE, SLOWER = 0.05, 3.0
-"""Time limit for an answer at the end: in seconds, or as a multiple of the expected time."""
+"""Time limit for an answer at the end: the longer of this many seconds and this multiple of the expected time."""
 
 
 class Foresight:
-    """Queries once everything that was not queried before; later finds which of it was right."""
+    """One round of queries for the bytes without an answer, and the check of the pieces that arrive against them."""
 
     def __init__(self, servers: WitnessServers) -> None:
         self._servers = servers
@@ -38,10 +38,10 @@ class Foresight:
         """Senders of bytes that only their own replica confirmed."""
 
     def due(self, left: int, rate: float) -> bool:
-        """Return whether it is time to query.
+        """Return whether it is time to send the queries.
 
         :param left: bytes that are missing
-        :param rate: bytes per second at which they come
+        :param rate: bytes per second at which they arrive
         """
         witnesses = self._witnesses
         if not all(map(self._servers.has_answered, witnesses)):
@@ -59,11 +59,11 @@ class Foresight:
             self._answers[witness] = asyncio.create_task(self._servers.digests(witness, "adler32", ranges))
 
     async def confirmed(self, pieces: Sequence[Extent]) -> Intervals:
-        """Return the ranges of these pieces whose bytes are right, according to a replica that did not deliver them.
+        """Return the queried ranges whose bytes were confirmed by a replica that did not deliver them.
 
-        Waits for answers as long as the slowest may need: new queries would be queued behind them.
+        Waits for pending answers as long as the slowest may need, as new queries would be queued behind them.
 
-        :param pieces: all pieces that were not queried otherwise, in order
+        :param pieces: all pieces in the queried ranges, in order
         """
         late = [self._servers.expected(witness) for witness, task in self._answers.items() if not task.done()]
         until = asyncio.get_running_loop().time() + max(PATIENCE, SLOWER * max(late, default=0.0))
@@ -76,7 +76,7 @@ class Foresight:
             await asyncio.wait(pending, timeout=left, return_when=asyncio.FIRST_COMPLETED)
 
     def _right(self, pieces: Sequence[Extent]) -> Intervals:
-        """Return the ranges confirmed by the answers so far."""
+        """Return the queried ranges that the answers so far confirm."""
         right = Intervals()
         for i, (start, end) in enumerate(self._ranges):
             within = [piece for piece in pieces if start <= piece.start and piece.end <= end]
@@ -88,7 +88,7 @@ class Foresight:
         return right
 
     def _suffice(self, witnesses: set[int], pieces: Sequence[Extent]) -> bool:
-        """Return whether each sender has another replica as a witness, if there is any other replica at all."""
+        """Return whether each sender has another replica as a witness; if there is only one replica, any witness."""
         senders = {self._servers.holder(piece.source) for piece in pieces}
         if all(witnesses - {sender} for sender in senders):
             return True

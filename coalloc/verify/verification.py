@@ -1,7 +1,7 @@
-"""Verification of a file when all of it has arrived; each time it is wrong, the sources of wrong bytes are named.
+"""Verification of a file that has arrived completely, and the search for the sources of wrong bytes.
 
-The basis is a checksum of the whole file where one is expected, else a Metalink's hashes of pieces, else a comparison
-of the replicas with each other. The caller decides what to fetch again, and from where.
+A file is compared with an expected checksum if there is one, otherwise with a Metalink's hashes of pieces, otherwise
+with the checksums of other replicas. The caller decides what to fetch again, and from which sources.
 """
 
 from collections.abc import Container, Iterable, Mapping, Set
@@ -19,12 +19,12 @@ __all__ = ["Verification"]
 class Verification:
     """The verification of one file and of its sources.
 
-    :param file: the fetched file; begun already
+    :param file: the file, already created
     :param servers: the replicas as witnesses
-    :param expected: the checksum of the whole file
-    :param stated_by: the replicas that state it; None where the user or a Metalink does
-    :param hashes: those of a Metalink's pieces
-    :param compare: whether to ask the replicas, where neither of these is known
+    :param expected: expected checksum of the whole file
+    :param stated_by: replicas that stated `expected`; None if the user or a Metalink did
+    :param hashes: hashes of the pieces from a Metalink
+    :param compare: whether to compare replicas if neither `expected` nor `hashes` is known
     """
 
     def __init__(
@@ -47,28 +47,28 @@ class Verification:
         self.checksum: Checksum | None = None
         """Checksum of the whole file, if one was computed."""
         self.basis: Basis = "none"
-        """Basis on which all bytes were compared."""
+        """Basis on which all bytes were confirmed at the last verification."""
         self.bad: dict[int, str] = {}
-        """Sources whose bytes were found to be wrong, with the reason."""
+        """Sources that were dropped for wrong bytes, with the reason."""
 
     @property
     def knows_the_whole(self) -> bool:
-        """Return whether a checksum of the whole file, or of all its pieces, shows whether the file is right."""
+        """Return whether an expected checksum, or hashes of all pieces, decide whether the file is right."""
         return bool(self._expected or self._hashes)
 
     @property
     def mismatch(self) -> str:
-        """Return the whole file's checksum and the expected one, if they differ, as part of a sentence."""
+        """Return the end of a sentence that names the file's checksum and the expected one; empty if they agree."""
         if self._expected is None or self.checksum is None or self.basis != "none":
             return ""
         return f" (its {self.checksum.algorithm} is {self.checksum.value}, not the expected {self._expected.value})"
 
     def confirmed_by_others(self, sender: int) -> bool:
-        """Return whether other replicas had confirmed all bytes of a sender at the last comparison."""
+        """Return whether other replicas confirmed all bytes of a sender in the last comparison."""
         return self._comparison is not None and sender not in self._comparison.alone
 
     def add(self, extents: Iterable[Extent]) -> None:
-        """Add ranges that have arrived. Replicas are asked about them while the rest is fetched."""
+        """Add ranges that have arrived; replicas are asked about them during the fetch."""
         if self._comparison is not None:
             self._comparison.add(extents)
 
@@ -78,9 +78,9 @@ class Verification:
             self._comparison.cancel()
 
     async def find_bad(self) -> dict[int, str]:
-        """Return the sources of wrong bytes, with the reason; empty when the file is verified as well as possible.
+        """Return the sources to blame for wrong bytes, with the reason; empty if no error was found.
 
-        :raises VerificationError: when it cannot be determined which bytes are right, or the expected checksum must be
+        :raises VerificationError: if it cannot be determined which bytes are right, or the expected checksum must be
             wrong
         """
         if self._expected is not None:
@@ -110,14 +110,14 @@ class Verification:
         return await blame(self._servers, pieces, expected, found, self._file.size, self._suspected)
 
     def _stated(self) -> Basis:
-        """Return the basis that the expected checksum gives: a replica cannot be the only witness of its own bytes."""
+        """Return the basis that the expected checksum gives, "own word" if only the bytes' own replica stated it."""
         if self._stated_by is None:
             return "given"
         alone = len(self._stated_by) == 1 and self._stated_by & {self._servers.holder(i) for i in self._file.senders}
         return "own word" if alone else "agree"
 
     def _bad_by_pieces(self, hashes: PieceHashes) -> dict[int, str]:
-        """Read the file piece by piece, and compare it with the hashes of a Metalink."""
+        """Compare the pieces of the file with the hashes of a Metalink; return the sources to blame."""
         size, length = self._file.size, hashes.length
         ranges = [(start, min(start + length, size)) for start in range(0, size, length)]
         wrong = [
@@ -128,9 +128,9 @@ class Verification:
         return blame_by_pieces(self._file.pieces(), wrong, self._suspected) if wrong else {}
 
     async def forget(self, sources: Container[int]) -> list[Extent]:
-        """Remove all bytes of these sources, which are not to blame: their replicas have changed.
+        """Remove all bytes of these sources, whose replicas have changed; this is not an error of theirs.
 
-        The rest is compared anew, as earlier answers may have been about another version.
+        The other bytes are compared again, as earlier answers may have been about another version.
 
         :returns: the removed pieces
         """
@@ -147,9 +147,9 @@ class Verification:
     async def drop(self, bad: Mapping[int, str]) -> tuple[list[Extent], list[int]]:
         """Remove all bytes of bad sources, so that they are fetched from others.
 
-        Only one source at a time is left out on mere suspicion: one that was suspected in vain may come back.
+        Only one source at a time is dropped on suspicion: one that was suspected before can be used again.
 
-        :returns: the removed pieces, and the sources that may come back
+        :returns: the removed pieces, and the sources that can be used again
         """
         dropped = [piece for piece in await in_thread(self._file.pieces) if piece.source in bad]
         for piece in dropped:

@@ -1,4 +1,4 @@
-"""The replicas as witnesses: their servers' checksums of ranges of the file."""
+"""The replicas as witnesses, whose servers compute checksums of ranges of the file."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -12,21 +12,21 @@ from coalloc.util.concurrency import gather
 __all__ = ["WitnessServers"]
 
 GLANCE = 0.25
-"""Seconds between checks whether a witness that has not answered is still available."""
+"""Seconds between checks of whether a witness that has not answered is still available."""
 GLANCES = 8
-"""Checks that any witness is granted before another is asked."""
+"""Number of checks, for a query of no bytes, after which a witness without an answer is given up."""
 UNKNOWN = 1.0
-"""Seconds that a server is assumed to need for an answer before it has given one."""
+"""Assumed seconds for an answer of a server that has not answered yet."""
 SLOWEST = 50e6
-"""Least bytes per second at which a server is expected to read, while another can be asked."""
+"""Minimum bytes per second at which a server must compute checksums, if another one can be asked."""
 
 
 class WitnessServers:
-    """Asks replicas, where their servers can, for checksums of ranges; each answers one query at a time.
+    """The servers that are asked for checksums of ranges, each for one query at a time.
 
     :param sources: all replicas
-    :param able: whether a replica can be asked now: it answered, and has not failed
-    :param holders: current numbers of the replicas that an earlier run used, if they are still named
+    :param able: function that returns whether a replica can be asked now: it answered, and has not failed
+    :param holders: present numbers of the replicas that an earlier run used, by their earlier numbers
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class WitnessServers:
         self._busy = [asyncio.Lock() for _ in sources]
         self._requested_bytes = [0] * len(sources)
         self._seconds: dict[int, float] = {}
-        """Seconds that the last answer of each took."""
+        """Seconds that each server's last answer took."""
         self._since: dict[int, float] = {}
         """Start times of the pending queries."""
         self._waiting = [0] * len(sources)
@@ -49,15 +49,15 @@ class WitnessServers:
 
     @property
     def size(self) -> int:
-        """The number of replicas, whether they can be asked or not."""
+        """The number of all replicas, including those that cannot be asked."""
         return len(self._sources)
 
     def includes(self, source: int) -> bool:
-        """Return whether this is one of the current replicas, and not one that only an earlier run used."""
+        """Return whether this run uses the replica; it does not if only an earlier run did."""
         return source < len(self._sources)
 
     def holder(self, sender: int) -> int:
-        """Return the replica from which a sender had its bytes, which cannot be their only witness."""
+        """Return the replica that holds a sender's bytes, and so cannot be an independent witness of them."""
         return self._holders.get(sender, sender)
 
     @property
@@ -66,11 +66,11 @@ class WitnessServers:
         return [i for i in range(len(self._sources)) if i not in self._silent and self._able(i)]
 
     async def digest(self, witness: int, algorithm: str, start: int, end: int) -> str | None:
-        """Return this witness's checksum of bytes [start, end), or None when it has none."""
+        """Return the witness's checksum of bytes [start, end); None if it cannot compute it."""
         return (await self.digests(witness, algorithm, [(start, end)]))[0]
 
     async def digests(self, witness: int, algorithm: str, ranges: Sequence[tuple[int, int]]) -> list[str | None]:
-        """Return this witness's checksums of several ranges, queried at once."""
+        """Return the witness's checksums of several ranges, queried together."""
         if witness not in self.members:
             return [None] * len(ranges)
         self._requested_bytes[witness] += sum(end - start for start, end in ranges)
@@ -96,7 +96,7 @@ class WitnessServers:
         return values
 
     async def _ask(self, witness: int, algorithm: str, ranges: Sequence[tuple[int, int]]) -> list[str | None]:
-        """Return the answers; give up when the witness is gone, or slow while another can be asked."""
+        """Return the answers; give up if the witness is gone, or is slow and another one can be asked."""
         task = asyncio.ensure_future(_all(self._sources[witness], algorithm, ranges))
         patience = GLANCES + sum(end - start for start, end in ranges) / SLOWEST / GLANCE
         try:
@@ -112,9 +112,9 @@ class WitnessServers:
         return [None] * len(ranges)
 
     def witnesses(self, *senders: int, soon: bool = False) -> list[int]:
-        """Return the replicas to ask about bytes of `senders`: first the others, then the senders themselves.
+        """Return the replicas to ask about bytes of `senders`: first the others, then the senders.
 
-        The least asked come first, so that the load is shared; if the answer is needed `soon`, the fastest come first.
+        Among them those with the fewest requested bytes come first, to spread the load; if `soon`, the fastest.
         """
 
         holders = {self.holder(sender) for sender in senders}
@@ -125,20 +125,20 @@ class WitnessServers:
         return sorted(self.members, key=rank)
 
     def free(self, witness: int) -> bool:
-        """Return whether no query to it is pending."""
+        """Return whether no query to this witness is pending."""
         return not self._waiting[witness]
 
     def has_answered(self, witness: int) -> bool:
-        """Return whether its answer time is known."""
+        """Return whether this witness's answer time is known."""
         return witness in self._seconds
 
     def expected(self, witness: int) -> float:
-        """Return the expected seconds of an answer: those of the last one, or those that a pending one took if more."""
+        """Return the expected seconds for an answer: as long as the last one, or as a pending one so far if longer."""
         now = asyncio.get_running_loop().time()
         return max(self._seconds.get(witness, UNKNOWN), now - self._since.get(witness, now))
 
     def name(self, source: int) -> str:
-        """Return the URL of a source as it may be shown."""
+        """Return the redacted URL of a source."""
         return redact(self._sources[source].url)
 
 

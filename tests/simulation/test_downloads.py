@@ -321,7 +321,7 @@ def test_a_target_that_nobody_can_confirm_is_fetched_again_and_that_is_told(targ
     case = Case(target, honest())
     report = case.download()
     assert case.sources[0].sent == SIZE
-    assert ("as long as" in (report.notice or "")) == (left == DATA)
+    assert ("with the same size" in (report.notice or "")) == (left == DATA)
 
 
 def test_what_is_here_is_not_fetched_again(target):

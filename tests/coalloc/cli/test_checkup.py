@@ -72,7 +72,7 @@ def test_a_proxy_file_without_a_certificate(machine):
     (machine / "proxy.pem").chmod(0o600)
     (finding,) = found("certificate")
     assert finding.state == "limited"
-    assert "holds no certificate" in finding.detail
+    assert "contains no certificate" in finding.detail
 
 
 def test_the_ca_folder(machine, monkeypatch):

@@ -21,7 +21,7 @@ def test_the_short_form_fetches_and_tells(urls, home):
     assert (home / NAME).read_bytes() == CONTENT
     assert re.search(rf"{NAME}: (connecting|\d+ %)", result.stderr)  # nearby servers answer before the first line
     assert re.search(rf"{NAME}: 8\.39 MB in .* \(adaptive\)", result.stderr)
-    assert re.search(r"(says so|replicas agree): adler32 [0-9a-f]{8}", result.stderr)
+    assert re.search(r"(confirms the checksum|replicas agree): adler32 [0-9a-f]{8}", result.stderr)
     assert len(re.findall(r"^127\.0\.0\.[23]:\d+ +\d+ % ", result.stderr, re.M)) == 2
 
 

@@ -97,7 +97,7 @@ async def test_a_download_under_way_is_not_written_to(server, tmp_path):
 def test_where_nothing_can_be_marked_such_folders_are_refused(tmp_path):
     with caseless(tmp_path / "exfat") as folder:
         for name in ("x.coget/data", "sub/X.COGET/more/data"):
-            with pytest.raises(SinkError, match="keeps no modes"):
+            with pytest.raises(SinkError, match="stores no modes"):
                 target(name, folder, many=True)
         assert target("x.coget", folder, many=True) == folder / "x.coget"
 

@@ -103,7 +103,7 @@ def test_yaml_may_use_its_anchors():
             "move them",
         ),
         ("budget: 10", "budget: much", "line 18: budget: 'much' is not understood", "2.5"),
-        ("budget: 10", "budget: [10", "line 19: it is not YAML", "fix that line"),
+        ("budget: 10", "budget: [10", "line 19: it is not YAML", "fix this line"),
         ("budget: 10", "budget: 2026-02-31", "it is not YAML", "network.md"),
         ("budget: 10", "notes: 10", "line 18: notes: this key is unknown", "hosts, links"),
     ],
