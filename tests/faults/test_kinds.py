@@ -118,11 +118,11 @@ def test_what_the_engine_does_not_speak_is_left_out(servers, fetch, tmp_path, en
     used, left_out = report["sources"]
     assert (used["url"][:4], used["outcome"], used["error"]) == ("ftp:", "ok", None)
     assert (left_out["url"][:5], left_out["outcome"], left_out["bytes"]) == ("http:", "unused", 0)
-    assert f"--engine {engine}" in left_out["error"]
+    assert f"the {engine} engine" in left_out["error"]
     words = ["plan", servers["http"](NAME), servers["ftp"](NAME), "--engine", engine]
     shares = json.loads(coget([*words, "--json"], tmp_path, COGET_HISTORY="off").stdout)["shares"]
     assert [(share["url"][:4], share["fraction"]) for share in shares] == [("ftp:", 1.0), ("http", 0.0)]
-    assert f"--engine {engine}" in shares[1]["error"]
+    assert f"the {engine} engine" in shares[1]["error"]
     assert "http" not in coget([*words, "--metalink"], tmp_path, COGET_HISTORY="off").stdout.partition("<file")[2]
 
 
