@@ -12,7 +12,7 @@ from urllib.parse import unquote, unquote_plus, urlsplit, urlunsplit
 
 __all__ = [
     "HIDDEN",
-    "LONGEST",
+    "LONGEST_LINE",
     "escaped",
     "hide",
     "lines",
@@ -212,7 +212,7 @@ def unsafe_reason(url: str) -> str | None:
     return "the password has a control character" if re.search(r"[\x00-\x20\x7f\"]", unquote(password)) else None
 
 
-LONGEST = 4096
+LONGEST_LINE = 4096
 """Maximum characters of a line."""
 
 _INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
@@ -237,7 +237,7 @@ def _seen(char: str) -> bool:
     return char.isprintable() and not _INVISIBLE.match(char)
 
 
-def one_line(text: str, longest: int = LONGEST) -> str:
+def one_line(text: str, longest: int = LONGEST_LINE) -> str:
     """Return `text` as one line of at most `longest` characters: escaped, and with its URLs redacted.
 
     >>> one_line("x" * 9, 6), one_line("a\\tb")

@@ -7,6 +7,7 @@ import importlib
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -165,6 +166,27 @@ def test_class_names_are_unique():
                 if isinstance(node, ast.ClassDef):
                     places.setdefault(node.name, []).append(str(path.relative_to(HOUSE)))
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
+def test_no_module_gives_a_name_two_values():
+    """Two modules were joined once, and one's constants took the place of the other's."""
+    wrong = []
+    for package in PACKAGES:
+        for path in HOUSE.glob(f"{package}/**/*.py"):
+            targets = [
+                node.targets if isinstance(node, ast.Assign) else [node.target]
+                for node in ast.parse(path.read_text()).body
+                if isinstance(node, ast.Assign | ast.AnnAssign)
+            ]
+            found = Counter(
+                name.id
+                for each in targets
+                for target in each
+                for name in (target.elts if isinstance(target, ast.Tuple) else [target])
+                if isinstance(name, ast.Name)
+            )
+            wrong += [f"{path.relative_to(HOUSE)}: {name}" for name, count in found.items() if count > 1]
+    assert wrong == []
 
 
 def prose(paper: Path) -> list[tuple[int, str]]:

@@ -145,8 +145,9 @@ def _submission(request: TaskRequest, sources: Sequence[CollectionPath], destina
 
 
 def _name(path: str) -> str:
-    """Return the last part of a path, without tildes; empty for a whole collection."""
-    return path.rstrip("/").rpartition("/")[2].replace("~", "")
+    """Return the last part of a path; empty for a whole collection and for the home directory, `~`."""
+    name = path.removeprefix("~").rstrip("/").rpartition("/")[2]
+    return "" if name == "~" else name
 
 
 async def dry_run(number: str, show: Callable[[PlannedFile], None], broker: str | None = None) -> None:

@@ -78,14 +78,7 @@ async def collect(
 
     began = time.time()
     collection = CollectJob(items, field, redact(wanted.to), choose, watch, getrandbits(32))
-    try:
-        with results.of(collection.report):
-            report = await collection.run()
-    except CoallocError as error:
-        await _remember(collection.report(), began, wanted.broker, error.message)
-        raise
-    await _remember(report, began, wanted.broker)
-    return report
+    return await _run(collection, results, began, wanted.broker)
 
 
 async def fetch_over(
@@ -129,9 +122,20 @@ async def fetch_over(
     collection = CollectJob(
         [item], field, str(where), lambda demand: choice(make(default(), network, demand, seed=seed)), watch, seed
     )
-    with results.of(collection.report):
-        report = await collection.run()
-    await _remember(report, began, None)
+    return await _run(collection, results, began, None)
+
+
+async def _run(
+    collection: CollectJob, results: Results[CollectReport], began: float, broker: str | None
+) -> CollectReport:
+    """Run a collect job, and remember its results, also if it fails."""
+    try:
+        with results.of(collection.report):
+            report = await collection.run()
+    except CoallocError as error:
+        await _remember(collection.report(), began, broker, error.message)
+        raise
+    await _remember(report, began, broker)
     return report
 
 

@@ -1,38 +1,29 @@
 """Tables: fitted to a terminal's width, but never cut in a file or a pipe."""
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
+from rich.table import Table
 from rich.text import Text
 
 from coalloc.safe_text import lines, one_line
 from coalloc.util.streams import drawn
 
-__all__ = ["PlainConsole"]
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
-
-__all__ = ["console", "table"]
+__all__ = ["PlainConsole", "console", "table"]
 
 _ENDLESS = 1000  # columns, for files and pipes, which have no width
 
 
-def console(file: TextIO) -> "Console":
+def console(file: TextIO) -> Console:
     """Return a rich console that prints text unchanged: brackets of IPv6 addresses are not markup."""
-    from coalloc.display.table import PlainConsole
-
     width = None if file.isatty() else _ENDLESS
     return PlainConsole(file=drawn(file), width=width, markup=False, highlight=False, emoji=False)
 
 
-def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> "Table":
+def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
     """Return a plain table. A column whose heading begins with '>' has numbers, aligned to the right."""
-    from rich.table import Table
-
     grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for heading in headings:
         number = heading.startswith(">")

@@ -207,8 +207,9 @@ def _left(changes: Sequence[Extent | tuple[int, int]]) -> tuple[Extent, ...]:
 def decode(data: bytes) -> Contents:
     """Decode a journal up to the first damage. Never raises: damage is described in `trouble`."""
     if not data.startswith(PREAMBLE):
-        other = data.startswith(MAGIC) and b"\n" in data[:40]
-        trouble = f"its version, {data[:40].split()[2].decode(errors='replace')}, is not 1" if other else "it is torn"
+        first, newline, _ = data[:40].partition(b"\n")
+        version = first[len(MAGIC) :].strip() if newline and data.startswith(MAGIC) else b""
+        trouble = f"its version, {version.decode(errors='replace')}, is not 1" if version else "it is torn"
         return Contents(None, (), 0, trouble)
     header, changes, length = None, list[Extent | tuple[int, int]](), len(PREAMBLE)
     try:

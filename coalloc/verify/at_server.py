@@ -104,16 +104,17 @@ class AtSink:
     async def _check_agreed(self, piece: Extent, witness: int, found: str) -> None:
         """Check that a contradiction between a witness and a range at the sink is not one between two replicas.
 
-        :raises VerificationError: if the range's source has the same bytes as the sink
+        :raises VerificationError: if the range's source, or another replica, has the same bytes as the sink
         """
         if witness == piece.source:
             return
-        if await self._servers.digest(piece.source, ALGORITHM, piece.start, piece.end) == found:
-            one, other = self._servers.name(piece.source), self._servers.name(witness)
-            raise VerificationError(
-                f"the replicas are different files: {one} and {other} differ in bytes {piece.start}-{piece.end}",
-                "leave out the wrong one, or give the expected checksum",
-            )
+        for each in dict.fromkeys((piece.source, *self._servers.witnesses(piece.source))):
+            if each != witness and await self._servers.digest(each, ALGORITHM, piece.start, piece.end) == found:
+                one, other = self._servers.name(each), self._servers.name(witness)
+                raise VerificationError(
+                    f"the replicas are different files: {one} and {other} differ in bytes {piece.start}-{piece.end}",
+                    "leave out the wrong one, or give the expected checksum",
+                )
 
 
 async def _sum(piece: Extent, ask: Ask) -> int | None:

@@ -120,6 +120,8 @@ class Verification:
         """Compare the pieces of the file with the hashes of a Metalink; return the sources to blame."""
         size, length = self._file.size, hashes.length
         ranges = [(start, min(start + length, size)) for start in range(0, size, length)]
+        if len(ranges) != len(hashes.values):  # the hashes are of a file of another size
+            return {}
         wrong = [
             piece
             for piece, value in zip(ranges, hashes.values, strict=True)

@@ -19,7 +19,7 @@ __all__ = ["HOLT", "MEMBERS", "RULES", "SEASON"]
 LEVEL_GAIN, TREND_GAIN, SEASON_GAIN = 0.8, 0.2, 0.1
 """Gains of He, Dovrolis and Ammar; the season's is our own choice."""
 SHIFT, OUTLIER, TAIL = 0.3, 0.4, 3
-WINDOW = 32
+MOST_VALUES = 32
 """Most values since the last shift that the rules consider."""
 SLOW = 0.2
 """Gain of the level with a season."""
@@ -150,7 +150,7 @@ MEMBERS = (
     Member(
         "Holt with rules",
         RULES,
-        (NAN, 0.0, NAN, NAN, NAN, NAN, *ordered(WINDOW)),
+        (NAN, 0.0, NAN, NAN, NAN, NAN, *ordered(MOST_VALUES)),
         "level and trend since the last level shift, without outliers",
     ),
     Member("Holt-Winters", SEASON, (NAN, 0.0, *([1.0] * HOURS)), "level, trend and the hour of the day"),

@@ -9,7 +9,7 @@ import pytest
 
 from coalloc import safe_text
 from coalloc.errors import CoallocError
-from coalloc.safe_text import LONGEST, escaped, lines, one_line
+from coalloc.safe_text import LONGEST_LINE, escaped, lines, one_line
 from coalloc.util import streams
 
 
@@ -26,9 +26,9 @@ def test_what_is_seen_stays(text):
     assert (escaped(text), one_line(text), lines(text)) == (text, text, text)
 
 
-@pytest.mark.parametrize("text", ["x" * 10**6, "\x1b" * 10**6, "\U000e0001" * LONGEST, "x" * (LONGEST + 1)])
+@pytest.mark.parametrize("text", ["x" * 10**6, "\x1b" * 10**6, "\U000e0001" * LONGEST_LINE, "x" * (LONGEST_LINE + 1)])
 def test_a_line_is_bounded(text):
-    assert len(one_line(text)) == LONGEST
+    assert len(one_line(text)) == LONGEST_LINE
     assert one_line(text).endswith("...")
 
 
@@ -149,7 +149,13 @@ def test_what_a_server_repeats_is_hidden(url, said):
     assert safe_text.hide(f"no {said}: <{said}>", url) == "no ...: <...>"
 
 
+@pytest.mark.parametrize("repeated", [64, 65, 100, 4095, 5000])
+def test_a_part_of_a_long_secret_is_hidden_to_its_end(repeated):
+    secret = "".join(f"{i:04x}" for i in range(1250))
+    assert safe_text.hide(f"no {secret[:repeated]} here", f"https://h/x?sig={secret}") == "no ... here"
+
+
 def test_hostile_text_is_looked_through_at_once():
     """Had any pattern to go back, this would take minutes."""
     for piece in ("?", "a", "token", "http://", "%3A%2F", "x?:", "//@", "bearer ", "cookie:", "=-."):
-        assert len(one_line(piece * 10**6)) <= LONGEST
+        assert len(one_line(piece * 10**6)) <= LONGEST_LINE

@@ -8,9 +8,21 @@ from coalloc.planner.network import Host, LinkKey, Network
 from coalloc.planner.plan import Limit, PlannedPath, TransferPlan
 from coalloc.util import human
 
-__all__ = ["Point", "places"]
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["Point", "graph", "placed", "places"]
 
 Point = tuple[float, float]
+FEW = 12
+"""Maximum number of hosts for which idle hosts, unused links and limits that do not bind are drawn."""
+LABELS = 30
+"""Maximum number of links for which rates are shown."""
+WIDEST = 5.0
+"""Width in points of the arrow of the fastest link."""
+BEND = 0.14
+BOX = {"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.8}
+LIMITS, FLOWS, IDLE = "#c1121f", "#1d6fa5", "#c8c8c8"
 COLUMNS = 4
 """Number of steps in x from the sources to the destinations; relays are placed on these steps."""
 
@@ -61,22 +73,6 @@ def _height(name: str, flows: Mapping[LinkKey, object], placed: Mapping[str, Poi
     """Return the mean height of the hosts that send to this one, so that fewer arrows cross."""
     heights = [placed[key.source][1] for key in flows if key.sink == name and key.source in placed]
     return sum(heights) / len(heights) if heights else 0.5
-
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-__all__ = ["graph", "placed"]
-
-FEW = 12
-"""Maximum number of hosts for which idle hosts, unused links and limits that do not bind are drawn."""
-LABELS = 30
-"""Maximum number of links for which rates are shown."""
-WIDEST = 5.0
-"""Width in points of the arrow of the fastest link."""
-BEND = 0.14
-BOX = {"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.8}
-LIMITS, FLOWS, IDLE = "#c1121f", "#1d6fa5", "#c8c8c8"
 
 
 def placed(network: Network, plan: TransferPlan) -> dict[str, Point]:

@@ -128,12 +128,15 @@ async def test_a_task_whose_answer_was_lost_is_sent_again_as_the_same():
         sent.append(json.loads(body))
         return None if len(sent) < 3 else json.dumps({"id": NUMBER, "new": False}).encode()
 
-    wish = api.TaskRequest(("one:/a", "one:~/b"), "two:/c/", sync="checksum", label="x")
+    wish = api.TaskRequest(("one:/a", "one:~/b", "one:/notes.txt~", "one:/~tmp"), "two:/c/", sync="checksum", label="x")
     with stranger(answer) as url:
         submitted = await api.submit(wish, url)
     assert submitted.id == NUMBER
     assert sent[0] == sent[1] == sent[2]
-    assert [(item["source"], item["destination"]) for item in sent[0]["items"]] == [("/a", "/c/a"), ("~/b", "/c/b")]
+    assert [(item["source"], item["destination"]) for item in sent[0]["items"]] == [
+        *(("/a", "/c/a"), ("~/b", "/c/b")),
+        *(("/notes.txt~", "/c/notes.txt~"), ("/~tmp", "/c/~tmp")),
+    ]
     assert sent[0]["options"] == {"sync_level": 3}
 
 

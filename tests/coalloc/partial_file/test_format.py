@@ -115,8 +115,9 @@ def test_garbage_is_never_believed(garbage, with_header):
     assert contents.trouble or (with_header and not garbage)
 
 
-def test_an_empty_journal_is_torn():
-    assert decode(b"").trouble == "it is torn"
+@pytest.mark.parametrize("data", [b"", b"coget journal", b"coget journal \n", b"coget journal \n more"])
+def test_a_journal_without_a_version_is_torn(data):
+    assert decode(data).trouble == "it is torn"
 
 
 def test_another_version_is_named():

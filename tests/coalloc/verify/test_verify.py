@@ -10,7 +10,7 @@ from coalloc.errors import VerificationError
 from coalloc.model import Checksum, Extent
 from coalloc.testing.simulated import Behaviour, SimulatedSource
 from coalloc.testing.virtual_clock import run
-from coalloc.verify import WitnessServers, expectation
+from coalloc.verify import AtSink, WitnessServers, expectation
 from coalloc.verify.blame import blame
 from coalloc.verify.comparison import Comparison
 
@@ -60,6 +60,17 @@ def test_bytes_that_changed_on_the_way_are_found():
     replicas = [replica(i) for i in range(3)]
     confirmed, bad = run(compare(WitnessServers(replicas), thirds(replicas, s1=True)))
     assert (confirmed, bad) == ("none", {1: "its bytes changed on the way"})
+
+
+def test_at_a_server_one_wrong_witness_blames_no_source_that_others_confirm():
+    """The source computes no checksums, the first witness is wrong, and the second one is right."""
+    replicas = [replica(0, speaks=False), replica(1, wrong=10), replica(2)]
+
+    async def ask(algorithm: str, start: int, end: int) -> str:
+        return f"{adler32(DATA[start:end]):08x}"
+
+    with pytest.raises(VerificationError, match=r"s2/file and sim://s1/file differ"):
+        run(AtSink(WitnessServers(replicas), len(DATA), ()).find_bad([piece(0, 90_000, 0)], ask))
 
 
 @pytest.mark.parametrize("offset", [10, 30_010, 60_010])

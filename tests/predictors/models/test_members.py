@@ -47,6 +47,11 @@ def test_nothing_is_known_before_the_first_value_and_all_after_it(name):
     assert alone.forecast(11.0) == pytest.approx(5e6)
 
 
+def test_three_values_that_are_not_above_all_of_the_last_32_are_no_level_shift():
+    peaks_among_low_values = ([9e6] + [5e6] * 7) * 3
+    assert said("Holt with rules", [*peaks_among_low_values, 8e6, 8e6, 8e6])[-1] > 8.1e6  # 8e6 after a shift
+
+
 @pytest.mark.parametrize("name", BY_NAME)
 def test_a_constant_series_is_forecast_as_it_is(name):
     assert said(name, [7e6] * 300)[-1] == pytest.approx(7e6)
