@@ -30,7 +30,7 @@ SCHEMAS = (
         """
         CREATE TABLE transfers (
             source TEXT NOT NULL,          -- scheme://host:port
-            url TEXT NOT NULL,             -- without secrets
+            url TEXT NOT NULL,             -- as redacted for messages
             started REAL NOT NULL,         -- seconds since the epoch
             ended REAL NOT NULL,
             setup_seconds REAL,            -- mean time to the first byte of a range

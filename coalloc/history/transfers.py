@@ -51,7 +51,7 @@ class TransferHistory(RecordsFile):
         """Add these transfers, without sources that were not used."""
         rows = [_row(transfer) for transfer in transfers if transfer.outcome != "unused"]
         if rows:  # else no file is made
-            self._use(lambda database: _insert(database, rows), 0, create=True)
+            self._use(lambda database: _insert(database, rows), None, create=True)
 
     def estimates(self, urls: Iterable[str], now: float) -> dict[str, Estimate]:
         """Return the forecast for each URL in a transfer that begins at `now`; its rate is None if nothing is known.
@@ -81,7 +81,7 @@ class TransferHistory(RecordsFile):
     def remember(self, transfers: Iterable[PastTransfer]) -> int:
         """Add transfers of other programs that are not stored yet; return their number."""
         rows = [_row(transfer) for transfer in transfers]
-        return self._use(lambda database: _insert(database, _unknown(database, rows)), 0, create=True)
+        return self._use(lambda database: _insert_unknown(database, rows), 0, create=True)
 
     def summary(self) -> list[SourceSummary]:
         """Return the results of each source so far, the last used source first."""
@@ -95,13 +95,23 @@ def _unknown(database: "sqlite3.Connection", rows: list[Row]) -> list[Row]:
     return [row for key, row in new.items() if not database.execute(known, key).fetchone()]
 
 
-def _insert(database: "sqlite3.Connection", rows: list[Row]) -> int:
-    if not rows:
-        return 0
+def _insert(database: "sqlite3.Connection", rows: list[Row]) -> None:
     with transaction(database):
+        _put(database, rows)
+
+
+def _insert_unknown(database: "sqlite3.Connection", rows: list[Row]) -> int:
+    """Insert the rows that are not in the database; return their number."""
+    with transaction(database):  # before the query: another process may insert the same rows
+        new = _unknown(database, rows)
+        _put(database, new)
+    return len(new)
+
+
+def _put(database: "sqlite3.Connection", rows: list[Row]) -> None:
+    if rows:
         database.executemany(f"INSERT INTO transfers VALUES ({', '.join('?' * len(rows[0]))})", rows)
         database.executemany(PRUNE, {(row[0], MOST_TRANSFERS - 1) for row in rows})
-    return len(rows)
 
 
 def _newest(database: "sqlite3.Connection", sources: set[str], now: float) -> list[Observation]:

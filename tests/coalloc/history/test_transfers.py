@@ -6,6 +6,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -40,6 +41,14 @@ def path(tmp_path):
 @pytest.fixture
 def history(path):
     return TransferHistory(path)
+
+
+def test_what_two_programs_import_at_once_is_stored_once(history, path):
+    for i in range(20):
+        transfers = [GOOD._replace(start=NOW + 100 * i + j, end=NOW + 100 * i + j + 1) for j in range(20)]
+        with ThreadPoolExecutor(4) as pool:
+            new = sum(pool.map(lambda _, transfers=transfers: TransferHistory(path).remember(transfers), range(4)))
+        assert (new, len(history.observations())) == (20, 20 * (i + 1))
 
 
 @pytest.mark.parametrize("mask", [0o000, 0o022, 0o077])
