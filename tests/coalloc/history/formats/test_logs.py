@@ -180,7 +180,7 @@ def test_what_is_not_there_and_other_databases(tmp_path):
     with sqlite3.connect(path) as database:
         database.execute("CREATE TABLE birds (name)")
     database.close()
-    with pytest.raises(UsageError, match="the tables birds"):
+    with pytest.raises(UsageError, match="the tables: birds"):
         read_log(path)
 
 
