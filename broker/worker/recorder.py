@@ -41,13 +41,18 @@ log = structlog.get_logger("broker.worker")
 
 
 class _Batch(NamedTuple):
-    """The data of one transaction; `number` counts the batches of one worker."""
+    """The data of one transaction.
+
+    :param number: number of the batch among those of the worker
+    :param failure: whether it replaces a result that cannot be written
+    """
 
     worker: str
     number: int
     results: Sequence[WorkResult]
     moved: Counter[str]
     events: Sequence[tuple[str, Event]]
+    failure: bool = False
 
     @property
     def leases(self) -> set[tuple[int, int]]:
@@ -83,7 +88,7 @@ class Recorder:
         self._decided: list[tuple[str, Made]] = []
         self._progress: dict[int, tuple[Work, Intervals]] = {}
         self._taken: dict[str, PairWork] = {}
-        self._unsure: _Batch | None = None
+        self._waiting: list[_Batch] = []
         self._numbers = itertools.count(1)
         self._writing = asyncio.Lock()
         self.fence = Fence(database)
@@ -144,9 +149,10 @@ class Recorder:
         :raises Unavailable: when the database is unavailable; the data are kept for the next flush
         """
         async with self._writing:
-            recorded = await self._again(worker) if self._unsure else set()
+            recorded = await self._write_waiting(worker)
             if self._results or self._bytes or self._events or self._progress:
-                recorded |= await self._put(self._batched(worker))
+                self._waiting.append(self._batched(worker))
+                recorded |= await self._write_waiting(worker)
         await self._learn()
         return recorded
 
@@ -156,43 +162,38 @@ class Recorder:
         self._results, self._bytes, self._events = [], Counter(), []
         return batch
 
-    async def _again(self, worker: str) -> set[tuple[int, int]]:
-        """Retry the batch whose COMMIT got no answer; drop it if the worker has a new name since."""
-        batch, self._unsure = self._unsure, None
-        return await self._put(batch) if batch and batch.worker == worker else set()
+    async def _write_waiting(self, worker: str) -> set[tuple[int, int]]:
+        """Write the waiting batches in the order of their numbers; drop those of an earlier name of the worker.
 
-    async def _put(self, batch: _Batch) -> set[tuple[int, int]]:
-        try:
-            return await self._write(batch)
-        except (Unavailable, asyncio.CancelledError):
-            self._unsure = batch
-            raise
-        except Exception:
-            log.exception("failed to write results together; writing them one by one")
-            return await self._one_by_one(batch)
-
-    async def _one_by_one(self, batch: _Batch) -> set[tuple[int, int]]:
-        """Write each result in its own transaction, so that one that cannot be written fails alone."""
+        A batch waits until it is written for certain: later ones would make the database take it for a duplicate.
+        """
         recorded: set[tuple[int, int]] = set()
-        rest = batch._replace(number=next(self._numbers), results=())
-        try:
-            await self._write(rest)
-        except Unavailable:
-            self._unsure = rest
-        except Exception:
-            log.exception("failed to write progress and events")
-        for each in batch.results:
-            one = rest._replace(number=next(self._numbers), results=[each], moved=Counter(), events=())
-            try:
-                recorded |= await self._write(one)
-            except Unavailable:
-                self._results.append(each)
-            except Exception as error:
-                why = WorkResult(
-                    each.work, "failed", error_code="UNKNOWN", error=f"cannot be recorded: {error}"[:SHOWN]
-                )
-                recorded |= await self._write(one._replace(results=[why]))
+        while self._waiting:
+            batch, others = self._waiting[0], self._waiting[1:]
+            if batch.worker == worker:
+                try:
+                    recorded |= await self._write(batch)
+                except Unavailable:
+                    raise
+                except Exception as error:
+                    log.exception("failed to write results, bytes or events", results=len(batch.results))
+                    others = [*self._instead(batch, error), *others]
+            self._waiting = others
         return recorded
+
+    def _instead(self, batch: _Batch, error: Exception) -> list[_Batch]:
+        """Return the batches to write instead of one that cannot be written, so that an unwritable result fails alone.
+
+        They are its parts; for a result alone, its failure; nothing for a failure, or for bytes and events alone.
+        """
+        if batch.failure or not batch.results:
+            return []
+        if len(batch.results) == 1 and not batch.moved and not batch.events:
+            why = f"cannot be recorded: {error}"[:SHOWN]
+            failure = WorkResult(batch.results[0].work, "failed", error_code="UNKNOWN", error=why)
+            return [batch._replace(results=[failure], failure=True)]
+        rest = batch._replace(number=next(self._numbers), results=())
+        return [rest, *(_Batch(batch.worker, next(self._numbers), [each], Counter(), ()) for each in batch.results)]
 
     async def _learn(self) -> None:
         """Store observations and decisions; log and drop those that are refused."""

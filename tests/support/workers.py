@@ -65,6 +65,7 @@ class Way:
     """A proxy to the socket of a PostgreSQL server; it transmits nothing while it is cut or stalled.
 
     :ivar database: URL of the database through the proxy
+    :ivar commits: whether the COMMIT of `lose` is carried out
     :ivar lost: event that is set when `lose` has taken effect
     """
 
@@ -77,6 +78,7 @@ class Way:
         self._flows = asyncio.Event()
         self._flows.set()
         self._after: bytes | None = None
+        self.commits = True
         self.lost = asyncio.Event()
 
     async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -107,9 +109,12 @@ class Way:
         finally:
             writer.close()
 
-    def lose(self, after: bytes) -> None:
-        """Lose one answer to a COMMIT, on a connection that has sent these bytes before; then end all connections."""
-        self._after = after
+    def lose(self, after: bytes, commits: bool = True) -> None:
+        """Lose one answer to a COMMIT, on a connection that has sent these bytes before; then end all connections.
+
+        :param commits: whether the COMMIT is carried out; if not, these bytes are lost, and no COMMIT follows
+        """
+        self._after, self.commits = after, commits
 
     def loses(self, said: bytes) -> bool:
         """Return whether data contains the bytes of `lose`."""
@@ -144,10 +149,10 @@ class _Carried:
         self._chosen = self._committing = False
 
     def asked(self, some: bytes) -> bool:
-        """Note data from the client, and return True: it is always transmitted."""
+        """Note data from the client; return whether it is transmitted."""
         self._chosen |= self._way.loses(some)
         self._committing |= self._chosen and b"COMMIT" in some
-        return True
+        return self._way.commits or not self._chosen
 
     def answered(self, _: bytes) -> bool:
         """Return whether an answer is transmitted."""

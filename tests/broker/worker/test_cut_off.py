@@ -12,8 +12,8 @@ import sqlalchemy as sa
 from broker.errors import Unavailable
 from broker.factory import Announcements
 from broker.models.lanes import LaneCandidate
-from broker.models.tasks import Event, Work
-from broker.models.work import WorkResult
+from broker.models.tasks import Details, Event, Work
+from broker.models.work import PlannedWork, WorkResult
 from broker.services.auth.quotas import Quotas
 from broker.services.forecasting.decisions import Decisions
 from broker.services.forecasting.history import Transfers
@@ -169,6 +169,40 @@ async def test_what_was_written_counts_once_when_no_answer_comes(opened, far, cu
     assert (known.succeeded, known.bytes_transferred, known.bytes_checksummed) == (2, 200, 14)
     events, _ = await Tasks(opened, Announcements()).events(ANN, number, None, 10, 0)
     assert sorted(event.code for event in events) == ["SUCCEEDED", "TOLD", "TOLD"]
+
+
+@pytest.mark.parametrize("commits", [True, False])
+@pytest.mark.parametrize("after", [NUMBERED, b"cannot be recorded"], ids=["progress", "error"])
+async def test_all_results_beside_an_unwritable_one_count_once_when_the_database_is_lost(
+    opened, far, cut, after, commits
+):
+    number, _ = await Tasks(opened, Announcements()).submit(task("/a", "/b", "/c"))
+    async with far.write() as connection:
+        await WorkerStore(connection).enrol("w", "", "here")
+        batch = await WorkStore(connection).lease(number, "w", ["look"], True, 10, 10, time.time())
+    recorder = recorder_of(far)
+    unwritable = PlannedWork("copy", "/x", "/x", 1, Details(modified=object()))
+    for work in batch:
+        children = (unwritable,) if work.source == "/b" else ()
+        recorder.report(WorkResult(work, "succeeded", counts={"bytes_checksummed": 7}, children=children))
+        recorder.moved(number, 100)
+    recorder.note(number, Event(time.time(), "TOLD", False, "told", "/a"))
+    cut.lose(after, commits)
+    recorded = await flushed(recorder)
+    assert cut.lost.is_set()
+    assert recorded <= {work.lease for work in batch}
+    known = await Tasks(opened, Announcements()).one(ANN, number)
+    assert (known.succeeded, known.failed, known.bytes_transferred, known.bytes_checksummed) == (2, 1, 300, 14)
+    events, _ = await Tasks(opened, Announcements()).events(ANN, number, None, 10, 0)
+    assert sorted(event.code for event in events) == ["FAILED", "TOLD", "UNKNOWN"]
+
+
+async def flushed(recorder: Recorder) -> set[tuple[int, int]]:
+    """Flush until the database is available; return the leases of the last flush."""
+    for _ in range(5):
+        with suppress(Unavailable):
+            return await recorder.flush("w")
+    raise AssertionError("the database stays unavailable")
 
 
 async def test_a_lane_whose_opening_nobody_answered_is_closed(opened, far, cut):
