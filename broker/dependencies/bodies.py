@@ -6,6 +6,8 @@ from typing import Any
 from fastapi import Request
 from fastapi._compat import ModelField
 from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from broker.errors import TooLarge
 from broker.models.strict_json import document
@@ -30,6 +32,13 @@ class Exactly(Request):
     """A request with strict JSON: an object with a duplicate key is an error."""
 
     _made: Any = None
+
+    async def body(self) -> bytes:
+        """Return the whole body. :raises HTTPException: when the client disconnects before its end"""
+        try:
+            return await super().body()
+        except ClientDisconnect:
+            raise HTTPException(400, "the body is incomplete: the client has disconnected") from None
 
     async def json(self) -> Any:
         """Return the parsed body. :raises Invalid: when an object in it has a duplicate key"""

@@ -4,12 +4,16 @@ Numbers that JSON does not have, or that nothing can count to, are refused, and 
 """
 
 import asyncio
+import http.client
 import json
+from urllib.parse import urlsplit
 
 import pytest
 
 from broker.config.settings import Settings
 from tests.broker.conftest import Broker, running
+from tests.support.broker import broker_in
+from tests.support.waiting import PATIENCE, wait_until
 
 JSON = {"Content-Type": "application/json"}
 TWICE = [
@@ -157,6 +161,21 @@ async def test_of_changes_meant_for_the_same_state_one_is_made(database, broker,
             found = [each.status_code for each in await asyncio.gather(*puts)]
             assert sorted(found) == [200] + [412] * 7
             assert (await stocked.get(path)).json()["max_streams"] == 1 + 8 * turn + found.index(200)
+
+
+@pytest.mark.parametrize("length", [100, 100_000])
+def test_an_aborted_upload_is_no_internal_error(tmp_path, length):
+    with broker_in(tmp_path) as process:
+        headers = {**JSON, "Authorization": f"Bearer {process.token}", "Content-Length": str(length)}
+        connection = http.client.HTTPConnection(urlsplit(process.url).netloc, timeout=PATIENCE)
+        connection.putrequest("PUT", "/broker/v1/sites/X")
+        for name, value in headers.items():
+            connection.putheader(name, value)
+        connection.endheaders(b'{"name":')
+        connection.close()
+        answered = wait_until(lambda: [each for each in process.events() if each.get("method") == "PUT"])
+    assert [each["status"] for each in answered] == [400]
+    assert not [each for each in process.events() if each["level"] == "error"], process.log()
 
 
 @pytest.mark.parametrize("prefix", ["/broker/v1", "/v0.10/broker/v1"])
