@@ -131,6 +131,7 @@ class Guarded(APIRoute):
             exact = Exactly(request.scope, request.receive)
             if request.method == "PUT" and (if_match := request.headers.getlist("If-Match")):
                 broker = services(request)
+                await exact.body()  # before the locks, which a slow upload would hold
                 # no other conditional request may change the resource between the check and the change
                 async with request.app.state.changing, broker.database.alone("changes"):
                     broker.places.look_again()

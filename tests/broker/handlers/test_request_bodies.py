@@ -6,6 +6,7 @@ Numbers that JSON does not have, or that nothing can count to, are refused, and 
 import asyncio
 import http.client
 import json
+from collections.abc import AsyncIterator
 from urllib.parse import urlsplit
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from broker.config.settings import Settings
 from tests.broker.conftest import Broker, running
 from tests.support.broker import broker_in
-from tests.support.waiting import PATIENCE, wait_until
+from tests.support.waiting import PATIENCE, until, wait_until
 
 JSON = {"Content-Type": "application/json"}
 TWICE = [
@@ -163,19 +164,47 @@ async def test_of_changes_meant_for_the_same_state_one_is_made(database, broker,
             assert (await stocked.get(path)).json()["max_streams"] == 1 + 8 * turn + found.index(200)
 
 
-@pytest.mark.parametrize("length", [100, 100_000])
-def test_an_aborted_upload_is_no_internal_error(tmp_path, length):
+@pytest.mark.parametrize(("length", "more"), [(100, {}), (100_000, {}), (100, {"If-Match": "*"})])
+def test_an_aborted_upload_is_no_internal_error(tmp_path, length, more):
     with broker_in(tmp_path) as process:
         headers = {**JSON, "Authorization": f"Bearer {process.token}", "Content-Length": str(length)}
         connection = http.client.HTTPConnection(urlsplit(process.url).netloc, timeout=PATIENCE)
         connection.putrequest("PUT", "/broker/v1/sites/X")
-        for name, value in headers.items():
+        for name, value in {**headers, **more}.items():
             connection.putheader(name, value)
         connection.endheaders(b'{"name":')
         connection.close()
         answered = wait_until(lambda: [each for each in process.events() if each.get("method") == "PUT"])
     assert [each["status"] for each in answered] == [400]
     assert not [each for each in process.events() if each["level"] == "error"], process.log()
+
+
+@pytest.mark.parametrize("length", [True, False], ids=["length", "chunked"])
+async def test_a_slow_upload_delays_no_conditional_change_of_others(broker, stocked, length):
+    """The ETag is compared when the whole body has arrived."""
+    path, other = "/broker/v1/sites/CERN", await broker.client("curator")
+    first = await stocked.get(path)
+    body, changed = json.dumps(first.json()).encode(), {**first.json(), "latitude": 1.0}
+    begun, rest = asyncio.Event(), asyncio.Event()
+
+    async def slowly() -> AsyncIterator[bytes]:
+        yield body[:5]
+        begun.set()
+        await rest.wait()
+        yield body[5:]
+
+    matching = {"If-Match": first.headers["ETag"]}
+    headers = {**JSON, **matching, **({"Content-Length": str(len(body))} if length else {})}
+    slow = asyncio.create_task(stocked.put(path, content=slowly(), headers=headers))
+    await begun.wait()
+    quick = asyncio.create_task(other.put(path, json=changed, headers=matching))
+    try:
+        await until(quick.done)
+    finally:
+        rest.set()
+        answers = await asyncio.gather(quick, slow)
+    assert [each.status_code for each in answers] == [200, 412]
+    assert (await stocked.get(path)).json() == changed
 
 
 @pytest.mark.parametrize("prefix", ["/broker/v1", "/v0.10/broker/v1"])
