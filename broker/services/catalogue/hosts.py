@@ -36,11 +36,12 @@ class Hosts:
         if len(self._known) > MOST:
             self._known.clear()
         names = {name for host in hosts if not is_address(name := numeric(host))}
-        unknown = [name for name in names if name not in self._known or self._known[name][0] <= now]
+        known = {name: self._known.get(name, (0.0, ())) for name in names}  # others may clear the cache meanwhile
+        unknown = [name for name, (until, _) in known.items() if until <= now]
         for name, found in zip(unknown, await asyncio.gather(*map(_looked_up, unknown)), strict=True):
-            last = self._known.get(name, (0.0, ()))[1]
-            self._known[name] = (now + REMEMBERED, found) if found else (now + AGAIN, last)
-        return {name: found for name in names if (found := self._known[name][1])}
+            last = self._known.get(name, known[name])[1]
+            self._known[name] = known[name] = (now + REMEMBERED, found) if found else (now + AGAIN, last)
+        return {name: found for name, (_, found) in known.items() if found}
 
 
 async def _looked_up(name: str) -> tuple[str, ...]:
