@@ -6,7 +6,7 @@ import grp
 import os
 import pwd
 import stat
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, MutableSequence, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, MutableSequence, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
@@ -56,13 +56,13 @@ class LocalTree:
         self, path: str, omitted: MutableSequence[Omission] | None = None
     ) -> AsyncGenerator[Sequence[Entry], None]:
         """Yield the entries of a folder, in batches."""
-        folder = await _in_thread(self._folder, path)
+        batches = self._batches(path)
         try:
-            with os.scandir(folder) as scan:
-                while batch := await _in_thread(_some, path, scan, folder):
-                    yield batch
+            while batch := await _in_thread(_next, path, batches):
+                yield batch
         finally:
-            os.close(folder)
+            with suppress(ValueError):  # a thread still reads: the folder is closed when it drops the generator
+                batches.close()
 
     async def lineage(self, path: str) -> Sequence[str | None]:
         """Return the ids of a folder and of all folders above it, which are unique on this machine."""
@@ -114,6 +114,16 @@ class LocalTree:
     def real(self, path: str) -> Path:
         """Return the path on this machine, with all links above the collection's root resolved."""
         return Path(os.path.realpath(self._base)) / path.strip("/")
+
+    def _batches(self, path: str) -> Generator[Sequence[Entry], None, None]:
+        """Yield the entries of a folder, in batches; the folder is open until the generator ends."""
+        folder = self._folder(path)
+        try:
+            with os.scandir(folder) as scan:
+                while batch := _some(scan, folder):
+                    yield batch
+        finally:
+            os.close(folder)
 
     def _folder(self, path: str) -> int:
         """Open a folder by components, without following links; return its descriptor, which the caller closes."""
@@ -228,7 +238,11 @@ def _refusal(path: str, error: OSError) -> SourceError:
     return kind(f"{path}: {error.strerror or error}", "list a folder to see its entries; links are not followed")
 
 
-def _some(path: str, scan: Iterator[os.DirEntry[str]], folder: int) -> list[Entry]:
+def _next(_: str, batches: Iterator[Sequence[Entry]]) -> Sequence[Entry]:
+    return next(batches, ())
+
+
+def _some(scan: Iterator[os.DirEntry[str]], folder: int) -> list[Entry]:
     found = []
     for each in islice(scan, BATCH):
         with suppress(FileNotFoundError):  # deleted since the listing

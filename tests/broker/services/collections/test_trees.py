@@ -1,7 +1,9 @@
 """Collections as trees of folders and files: a local folder, a folder of a GridFTP server, the catalogue."""
 
 import asyncio
-from contextlib import aclosing
+import threading
+from contextlib import aclosing, suppress
+from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
@@ -12,11 +14,12 @@ from broker.services.catalogue.formats import CatalogueEntry as Said
 from broker.services.collection_paths import normal
 from broker.services.collections.trees import CatalogueTree, GridFTPTree, LocalTree
 from broker.services.collections.trees import catalogue as catalogue_trees
+from broker.services.collections.trees import local as local_trees
 from broker.services.collections.trees.gridftp import MOST, ServerLogin, ServerSessions
 from coalloc.errors import AlreadyThere, NoSuchFile, NotDirectory, PermissionRefused
 from coalloc.util.addresses import ANYWHERE
 from tests.support.gridftp import GridFTPServer
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE, until
 
 
 async def listed(tree, path):
@@ -104,6 +107,38 @@ async def test_a_folder_of_many_files_comes_in_batches(disk):
     sizes = [len(batch) async for batch in LocalTree(disk, "disk").list("/data/inner")]
     assert sum(sizes) == 2500
     assert max(sizes) <= 1000
+
+
+@pytest.mark.parametrize(("place", "step"), [(LocalTree, "_folder"), (local_trees, "_entry")], ids=["open", "read"])
+async def test_a_cancelled_listing_closes_its_folder_when_the_disk_answers(disk, monkeypatch, place, step):
+    begun, answered, original = threading.Event(), threading.Event(), getattr(place, step)
+
+    def slow(*args):
+        found = original(*args)
+        begun.set()
+        assert answered.wait(PATIENCE)
+        return found
+
+    monkeypatch.setattr(place, step, slow)
+    listing = asyncio.create_task(listed(LocalTree(disk, "disk"), "/data"))
+    await until(begun.is_set)
+    listing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await listing
+    del listing
+    in_use = descriptors(disk)
+    answered.set()
+    assert in_use
+    await until(lambda: not descriptors(disk))
+
+
+def descriptors(folder):
+    """Return the folders below this one that this process has open."""
+    found = []
+    for each in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):  # closed since the listing
+            found.append(each.readlink())
+    return [each for each in found if each.is_relative_to(folder)]
 
 
 @pytest.mark.parametrize(
