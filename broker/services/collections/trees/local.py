@@ -120,8 +120,9 @@ class LocalTree:
         folder = self._folder(path)
         try:
             with os.scandir(folder) as scan:
-                while batch := _some(scan, folder):
-                    yield batch
+                while found := list(islice(scan, BATCH)):
+                    if batch := _entries(found, folder):  # an empty one would be the end of the listing
+                        yield batch
         finally:
             os.close(folder)
 
@@ -242,12 +243,12 @@ def _next(_: str, batches: Iterator[Sequence[Entry]]) -> Sequence[Entry]:
     return next(batches, ())
 
 
-def _some(scan: Iterator[os.DirEntry[str]], folder: int) -> list[Entry]:
-    found = []
-    for each in islice(scan, BATCH):
-        with suppress(FileNotFoundError):  # deleted since the listing
-            found.append(_entry(each.name, each.stat(follow_symlinks=False), folder))
-    return found
+def _entries(found: Sequence[os.DirEntry[str]], folder: int) -> list[Entry]:
+    entries = []
+    for each in found:
+        with suppress(FileNotFoundError):  # deleted since it was listed
+            entries.append(_entry(each.name, each.stat(follow_symlinks=False), folder))
+    return entries
 
 
 def _entry(name: str, found: os.stat_result, folder: int) -> Entry:

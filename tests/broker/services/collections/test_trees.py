@@ -109,6 +109,19 @@ async def test_a_folder_of_many_files_comes_in_batches(disk):
     assert max(sizes) <= 1000
 
 
+async def test_files_deleted_during_a_listing_do_not_end_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(local_trees, "BATCH", 2)
+    for number in range(9):
+        (tmp_path / f"f{number}").write_bytes(b"")
+    order = [path.name for path in tmp_path.iterdir()]
+    listing = LocalTree(tmp_path, "local").list("/")
+    found = [entry.name for entry in await anext(listing)]
+    for name in order[2:6]:
+        (tmp_path / name).unlink()
+    found += [entry.name async for entries in listing for entry in entries]
+    assert found == order[:2] + order[6:]
+
+
 @pytest.mark.parametrize(("place", "step"), [(LocalTree, "_folder"), (local_trees, "_entry")], ids=["open", "read"])
 async def test_a_cancelled_listing_closes_its_folder_when_the_disk_answers(disk, monkeypatch, place, step):
     begun, answered, original = threading.Event(), threading.Event(), getattr(place, step)
