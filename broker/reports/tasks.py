@@ -84,7 +84,7 @@ async def make(archive: Archive, scope: Scope, query: TasksQuery) -> Report:
         task_filter = stored.TaskFilter(
             owner=query.owner if scope.subject is None else scope.subject,
             statuses=query.status and [query.status],
-            labels=[(query.label, True)] if query.label else [],
+            labels=[(f"~{query.label}", True)] if query.label else [],
             requested=(query.since, query.until),
             before=last and (last.requested_at, last.id),
         )
