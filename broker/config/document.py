@@ -44,6 +44,8 @@ def document(path: Path) -> dict[str, Any]:
         raise Invalid(f"{path} cannot be read: {error}", "see docs/howto/broker.md for its format") from None
     if strange := found.keys() - KNOWN.keys():
         raise Invalid(f"{path}: {', '.join(sorted(strange))} is unknown", f"use {', '.join(KNOWN.values())}")
+    for section, entries in found.items():
+        _check_tables(path, KNOWN[section], entries)
     if (secrets := ", ".join(_secrets(found))) and mode & OTHERS:
         raise Invalid(
             f"{path} contains secrets ({secrets}), but all users of this machine may read or change it",
@@ -53,6 +55,20 @@ def document(path: Path) -> dict[str, Any]:
         if isinstance(entries := found.get(section), dict) and f"{key}_file" in entries:
             found[section] = _filled(path, section, key, entries)
     return found
+
+
+def _check_tables(path: Path, header: str, entries: object) -> None:
+    """Check that a section is a table, or a list of tables if its header has double brackets.
+
+    :raises Invalid: when it is something else
+    """
+    several = header.startswith("[[")
+    tables = entries if several else [entries]
+    if not isinstance(tables, list) or not all(isinstance(table, Mapping) for table in tables):
+        raise Invalid(
+            f"{path}: {header} is not {'a list of tables' if several else 'a table'}",
+            f"write {header} on a line of its own, and below it the settings",
+        )
 
 
 def _secrets(found: Mapping[str, Any]) -> Iterator[str]:

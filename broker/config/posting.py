@@ -11,6 +11,17 @@ __all__ = ["LOOPBACK", "Mail", "Posting", "posting"]
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 """Names of this machine, to which passwords may be sent unencrypted."""
 SUBMISSION = 587
+KINDS = {
+    "directory": str,
+    "to": list,
+    "sender": str,
+    "smtp": str,
+    "starttls": bool,
+    "user": str,
+    "password_file": str,
+}
+"""The settings, with their types."""
+NAMES = {str: "text", list: "a list", bool: "true or false"}
 REMEDY = 'write directory = "/srv/reports", or to = ["ann@x.example"], sender = "me@x.example", smtp = "mail.x.example"'
 
 
@@ -52,15 +63,18 @@ def posting(path: Path, entries: Mapping[str, Any] | None) -> Posting | None:
     """
     if entries is None:
         return None
-    strange = entries.keys() - {"directory", "to", "sender", "smtp", "starttls", "user", "password_file"}
+    strange = entries.keys() - KINDS.keys()
     if missing := {"to", "sender", "smtp"} - entries.keys() if "to" in entries else set():
         raise Invalid(f"{path}: [report] has no {', '.join(sorted(missing))}", REMEDY)
     if strange or not entries.keys() & {"directory", "to"}:
         raise Invalid(f"{path}: [report] is invalid: {', '.join(strange) or 'it has no destination'}", REMEDY)
+    for key, value in entries.items():
+        if not isinstance(value, KINDS[key]):
+            raise Invalid(f"{path}: [report] is invalid: {key} is not {NAMES[KINDS[key]]}", REMEDY)
     try:
         directory = path.parent / entries["directory"] if "directory" in entries else None
         return Posting(directory, _mail(path, entries) if "to" in entries else None)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except ValueError as error:
         raise Invalid(f"{path}: [report] is invalid: {error}", REMEDY) from None
 
 
@@ -79,14 +93,16 @@ def _mail(path: Path, entries: Mapping[str, Any]) -> Mail:
         user=entries.get("user", ""),
         password=_password(path, entries),
     )
-    if not mail.to or not isinstance(entries["to"], list) or not isinstance(starttls, bool) or not host:
-        raise ValueError("to is a list of addresses, starttls true or false")
+    if not mail.to or not host:
+        raise ValueError("to has no address, or smtp no host")
     if mail.user and not starttls and host not in LOOPBACK:
         raise ValueError("without starttls the password would be sent unencrypted")
     return mail
 
 
-def _address(address: str) -> str:
+def _address(address: object) -> str:
+    if not isinstance(address, str):
+        raise ValueError(f"{address} is not an address")
     name, at, domain = address.partition("@")
     if not (name and at and domain) or not address.isprintable() or set(address) & set(" ,;<>"):
         raise ValueError(f"{address} is not an address")

@@ -228,8 +228,8 @@ def _proxies(path: Path) -> tuple[str, ...]:
     try:
         if strange := entries.keys() - {"trusted"}:
             raise ValueError(f"{', '.join(sorted(strange))} is unknown")
-        return tuple(str(ipaddress.ip_network(each)) for each in entries.get("trusted", []))
-    except (ValueError, TypeError, AttributeError) as error:
+        return tuple(str(ipaddress.ip_network(each)) for each in _texts("trusted", entries.get("trusted", [])))
+    except ValueError as error:
         raise Invalid(f"{path}: [proxy] is invalid: {error}", remedy) from None
 
 
@@ -272,12 +272,15 @@ def _introspection(path: Path) -> IntrospectionSettings | None:
     remedy = 'write url = "https://...", client_id = "...", client_secret = "...", roles = { "SCOPE" = "reader" }'
     try:
         introspection = IntrospectionSettings(**{"audience": entries["client_id"], **entries})
-        introspection = introspection._replace(roles=dict(introspection.roles), audience=_names(introspection.audience))
-    except (KeyError, TypeError, ValueError) as error:
-        raise Invalid(f"{path}: [introspection] is incomplete: {error}", remedy) from None
-    texts = all(isinstance(value, str) for value in (*introspection[:3], *introspection.audience, introspection.issuer))
-    named = texts and all(map(_names_people, (introspection.url, introspection.issuer or introspection.url)))
-    if not named or not set(introspection.roles.values()) <= set(ROLES):
+        introspection = introspection._replace(
+            roles=_roles(introspection.roles), audience=_audience(introspection.audience)
+        )
+    except KeyError as error:
+        raise Invalid(f"{path}: [introspection] has no {error.args[0]}", remedy) from None
+    except (TypeError, ValueError) as error:
+        raise Invalid(f"{path}: [introspection] is invalid: {error}", remedy) from None
+    texts = all(isinstance(value, str) for value in (*introspection[:3], introspection.issuer))
+    if not texts or not all(map(_names_people, (introspection.url, introspection.issuer or introspection.url))):
         raise Invalid(f"{path}: [introspection] has an invalid value", remedy)
     return introspection
 
@@ -358,21 +361,37 @@ def _probing(path: Path) -> Probing | None:
     return probing
 
 
-def _names(names: Any) -> tuple[str, ...]:
-    return (names,) if isinstance(names, str) else tuple(names)
+def _texts(key: str, texts: object) -> tuple[str, ...]:
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise ValueError(f"{key} is not a list of texts")
+    return tuple(texts)
+
+
+def _audience(names: object) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else _texts("audience", names)
+
+
+def _roles(roles: object) -> dict[str, Role]:
+    if not isinstance(roles, Mapping):
+        raise ValueError("roles is not a table")
+    if not all(role in ROLES for role in roles.values()):
+        raise ValueError(f"a role is not one of {', '.join(ROLES)}")
+    return dict(roles)
 
 
 def _issuer(path: Path, entries: Mapping[str, Any]) -> Issuer:
     remedy = 'write url = "https://...", audience = ["..."], roles = { "SCOPE" = "reader" }'
     try:
-        names = _names(entries["audience"])
-        issuer = Issuer(
-            entries["url"], names, dict(entries["roles"]), tuple(entries.get("algorithms", ("RS256", "ES256")))
-        )
+        algorithms = _texts("algorithms", entries.get("algorithms", ["RS256", "ES256"]))
+        if not isinstance(entries["url"], str):
+            raise ValueError("url is not text")
+        issuer = Issuer(entries["url"], _audience(entries["audience"]), _roles(entries["roles"]), algorithms)
         known = _names_people(issuer.url) and not entries.keys() - set(Issuer._fields)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise Invalid(f"{path}: an issuer is incomplete: {error}", remedy) from None
-    if not known or not names or not set(issuer.roles.values()) <= set(ROLES):
+    except KeyError as error:
+        raise Invalid(f"{path}: [[issuer]] has no {error.args[0]}", remedy) from None
+    except ValueError as error:
+        raise Invalid(f"{path}: [[issuer]] is invalid: {error}", remedy) from None
+    if not known or not issuer.audience:
         raise Invalid(f"{path}: issuer {redact(issuer.url)} is invalid", remedy)
     if strange := set(issuer.algorithms) - set(ASYMMETRIC):
         raise Invalid(f"{path}: algorithm {', '.join(sorted(strange))} is refused", f"use {', '.join(ASYMMETRIC)}")
