@@ -22,6 +22,7 @@ try:
     from broker.cli.subject import show_locks, subject
     from broker.config.settings import Settings, Strategy, configured
     from broker.models.access import ROLES, NewToken, Role, TokenRecord
+    from coalloc.safe_text import redact
     from coalloc.util.streams import guard, say
 except ModuleNotFoundError as missing:  # coget was installed without its broker
     sys.exit(f"coget-broker: {missing.name} is not installed\n  run: pip install 'coget[broker]'")
@@ -289,10 +290,18 @@ def _origin(url: str) -> str:
 
     :raises click.BadParameter: when it has more than scheme, host and port
     """
-    parts = urlsplit(url)
-    if url and (parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/") or parts.query):
-        raise click.BadParameter(f"{url} is not like https://broker.example", param_hint="--public-url")
+    if url and not _is_origin(url):
+        raise click.BadParameter(f"{redact(url)} is not like https://broker.example", param_hint="--public-url")
     return url.rstrip("/")
+
+
+def _is_origin(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        named = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+    return named and url.isprintable() and not set(url) & set(" ?#@") and not parts.path.strip("/")
 
 
 def _ranking(names: str) -> tuple[Strategy, ...]:

@@ -7,11 +7,14 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
+from click.testing import CliRunner, Result
 from fastapi.routing import APIRoute, iter_route_contexts
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.cli import broker as command
 from broker.dependencies.context import found_at
+from broker.errors import BrokerError
 from broker.handlers import others, own
 from tests.support.broker import BrokerProcess, broker_in
 from tests.support.browser import Page
@@ -143,6 +146,42 @@ def test_a_public_address_is_the_only_one(tmp_path):
                 assert refused or public in answer, answer
                 assert EVIL not in answer
                 assert urlsplit(broker.url).netloc not in answer
+
+
+def _serve(public: str) -> Result:
+    """Run `serve` with a public URL, and with a database that it refuses after it has checked the URL."""
+    return CliRunner().invoke(command, ["serve", "--database", "other://x", "--public-url", public])
+
+
+@pytest.mark.parametrize(
+    "public",
+    [
+        "https://broker.example#part",
+        "https://broker.example/#",
+        "https://broker.example?",
+        "https://broker.example/?a=b",
+        "https://broker.example/path",
+        "https://ann:secret@broker.example",
+        "https://broker.example:port",
+        "https://broker.example\n",
+        "https://[broker",
+        "https://",
+        "broker.example",
+        "ftp://broker.example",
+    ],
+)
+def test_a_public_address_with_more_than_an_origin_is_refused(public):
+    done = _serve(public)
+    assert done.exit_code == 2
+    assert "is not like https://broker.example" in done.output
+    assert "secret" not in done.output
+
+
+@pytest.mark.parametrize("public", ["https://broker.example", "https://broker.example/", "http://[::1]:8642", ""])
+def test_a_public_address_is_an_origin(public):
+    done = _serve(public)
+    assert isinstance(done.exception, BrokerError)
+    assert "database" in done.exception.message
 
 
 HOSTS = st.one_of(
