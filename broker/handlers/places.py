@@ -78,7 +78,7 @@ async def put_endpoint(name: Name, endpoint: Endpoint, caller: Curator, services
 
 @router.delete("/endpoints/{name}", status_code=status.HTTP_204_NO_CONTENT)
 async def remove_endpoint(name: Name, caller: Curator, services: Services) -> None:
-    """Delete an endpoint that has no replicas."""
+    """Delete an endpoint that has no replicas and no collections."""
     await services.places.remove_endpoint(caller.subject, name)
 
 

@@ -115,10 +115,10 @@ class PlaceStore:
         """Remove an endpoint.
 
         :raises NotFound: when it does not exist
-        :raises Conflict: when it has replicas
+        :raises Conflict: when it has replicas or collections
         """
         gone = delete(endpoints).where(endpoints.c.name == name)
-        await self._remove(gone, f"endpoint {name}", "it has replicas")
+        await self._remove(gone, f"endpoint {name}", "it has replicas or collections")
 
     async def _remove(self, statement: Delete, thing: str, why: str) -> None:
         try:

@@ -184,7 +184,7 @@ class Places:
 
     @retried
     async def remove_endpoint(self, by: str, name: str) -> None:
-        """Remove an endpoint. :raises NotFound: :raises Conflict: when it has replicas"""
+        """Remove an endpoint. :raises NotFound: :raises Conflict: when it has replicas or collections"""
         async with self._database.write() as connection:
             await Stored(connection).remove_endpoint(name)
             await AccessStore(connection).note(time.time(), by, "remove endpoint", name)

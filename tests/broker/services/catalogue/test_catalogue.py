@@ -151,6 +151,18 @@ async def test_what_is_in_use_is_not_removed(stocked):
     assert (await stocked.delete("/broker/v1/sites/CERN")).status_code == 404
 
 
+async def test_an_endpoint_of_a_collection_is_not_removed(stocked):
+    where = {"site": "CERN", "scheme": "gsiftp", "host": "dtn.example", "prefix": "/"}
+    assert (await stocked.put("/broker/v1/endpoints/dtn", json={"name": "dtn", **where})).status_code == 200
+    collection = {"name": "tape", "endpoint": "dtn"}
+    assert (await stocked.put("/broker/v1/collections/tape", json=collection)).status_code == 200
+    refused = await stocked.delete("/broker/v1/endpoints/dtn")
+    assert refused.status_code == 409
+    assert "it has replicas or collections" in refused.json()["error"]["message"]
+    assert (await stocked.delete("/broker/v1/collections/tape")).status_code == 204
+    assert (await stocked.delete("/broker/v1/endpoints/dtn")).status_code == 204
+
+
 async def test_a_replica_can_be_forgotten(stocked):
     where = {"dataset": A, "endpoint": "cern-1"}
     assert (await stocked.delete("/broker/v1/replicas", params=where)).status_code == 204
