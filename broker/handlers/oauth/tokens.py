@@ -69,6 +69,8 @@ async def introspect(request: Request, caller: Open, services: Services, home: H
     if grant is None:
         return _unstored({"active": False})
     who = await services.identities.of(grant.caller.subject)
+    claims = about(who, services.identities.usernames, grant.scopes)
+    username = claims.pop("preferred_username")
     answer = {
         "active": True,
         "token_type": "Bearer",
@@ -79,11 +81,12 @@ async def introspect(request: Request, caller: Open, services: Services, home: H
         "iat": int(grant.created_at),
         "nbf": int(grant.created_at),
         "exp": int(grant.expires_at or 0),
-        **about(who, services.identities.usernames, grant.scopes),
+        **claims,
+        "username": username,
         "identity_set": identity_set(who),
         "session_info": _session(grant, str(who.id), home),
     }
-    return _unstored({**answer, "username": answer.pop("preferred_username")})
+    return _unstored(answer)
 
 
 async def _own(request: Request, services: Factory) -> Grant | None:

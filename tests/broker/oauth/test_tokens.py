@@ -127,6 +127,12 @@ async def test_tokens_are_looked_at_by_their_own_client(program, native, ann):
         assert (await program.ask("token/introspect", token=other)).json() == {"active": False}
 
 
+async def test_a_description_of_a_token_has_the_user_name_once(program, ann):
+    token = (await program.login(ann, scope="openid profile email"))["auth.globus.org"]
+    described = (await program.ask("token/introspect", token=token["access_token"])).json()
+    assert [name for name, value in described.items() if value == "ann@localhost"] == ["username"]
+
+
 async def test_a_revoked_token_takes_along_what_came_of_it_and_an_issued_one_is_left(broker, program, native, ann):
     token = (await program.login(ann))["transfer.api.globus.org"]
     answer = await native.ask("token/revoke", token=token["refresh_token"])
