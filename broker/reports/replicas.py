@@ -66,8 +66,8 @@ async def make(archive: Archive, scope: Scope, query: ReplicasQuery) -> Report:
     known = {each.endpoint.source: each.endpoint for each in (await archive.places.map()).by_id.values()}
     async with archive.database.read() as connection:
         stored = Suspects(connection, scope.subject)
-        counts, found = await stored.counts(), await stored.replicas(query.state, MOST)
-        found = await visible_replicas(connection, await archive.places.map(), found, scope.caller)
+        counts, newest = await stored.counts(), await stored.replicas(query.state, MOST)
+        found = await visible_replicas(connection, await archive.places.map(), newest, scope.caller)
         troubles = {each.source: each for each in await stored.troubles(since)}
         evidence = Evidence(troubles, await stored.transfers(since), known)
     days = "day" if query.days == 1 else f"{query.days} days"
@@ -76,17 +76,17 @@ async def make(archive: Archive, scope: Scope, query: ReplicasQuery) -> Report:
     facts.append(Fact("Other unavailable replicas", sum(counts.values()) - counts.get("BAD", 0), "count"))
     facts.append(Fact("Failed transfers", sum(each.badly for each in troubles.values()), "count"))
     facts.append(Fact("Transfers with wrong bytes", sum(each.corrupt for each in troubles.values()), "count"))
+    note = "" if found else "All replicas are available." if not counts else "No replica is in this state."
+    if len(newest) == MOST:
+        note = f"Only the {MOST} replicas whose state changed last were searched; GET /broker/v1/replicas has them all."
     return Report(
-        "replicas", "Replicas", lead, now, facts, tables=[_replicas(found, evidence, counts), _endpoints(evidence)]
+        "replicas", "Replicas", lead, now, facts, tables=[_replicas(found, evidence, note), _endpoints(evidence)]
     )
 
 
-def _replicas(found: list[Suspect], evidence: Evidence, counts: Mapping[str, int]) -> Table:
+def _replicas(found: list[Suspect], evidence: Evidence, note: str) -> Table:
     named = {each.name: each for each in evidence.endpoints.values()}
     rows = [_replica(each, named.get(each.endpoint), evidence.troubles) for each in found]
-    note = "" if rows else "All replicas are available." if not counts else "No replica is in this state."
-    if len(rows) == MOST:
-        note = f"The {MOST} replicas whose state changed last; GET /broker/v1/replicas has them all."
     return Table("replicas", "Replicas that are not available", REPLICAS, rows, note)
 
 

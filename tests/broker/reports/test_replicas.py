@@ -58,6 +58,23 @@ async def test_replicas_are_found_by_their_state(broker, stocked):
     assert (await stocked.get("/broker/v1/reports/replicas", params={"state": "AVAILABLE"})).status_code == 422
 
 
+async def test_a_shortened_list_is_called_so_also_where_the_reader_may_not_see_all(broker, stocked, monkeypatch):
+    monkeypatch.setattr("broker.reports.replicas.MOST", 3)
+    collection = {"name": "tape", "endpoint": "cern-2"}
+    assert (await stocked.put("/broker/v1/collections/tape", json=collection)).status_code == 200
+    curator, reader = await broker.client("curator"), await broker.client("transfer")
+    for number, endpoint in enumerate(("cern-1", "cern-1", "cern-2", "cern-1")):
+        dataset = {"name": f"x:{number}", "size": 1}
+        assert (await curator.put(f"/broker/v1/datasets/x:{number}", json=dataset)).status_code == 200
+        replica = {"dataset": f"x:{number}", "endpoint": endpoint, "state": "UNAVAILABLE"}
+        assert (await curator.put("/broker/v1/replicas", json=replica)).status_code == 200
+    for client, shown in ((stocked, ["x:3", "x:2", "x:1"]), (reader, ["x:3", "x:1"])):
+        document = (await client.get("/broker/v1/reports/replicas")).json()
+        assert [row["dataset"] for row in _rows(document, "replicas")] == shown
+        (table,) = [table for table in document["tables"] if table["name"] == "replicas"]
+        assert "GET /broker/v1/replicas has them all" in table["note"]
+
+
 async def test_evidence_is_of_ones_own_transfers(broker, stocked):
     first, second = await broker.client("transfer"), await broker.client("curator")
     await _report(first, "cern-1", ["corrupt"] * 2, "a")
