@@ -91,9 +91,9 @@ def query_of(kind: ReportKind, parameters: Mapping[str, str], period: Period, no
     :raises pydantic.ValidationError: when the report does not accept them
     """
     known: dict[str, float | str] = {name: at for name, at in period._asdict().items() if at is not None}
-    if period.since is not None:
-        known["days"] = max(1, round((now - period.since) / DAY))
     fields = kind.query.model_fields
+    if period.since is not None and "since" not in fields:
+        known["days"] = max(1, round((now - period.since) / DAY))
     return kind.query.model_validate({**{name: known[name] for name in known.keys() & fields.keys()}, **parameters})
 
 

@@ -58,6 +58,12 @@ def test_what_is_asked_of_a_report(audited):
     assert [row[0] for row in asked] == [row[0] for row in everything][1:]
 
 
+@pytest.mark.parametrize("name", ["all", "forecasters"])
+def test_a_period_may_have_any_number_of_days(audited, name):
+    made = run(audited, name, "--days", "10", "--format", "json")
+    assert (made.returncode, made.stderr) == (0, b"")
+
+
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 @pytest.mark.parametrize(
