@@ -1,4 +1,4 @@
-"""The weekly report: written to a file, mailed, or both, each Monday (UTC), for the seven days before it is made.
+"""The weekly report: written to a file, mailed, or both, each Monday (UTC), for the week that has ended.
 
 One process posts each week's report; if none runs on Monday, the first one that starts later. A failed attempt is
 repeated until the next week. If a process dies between sending a report and recording it, the report is sent again.
@@ -19,7 +19,7 @@ import structlog
 from broker.config.posting import Mail, Posting
 from broker.errors import BrokerError
 from broker.reports.archive import Archive
-from broker.reports.catalogue import ALL, Period, made
+from broker.reports.catalogue import PRESENT, Period, listed
 from broker.reports.document import Report
 from broker.reports.drawing import DRAWING
 from broker.reports.files import page
@@ -49,14 +49,16 @@ def week_before(now: float) -> float:
     return (now - SETTLED - MONDAY) // WEEK * WEEK + MONDAY - WEEK
 
 
-def message(mail: Mail, reports: Sequence[Report], title: str, name: str, file: str) -> EmailMessage:
-    """Return a mail with the reports' facts as text, and the whole file as an attachment."""
+def message(mail: Mail, reports: Sequence[Report], title: str, lead: str, name: str, file: str) -> EmailMessage:
+    """Return a mail with the reports' facts as text, and the whole file as an attachment.
+
+    :param lead: introduction, in sentences
+    """
     email = EmailMessage()
     email["Subject"], email["From"], email["To"] = title, mail.sender, ", ".join(mail.to)
     email["Date"], email["Message-ID"] = formatdate(), make_msgid(domain=mail.sender.partition("@")[2])
-    email.set_content(
-        "\n\n".join([f"{title}. The attached file {name} has the whole report.", *filter(None, map(_facts, reports))])
-    )
+    begin = f"{title}. {lead}\n\nThe attached file {name} has the whole report."
+    email.set_content("\n\n".join([begin, *filter(None, map(_facts, reports))]))
     email.add_attachment(file.encode(), maintype="text", subtype="html", filename=name)
     return email
 
@@ -100,14 +102,16 @@ class Poster:
         week = _called(begin)
         if not await self._take(week, now):
             return False
-        reports = await made(self._archive, ALL, {}, Period(now - WEEK), now)
-        lead = f"The seven days before {written(now, 'moment')}."
+        period = Period(begin, begin + WEEK)
+        reports = await listed(self._archive, period, now)
+        lead = f"{period}. These reports show the present instead: {', '.join(PRESENT)}."
         title = f"Week {week} at {self._archive.settings.domain}"
         name, file = f"coget-{week}.html", await self._drawing.run(DRAWING, "", page, reports, title, lead)
         if self._posting.directory:
             await asyncio.to_thread(_write, self._posting.directory, name, file)
         if self._posting.mail:
-            await asyncio.to_thread(_send, self._posting.mail, message(self._posting.mail, reports, title, name, file))
+            email = message(self._posting.mail, reports, title, lead, name, file)
+            await asyncio.to_thread(_send, self._posting.mail, email)
         await self._keep(week, begin + 3 * WEEK)
         log.info("the weekly report is posted", week=week)
         return True

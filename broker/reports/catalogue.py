@@ -24,7 +24,7 @@ from broker.reports.archive import Archive, Scope
 from broker.reports.document import Report
 from broker.reports.words import written
 
-__all__ = ["ALL", "REPORTS", "Period", "ReportKind", "made", "query_of"]
+__all__ = ["ALL", "PRESENT", "REPORTS", "Period", "ReportKind", "listed", "made", "query_of"]
 
 ALL = "all"
 DAY = 86_400.0
@@ -69,6 +69,11 @@ REPORTS: dict[str, ReportKind] = {
 }
 
 
+LISTED = [kind for kind in REPORTS.values() if kind.listed]
+PRESENT = [kind.title for kind in LISTED if "until" not in kind.query.model_fields]
+"""Titles of the listed reports that always end now."""
+
+
 class Period(NamedTuple):
     """The period of a report; by default it ends now, and each report chooses its start.
 
@@ -111,11 +116,22 @@ async def made(
     """
     if name != ALL and name not in REPORTS:
         raise NotFound(f"there is no report {name}", f"name one of {', '.join(REPORTS)}, or all")
-    kinds = [kind for kind in REPORTS.values() if kind.listed] if name == ALL else [REPORTS[name]]
+    kinds = LISTED if name == ALL else [REPORTS[name]]
     if period.until is not None and (endless := _without(kinds, "until")):
         raise Invalid(f"{', '.join(endless)} has no end date: it shows the present", "leave out --until")
     if period.since is not None and name in _without(kinds, "since", "days"):
         raise Invalid(f"the report {name} has no period", "leave out --since and --days")
+    return await _made(archive, kinds, parameters, period, now)
+
+
+async def listed(archive: Archive, period: Period, now: float) -> Sequence[Report]:
+    """Create all reports that menus list, as admins see them; a report that always ends now ignores the end."""
+    return await _made(archive, LISTED, {}, period, now)
+
+
+async def _made(
+    archive: Archive, kinds: Iterable[ReportKind], parameters: Mapping[str, str], period: Period, now: float
+) -> Sequence[Report]:
     return [await kind.make(archive, Scope(None), query_of(kind, parameters, period, now)) for kind in kinds]
 
 

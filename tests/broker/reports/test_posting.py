@@ -95,11 +95,14 @@ async def test_the_week_that_is_over_comes_by_mail_once(database):
     (attached,) = said.iter_attachments()
     assert (attached.get_content_type(), attached.get_filename()) == ("text/html", "coget-2026-W46.html")
     page = attached.get_content()
-    assert "The seven days before 2026-11-17 00:00 UTC." in page
+    period = "From 2026-11-09 00:00 UTC to 2026-11-16 00:00 UTC."
+    assert period in page
     assert "Audit log" in page
     body = said.get_body()
     assert body is not None
-    assert "The attached file coget-2026-W46.html has the whole report." in body.get_content()
+    text = body.get_content()
+    assert "The attached file coget-2026-W46.html has the whole report." in text
+    assert f"{period} These reports show the present instead: Overview, Sources and sinks," in text
 
 
 async def test_it_is_a_file_in_a_directory(database, tmp_path: Path):
@@ -108,6 +111,45 @@ async def test_it_is_a_file_in_a_directory(database, tmp_path: Path):
     (file,) = (tmp_path / "new" / "reports").iterdir()
     assert file.name == "coget-2026-W46.html"
     assert "Audit log" in file.read_text()
+
+
+async def test_a_late_report_has_the_data_of_the_week_in_its_title(database, tmp_path: Path):
+    begin = week_before(time.time()) - 2 * WEEK
+    moments = {"before": -5 * DAY, "first": 1.0, "last": WEEK - 1, "after": WEEK + 4 * DAY}
+    source = {
+        "source": "ftp://a.example",
+        "url": "ftp://a.example/x",
+        "bytes": 1000,
+        "outcome": "ok",
+        "seconds": 9.0,
+        "start_seconds": 1.0,
+        "flow_seconds": 8.0,
+    }
+    decisions = [
+        {
+            "id": name,
+            "at": begin + at,
+            "kind": "download",
+            "thing": f"thing-{name}",
+            "sink": "B",
+            "strategy": "adaptive",
+            "bytes": 1000,
+            "moved": 1000,
+            "outcome": "ok",
+            "seconds": 10.0,
+            "fetch_seconds": 9.0,
+            "sources": [source],
+        }
+        for name, at in moments.items()
+    ]
+    async with running(Settings(database)) as broker:
+        answer = await (await broker.client("admin")).post("/broker/v1/decisions", json=decisions)
+        assert answer.status_code == 200, answer.text
+        archive, drawing = broker.factory.archive, broker.factory.drawing
+        late = Poster(broker.factory.database, archive, Posting(tmp_path, None), drawing)
+        assert await late.post(begin + WEEK + 5 * DAY)
+    page = (tmp_path / f"coget-{datetime.fromtimestamp(begin, UTC):%G-W%V}.html").read_text()
+    assert {name for name in moments if f"thing-{name}" in page} == {"first", "last"}
 
 
 async def test_of_many_processes_one_posts(database):
