@@ -46,7 +46,8 @@ class LaneTuning(NamedTuple):
     :param concurrency: new number of lanes
     :param step: change of this number
     :param rate: bytes per second before the change
-    :param failures: share of failed attempts before the change"""
+    :param failures: share of failed attempts before the change
+    """
 
     pair: CollectionPair
     at: float

@@ -101,7 +101,8 @@ class ForecasterData(NamedTuple):
 class Cut(NamedTuple):
     """The sums of each forecaster: in all, by week, and by size class.
 
-    `every` begins with the forecasters in charge; the others are sorted by error."""
+    `every` begins with the forecasters in charge; the others are sorted by error.
+    """
 
     every: Mapping[str, Tally]
     weeks: Mapping[tuple[int, str], Tally]

@@ -58,7 +58,7 @@ class RateReservations:
 class RateLimits:
     """The rate limits that apply to a task.
 
-        :param limited: all collections with a rate
+    :param limited: all collections with a rate
     :param pair: ids of the task's collections
     """
 

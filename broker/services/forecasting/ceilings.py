@@ -36,7 +36,8 @@ class FastestTransfers(NamedTuple):
     """One reporter's fastest transfers of a server or site.
 
     :param top: rate (bytes per second) and number of each, the fastest first
-    :param transfers: number of all transfers"""
+    :param transfers: number of all transfers
+    """
 
     top: tuple[tuple[float, int], ...]
     transfers: int

@@ -91,7 +91,8 @@ def _sum(some: Mapping[Way, TransferSums], more: Mapping[Way, TransferSums]) -> 
 class LostSeconds:
     """A counter of lost seconds since the first reading, which never decreases.
 
-    :param week: current week; decisions since the week before it count"""
+    :param week: current week; decisions since the week before it count
+    """
 
     def __init__(self, week: int) -> None:
         self.since = week - 1

@@ -69,7 +69,7 @@ def extras(
 ) -> list[Entry]:
     """Return the entries of a folder at the destination that the source does not have, except filtered names.
 
-        :param names: names in the source's folder
+    :param names: names in the source's folder
     :param items: destinations of the task's items
     :param ours: temporary names of workers, according to the database
     """

@@ -42,7 +42,8 @@ class LocalTree:
     """The tree of the folders and files below `base`.
 
     :param base: folder on this machine
-    :param name: name of the collection"""
+    :param name: name of the collection
+    """
 
     def __init__(self, base: Path, name: str) -> None:
         self._base = base
