@@ -1,7 +1,7 @@
-# A newcomer's commands. Each sets up what it needs; what is set up already is left alone.
+# Commands for newcomers. Each installs what it needs and what is missing.
 .PHONY: demo test test-long fuzz repeat bench bench-copies bench-broker bench-hostile bench-reports bench-forecasts bench-planner bench-paper bench-collecting bench-wan bench-staging bench-testbed results docs
 
-# Servers, and tc, are where Debian does not let users look.
+# The directories of servers and tc, which are not in a user's PATH on Debian.
 export PATH := $(PATH):/usr/sbin:/sbin
 # Tests start thousands of processes: each would compile all modules anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -16,8 +16,8 @@ RESULTS := docs/reference/results/results.json
 demo: $(DEMO_READY)
 	@$(RUN) scripts.demo
 
-# Style, types, then all tests, among them the import contracts; what takes long to make is made before.
-# Most tests wait for servers, and do so side by side; those on a WAN count microseconds, and are alone.
+# Checks style and types, then runs all tests, among them the import contracts. mypy runs beside slow preparations.
+# Most tests wait for servers, so they run in parallel; tests on a WAN measure short times, so they run alone.
 test: $(READY)
 	$(RUN) ruff check
 	$(RUN) ruff format --check

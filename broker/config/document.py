@@ -94,7 +94,8 @@ def _texts(entry: object, key: str = "") -> Iterator[tuple[str, str]]:
 def _filled(path: Path, section: str, key: str, entries: Mapping[str, Any]) -> dict[str, Any]:
     """Return a section in which the secret from the file replaces `KEY_file`.
 
-    :raises Invalid: when both keys are given, or the file cannot be read"""
+    :raises Invalid: when both keys are given, or the file cannot be read
+    """
     if key in entries:
         raise Invalid(f"{path}: [{section}] has {key} and {key}_file", "leave out one of them")
     try:

@@ -62,7 +62,8 @@ async def search(
 ) -> Answer:
     """List the collections that the caller may use, by name.
 
-    `filter_fulltext`: words that must all occur in the name, description, owner, site or id."""
+    `filter_fulltext`: words that must all occur in the name, description, owner, site or id.
+    """
     fits = await _scope(filter_scope, caller, services)
     words, kinds = filter_fulltext.lower().split(), [each for each in filter_entity_type.split(",") if each]
     found = [

@@ -132,7 +132,8 @@ async def _allowed(services: Factory, caller: Caller, operation: str, *uses: Col
     """Return the caller's rights in the collection.
 
     :raises NotGranted: when an access rule is missing
-    :raises Paused: when a pause rule applies"""
+    :raises Paused: when a pause rule applies
+    """
     number: UUID = uses[0].collection
     reach = (await services.collections.allow(caller, uses))[number]
     await services.pauses.check(caller, reach.collection, operation)

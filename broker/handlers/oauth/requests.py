@@ -77,7 +77,8 @@ class AuthorizationRequest(NamedTuple):
 def _our_page(client: Client, uri: str, home: str, homes: Collection[str]) -> bool:
     """Return whether a URI is the broker's page that may receive the client's code.
 
-    The broker's own pages use the login page of reports; all other clients use the page that shows a code to copy."""
+    The broker's own pages use the login page of reports; all other clients use the page that shows a code to copy.
+    """
     if client.id == PAGES:
         return uri == f"{home}{PAGES_AT}"
     return uri in {f"{each}{SHOWN_AT}" for each in homes}

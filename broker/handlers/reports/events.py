@@ -51,7 +51,8 @@ async def _events(
 ) -> AsyncIterator[bytes]:
     """Yield the changed parts at each beat, until the session ends.
 
-    :param now: function that returns the HTML of all parts, or None once the session has ended"""
+    :param now: function that returns the HTML of all parts, or None once the session has ended
+    """
     sent: Mapping[str, str] = {}
     quiet = 0
     async with aclosing(beats):

@@ -69,7 +69,8 @@ async def made(kind: ReportKind, services: Factory, caller: Caller, parameters: 
 def whole(kind: ReportKind, caller: object) -> Callable[..., Any]:
     """Return a handler that sends the whole report as JSON.
 
-    :param caller: dependency that authenticates the caller"""
+    :param caller: dependency that authenticates the caller
+    """
 
     async def give(caller: Any, services: Services, parameters: Any) -> Response:
         return JSONResponse(document(await made(kind, services, caller, parameters)), headers=PRIVATE)

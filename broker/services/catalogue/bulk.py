@@ -158,7 +158,8 @@ async def _in_parts(lines: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
 def _entries(read: Callable[[str], CatalogueEntry | None], lines: Iterable[bytes], before: int) -> Chunk:
     """Return the entries of lines, with their line numbers; lines without an entry are left out.
 
-    :param before: number of the lines before the first one"""
+    :param before: number of the lines before the first one
+    """
     found = ((number, _read(read, line)) for number, line in enumerate(lines, before + 1))
     return [(number, entry) for number, entry in found if entry is not None]
 

@@ -201,7 +201,8 @@ class Replicas:
     def _to_explore(self, options: Sequence[Option], sink: str) -> str | None:
         """Return the name of an endpoint with an unmeasured link to put first; None for most answers.
 
-        One in `explore` answers has one, but no link again within `EXPLORED` seconds."""
+        One in `explore` answers has one, but no link again within `EXPLORED` seconds.
+        """
         self._answers += 1
         if not self._settings.explore or self._answers % self._settings.explore or len(options) < 2:
             return None

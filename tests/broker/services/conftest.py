@@ -15,7 +15,7 @@ from broker.config.settings import Settings
 from broker.models.access import NewToken
 from tests.broker.conftest import Broker, running
 from tests.support.gridftp import GridFTPServer
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import until
 
 TASKS = "/broker/v1/tasks"
 
@@ -35,10 +35,12 @@ class World(NamedTuple):
 
     async def over(self, number: str) -> dict[str, Any]:
         """Return the finished task."""
-        async with asyncio.timeout(PATIENCE):
-            while (task := (await self.ann.get(f"{TASKS}/{number}")).json())["completed_at"] is None:  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
-        return task
+
+        async def ended() -> dict[str, Any] | None:
+            task = (await self.ann.get(f"{TASKS}/{number}")).json()
+            return task if task["completed_at"] is not None else None
+
+        return await until(ended)
 
 
 async def somebody(broker: Broker, subject: str, role: str = "transfer") -> httpx.AsyncClient:

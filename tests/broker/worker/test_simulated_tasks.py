@@ -75,7 +75,7 @@ async def killed(world: World, worker: Worker, others: set[asyncio.Task[object]]
     async def nothing(*_: object) -> None:
         pass
 
-    worker._shut_down = worker._leases.settle = nothing  # type: ignore[method-assign]
+    worker._shut_down = worker._leases.settle = nothing
     left = asyncio.all_tasks() - others
     for task in left:
         if not isinstance(task.get_coro(), CoroutineType) or "sqlalchemy" not in task.get_coro().cr_code.co_filename:
