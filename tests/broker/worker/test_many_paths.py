@@ -275,13 +275,13 @@ async def test_a_link_takes_the_place_of_what_was_extra(world, tmp_path):
     assert read(tmp_path / "outside") == kept
 
 
-@pytest.mark.parametrize("to", ["sink", "local"])
-async def test_links_take_the_place_of_folders_that_are_deleted(world, tmp_path, to):
+async def test_links_take_the_place_of_folders_that_are_deleted(world, tmp_path):
+    """A GridFTP server deletes by path, so that this cannot be excluded there: see docs/explanation/trust.md."""
     names = {f"f{i}": 10 for i in range(10)}
     kept = write(tmp_path / "outside", names)
-    root = world.sink.root if to == "sink" else world.local
+    root = world.local
     write(root, {f"d/{folder}/{name}": 1 for folder in range(100) for name in names})
-    number = await world.submit("DELETE", [Item(source="/d", destination="")], None, to, recursive=True)
+    number = await world.submit("DELETE", [Item(source="/d", destination="")], None, "local", recursive=True)
     exchanged = 0
     while (await world.task(number)).status == "ACTIVE":
         place = root / f"d/{99 - exchanged}"
