@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from coalloc.collect.methods import Method
 from coalloc.collect.methods.actions import Piece
-from coalloc.collect.runtime.carrier import Carrier
+from coalloc.collect.runtime.carrier import Carrier, Listener
 from coalloc.collect.runtime.checking import FAST
 from coalloc.collect.runtime.destination import Destination
 from coalloc.collect.runtime.finishing import Finisher
@@ -117,14 +117,20 @@ class CollectJob:
         beside = [missing.pop(item.name) for item in list(missing.values()) if label in item.paths]
         demand = Demand(tuple(_file(item, label) for item in missing.values()))
         self._choice = self._choose(demand)
-        self._runner = CollectRunner(self._choice.method, missing, label)
-        servers, landing = self._field.servers, self._field.landing
-        self._carrier = Carrier(servers, self._field.areas, landing, self._runner, self._chance)
-        self._finisher = finisher = Finisher(servers, landing, self._carrier)
+        self._runner = CollectRunner(self._choice.method, missing, label, self._connect, self._finish)
+        self._carrier = self._runner.carrier
+        self._finisher = Finisher(self._field.servers, self._field.landing, self._carrier)
         for item in beside:  # a file at the destination's own server needs no method
             await self._carrier.fetch(label, item, Piece(item.name, 0, item.size))
-            self._there[item.name] = await finisher.finish(item, [(0, item.size)], self._began)
-        await self._runner.run(self._carrier, lambda item, pieces: finisher.finish(item, pieces, self._began))
+            self._there[item.name] = await self._finish(item, [(0, item.size)])
+        await self._runner.run()
+
+    def _connect(self, listener: Listener) -> Carrier:
+        return Carrier(self._field.servers, self._field.areas, self._field.landing, listener, self._chance)
+
+    async def _finish(self, item: CollectItem, pieces: list[tuple[int, int]]) -> Collected:
+        assert self._finisher is not None
+        return await self._finisher.finish(item, pieces, self._began)
 
     async def _refuse_to_replace(self) -> None:
         """Check that the job replaces no file without permission. :raises TargetExists: if it would"""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from coalloc.collect.methods import Method
 from coalloc.collect.methods.actions import Action, Cancel, CollectDone, CollectGiveUp, CollectWake, Drop, Send
 from coalloc.collect.methods.events import Arrived, CollectStarted, CollectTick, Event, Gone, HopFailed, HopMoved
-from coalloc.collect.runtime.carrier import Carrier
+from coalloc.collect.runtime.carrier import Carrier, Listener
 from coalloc.collect.runtime.hop import Hop
 from coalloc.collect.runtime.item import CollectItem
 from coalloc.collect.values import Collected
@@ -50,10 +50,19 @@ class CollectRunner:
 
     :param items: the files of the method's demand, by name
     :param destination: label of the destination
+    :param connect: returns a carrier that notifies this runner
     """
 
-    def __init__(self, method: Method, items: Mapping[str, CollectItem], destination: str) -> None:
+    def __init__(
+        self,
+        method: Method,
+        items: Mapping[str, CollectItem],
+        destination: str,
+        connect: Callable[[Listener], Carrier],
+        finish: Finish,
+    ) -> None:
         self._method = method
+        self._finish = finish
         self._destination = destination
         self._coming = {name: _Coming(item) for name, item in items.items()}
         self._sends: dict[int, Send] = {}
@@ -66,17 +75,17 @@ class CollectRunner:
         self._loop = asyncio.get_running_loop()
         self._over: asyncio.Future[None] = self._loop.create_future()
         self._finishing: set[asyncio.Task[None]] = set()
+        self.carrier = connect(self)
         self.collected: dict[str, Collected] = {}
         """Finished files, by name."""
         self.errors: dict[str, Exception] = {}
         """Errors of files that could not be finished, by name."""
 
-    async def run(self, carrier: Carrier, finish: Finish) -> None:
+    async def run(self) -> None:
         """Run the method until every file is finished.
 
         :raises CoallocError: when some file cannot be finished; finished files keep their names
         """
-        self._carrier, self._finish = carrier, finish
         self._notify(CollectStarted(self._loop.time()))
         try:
             try:
@@ -190,7 +199,7 @@ class CollectRunner:
         item = coming.item
         late = {number: hop for number, hop in coming.hops.items() if not hop.over}
         for number, hop in late.items():
-            self._carrier.stop(hop)
+            self.carrier.stop(hop)
             self._notify(Arrived(self._loop.time(), number))
         try:
             await asyncio.gather(*(hop.landed.wait() for hop in late.values()))
@@ -206,10 +215,10 @@ class CollectRunner:
                 self._send(action)
             case Cancel():
                 if hop := self._hops.get(action.hop):
-                    self._carrier.stop(hop)
+                    self.carrier.stop(hop)
                 self._forget(action.hop)
             case Drop():
-                self._carrier.drop(action)
+                self.carrier.drop(action)
             case CollectWake():
                 if self._waker:
                     self._waker.cancel()
@@ -239,7 +248,7 @@ class CollectRunner:
         if coming.whole and send.sink == self._destination:  # the missing bytes arrived by other hops in the meantime
             self._notify(Arrived(self._loop.time(), number))
         else:
-            hop = self._carrier.begin(send, coming.item, lambda hop: self._hop_changed(number, hop))
+            hop = self.carrier.begin(send, coming.item, lambda hop: self._hop_changed(number, hop))
             self._hops[number] = hop
             if send.sink == self._destination:
                 coming.hops[number] = hop

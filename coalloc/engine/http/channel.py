@@ -5,7 +5,7 @@ slow start. `sharing` decides which session fetches which range; `source` handle
 """
 
 import asyncio
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from coalloc.engine.batched_reads import BUFFER, ReadBuffer
 from coalloc.engine.http.pipeline import Pipeline, Question, UnexpectedResponse
@@ -40,8 +40,8 @@ class HTTPConnection(Protocol):
         """Return a property, as httpcore does; for `is_readable`, True means that the connection is closed."""
         ...
 
-    async def hand_over(self, protocol: asyncio.BufferedProtocol) -> asyncio.Transport:
-        """Hand the connection over to this protocol, without a call of its `connection_made`."""
+    async def hand_over(self) -> asyncio.Transport:
+        """Hand the connection over: return its transport, which does not read until it is resumed."""
         ...
 
 
@@ -49,21 +49,30 @@ class HTTPChannel(asyncio.BufferedProtocol):
     """An exclusive connection on which one range after another is requested.
 
     It cannot be used after a failure.
+
+    :param connection: kept open: without a reference it may be closed
+    :param transport: its transport
     """
 
-    def __init__(self, question: Question) -> None:
+    def __init__(self, question: Question, connection: HTTPConnection, transport: asyncio.Transport) -> None:
         self.usable = True
         self.pipeline = Pipeline(question)
         self._shown = question.shown
         self._rtt = question.stat.rtt or 0.0
-
-    async def open(self, connection: HTTPConnection) -> None:
-        """Take a connection over."""
-        self._connection = connection  # keeps it open: without a reference it may be closed
-        self._transport = await connection.hand_over(self)
-        self._sock = self._transport.get_extra_info("socket")
+        self._connection = connection
+        self._transport = transport
+        self._sock = transport.get_extra_info("socket")
         self._gather = ReadBuffer(self._sock, self._rtt, LEAST_SECONDS)
-        self._hidden = RECORD if self._transport.get_extra_info("ssl_object") else 0
+        self._hidden = RECORD if transport.get_extra_info("ssl_object") else 0
+
+    @classmethod
+    async def take_over(cls, question: Question, connection: HTTPConnection) -> Self:
+        """Return a channel that has taken this connection over."""
+        transport = await connection.hand_over()
+        channel = cls(question, connection, transport)
+        transport.set_protocol(channel)
+        transport.resume_reading()
+        return channel
 
     @property
     def path_state(self) -> PathState | None:

@@ -186,11 +186,8 @@ class HTTPSource(Source):
         if idle and self._agreed and self._agreed.ranged and not idle[0].get_extra_info("is_readable"):
             connection, request = idle
             headers = tuple((name, value) for name, value in request.headers.raw if name.lower() not in VARYING)
-            channel = HTTPChannel(
-                Question(request.url.raw_path, headers, self._agreed, self._shown, self._server.hidden)
-            )
-            await channel.open(connection)
-            self._channel = channel
+            question = Question(request.url.raw_path, headers, self._agreed, self._shown, self._server.hidden)
+            self._channel = await HTTPChannel.take_over(question, connection)
         return self._channel
 
     def _learn(self, channel: HTTPChannel) -> None:

@@ -165,6 +165,13 @@ class _Opening:
         return data
 
 
+class _Pausing(asyncio.Protocol):
+    """The protocol of a connection that nobody has taken over yet: it does not read."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        cast(asyncio.Transport, transport).pause_reading()
+
+
 class _Plain(httpcore.AsyncNetworkStream):
     """A plain TCP connection."""
 
@@ -191,10 +198,10 @@ class _Plain(httpcore.AsyncNetworkStream):
         if not self._given_away:
             self._sock.close()
 
-    async def hand_over(self, protocol: asyncio.BufferedProtocol) -> asyncio.Transport:
+    async def hand_over(self) -> asyncio.Transport:
         """Hand the connection over, as `channel.HTTPConnection`. For httpcore, it is closed from now on."""
         self._given_away = True
-        transport, _ = await self._loop.create_connection(lambda: protocol, sock=self._sock)
+        transport, _ = await self._loop.create_connection(_Pausing, sock=self._sock)
         return transport
 
     async def start_tls(
@@ -253,11 +260,11 @@ class _Secured(httpcore.AsyncNetworkStream):
         if not self._given_away:
             self._writer.transport.abort()  # a graceful shutdown would wait
 
-    async def hand_over(self, protocol: asyncio.BufferedProtocol) -> asyncio.Transport:
+    async def hand_over(self) -> asyncio.Transport:
         """Hand the connection over, as `channel.HTTPConnection`. For httpcore, it is closed from now on."""
         self._given_away = True
         transport = cast(asyncio.Transport, self._writer.transport)
-        transport.set_protocol(protocol)
+        transport.pause_reading()
         return transport
 
     async def start_tls(
