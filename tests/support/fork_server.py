@@ -1,10 +1,11 @@
 """A process that has loaded the modules of a command, and forks a child for each start of the command; see `programs`.
 
 It only loads modules, so a child inherits no threads, event loops or connections. A child runs the same `main` as the
-installed script, and ends like an interpreter.
+installed script, and ends like an interpreter, except that it leaves its memory to the kernel.
 """
 
 import array
+import atexit
 import ctypes
 import gc
 import importlib
@@ -14,6 +15,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -49,6 +51,13 @@ LOADED = {
         "encodings.idna",
         "sqlalchemy.engine.strategies",
         "sqlalchemy.ext.compiler",
+    ),
+    "globus": (
+        "globus_cli",
+        "globus_cli.commands.endpoint.show",
+        "globus_cli.commands.ls",
+        "globus_cli.commands.task.wait",
+        "idna",
     ),
 }
 """Modules that a run of each command loads; the first one defines `main`."""
@@ -124,8 +133,28 @@ def _main() -> NoReturn:
     gc.enable()
     request = _serve(socket.socket(fileno=int(number)))
     exec(request["code"], {"__name__": "sitecustomize"})
-    modules[0].main()
+    try:
+        modules[0].main()
+    except SystemExit as end:
+        if isinstance(end.code, int | None):
+            _end(end.code or 0)
+        raise
     raise AssertionError(f"{command} returned")
+
+
+def _end(status: int) -> None:
+    """End like an interpreter, but free no objects: to free those of the server, a child would copy their memory.
+
+    Return if the output cannot be written: the interpreter reports that at its end.
+    """
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+    except OSError:
+        return
+    os._exit(status & 0xFF)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from typing import Any, Self
 
 import pytest
 
+from tests.support import programs
 from tests.support.waiting import PATIENCE
 
 __all__ = ["CLIENTS", "ENVIRONMENT", "Globus", "made"]
@@ -65,6 +66,14 @@ def made(name: str) -> Path:
     return folder / "bin"
 
 
+class ForkedCLI(programs.ForkedProcess):
+    """A process of `globus`."""
+
+    loaded_in = {name: os.environ[name] for name in KEPT if name in os.environ} | {
+        "GLOBUS_SDK_ENVIRONMENT": ENVIRONMENT,
+    }
+
+
 class Globus:
     """A user whose clients use one broker.
 
@@ -105,7 +114,8 @@ class Globus:
         self, *words: str, status: int = 0, stdin: str = "", **environment: str
     ) -> subprocess.CompletedProcess[str]:
         """Run `globus`, and check its exit status."""
-        done = self._run([made("cli") / "globus", *words], stdin, environment)
+        start = ForkedCLI if programs.forks else subprocess.Popen
+        done = self._run([made("cli") / "globus", *words], stdin, environment, start)
         assert done.returncode == status, f"globus {' '.join(words)}: {done.returncode}\n{done.stdout}{done.stderr}"
         return done
 
@@ -121,15 +131,17 @@ class Globus:
         return json.loads(lines[-1]) if lines else None
 
     def _run(
-        self, command: list[Path | str], stdin: str, environment: Mapping[str, str]
+        self,
+        command: list[Path | str],
+        stdin: str,
+        environment: Mapping[str, str],
+        start: type[subprocess.Popen[str]] = subprocess.Popen,
     ) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            command,
-            input=stdin,
-            env=self.environment | environment,
-            cwd=self.environment["HOME"],
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-            check=False,
-        )
+        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        folder = self.environment["HOME"]
+        with start(command, env=self.environment | environment, cwd=folder, text=True, **pipes) as process:
+            try:
+                out, err = process.communicate(stdin, timeout=SECONDS)
+            finally:
+                process.kill()
+        return subprocess.CompletedProcess(command, process.returncode, out, err)

@@ -1,4 +1,4 @@
-"""Fast starts of `coget` and `coget-broker`, by forking a process that has loaded their modules.
+"""Fast starts of `coget`, `coget-broker` and the Globus CLI, by forking a process that has loaded their modules.
 
 The started process is an ordinary child of the tests' process: `subprocess.Popen` waits for it and kills it like any
 other. `make test-long`, and tests about how the programs start, execute the installed scripts instead.
@@ -94,6 +94,9 @@ def run(
 class ForkedProcess(subprocess.Popen[Any]):
     """A Popen whose process is forked from a server instead of being executed."""
 
+    loaded_in: Mapping[str, str] = ENVIRONMENT
+    """Environment in which the server loads the modules."""
+
     def _execute_child(self, args: Sequence[str | Path], *rest: Any) -> None:
         """Fork the process. Popen's method of the same name documents the arguments."""
         folder, environment = rest[4:6]
@@ -111,24 +114,25 @@ class ForkedProcess(subprocess.Popen[Any]):
             "code": _customized(environment),
         }
         given = [number if number != -1 else usual for usual, number in enumerate((to_read, to_write, error))]
-        self.pid = _server(Path(os.fspath(args[0])).name).fork(request, given)
+        self.pid = _server(Path(os.fspath(args[0])), type(self)).fork(request, given)
         self._child_created = True
         self._close_pipe_fds(*streams)  # type: ignore[attr-defined]
 
 
 class ForkServer:
-    """The fork server of one command, and the connection to it. It ends when the connection is closed.
+    """The fork server of one program, and the connection to it. It ends when the connection is closed.
 
-    :param command: name of the command
+    :param program: an installed script, with its interpreter beside it
+    :param environment: environment in which its modules are loaded
     """
 
-    def __init__(self, command: str) -> None:
+    def __init__(self, program: Path, environment: Mapping[str, str]) -> None:
         self._connection, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._lock = threading.Lock()
         with theirs:
             null, number = subprocess.DEVNULL, theirs.fileno()
-            words = [sys.executable, str(SERVER), command, str(number)]
-            self._process = subprocess.Popen(words, stdin=null, stdout=null, pass_fds=[number], env=ENVIRONMENT)
+            words = [program.with_name("python"), SERVER, program.name, str(number)]
+            self._process = subprocess.Popen(words, stdin=null, stdout=null, pass_fds=[number], env=environment)
         atexit.register(self.close)
 
     def fork(self, request: Mapping[str, Any], streams: Sequence[int]) -> int:
@@ -152,8 +156,8 @@ class ForkServer:
 
 
 @functools.cache
-def _server(command: str) -> ForkServer:
-    return ForkServer(command)
+def _server(program: Path, process: type[ForkedProcess]) -> ForkServer:
+    return ForkServer(program, process.loaded_in)
 
 
 def _at_start(environment: Mapping[str, str]) -> dict[str, str]:
