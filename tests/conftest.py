@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
-from hypothesis.internal.conjecture.providers import HypothesisProvider
+from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
 from tests.support.effort import LONG, leave_to_long_form, not_in_sample
@@ -23,7 +23,7 @@ from tests.testbed import driver
 settings.register_profile("tests", derandomize=not (LONG or FUZZING), deadline=None, print_blob=True)
 settings.load_profile("tests")
 if not (LONG or FUZZING):  # Hypothesis also tries constants of all loaded modules: of the tests that ran before
-    HypothesisProvider._local_constants = Constants()
+    providers._get_local_constants = functools.cache(Constants)
 
 os.environ.update(with_this_checkout(os.environ))  # programs started by tests come from this checkout, too
 
