@@ -57,7 +57,6 @@ OURS = frozenset({"malformed", "invalid", "too_large", "not_found", "method_not_
 
 def create_app(factory: Factory) -> FastAPI:
     """Return the application; it closes the services when it stops."""
-
     app = FastAPI(
         title="coget broker",
         version=version("coget"),

@@ -127,4 +127,5 @@ def _table(name: str, secret: bool = False) -> Mapping[str, Any]:
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", "make it readable for you") from None
     except ValueError as error:  # invalid TOML, or its encoding
-        raise UsageError(f"{path} is not TOML: {error}", 'write lines like broker = "https://broker.example"') from None
+        example = '"broker.example" = "TOKEN"' if secret else 'broker = "https://broker.example"'
+        raise UsageError(f"{path} is not TOML: {error}", f"write lines like {example}") from None

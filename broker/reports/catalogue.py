@@ -108,7 +108,6 @@ async def made(
     """Create one report, or all that menus list, as admins see them.
 
     :param name: name of the report, or `ALL`
-
     :param parameters: parameters of the report, by name
     :param now: seconds since the epoch
     :raises NotFound: when there is no report of this name

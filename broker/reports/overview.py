@@ -24,8 +24,8 @@ WEEK, MONTH = 7, 28
 FEWEST = 10
 """Fewest transfers for a reliable share or mean."""
 LEAD = (
-    "Finished and running transfers, and the links with problems. Days are UTC; a week is today and the six "
-    "days before."
+    "Finished transfers, running tasks, the links that fail most or have the worst forecasts, and the newest "
+    "problems. Days are UTC; a week is today and the six days before."
 )
 PAIR = (Column("source", "Source", link="address"), Column("address", "Address"), Column("sink", "Sink"))
 FEWEST_DOWNLOADS = 10

@@ -51,7 +51,6 @@ def led(path: str, target: str) -> str | None:
     """Return the path of a symbolic link's target; None if the target is outside the collection.
 
     :param path: normal path of the link
-
     :param target: target of the link, relative to the link, or absolute from the collection's root
 
     >>> led("/a/b", "../c"), led("/a/b", "../../c"), led("/a/b", "/c/")

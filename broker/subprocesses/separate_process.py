@@ -165,9 +165,7 @@ def _environment() -> dict[str, str]:
 
 
 async def _answer(process: asyncio.subprocess.Process, frame: bytes) -> tuple[bool, object, int, float]:
-    """Return whether a job succeeded, its result or error, the memory of the subprocess after it in bytes, and its
-    processor time in seconds.
-    """
+    """Return whether a job succeeded, its result or error, the process's memory in bytes and its processor seconds."""
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.write(frame)

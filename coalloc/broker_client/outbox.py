@@ -57,8 +57,9 @@ class PendingReport(NamedTuple):
 
 
 def decisions(broker: Broker, thing: str, report: TransferReport, error: str | None, began: float) -> list[Document]:
-    """Return a list with the transfer's decision for the broker; empty if it is not worth a report, or if a source is
-    not a server.
+    """Return a list with the transfer's decision for the broker.
+
+    It is empty if the decision is not worth a report, or if a source is not a server.
 
     :param thing: the dataset, or the file's name
     :param error: the reason of the failure, if it failed

@@ -127,7 +127,9 @@ def _submission(request: TaskRequest, sources: Sequence[CollectionPath], destina
         )
     targets = [destination.path + (_name(place.path) if into else "") for place in sources]
     if twice := {target for target in targets if targets.count(target) > 1}:
-        raise UsageError(f"several sources would become {min(twice)}", "submit them separately")
+        raise UsageError(
+            f"several sources would be written to {min(twice)}", "submit each with a destination of its own"
+        )
     flags = {"recursive": request.recursive, "delete_destination_extra": request.delete, "dry_run": request.dry_run}
     options: dict[str, Any] = {name: True for name, is_set in flags.items() if is_set}
     return {

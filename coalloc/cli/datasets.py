@@ -109,7 +109,7 @@ def _register_directory(name: str, urls: tuple[str, ...], broker: str | None, as
     from coalloc.util import human
 
     if len(urls) > 1:
-        raise UsageError("only one directory can be registered at once", "register them one by one")
+        raise UsageError("only one directory can be registered at a time", "register them one by one")
     result = interrupts.run(api.register_directory(name, urls[0], broker))
     if as_json:
         refused = {each: error.message for each, error in result.refused.items()}

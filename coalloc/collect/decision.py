@@ -1,4 +1,4 @@
-"""The decision behind a collection, in which each pair of hosts counts as a source. Pure."""
+"""The decision behind a collect job, in which each pair of hosts counts as a source. Pure."""
 
 from coalloc.broker_client.decision import LARGE, LONGEST, LONGEST_NAME, MOST, MOST_SOURCES, Document
 from coalloc.collect.values import HERE, CollectReport, PairReport
@@ -9,7 +9,7 @@ __all__ = ["collected"]
 
 
 def collected(report: CollectReport, error: str | None, began: float, key: str, site: str) -> Document | None:
-    """Return the document of a collection's decision and results; None if it is not worth a report.
+    """Return the document of a collect job's decision and results; None if it is not worth a report.
 
     :param site: the site of this machine
     """

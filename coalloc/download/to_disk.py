@@ -1,5 +1,6 @@
-"""The download of one file, from the first server's answer to its final name. Connects runner, sink, journal and
-verification.
+"""The download of one file, from the first server's answer to its final name.
+
+It connects the runner, the partial file, its journal and the verification.
 """
 
 import asyncio

@@ -154,7 +154,6 @@ class Source(ABC):
     async def rest(self) -> None:
         """Close the connections used for fetching; `open` or `fetch` reconnects. Pending checksums continue.
 
-
         May be called when no fetch is under way.
         """
         await self.close()

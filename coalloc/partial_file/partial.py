@@ -227,8 +227,9 @@ class PartialFile:
         self._folder.remove()
 
     def close(self) -> None:
-        """End this run. Fetched bytes stay for the next run; if there are none, the directory is removed. May be called
-        twice.
+        """End this run; may be called twice.
+
+        Fetched bytes stay for the next run; if there are none, the directory is removed.
         """
         self._let_go()
         if not self._is_worth_keeping():

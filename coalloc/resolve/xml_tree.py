@@ -19,6 +19,7 @@ MAX_TAG = 256 * 1024
 """Maximum bytes of a tag, comment or processing instruction."""
 MAX_NAMESPACE = 256
 """Maximum characters of a namespace's name."""
+LARGER_PIECES = "ask for a Metalink with larger pieces, or name replica URLs"
 PIECE = 64 * 1024
 MANY_NAMES = 1_000
 
@@ -70,7 +71,7 @@ class _TreeBuilder:
         self._elements += 1
         self._count_attributes(len(attributes) // 2)
         if self._elements > MAX_ELEMENTS:
-            self.refuse(f"has more than {MAX_ELEMENTS} elements")
+            self.refuse(f"has more than {MAX_ELEMENTS} elements", LARGER_PIECES)
         if len(self.interned) > MANY_NAMES:
             self.interned.clear()
         tag = _full(tag)
@@ -108,15 +109,15 @@ class _TreeBuilder:
     def _count_attributes(self, count: int) -> None:
         self._attributes += count
         if self._attributes > MAX_ELEMENTS:
-            self.refuse(f"has more than {MAX_ELEMENTS} attributes")
+            self.refuse(f"has more than {MAX_ELEMENTS} attributes", LARGER_PIECES)
 
     def refuse_doctype(self, *_: object) -> None:
         raise UsageError(
             f"{self._where} declares a document type or entities, which is refused", "remove the <!DOCTYPE ...>"
         )
 
-    def refuse(self, why: str) -> Never:
-        raise UsageError(f"{self._where} {why}", "ask for a Metalink with larger pieces, or name replica URLs")
+    def refuse(self, why: str, remedy: str = "name replica URLs instead") -> Never:
+        raise UsageError(f"{self._where} {why}", remedy)
 
 
 def _full(name: str) -> str:

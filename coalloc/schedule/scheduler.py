@@ -264,8 +264,9 @@ class Scheduler:
     def _fail(
         self, source: ScheduledSource, reason: str, *, permanent: bool, now: float, retry_after: float | None = None
     ) -> None:
-        """Unassign the source's bytes; then drop it, or pause it, for at least `retry_after` seconds if the server
-        requested that.
+        """Unassign the source's bytes; then drop it, or pause it.
+
+        If the server requested a pause of `retry_after` seconds, it is at least that long.
         """
         source.failures += 1
         source.reason = reason

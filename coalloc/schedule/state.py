@@ -242,8 +242,9 @@ class State:
         return self._round_trip(source) if source.widening.streams > 1 else 0.0
 
     def wait_seconds(self, source: ScheduledSource, now: float) -> float:
-        """Return the expected seconds until a source's bytes flow (again). If it is late, its delay is expected to
-        double.
+        """Return the expected seconds until a source's bytes flow (again).
+
+        If it is late, its delay is expected to double.
         """
         copy = self.running(source)
         if copy is None:

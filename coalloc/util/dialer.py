@@ -47,6 +47,7 @@ class Dialer(Protocol):
 
     async def dial(self, host: str, port: int, seconds: float) -> socket.socket:
         """Return a connected, non-blocking socket with TCP_NODELAY set.
+
         :param seconds: time limit
         :raises SourceError: if it cannot be connected in time, or the policy allows none of its addresses
         """

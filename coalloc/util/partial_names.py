@@ -68,6 +68,7 @@ def private(kind: str = "") -> str:
 
 def derived(number: bytes, name: str) -> str:
     """Return the name of the directory, beside the file, for the partial data of a collected file.
+
     :param number: random number of the target directory
     :param name: the file's path in the target directory
 

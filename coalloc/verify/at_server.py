@@ -66,8 +66,9 @@ class AtSink:
         return bad
 
     async def _computed(self, expected: Sequence[Checksum], ask: Ask) -> tuple[Checksum, str | None]:
-        """Return the first of `expected` that the sink can compute, with the sink's value; if there is none, the first
-        of all and None.
+        """Return the first of `expected` that the sink can compute, with the sink's value.
+
+        If there is none, return the first of all and None.
         """
         for each in expected:
             if (found := await ask(each.algorithm, 0, self._size)) is not None:

@@ -116,7 +116,6 @@ class WitnessServers:
 
         Among them those with the fewest requested bytes come first, to spread the load; if `soon`, the fastest.
         """
-
         holders = {self.holder(sender) for sender in senders}
 
         def rank(i: int) -> tuple[bool, float, int]:

@@ -1,10 +1,11 @@
-"""The members of the bank: cheap forecasters, each made of two functions over an array of floats.
+"""Common parts of the bank's members: their types, and the rings and ordered windows that keep the last values.
 
-A member keeps its knowledge of one series in a fixed number of floats, so that thousands of series lie in one array
-and a compiled loop runs through them. Its functions take the array and the position where their part begins. They are
-plain Python, and can be compiled (see `predictors.compiled`).
+A member is a cheap forecaster of two functions over an array of floats. It keeps its knowledge of one series in a fixed
+number of floats, so that thousands of series lie in one array and a compiled loop runs through them. Its functions take
+the array and the position where their part begins. They are plain Python, and can be compiled (see
+`predictors.compiled`).
 
-Means and medians over counts keep the last few values of a series, in a ring or an ordered window. A ring consists of
+Means and medians of the last N values keep these values in a ring or an ordered window. A ring consists of
 its size, the number of values in it, the position of the next one, and the values; an ordered window of its size, the
 number of values in it, the number ever inserted, the values in ascending order, and the serial number of each.
 """

@@ -55,7 +55,7 @@ class TransferItem(ClientDocument):
 
 
 class DeleteItem(ClientDocument):
-    """A file or a folder."""
+    """A path to delete; with `interpret_globs`, its last part is a pattern."""
 
     DATA_TYPE: Literal["delete_item"] = "delete_item"
     path: Text

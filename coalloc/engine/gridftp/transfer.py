@@ -139,6 +139,7 @@ class RangeTransfer:
 
     def _broken(self, error: Exception) -> None:
         """Fail the whole pair, as the connection still contains bytes of this range, where the next file should begin.
+
         If the error may only be a consequence of the other server's failure, wait for that server's reply first.
         """
         if isinstance(error, ServerSays):

@@ -79,7 +79,6 @@ class HTTPExchange:
     def named_by(self) -> str | None:
         """The numeric address of the server that is responsible for the last response.
 
-
         If there were redirects, it is the most public address of all servers involved; None if one is unknown.
         """
         known = [each.address for each in self._chain if each.address]

@@ -184,7 +184,7 @@ class _Plain(httpcore.AsyncNetworkStream):
         self._opening = _Opening()
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        await asyncio.sleep(0)  # available data return at once: time-outs need a chance to fire
+        await asyncio.sleep(0)  # sock_recv returns available data without a pause; let time-outs fire
         return self._opening.check(await self._loop.sock_recv(self._sock, self._opening.most))
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:

@@ -1,7 +1,7 @@
 """One replica fetched by several sessions, for protocols with one stream per session.
 
-A single session gets the whole range at once; `sharing` divides a range among several sessions. The scheduler decides
-the number of sessions.
+`sharing` divides each range into parts for the sessions; a single session gets them one after the other. A server
+without ranges sends the whole file to one session. The scheduler decides the number of sessions.
 """
 
 import asyncio

@@ -75,6 +75,6 @@ def _direct(arrays: Arrays, files: Sequence[File], sink: str, backend: Backend) 
 
 
 def _hosts(graph: CapacityGraph, side: Mask) -> set[str]:
-    """Return the hosts whose own files start on the source's side."""
+    """Return the names of the hosts whose sending vertex is on the source's side of the minimum cut."""
     n = len(graph.arrays.hosts)
     return {host.name for host, inside in zip(graph.arrays.hosts, side[n : 2 * n], strict=True) if inside}

@@ -1,4 +1,5 @@
 """`adaptive`: coget's own strategy. Each source gets one contiguous share; idle sources steal from the slowest one.
+
 At the start the shares are such that all sources finish together, according to their forecast set-up times and rates.
 A source that has delivered its share steals from the source that would finish last: the tail of its undelivered bytes,
 by the rule in `schedule.stealing`. If that would save less than the thief's set-up, the source stays idle and tries

@@ -97,7 +97,7 @@ def test_tasks_are_listed_and_canceled(lab):
         (("one:/x", "x"), 2, "COLLECTION:/path"),
         (("one:/x", "two:/y", "two:/z/"), 2, "submit them separately"),
         (("one:/x", "one:/y", "two:/z"), 2, "end it with a slash"),
-        (("one:/a/x", "one:/b/x", "two:/z/"), 2, "several sources would become /z/x"),
+        (("one:/a/x", "one:/b/x", "two:/z/"), 2, "several sources would be written to /z/x"),
         (("lab:none", "two:/z/"), 3, "there is no dataset lab:none"),
         (("oen:/x", "two:/z/"), 3, "there is no dataset oen:/x"),
         (("ftp://h.example/x", "two:/z/"), 2, "write COLLECTION:/path, or the name of a dataset"),

@@ -114,7 +114,7 @@ def test_loopback_by_another_port_is_a_tunnel(broker):
 
 @pytest.mark.parametrize("host", [EVIL, "127.0.0.1:1"])
 def test_a_login_stays_at_the_host_of_the_browser(broker, host):
-    """Redirects are relative: the browser stays at its host, whatever the broker would think of it."""
+    """Redirects are relative: the browser stays at the host that it used, also if the Host header names another one."""
     with httpx.Client(base_url=broker.url, headers={"Host": host}, timeout=PATIENCE) as client:
         where, seen = "/reports/tasks", []
         answer = client.get(where)

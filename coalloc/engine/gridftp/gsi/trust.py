@@ -1,4 +1,5 @@
 """Checks of a server's certificate for revocation and signing policies, by the directory of authorities.
+
 OpenSSL has verified the signatures of the chain. This module looks each certificate up in the revocation lists of its
 issuer (`HASH.r0`, `HASH.r1`, ...), and checks its name against the issuer's signing policy (`HASH.signing_policy`). A
 certificate that is revoked or violates a policy is refused. If a check is impossible, because a list or a policy is

@@ -63,7 +63,7 @@ async def test_they_are_collected_as_others_also_again_and_when_they_change(serv
 
 
 async def test_what_was_collected_is_not_taken_for_partial_data(server, tmp_path):
-    """Another user plants what looks like half of a file of another server: none of it gets into that file."""
+    """A collected `x.coget` that looks like partial data is not used: a download to `x` refuses it."""
     right = random_file(server.root / "x", 300_000)
     (server.root / "tree").mkdir()
     partial = PartialFile(server.root / "tree" / "x")

@@ -94,7 +94,7 @@ def zone(request, monkeypatch):
 
 
 def test_what_intake_esgf_downloaded(tmp_path, zone):
-    """The program's table, as its database.py creates and fills it."""
+    """intake-esgf's table `downloads`, created and filled with the statements of its database.py."""
     path, began = tmp_path / "download.db", time.time()
     with sqlite3.connect(path) as database:
         database.execute(
