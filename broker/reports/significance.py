@@ -131,8 +131,9 @@ def _contest(where: K, duels: Sequence[Duel]) -> Contest[K]:
 def shifted(before: Sequence[float], after: Sequence[float]) -> float:
     """Return the one-sided p-value of the exact rank sum test (Wilcoxon 1945).
 
-    It is the probability that chance alone ranks the later values at least as high as observed. If nothing has changed, each choice of the later values among all values is equally likely. So the p-value is the
-    share of choices whose rank sum is at least the observed one. Equal values get the mean of their ranks.
+    It is the probability that chance alone ranks the later values at least as high as observed. If nothing has changed,
+    each choice of the later values among all values is equally likely. So the p-value is the share of choices whose
+    rank sum is at least the observed one. Equal values get the mean of their ranks.
 
     >>> shifted([1.0, 2.0, 3.0], [4.0, 5.0, 6.0])
     0.05

@@ -1,8 +1,9 @@
 """Copies of files between two servers, whose bytes do not pass this machine.
 
-The servers connect to each other in MODE E. The sink listens, the source connects, and the connections are kept between files. Commands for many files are under way
-at once. Each file is requested from the source first, and from the sink only once the source has opened it. So the sink
-creates no file that the source refuses, and the bytes of one file are never written to another.
+The servers connect to each other in MODE E. The sink listens, the source connects, and the connections are kept between
+files. Commands for many files are under way at once. Each file is requested from the source first, and from the sink
+only once the source has opened it. So the sink creates no file that the source refuses, and the bytes of one file are
+never written to another.
 
 `transfer` handles one file.
 """
