@@ -1,14 +1,17 @@
 """The demonstration: all promised content, the same for the same seed, shown by one command within a minute."""
 
+import asyncio
 import os
 import re
+import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import pairwise
 from math import inf, log
 from pathlib import Path
 from statistics import mean, pstdev
+from typing import Self
 
 import httpx
 import pytest
@@ -26,8 +29,12 @@ from broker.factory import Factory
 from broker.models.access import Caller
 from broker.models.decisions import Range
 from broker.reports.catalogue import REPORTS
+from broker.storage.database import addressed
+from broker.storage.migration import upgrade
 from broker.storage.tasks import TaskFilter
+from tests.broker.conftest import DATABASES
 from tests.support.broker import PROGRAM
+from tests.support.postgres import Postgres
 from tests.support.programs import run, start
 from tests.support.waiting import PATIENCE, wait_until
 
@@ -167,45 +174,32 @@ def test_servers_share_a_file_to_the_last_byte(servers, rate):
         assert each.last is None or each.last <= server.stops + 1 / server.rate
 
 
-async def test_it_is_taken_in_as_real_data_are(database):
-    factory = Factory.of(Settings(database), compiled=False)
-    try:
-        await fill(factory, SEED, END)
-        async with factory.database.read() as connection:
-            found = await connection.exec_driver_sql("SELECT count(*), max(ended) FROM observations")
-            assert tuple(found.one()) == (len(all_transfers()), all_transfers()[-1].observed.ended)
-        page = await factory.tasks.page(TaskFilter(), [("request_time", True)], 100, 0)
-        assert {task.status for task in page.tasks} == {"ACTIVE", "SUCCEEDED", "FAILED"}
-        assert Counter(task.paused is not None for task in page.tasks)[True] == 1
-        for task in page.tasks:
-            assert (task.status == "SUCCEEDED") <= (task.bytes_transferred == task.bytes > 0)
-            assert task.files_transferred == task.succeeded
-            assert task.requested_at < (task.completed_at or END) <= END
-        caller = Caller(subject="admin", role="admin")
-        failed = next(task for task in page.tasks if task.status == "FAILED" and not task.canceled)
-        events, _ = await factory.tasks.events(caller, failed.id, None, 100, 0)
-        assert [event.code for event in events][0 :: len(events) - 1] == ["FAILED", "STARTED"]
-        said = await factory.access.audit(None, 1000)
-        assert [entry.at for entry in said] == sorted((entry.at for entry in said), reverse=True)
-        assert {"put site", "import", "mark bad", "pause task"} <= {entry.action for entry in said}
-    finally:
-        await factory.database.close()
-
-
 class Demo:
-    """A process of `coget-broker demo`, and its output."""
+    """A process of `coget-broker demo`, and its output.
 
-    def __init__(self, folder: Path, *words: str) -> None:
+    :param database: URL of the database that it keeps; empty: a temporary one
+    """
+
+    def __init__(self, folder: Path, *words: str, database: str = "") -> None:
+        self.database = database
         self._said = folder / "demo.log"
         with self._said.open("wb") as log:
-            command = [PROGRAM, "demo", "--port", "0", *words]
+            kept = ["--database", database] if database else []
+            command = [PROGRAM, "demo", "--port", "0", *kept, *words]
             environment = os.environ | {"TMPDIR": str(folder)}
             self.process = start(command, stdout=log, stderr=log, cwd=folder, env=environment)
+
+    def __enter__(self) -> Self:
+        return self.wait()
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.process.terminate()
+        self.process.wait(SECONDS)
 
     def said(self) -> str:
         return self._said.read_text()
 
-    def wait(self) -> "Demo":
+    def wait(self) -> Self:
         """Wait until it serves."""
 
         def serves() -> bool:
@@ -221,30 +215,68 @@ class Demo:
         return httpx.Client(base_url=url, headers={"Authorization": f"Bearer {token}"}, timeout=SECONDS)
 
 
-@pytest.fixture
-def demo(tmp_path: Path) -> Iterator[Callable[..., Demo]]:
-    started: list[Demo] = []
-
-    def start(*words: str) -> Demo:
-        started.append(Demo(tmp_path, *words))
-        return started[-1].wait()
-
-    yield start
-    for each in started:
-        each.process.terminate()
-        each.process.wait(SECONDS)
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
+    """The demonstration on a database that it keeps."""
+    folder = tmp_path_factory.mktemp("shown")
+    with Demo(folder, database=f"sqlite:///{folder}/kept.sqlite") as started:
+        yield started
 
 
-def test_one_command_shows_it(demo, tmp_path):
-    url = f"sqlite:///{tmp_path}/kept.sqlite"
-    shown = demo("--database", url)
+@pytest.fixture(params=DATABASES)
+def database(request: pytest.FixtureRequest) -> str:
+    """The URL of a database with the demonstration: by the command on SQLite, and without serving on PostgreSQL."""
+    if request.param == "sqlite":
+        shown: Demo = request.getfixturevalue("shown")
+        return shown.database
+    server: Postgres = request.getfixturevalue("server")
+    url = server.create()
+    upgrade(addressed(url))
+    asyncio.run(filled(url))
+    return url
+
+
+async def filled(url: str) -> None:
+    factory = Factory.of(Settings(url), compiled=False)
+    try:
+        await fill(factory, SEED, time.time())
+    finally:
+        await factory.database.close()
+
+
+async def test_it_is_taken_in_as_real_data_are(database):
+    factory, now = Factory.of(Settings(database), compiled=False), time.time()
+    try:
+        async with factory.database.read() as connection:
+            found = await connection.exec_driver_sql("SELECT count(*), max(ended) - min(ended) FROM observations")
+            ends = [each.observed.ended for each in all_transfers()]
+            assert tuple(found.one()) == (len(ends), pytest.approx(max(ends) - min(ends)))
+        page = await factory.tasks.page(TaskFilter(), [("request_time", True)], 100, 0)
+        assert {task.status for task in page.tasks} == {"ACTIVE", "SUCCEEDED", "FAILED"}
+        assert Counter(task.paused is not None for task in page.tasks)[True] == 1
+        for task in page.tasks:
+            assert (task.status == "SUCCEEDED") <= (task.bytes_transferred == task.bytes > 0)
+            assert task.files_transferred == task.succeeded
+            assert task.requested_at < (task.completed_at or now) <= now
+        caller = Caller(subject="admin", role="admin")
+        failed = next(task for task in page.tasks if task.status == "FAILED" and not task.canceled)
+        events, _ = await factory.tasks.events(caller, failed.id, None, 100, 0)
+        assert [event.code for event in events][0 :: len(events) - 1] == ["FAILED", "STARTED"]
+        said = await factory.access.audit(None, 1000)
+        assert [entry.at for entry in said] == sorted((entry.at for entry in said), reverse=True)
+        assert {"put site", "import", "mark bad", "pause task"} <= {entry.action for entry in said}
+    finally:
+        await factory.database.close()
+
+
+def test_one_command_shows_it(shown):
     with shown.client("admin") as admin, shown.client("transfer") as user:
         assert len(admin.get("/broker/v1/datasets", params={"limit": 1000}).json()["datasets"]) == len(MADE.datasets)
         assert admin.get("/broker/v1/audit").status_code == 200
         assert user.get("/broker/v1/audit").status_code == 403
         mine = user.get("/broker/v1/tasks").json()["tasks"]
         assert {task["owner"] for task in mine} == {"ann"}
-    again = run([PROGRAM, "demo", "--database", url], text=True)
+    again = run([PROGRAM, "demo", "--database", shown.database], text=True)
     assert again.returncode == 2
     assert "has tables already" in again.stderr
 
@@ -263,8 +295,8 @@ def links(name: str, documents: dict[str, dict]) -> Iterator[str]:
                 yield from (value for value in row if isinstance(value, str) and value.startswith(f"{name}?"))
 
 
-def test_each_report_has_something_to_say(demo):
-    with demo().client("admin") as admin:
+def test_each_report_has_something_to_say(shown):
+    with shown.client("admin") as admin:
         told: dict[str, dict] = {}
 
         def ask(name: str, query: str) -> dict:
@@ -279,16 +311,14 @@ def test_each_report_has_something_to_say(demo):
             wait_until(lambda: any(lines(ask(kind.name, query)) for query in queries), 3 * SECONDS)  # noqa: B023
 
 
-def test_the_users_own_log_is_shown_as_it_is(demo, tmp_path):
+def test_the_users_own_log_is_shown_as_it_is(tmp_path):
     file = tmp_path / "transfers.log"
     file.write_text("source,start,bytes,seconds\nftp://a.example,1700000000,1000000000,10\n")
-    shown = demo("--log", str(file))
-    with shown.client("transfer") as user:
-        (only,) = user.get("/broker/v1/transfers").json()["transfers"]
-        assert (only["bytes"], only["subject"]) == (1_000_000_000, "ann")
-        assert only["ended"] == 1700000010
-        assert not user.get("/broker/v1/datasets").json()["datasets"]
-    assert list(tmp_path.glob("coget-demo-*"))
-    shown.process.terminate()
-    shown.process.wait(SECONDS)
+    with Demo(tmp_path, "--log", str(file)) as shown:
+        with shown.client("transfer") as user:
+            (only,) = user.get("/broker/v1/transfers").json()["transfers"]
+            assert (only["bytes"], only["subject"]) == (1_000_000_000, "ann")
+            assert only["ended"] == 1700000010
+            assert not user.get("/broker/v1/datasets").json()["datasets"]
+        assert list(tmp_path.glob("coget-demo-*"))
     assert not list(tmp_path.glob("coget-demo-*"))
