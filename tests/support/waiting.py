@@ -18,6 +18,7 @@ async def until(question: Callable[[], Any], seconds: float = PATIENCE) -> Any:
 
     :raises TimeoutError: there is no true result within `seconds`
     """
+    began = time.monotonic()
     async with asyncio.timeout(seconds):
         while True:
             answer = question()
@@ -25,7 +26,7 @@ async def until(question: Callable[[], Any], seconds: float = PATIENCE) -> Any:
                 answer = await answer
             if answer:
                 return answer
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(_pause(time.monotonic() - began))
 
 
 def wait_until(question: Callable[[], Any], seconds: float = PATIENCE) -> Any:
@@ -38,5 +39,10 @@ def wait_until(question: Callable[[], Any], seconds: float = PATIENCE) -> Any:
         waited = time.monotonic() - began
         if waited > seconds:
             raise TimeoutError(f"not within {seconds:g} s")
-        time.sleep(min(0.5, 0.002 + waited / 20))  # less and less often, to save processor time
+        time.sleep(_pause(waited))
     return answer
+
+
+def _pause(waited: float) -> float:
+    """Return the seconds until the next call: less and less often, to save processor time."""
+    return min(0.5, 0.002 + waited / 20)
