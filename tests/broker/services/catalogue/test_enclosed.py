@@ -1,6 +1,5 @@
 """Replicas inside collections: readable with grants, or if the collection's owner has opened them."""
 
-import asyncio
 import os
 import socket
 from typing import NamedTuple
@@ -16,9 +15,10 @@ from broker.cli import broker as command
 from broker.storage import migration
 from broker.storage.database import addressed
 from broker.storage.migration import differences
+from broker.worker.policy import faults
 from tests.broker.services.conftest import TASKS, World, grant, somebody
 from tests.support.gridftp import GridFTPServer
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import until
 
 B = "/broker/v1"
 SECRET = os.urandom(4000)
@@ -56,13 +56,20 @@ class Place(NamedTuple):
         return await self.arrived(sent.json()["id"], to)
 
     async def arrived(self, number, to):
-        async with asyncio.timeout(PATIENCE):
-            while (task := (await self.world.admin.get(f"{TASKS}/{number}")).json())["completed_at"] is None:  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
+        task = await self.over(number)
         there = (self.world.sink / to.strip("/")).exists()
         assert there is (task["status"] == "SUCCEEDED"), task
         assert there or task["bytes_transferred"] == 0
         return there
+
+    async def over(self, number):
+        """Return the finished task."""
+
+        async def ended():
+            task = (await self.world.admin.get(f"{TASKS}/{number}")).json()
+            return task if task["completed_at"] is not None else None
+
+        return await until(ended)
 
     async def told(self, client, name="eve:secret"):
         """Return what a caller learns about replicas, by each route."""
@@ -84,7 +91,8 @@ class Place(NamedTuple):
 
 
 @pytest.fixture
-async def place(world):
+async def place(world, monkeypatch):
+    monkeypatch.setattr(faults, "FIRST_PAUSE", 0.01)  # a task fails after its third attempt
     admin = world.admin
     where = (await admin.get(f"{B}/endpoints/from")).json()
     assert (
@@ -144,9 +152,7 @@ async def test_nor_into_a_folder_of_workers(place, tmp_path):
         task = {"submission_id": str(uuid4()), "source": "datasets", "destination": "folder", "items": items}
         sent = await place.eve.post(TASKS, json=task)
         assert sent.status_code == 202, sent.text
-        async with asyncio.timeout(PATIENCE):
-            while (task := (await admin.get(f"{TASKS}/{sent.json()['id']}")).json())["completed_at"] is None:  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
+        task = await place.over(sent.json()["id"])
         assert (task["status"], (tmp_path / "folder" / "x").exists()) == ("SUCCEEDED" if opened else "FAILED", opened)
         if not opened:
             assert task["error"]["code"] == "PERMISSION_DENIED"
@@ -165,7 +171,7 @@ VARIANTS = [
 ]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("variant", VARIANTS)
 async def test_however_its_place_is_written(place, variant):
     said = {name: value.format(root=place.root.rstrip("/")) for name, value in variant.items()}
@@ -276,7 +282,7 @@ async def test_what_they_register_is_open(place, who):
     assert await place.reads(place.bob)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("how", ["path", "prefix", "port", "host", "registered again"])
 async def test_what_is_moved_is_closed(place, how):
     """A replica is closed after any move, by any user and to any place in the collection."""
