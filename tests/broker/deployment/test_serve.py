@@ -12,7 +12,9 @@ import pytest
 
 from tests.support.broker import PROGRAM, BrokerProcess, kept_by, reports
 from tests.support.coget import without
+from tests.support.effort import effort
 from tests.support.nginx import Nginx
+from tests.support.programs import run
 from tests.support.waiting import PATIENCE, wait_until
 
 
@@ -70,10 +72,12 @@ def test_what_was_acknowledged_before_sigkill_is_there_once(empty_database, tmp_
         assert answer.json() == {"accepted": 0, "known": 100}
 
 
+@pytest.mark.long
 def test_an_import_that_sigkill_cut_is_finished_by_sending_it_again(empty_database, tmp_path):
+    count = effort(4000, 20_000)
     lines = [
         json.dumps({"name": f"big:{i:06}", "size": i, "replicas": [{"endpoint": "e"}]}).encode() + b"\n"
-        for i in range(20_000)
+        for i in range(count)
     ]
     with BrokerProcess(empty_database, tmp_path) as broker:
         token = broker.token
@@ -83,10 +87,10 @@ def test_an_import_that_sigkill_cut_is_finished_by_sending_it_again(empty_databa
         client.put("/broker/v1/endpoints/e", json=endpoint)
 
         def until_half():
-            yield b"".join(lines[:10_000])
+            yield b"".join(lines[: count // 2])
             wait_until(lambda: "big:001000" in client.get("/broker/v1/datasets", params={"prefix": "big:001"}).text)
             broker.process.kill()
-            yield b"".join(lines[10_000:])
+            yield b"".join(lines[count // 2 :])
 
         with pytest.raises(httpx.TransportError):
             broker.client().post("/broker/v1/import", content=until_half())
@@ -94,15 +98,15 @@ def test_an_import_that_sigkill_cut_is_finished_by_sending_it_again(empty_databa
         client = again.client()
         report = client.post("/broker/v1/import", content=b"".join(lines)).text.splitlines()
         end = json.loads(report[-1])
-        assert (len(report), end["kept"], end["refused"]) == (1, 20_000, 0)
-        assert end["changed"] < 20_000
+        assert (len(report), end["kept"], end["refused"]) == (1, count, 0)
+        assert end["changed"] < count
         exported = client.get("/broker/v1/export").text.splitlines()
-        assert json.loads(exported[-1]) == {"end": True, "count": 20_000}
-        assert len({json.loads(line)["name"] for line in exported[:-1]}) == 20_000
+        assert json.loads(exported[-1]) == {"end": True, "count": count}
+        assert len({json.loads(line)["name"] for line in exported[:-1]}) == count
 
 
 def _program(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([PROGRAM, *words], cwd=cwd, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    return run([PROGRAM, *words], cwd=cwd, text=True)
 
 
 def test_tokens_are_made_listed_and_revoked_beside_it(tmp_path):

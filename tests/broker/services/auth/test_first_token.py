@@ -3,7 +3,6 @@
 import os
 import pty
 import stat
-import subprocess
 import threading
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import httpx
 import pytest
 
 from tests.support.broker import PROGRAM, SECONDS, BrokerProcess
+from tests.support.programs import run, start
 from tests.support.users import umask
 
 WHOAMI = "/broker/v1/whoami"
@@ -63,25 +63,17 @@ def test_of_a_server_of_databases_it_is_where_state_is(server, monkeypatch, tmp_
 def test_without_a_place_for_it_no_tables_are_made(tmp_path, server):
     (tmp_path / "state").write_text("a file")
     database = server.create()
-    refused = subprocess.run(
-        [PROGRAM, "serve", "--database", database, "--port", "0"],
-        env=os.environ | {"STATE_DIRECTORY": str(tmp_path / "state")},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=SECONDS,
-    )
+    environment = os.environ | {"STATE_DIRECTORY": str(tmp_path / "state")}
+    refused = run([PROGRAM, "serve", "--database", database, "--port", "0"], env=environment, text=True)
     assert (refused.returncode, "cannot be written" in refused.stderr) == (2, True)
-    listed = subprocess.run(
-        [PROGRAM, "token", "list", "--database", database], capture_output=True, text=True, check=False
-    )
+    listed = run([PROGRAM, "token", "list", "--database", database], text=True)
     assert "has no tables yet" in listed.stderr
 
 
 def test_on_a_terminal_it_is_shown(tmp_path):
     terminal, end = pty.openpty()
     words = [PROGRAM, "serve", "--database", f"sqlite:///{tmp_path / 'b.sqlite'}", "--port", "0"]
-    process = subprocess.Popen(words, stdin=end, stdout=end, stderr=end, cwd=tmp_path)
+    process = start(words, stdin=end, stdout=end, stderr=end, cwd=tmp_path)
     os.close(end)
     bound = threading.Timer(SECONDS, process.kill)
     bound.start()
