@@ -17,8 +17,6 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 __all__ = ["USER", "confined", "said", "system_calls"]
 
 USER = 64990
@@ -45,6 +43,8 @@ def confined(unit: Path, state: Path, writable: Sequence[Path] = ()) -> list[str
 
     :param writable: paths for `ReadWritePaths=` of a drop-in
     """
+    import pytest  # the confined process needs no pytest, whose import takes long
+
     if os.geteuid() != 0:
         pytest.skip("only root can make the mounts of a unit")
     words = ["unshare", "--mount", "--propagation", "private", sys.executable, "-m", "tests.support.confined"]
@@ -74,10 +74,21 @@ def _expanded(word: str) -> Iterator[str]:
     if not word.startswith("@"):
         yield word
         return
-    listed = subprocess.run(["systemd-analyze", "syscall-filter", word], capture_output=True, text=True, check=True)
-    for line in listed.stdout.splitlines()[1:]:
-        if (each := line.strip()) and not each.startswith("#"):
-            yield from _expanded(each)
+    for each in _groups()[word]:
+        yield from _expanded(each)
+
+
+@cache
+def _groups() -> dict[str, list[str]]:
+    """Return the members of each group of system calls that systemd knows."""
+    listed = subprocess.run(["systemd-analyze", "syscall-filter"], capture_output=True, text=True, check=True)
+    groups: dict[str, list[str]] = {}
+    for line in listed.stdout.splitlines():
+        if line.startswith("@"):
+            members = groups[line.strip()] = []
+        elif (each := line.strip()) and not each.startswith("#"):
+            members.append(each)
+    return groups
 
 
 def _mount(*words: str | Path) -> None:

@@ -17,6 +17,7 @@ import pytest
 
 from tests.support.broker import PROGRAM, BrokerProcess, reports
 from tests.support.confined import USER, confined, said
+from tests.support.programs import run
 from tests.support.waiting import PATIENCE, until
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
@@ -83,9 +84,7 @@ def test_the_broker_starts_as_its_unit_says(credentials, tmp_path):
 def test_the_worker_finds_its_database_in_a_file(credentials, tmp_path):
     variables, words = _command(WORKER, credentials)
     (credentials / "database").write_text("sqlite:///none.sqlite\n")
-    refused = subprocess.run(
-        [PROGRAM, *words], env=variables, cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    refused = run([PROGRAM, *words], env=os.environ | variables, cwd=tmp_path, text=True)
     assert (refused.returncode, "on SQLite the broker itself carries out tasks" in refused.stderr) == (2, True)
 
 
@@ -155,20 +154,21 @@ def test_the_broker_does_all_its_work_as_confined(state):
 
 
 @analyzed
-@pytest.mark.parametrize("opened", [True, False])
-def test_a_folder_is_written_into_where_a_drop_in_opens_it(state, tmp_path, opened):
+def test_a_folder_is_written_into_where_a_drop_in_opens_it(state, tmp_path):
     (line,) = re.findall(r"^ *ReadWritePaths=(\S+)$", HOWTO.read_text(), re.M)
     assert line.startswith("/")
-    folder = tmp_path / "scratch"
-    folder.mkdir()
-    with _running(state, "--site", "HERE", writable=[folder] if opened else []) as broker:
+    opened, closed = tmp_path / "opened", tmp_path / "closed"
+    for folder in (opened, closed):
+        folder.mkdir()
+    with _running(state, "--site", "HERE", writable=[opened]) as broker:
         client = broker.client()
-        scratch = {"name": "scratch", "kind": "local", "site": "HERE", "base": str(folder)}
-        number = client.put("/broker/v1/collections/scratch", json=scratch).json()["id"]
-        path = f"/v0.10/operation/endpoint/{number}/mkdir"
-        made = client.post(path, json={"DATA_TYPE": "mkdir", "path": "/new"})
-        assert made.is_success == opened, made.text
-    assert (folder / "new").is_dir() == opened
+        for folder in (opened, closed):
+            scratch = {"name": folder.name, "kind": "local", "site": "HERE", "base": str(folder)}
+            number = client.put(f"/broker/v1/collections/{folder.name}", json=scratch).json()["id"]
+            path = f"/v0.10/operation/endpoint/{number}/mkdir"
+            made = client.post(path, json={"DATA_TYPE": "mkdir", "path": "/new"})
+            assert made.is_success == (folder == opened), made.text
+    assert ((opened / "new").is_dir(), (closed / "new").is_dir()) == (True, False)
 
 
 @analyzed
