@@ -14,7 +14,9 @@ import pytest_asyncio
 from playwright.async_api import Browser, Page, StorageState, expect
 
 from broker.config.settings import Settings
+from broker.demo.decisions import DOWNLOADS
 from broker.demo.filling import fill
+from broker.demo.world import World, world
 from broker.factory import Factory
 from broker.jobs.scoring import Scoring
 from broker.models.access import NewToken
@@ -23,7 +25,7 @@ from broker.storage.database import addressed
 from broker.storage.migration import upgrade
 from tests.support.broker import BrokerProcess
 from tests.support.chromium import PHONE, Visitor, chromium, visit
-from tests.support.effort import LONG
+from tests.support.effort import LONG, effort
 from tests.support.programs import LATE
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -36,6 +38,8 @@ async def step(self):
 Scoring.step = step
 """
 """Code that stops the scorer of a broker: it would slow the browser down, and pages would depend on its progress."""
+SPARSE = effort(8, 1)
+"""Divisor of the numbers of transfers and downloads in the demonstration."""
 LEADS = re.compile(r"[a-z][a-z-]*\?.+")
 
 
@@ -56,6 +60,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
     upgrade(addressed(database))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("broker.jobs.scoring.TURNS", 0.0)  # nobody else wants a turn
+        patch.setattr("broker.demo.filling.world", _sparse)
+        patch.setattr("broker.demo.decisions.DOWNLOADS", DOWNLOADS // SPARSE)
         admin, ann, eve = asyncio.run(_filled(database))
         (folder / "sitecustomize.py").write_text(LATE + UNSCORED)
         patch.setenv("PYTHONPATH", str(folder))
@@ -63,6 +69,13 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
     with started as process:
         _malice(process)
         yield Shown(process, admin, ann, eve, _paths(process.client()))
+
+
+def _sparse(seed: int) -> World:
+    """Return the world of the demonstration, with fewer transfers over its busy links."""
+    made = world(seed)
+    links = [link._replace(a_day=max(link.a_day / SPARSE, min(link.a_day, 1.0))) for link in made.links]
+    return made._replace(links=links)
 
 
 async def _filled(database: str) -> list[str]:
@@ -140,7 +153,7 @@ async def _column(page: Page, table: str, number: int) -> list[str]:
     return await page.locator(f"#table-{table} tbody tr:visible td:nth-child({number})").all_inner_texts()
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @pytest.mark.long
 @pytest.mark.parametrize("name", REPORTS)
 async def test_each_page_is_readable_by_everybody(visitor, served, name):
