@@ -7,13 +7,17 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
+import pytest
 
 from tests.support.broker import BrokerProcess, kept_by
+from tests.support.effort import effort
 from tests.support.nginx import Nginx
 from tests.support.postgres import Postgres
 from tests.support.waiting import PATIENCE, wait_until
 
 NOW = time.time()
+REPORTS = effort(60, 200)
+"""Fewest reports before one of the brokers is killed, and fewest after that."""
 PROXY = (
     "location / { proxy_pass http://broker; proxy_next_upstream error timeout non_idempotent; "
     "proxy_set_header Host $host; }"
@@ -25,6 +29,7 @@ def _report(i: int) -> dict:
     return {"id": f"r{i}", "source": "ftp://s.example", "started": start, "ended": start + 5, "bytes": 10**8 + i}
 
 
+@pytest.mark.long
 def test_one_is_killed_and_no_report_is_lost_that_was_answered(server: Postgres, tmp_path: Path):
     database = server.create()
     answered: list[int] = []
@@ -49,10 +54,10 @@ def test_one_is_killed_and_no_report_is_lost_that_was_answered(server: Postgres,
             lanes = [threading.Thread(target=report, args=(lane,)) for lane in range(4)]
             for lane in lanes:
                 lane.start()
-            wait_until(lambda: len(answered) >= 200)
+            wait_until(lambda: len(answered) >= REPORTS)
             two.process.kill()
             before = len(answered)
-            wait_until(lambda: len(answered) >= before + 200)
+            wait_until(lambda: len(answered) >= before + REPORTS)
             stop.set()
             for lane in lanes:
                 lane.join()

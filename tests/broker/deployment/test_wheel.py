@@ -38,14 +38,16 @@ def program(tmp_path: Path) -> Path:
     source, environment = tmp_path / "source", tmp_path / "environment"
     source.mkdir()
     for name in PARTS:
-        copy = shutil.copytree if (HOUSE / name).is_dir() else shutil.copy
-        copy(HOUSE / name, source / name)
+        if (HOUSE / name).is_dir():
+            shutil.copytree(HOUSE / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(HOUSE / name, source / name)
     pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", tmp_path, source)
     (wheel,) = tmp_path.glob("coget-*.whl")
     shutil.rmtree(source)
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
     python = environment / "bin/python"
-    pip("--python", python, "install", "--no-deps", wheel)
+    pip("--python", python, "install", "--no-deps", "--no-compile", wheel)
     (site,) = environment.glob("lib/python*/site-packages")
     (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
     asked = [python, "-c", "import broker; print(broker.__file__)"]
