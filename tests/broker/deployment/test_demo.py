@@ -82,6 +82,7 @@ def test_the_same_seed_makes_the_same_world_however_late_it_ends():
         assert each.started == pytest.approx(told[each.id].started + 100_000)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("seed", range(1, 6))
 def test_there_is_as_much_as_is_promised(seed):
     made = world(seed)
@@ -129,6 +130,7 @@ def test_nobody_used_the_stale_way_for_weeks_and_hardly_anybody_the_rare_one():
     assert {each.subject for each in along(link_with("probed"))} == {PROBER}
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("seed", range(1, 6))
 def test_decisions_are_of_several_sources_and_some_go_wrong(seed):
     made = world(seed)

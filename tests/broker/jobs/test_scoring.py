@@ -121,6 +121,7 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr(scoring, "WARM", 10)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("seed", "disorder"), [(1, 60), (2, 60), (3, 0), (4, 3)])
 async def test_in_whatever_order_a_log_comes_its_scores_are_the_same(broker, admin, small_blocks, seed, disorder):
     """One scorer that may continue from its own state."""

@@ -201,8 +201,9 @@ ROWS = st.lists(
 REPORTERS = itertools.count()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
-@settings(max_examples=effort(60, 2000), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=effort(25, 2000), deadline=None, suppress_health_check=list(HealthCheck))
 @given(rows=ROWS)
 async def test_every_line_is_kept_as_it_is_or_named(broker, rows):
     """All content is possible; each reporter is new, so that the broker knows nothing before."""
@@ -240,8 +241,9 @@ LINES = st.lists(
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("database", ["sqlite"], indirect=True)
-@settings(max_examples=effort(40, 1000), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=effort(15, 1000), deadline=None, suppress_health_check=list(HealthCheck))
 @given(rows=LINES)
 async def test_every_line_of_a_servers_log_is_kept_as_it_is_or_named(broker, rows):
     """Bytes distinguish the names; names contain nothing that ends lines or starts fields."""
