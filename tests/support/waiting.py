@@ -26,7 +26,8 @@ async def until(question: Callable[[], Any], seconds: float = PATIENCE) -> Any:
                 answer = await answer
             if answer:
                 return answer
-            await asyncio.sleep(_pause(time.monotonic() - began))
+            waited = time.monotonic() - began
+            await asyncio.sleep(min(0.1, 0.02 + waited / 20))  # less and less often, to save processor time
 
 
 def wait_until(question: Callable[[], Any], seconds: float = PATIENCE) -> Any:
@@ -39,10 +40,5 @@ def wait_until(question: Callable[[], Any], seconds: float = PATIENCE) -> Any:
         waited = time.monotonic() - began
         if waited > seconds:
             raise TimeoutError(f"not within {seconds:g} s")
-        time.sleep(_pause(waited))
+        time.sleep(min(0.5, 0.002 + waited / 20))  # less and less often, to save processor time
     return answer
-
-
-def _pause(waited: float) -> float:
-    """Return the seconds until the next call: less and less often, to save processor time."""
-    return min(0.5, 0.002 + waited / 20)
