@@ -146,19 +146,19 @@ async def test_what_is_to_be_encrypted_is_refused(ann, ends):
     assert answer.status_code in (400, 422)
 
 
-@pytest.mark.parametrize(
-    ("said", "seconds"),
-    [
-        ("2033-05-18 03:33:20", 2_000_000_000),
-        ("2033-05-18T03:33:20", 2_000_000_000),
-        ("2033-05-18T05:33:20+02:00", 2_000_000_000),
-        ("2033-05-18T03:33:20Z", 2_000_000_000),
-        ("2033-05-18", 1_999_987_200),
-    ],
-)
-async def test_deadlines_are_read_as_the_clients_write_them(ann, ends, said, seconds):
-    told = await looked(ann, await submitted(ann, transfer(ends, deadline=said)))
-    assert datetime.fromisoformat(told["deadline"]).timestamp() == seconds
+DEADLINES = [
+    ("2033-05-18 03:33:20", 2_000_000_000),
+    ("2033-05-18T03:33:20", 2_000_000_000),
+    ("2033-05-18T05:33:20+02:00", 2_000_000_000),
+    ("2033-05-18T03:33:20Z", 2_000_000_000),
+    ("2033-05-18", 1_999_987_200),
+]
+
+
+async def test_deadlines_are_read_as_the_clients_write_them(ann, ends):
+    for said, seconds in DEADLINES:
+        told = await looked(ann, await submitted(ann, transfer(ends, deadline=said)))
+        assert datetime.fromisoformat(told["deadline"]).timestamp() == seconds, said
 
 
 async def test_without_a_deadline_a_task_has_a_day(ann, ends):
@@ -167,44 +167,43 @@ async def test_without_a_deadline_a_task_has_a_day(ann, ends):
     assert timedelta(hours=23) < until - asked <= timedelta(days=1, seconds=1)
 
 
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize(
-    ("change", "status", "code"),
-    [
-        ({"DATA": []}, 400, "ClientError.BadRequest.NoTransferItems"),
-        ({"DATA_TYPE": "delete"}, 400, "ClientError.BadRequest"),
-        ({"submission_id": None}, 400, "ClientError.BadRequest"),
-        ({"submission_id": "mine"}, 400, "ClientError.BadRequest"),
-        ({"source_endpoint": str(uuid4())}, 404, "EndpointNotFound"),
-        ({"source_endpoint": "near"}, 400, "ClientError.BadRequest"),
-        ({"label": "x" * 129}, 400, "ClientError.BadRequest"),
-        ({"label": "two\nlines"}, 400, "ClientError.BadRequest"),
-        ({"label": "\x00"}, 400, "ClientError.BadRequest"),
-        ({"deadline": "tomorrow"}, 400, "ClientError.BadRequest"),
-        ({"deadline": "2001-01-01"}, 400, "ClientError.BadRequest"),
-        ({"sync_level": 4}, 400, "ClientError.BadRequest"),
-        ({"sync_level": "checksum"}, 400, "ClientError.BadRequest"),
-        ({"recursive_symlinks": "follow"}, 400, "ClientError.BadRequest"),
-        ({"filter_rules": [{"name": ""}]}, 400, "ClientError.BadRequest"),
-        ({"perf_cc": 0}, 400, "ClientError.BadRequest"),
-        ({"priority": 5}, 403, "PermissionDenied"),
-        ({"DATA": [{"source_path": "/../x", "destination_path": "/y"}]}, 400, "ClientError.BadRequest"),
-        ({"DATA": [{"source_path": "/x", "destination_path": "~/../y"}]}, 400, "ClientError.BadRequest"),
-        ({"DATA": [{"source_path": "/x\x00", "destination_path": "/y"}]}, 400, "ClientError.BadRequest"),
-        ({"DATA": [{"source_path": "/x\u202e", "destination_path": "/y"}]}, 400, "ClientError.BadRequest"),
-        ({"DATA": [{"source_path": "/" + "x" * 4100, "destination_path": "/y"}]}, 400, "ClientError.BadRequest"),
-        ({"DATA": [{"source_path": "/x"}]}, 400, "ClientError.BadRequest"),
-        (
-            {"DATA": [{"source_path": "/x", "destination_path": "/y", "external_checksum": "?"}]},
-            400,
-            "ClientError.BadRequest",
-        ),
-    ],
-)
-async def test_a_transfer_without_sense_is_refused(ann, ends, change, status, code):
-    answer = await ann.post(f"{V}/transfer", json=transfer(ends) | change)
-    assert (answer.status_code, answer.json()["code"]) == (status, code)
-    assert (await ann.get(f"{V}/task_list")).json()["total"] == 0
+SENSELESS = [
+    ({"DATA": []}, 400, "ClientError.BadRequest.NoTransferItems"),
+    ({"DATA_TYPE": "delete"}, 400, "ClientError.BadRequest"),
+    ({"submission_id": None}, 400, "ClientError.BadRequest"),
+    ({"submission_id": "mine"}, 400, "ClientError.BadRequest"),
+    ({"source_endpoint": str(uuid4())}, 404, "EndpointNotFound"),
+    ({"source_endpoint": "near"}, 400, "ClientError.BadRequest"),
+    ({"label": "x" * 129}, 400, "ClientError.BadRequest"),
+    ({"label": "two\nlines"}, 400, "ClientError.BadRequest"),
+    ({"label": "\x00"}, 400, "ClientError.BadRequest"),
+    ({"deadline": "tomorrow"}, 400, "ClientError.BadRequest"),
+    ({"deadline": "2001-01-01"}, 400, "ClientError.BadRequest"),
+    ({"sync_level": 4}, 400, "ClientError.BadRequest"),
+    ({"sync_level": "checksum"}, 400, "ClientError.BadRequest"),
+    ({"recursive_symlinks": "follow"}, 400, "ClientError.BadRequest"),
+    ({"filter_rules": [{"name": ""}]}, 400, "ClientError.BadRequest"),
+    ({"perf_cc": 0}, 400, "ClientError.BadRequest"),
+    ({"priority": 5}, 403, "PermissionDenied"),
+    ({"DATA": [{"source_path": "/../x", "destination_path": "/y"}]}, 400, "ClientError.BadRequest"),
+    ({"DATA": [{"source_path": "/x", "destination_path": "~/../y"}]}, 400, "ClientError.BadRequest"),
+    ({"DATA": [{"source_path": "/x\x00", "destination_path": "/y"}]}, 400, "ClientError.BadRequest"),
+    ({"DATA": [{"source_path": "/x\u202e", "destination_path": "/y"}]}, 400, "ClientError.BadRequest"),
+    ({"DATA": [{"source_path": "/" + "x" * 4100, "destination_path": "/y"}]}, 400, "ClientError.BadRequest"),
+    ({"DATA": [{"source_path": "/x"}]}, 400, "ClientError.BadRequest"),
+    (
+        {"DATA": [{"source_path": "/x", "destination_path": "/y", "external_checksum": "?"}]},
+        400,
+        "ClientError.BadRequest",
+    ),
+]
+
+
+async def test_a_transfer_without_sense_is_refused(ann, ends):
+    for change, status, code in SENSELESS:
+        answer = await ann.post(f"{V}/transfer", json=transfer(ends) | change)
+        assert (answer.status_code, answer.json()["code"]) == (status, code), change
+        assert (await ann.get(f"{V}/task_list")).json()["total"] == 0, change
 
 
 async def test_both_ends_have_to_be_granted(broker, admin, ann, ends):
@@ -270,32 +269,32 @@ async def several(ann, ends):
     return numbers
 
 
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize(
-    ("filter", "found"),
-    [
-        ("", [4, 3, 2, 1, 0]),
-        ("type:DELETE", [4]),
-        ("type:TRANSFER,DELETE", [4, 3, 2, 1, 0]),
-        ("status:ACTIVE,INACTIVE", [3, 2, 1, 0]),
-        ("status:FAILED/type:TRANSFER", []),
-        ("label:~*a", [1, 0]),
-        ("label:~AL*", [0]),
-        ("label:=beta", [1]),
-        ("label:=BETA,b*", []),
-        ("label:beta,=alpha", [1, 0]),
-        ("label:!~*a,!=gone", [3, 2]),
-        ("label:~100%", [2]),
-        ("label:~1_0%", []),
-        ("request_time:2001-01-01,", [4, 3, 2, 1, 0]),
-        ("request_time:,2001-01-01", []),
-        ("completion_time:2001-01-01T00:00:00,2100-01-01", [4]),
-    ],
-)
-async def test_tasks_are_found_by_filters(ann, several, filter, found):
-    page = (await ann.get(f"{V}/task_list", params={"filter": filter, "limit": 1000})).json()
-    assert [several.index(each["task_id"]) for each in page["DATA"]] == found
-    assert (page["total"], page["length"], page["limit"], page["offset"]) == (len(found), len(found), 1000, 0)
+FILTERS = [
+    ("", [4, 3, 2, 1, 0]),
+    ("type:DELETE", [4]),
+    ("type:TRANSFER,DELETE", [4, 3, 2, 1, 0]),
+    ("status:ACTIVE,INACTIVE", [3, 2, 1, 0]),
+    ("status:FAILED/type:TRANSFER", []),
+    ("label:~*a", [1, 0]),
+    ("label:~AL*", [0]),
+    ("label:=beta", [1]),
+    ("label:=BETA,b*", []),
+    ("label:beta,=alpha", [1, 0]),
+    ("label:!~*a,!=gone", [3, 2]),
+    ("label:~100%", [2]),
+    ("label:~1_0%", []),
+    ("request_time:2001-01-01,", [4, 3, 2, 1, 0]),
+    ("request_time:,2001-01-01", []),
+    ("completion_time:2001-01-01T00:00:00,2100-01-01", [4]),
+]
+
+
+async def test_tasks_are_found_by_filters(ann, several):
+    for filter, found in FILTERS:
+        page = (await ann.get(f"{V}/task_list", params={"filter": filter, "limit": 1000})).json()
+        assert [several.index(each["task_id"]) for each in page["DATA"]] == found, filter
+        shown = tuple(page[name] for name in ("total", "length", "limit", "offset"))
+        assert shown == (len(found), len(found), 1000, 0), filter
 
 
 async def test_tasks_are_found_by_id_in_any_order_and_part_by_part(broker, ann, several):
@@ -309,24 +308,24 @@ async def test_tasks_are_found_by_id_in_any_order_and_part_by_part(broker, ann, 
     assert (await bob.get(f"{V}/task_list", params=ids)).json()["total"] == 0
 
 
-@pytest.mark.parametrize(
-    "params",
-    [
-        {"filter": "owner:ann"},
-        {"filter": "x' OR 1=1--:y"},
-        {"filter": "request_time:yesterday,"},
-        {"filter": "request_time:2001-01-01,2002-01-01,2003-01-01"},
-        {"filter": "label:\x00"},
-        {"orderby": "owner"},
-        {"orderby": "label; DROP TABLE tasks"},
-        {"limit": -1},
-        {"limit": 1001},
-        {"offset": "x"},
-    ],
-)
-async def test_a_list_that_makes_no_sense_is_refused(ann, params):
-    answer = await ann.get(f"{V}/task_list", params=params)
-    assert (answer.status_code, answer.json()["code"]) == (400, "ClientError.BadRequest")
+WRONG_LISTS = [
+    {"filter": "owner:ann"},
+    {"filter": "x' OR 1=1--:y"},
+    {"filter": "request_time:yesterday,"},
+    {"filter": "request_time:2001-01-01,2002-01-01,2003-01-01"},
+    {"filter": "label:\x00"},
+    {"orderby": "owner"},
+    {"orderby": "label; DROP TABLE tasks"},
+    {"limit": -1},
+    {"limit": 1001},
+    {"offset": "x"},
+]
+
+
+async def test_a_list_that_makes_no_sense_is_refused(ann):
+    for params in WRONG_LISTS:
+        answer = await ann.get(f"{V}/task_list", params=params)
+        assert (answer.status_code, answer.json()["code"]) == (400, "ClientError.BadRequest"), params
 
 
 async def test_a_task_is_changed_canceled_and_then_over(ann, several):
@@ -548,47 +547,46 @@ async def folder(ends, tmp_path):
     return f"{V}/operation/endpoint/{ends['disk']}"
 
 
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize(
-    ("params", "names"),
-    [
-        ({}, [".hidden", "a.txt", "b.txt", "c.dat", "dir", "new\nline", "ünï <b>.txt"]),
-        ({"show_hidden": 0}, ["a.txt", "b.txt", "c.dat", "dir", "new\nline", "ünï <b>.txt"]),
-        ({"filter": "name:~*.txt"}, ["a.txt", "b.txt", "ünï <b>.txt"]),
-        ({"filter": "name:!~*.*"}, ["dir", "new\nline"]),
-        ({"filter": "name:a.txt"}, ["a.txt"]),
-        ({"filter": "name:=a.txt,b.txt"}, ["a.txt", "b.txt"]),
-        ({"filter": ["type:dir", "name:c.dat"]}, ["c.dat", "dir"]),
-        ({"filter": "type:file/size:>1"}, ["b.txt", "c.dat"]),
-        ({"filter": "type:file/size:2"}, ["c.dat"]),
-        ({"filter": "last_modified:2100-01-01,"}, []),
-        ({"filter": "name:~*.txt,~c*/type:file", "orderby": "size DESC", "limit": 2}, ["b.txt", "c.dat"]),
-        ({"orderby": "type,name DESC", "limit": 2}, ["dir", "ünï <b>.txt"]),
-        ({"offset": 5}, ["new\nline", "ünï <b>.txt"]),
-        ({"limit": 0}, []),
-    ],
-)
-async def test_a_folder_is_listed_as_asked(ann, folder, params, names):
-    page = (await ann.get(f"{folder}/ls", params=params)).json()
-    assert [each["name"] for each in page["DATA"]] == names
-    assert (page["length"], page["path"]) == (len(names), "/")
+LISTINGS = [
+    ({}, [".hidden", "a.txt", "b.txt", "c.dat", "dir", "new\nline", "ünï <b>.txt"]),
+    ({"show_hidden": 0}, ["a.txt", "b.txt", "c.dat", "dir", "new\nline", "ünï <b>.txt"]),
+    ({"filter": "name:~*.txt"}, ["a.txt", "b.txt", "ünï <b>.txt"]),
+    ({"filter": "name:!~*.*"}, ["dir", "new\nline"]),
+    ({"filter": "name:a.txt"}, ["a.txt"]),
+    ({"filter": "name:=a.txt,b.txt"}, ["a.txt", "b.txt"]),
+    ({"filter": ["type:dir", "name:c.dat"]}, ["c.dat", "dir"]),
+    ({"filter": "type:file/size:>1"}, ["b.txt", "c.dat"]),
+    ({"filter": "type:file/size:2"}, ["c.dat"]),
+    ({"filter": "last_modified:2100-01-01,"}, []),
+    ({"filter": "name:~*.txt,~c*/type:file", "orderby": "size DESC", "limit": 2}, ["b.txt", "c.dat"]),
+    ({"orderby": "type,name DESC", "limit": 2}, ["dir", "ünï <b>.txt"]),
+    ({"offset": 5}, ["new\nline", "ünï <b>.txt"]),
+    ({"limit": 0}, []),
+]
 
 
-@pytest.mark.parametrize(
-    "params",
-    [
-        {"path": "/../x"},
-        {"path": "/\x00"},
-        {"path": "/" + "x" * 4097},
-        {"filter": "size:big"},
-        {"filter": "owner:ann"},
-        {"orderby": "colour"},
-        {"limit": 100_001},
-    ],
-)
-async def test_a_listing_that_makes_no_sense_is_refused(ann, folder, params):
-    answer = await ann.get(f"{folder}/ls", params=params)
-    assert (answer.status_code, answer.json()["code"]) == (400, "ClientError.BadRequest")
+async def test_a_folder_is_listed_as_asked(ann, folder):
+    for params, names in LISTINGS:
+        page = (await ann.get(f"{folder}/ls", params=params)).json()
+        assert [each["name"] for each in page["DATA"]] == names, params
+        assert (page["length"], page["path"]) == (len(names), "/"), params
+
+
+WRONG_LISTINGS = [
+    {"path": "/../x"},
+    {"path": "/\x00"},
+    {"path": "/" + "x" * 4097},
+    {"filter": "size:big"},
+    {"filter": "owner:ann"},
+    {"orderby": "colour"},
+    {"limit": 100_001},
+]
+
+
+async def test_a_listing_that_makes_no_sense_is_refused(ann, folder):
+    for params in WRONG_LISTINGS:
+        answer = await ann.get(f"{folder}/ls", params=params)
+        assert (answer.status_code, answer.json()["code"]) == (400, "ClientError.BadRequest"), params
 
 
 async def test_names_that_are_no_text_are_listed(ann, folder, tmp_path):

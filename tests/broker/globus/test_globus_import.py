@@ -6,7 +6,7 @@ import sqlite3
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 from uuid import uuid4
@@ -17,13 +17,15 @@ from coalloc.history.formats import globus
 from tests.support.broker import PROGRAM, BrokerProcess, broker_in
 from tests.support.browser import Browser
 from tests.support.coget import coget
+from tests.support.effort import effort
 from tests.support.globus import Globus
 from tests.support.gridftp import GridFTPServer
-from tests.support.programs import COGET, run, start
+from tests.support.programs import COGET, LATE, run, start
 from tests.support.waiting import PATIENCE
 
 SIZE, RATE = 24 << 20, 4 << 20
-MANY = 1100
+PAGE = effort(100, 1000)
+MANY = PAGE * 11 // 10
 SPOILED = {"faults": 9, "files_skipped": 2, "bytes_transferred": 4, "files_transferred": 1000}
 
 
@@ -71,12 +73,13 @@ def made(database: Path, *words: str) -> list[str]:
     return run(command, text=True, check=True).stdout.split()
 
 
-@pytest.fixture
-def service(tmp_path: Path) -> Iterator[Service]:
-    database = tmp_path / "broker.sqlite"
-    with broker_in(tmp_path, database.name) as broker:
+@contextmanager
+def serving(folder: Path) -> Iterator[Service]:
+    """Run a broker with its database in a folder."""
+    database = folder / "broker.sqlite"
+    with broker_in(folder, database.name) as broker:
         number, secret = made(database, "robot", "--role", "admin")
-        known = Globus(tmp_path / "globus", broker.url).environment
+        known = Globus(folder / "globus", broker.url).environment
         yield Service(
             broker,
             database,
@@ -87,9 +90,23 @@ def service(tmp_path: Path) -> Iterator[Service]:
         assert secret not in broker.log()
 
 
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A broker for all tests that need no tasks."""
+    with serving(tmp_path_factory.mktemp("service")) as running:
+        yield running
+
+
 @pytest.fixture
-def place(tmp_path: Path, service: Service) -> Iterator[Place]:
+def own_service(tmp_path: Path) -> Iterator[Service]:
+    with serving(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+def place(tmp_path: Path, own_service: Service) -> Iterator[Place]:
     """Transfer a large file and a small one."""
+    service = own_service
     client = service.broker.client()
     assert client.put("/broker/v1/sites/HERE", json={"name": "HERE"}).status_code == 200
     with GridFTPServer(tmp_path / "one") as one, GridFTPServer(tmp_path / "two") as two:
@@ -152,8 +169,13 @@ def test_ones_own_tasks_are_remembered_and_told(place, home):
     assert (again["usable"], again["new"], again["told"]) == (1, 0, 0)
 
 
-def test_there_may_be_more_than_are_told_at_once(place, home):
+@pytest.mark.long
+def test_there_may_be_more_than_are_told_at_once(place, home, tmp_path):
+    """The short form makes the pages smaller than Globus does."""
     clones(place.database, MANY)
+    code = f"{LATE}from coalloc.history import globus_tasks\nglobus_tasks.MOST = {PAGE}\n"
+    (tmp_path / "sitecustomize.py").write_text(code)
+    place.environment["PYTHONPATH"] = str(tmp_path)
     said = place.imported(home)
     good = 1 + MANY - len(SPOILED) - 2
     assert (said["transfers"], said["usable"], said["new"], said["told"]) == (MANY + 2, good, good, good)
