@@ -11,13 +11,13 @@ from broker.errors import Invalid
 from broker.middleware import FEW
 from tests.broker.conftest import running
 from tests.support.broker import broker_in
-from tests.support.effort import LONG
+from tests.support.effort import LONG, effort
 from tests.support.hostile import REFUSALS, Siege, children, resident, seated
 from tests.support.waiting import until
 
 JSON = {"Content-Type": "application/json"}
 MB = 1 << 20
-USERS = 8
+USERS = effort(2, 8)
 
 
 async def test_a_body_is_as_long_as_its_path_needs_and_refused_before_it_is_read(admin):
@@ -93,7 +93,7 @@ def test_the_hours_quota_is_read_from_the_file(tmp_path):
 
 
 @pytest.mark.long
-async def test_the_worst_requests_of_eight_users_are_refused_and_memory_is_given_back(tmp_path):
+async def test_the_worst_requests_of_several_users_are_refused_and_memory_is_given_back(tmp_path):
     """The long form sends full-size requests for minutes; tests.benchmarks.hostile also measures times."""
     with broker_in(tmp_path) as broker:
         client = broker.client()

@@ -143,7 +143,7 @@ async def test_the_fuzzer_finds_no_defect(broker, admin):
 
 
 def _fuzz(operation: schemathesis.APIOperation, url: str, token: str) -> None:
-    @settings(max_examples=effort(3, 50), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=effort(1, 50), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
     @given(case=operation.as_strategy())
     def ask(case: schemathesis.Case) -> None:
         case.call_and_validate(base_url=url, headers={"Authorization": token}, checks=CHECKS)
