@@ -20,6 +20,7 @@ from broker.main import create_app
 from broker.models.access import NewToken
 from broker.storage.database import addressed
 from broker.storage.migration import upgrade
+from tests.broker.worlds import Servers, two_servers
 from tests.support.days import at_noon
 from tests.support.effort import DATABASE, leave_to_long_form
 from tests.support.postgres import Postgres, named, postgres
@@ -70,6 +71,13 @@ def noon(monkeypatch: pytest.MonkeyPatch) -> None:
 def server() -> Iterator[Postgres]:
     with postgres() as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    """Two GridFTP servers for the folders of all tests of a module, which must not stop them."""
+    with two_servers(tmp_path_factory.mktemp("servers")) as started:
+        yield started
 
 
 class Templates:

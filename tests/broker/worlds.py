@@ -4,8 +4,8 @@ import asyncio
 import hashlib
 import os
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple, Protocol
 from uuid import UUID, uuid4
@@ -26,7 +26,9 @@ from tests.support.waiting import PATIENCE, until
 
 __all__ = [
     "ANN",
+    "Folder",
     "Server",
+    "Servers",
     "World",
     "add_replica",
     "begun",
@@ -34,7 +36,9 @@ __all__ = [
     "held",
     "read",
     "register",
+    "two_servers",
     "working",
+    "world_at",
     "world_of",
     "world_with",
     "write",
@@ -42,6 +46,8 @@ __all__ = [
 
 LOOPBACK = parse_networks(["127.0.0.0/8", "::1/128"])
 ANN = Caller(subject="ann", role="transfer")
+Servers = tuple[GridFTPServer, GridFTPServer]
+"""A server of sources and a server of destinations."""
 
 
 class Server(Protocol):
@@ -54,6 +60,25 @@ class Server(Protocol):
     def url(self, path: str) -> str: ...
 
     def end_sessions(self) -> None: ...
+
+
+class Folder:
+    """A folder of a running server, as if the server served nothing else.
+
+    :ivar root: the folder
+    """
+
+    def __init__(self, server: GridFTPServer, root: Path) -> None:
+        root.mkdir()
+        self.root = root.resolve()
+        self.host, self.port = server.host, server.port
+        self._server = server
+
+    def url(self, path: str) -> str:
+        return self._server.url(str(self.root / path))
+
+    def end_sessions(self) -> None:
+        self._server.end_sessions()
 
 
 class World(NamedTuple):
@@ -94,13 +119,18 @@ class World(NamedTuple):
 
     async def over(self, number: str, seconds: float = PATIENCE) -> Task:
         """Return the finished task, or raise TimeoutError with its state."""
-        task = None
+        task: Task | None = None
+
+        async def ended() -> bool:
+            nonlocal task
+            task = await self.task(number)
+            return task.status != "ACTIVE"
+
         try:
-            async with asyncio.timeout(seconds):
-                while (task := await self.task(number)).status == "ACTIVE":  # noqa: ASYNC110 - a table changes
-                    await asyncio.sleep(0.05)
+            await until(ended, seconds)
         except TimeoutError:
             raise TimeoutError(f"not over after {seconds:g} s: {task}; {await self._work(number)}") from None
+        assert task is not None
         return task
 
     async def _work(self, number: str) -> Sequence[tuple[object, ...]]:
@@ -120,9 +150,24 @@ class World(NamedTuple):
 @asynccontextmanager
 async def world_of(database: str, tmp_path: Path, network: tuple[Network, ...] = LOOPBACK) -> AsyncIterator[World]:
     """Build all of it, except for a worker."""
-    with GridFTPServer(tmp_path / "from") as source, GridFTPServer(tmp_path / "to", "127.0.0.2") as sink:
-        async with world_with(database, tmp_path, source, sink, network) as world:
+    with two_servers(tmp_path) as servers:
+        async with world_with(database, tmp_path, *servers, network) as world:
             yield world
+
+
+@contextmanager
+def two_servers(folder: Path) -> Iterator[Servers]:
+    """Start a server for sources, and one for destinations at another address."""
+    with GridFTPServer(folder / "from") as source, GridFTPServer(folder / "to", "127.0.0.2") as sink:
+        yield source, sink
+
+
+def world_at(
+    servers: Servers, database: str, tmp_path: Path, network: tuple[Network, ...] = LOOPBACK
+) -> AbstractAsyncContextManager[World]:
+    """Build the same world with folders of running servers, which must outlive it."""
+    source, sink = Folder(servers[0], tmp_path / "from"), Folder(servers[1], tmp_path / "to")
+    return world_with(database, tmp_path, source, sink, network)
 
 
 @asynccontextmanager

@@ -14,15 +14,15 @@ from broker.server import JSON
 from broker.storage.database import addressed
 from broker.storage.migration import upgrade
 from broker.storage.tasks import TaskStore
-from tests.broker.worlds import ANN, working, world_of
+from tests.broker.worlds import ANN, working, world_at
 from tests.coalloc.cli.test_foreign_text import WORDS, check
 from tests.support.terminal import at_terminal
 
 PROGRAM = Path(sys.executable).with_name("coget-broker")
 
 
-async def test_events_and_errors_of_tasks(database, tmp_path):
-    async with world_of(database, tmp_path) as world, working(world):
+async def test_events_and_errors_of_tasks(servers, database, tmp_path):
+    async with world_at(servers, database, tmp_path) as world, working(world):
         task = await world.done("TRANSFER", [Item(source="/none", destination="/x")], "local")
         async with world.factory.database.write() as connection:
             await TaskStore(connection).note([(str(task.id), Event(1.0, "X", True, "x", WORDS))])

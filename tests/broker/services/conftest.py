@@ -14,7 +14,7 @@ from broker.background import worker_of
 from broker.config.settings import Settings
 from broker.models.access import NewToken
 from tests.broker.conftest import Broker, running
-from tests.support.gridftp import GridFTPServer
+from tests.broker.worlds import Folder, Servers
 from tests.support.waiting import until
 
 TASKS = "/broker/v1/tasks"
@@ -54,22 +54,22 @@ async def grant(admin: httpx.AsyncClient, collection: str, subject: str, permiss
 
 
 @pytest.fixture
-async def world(database: str, tmp_path: Path) -> AsyncIterator[World]:
-    with GridFTPServer(tmp_path / "source") as source, GridFTPServer(tmp_path / "sink", "127.0.0.2") as sink:
-        async with running(Settings(database)) as broker:
-            beside = [] if broker.factory.database.sqlite else [asyncio.create_task(worker_of(broker.factory).run())]
-            admin = await broker.client("admin")
-            await admin.put("/broker/v1/sites/LAB", json={"name": "LAB"})
-            for name, server in (("from here", source), ("to", sink)):
-                where = {"scheme": "ftp", "host": server.host, "port": server.port, "prefix": f"{server.root}/"}
-                endpoint = {"name": name.split()[0], "site": "LAB", "write_priority": 1, **where}
-                assert (await admin.put(f"/broker/v1/endpoints/{endpoint['name']}", json=endpoint)).status_code == 200
-                collection = {"name": name, "endpoint": endpoint["name"]}
-                assert (await admin.put(f"/broker/v1/collections/{name}", json=collection)).status_code == 200
-            await grant(admin, "from here", "ann", "r")
-            await grant(admin, "to", "ann", "rw")
-            yield World(broker, admin, await somebody(broker, "ann"), source.root, sink.root)
-            for task in beside:
-                task.cancel()
-                with suppress(asyncio.CancelledError):
-                    await task
+async def world(servers: Servers, database: str, tmp_path: Path) -> AsyncIterator[World]:
+    source, sink = Folder(servers[0], tmp_path / "source"), Folder(servers[1], tmp_path / "sink")
+    async with running(Settings(database)) as broker:
+        beside = [] if broker.factory.database.sqlite else [asyncio.create_task(worker_of(broker.factory).run())]
+        admin = await broker.client("admin")
+        await admin.put("/broker/v1/sites/LAB", json={"name": "LAB"})
+        for name, server in (("from here", source), ("to", sink)):
+            where = {"scheme": "ftp", "host": server.host, "port": server.port, "prefix": f"{server.root}/"}
+            endpoint = {"name": name.split()[0], "site": "LAB", "write_priority": 1, **where}
+            assert (await admin.put(f"/broker/v1/endpoints/{endpoint['name']}", json=endpoint)).status_code == 200
+            collection = {"name": name, "endpoint": endpoint["name"]}
+            assert (await admin.put(f"/broker/v1/collections/{name}", json=collection)).status_code == 200
+        await grant(admin, "from here", "ann", "r")
+        await grant(admin, "to", "ann", "rw")
+        yield World(broker, admin, await somebody(broker, "ann"), source.root, sink.root)
+        for task in beside:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task

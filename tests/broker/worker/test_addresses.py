@@ -20,7 +20,7 @@ from broker.storage import migration
 from broker.storage.database import addressed
 from coalloc.util.addresses import parse_networks
 from tests.broker.conftest import running
-from tests.broker.worlds import ANN, working, world_of, write
+from tests.broker.worlds import ANN, working, world_at, write
 from tests.support.waiting import until
 
 INNER = ("10.0.0.1", "127.0.0.1", "fd00::1", "::ffff:10.0.0.1")
@@ -83,9 +83,9 @@ async def refusals(world, number):
     return (await world.factory.tasks.events(ANN, number, True, 10, 0))[0]
 
 
-async def test_what_a_curator_registers_at_this_machine_is_not_read(database, tmp_path):
+async def test_what_a_curator_registers_at_this_machine_is_not_read(servers, database, tmp_path):
     content = b"secret"
-    async with world_of(database, tmp_path, network=()) as world, working(world):
+    async with world_at(servers, database, tmp_path, network=()) as world, working(world):
         write(world.source.root, {"x": 10})
         (world.source.root / "x").write_bytes(content)
         task = await world.done("TRANSFER", [Item(source="/x", destination="/x")], "local")

@@ -16,7 +16,7 @@ from broker.storage.dialects import read_clock
 from broker.storage.workers import WorkerStore as Enrolled
 from broker.worker.housekeeping import SILENCE
 from broker.worker.rate_limits import RateReservations
-from tests.broker.worlds import World, held, read, world_of, write
+from tests.broker.worlds import Servers, World, held, read, world_at, write
 from tests.support.waiting import until
 from tests.support.workers import Workers
 
@@ -34,8 +34,8 @@ def workers(database: str, tmp_path: Path) -> Iterator[Workers]:
 
 
 @pytest.fixture
-async def world(database: str, tmp_path: Path) -> AsyncIterator[World]:
-    async with world_of(database, tmp_path) as world, WakeUps(world.factory.database.url) as wake_ups:
+async def world(servers: Servers, database: str, tmp_path: Path) -> AsyncIterator[World]:
+    async with world_at(servers, database, tmp_path) as world, WakeUps(world.factory.database.url) as wake_ups:
         world.factory.new_work.subscribe(wake_ups.ring)
         yield world
 

@@ -9,15 +9,15 @@ from broker.models.tasks import Item
 from broker.worker.actions import discovery
 from broker.worker.policy import faults, selection
 from coalloc.engine.gridftp import listing
-from tests.broker.worlds import ANN, World, working, world_of, write
+from tests.broker.worlds import ANN, Servers, World, working, world_at, write
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 
 
 @pytest.fixture
-async def world(database: str, tmp_path: Path, monkeypatch) -> AsyncIterator[World]:
+async def world(servers: Servers, database: str, tmp_path: Path, monkeypatch) -> AsyncIterator[World]:
     monkeypatch.setattr(faults, "FIRST_PAUSE", 0.01)
-    async with world_of(database, tmp_path) as world, working(world):
+    async with world_at(servers, database, tmp_path) as world, working(world):
         yield world
 
 

@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 
 from broker.models.tasks import Item
-from tests.broker.worlds import World, read, working, world_of, write
+from tests.broker.worlds import Servers, World, read, working, world_at, write
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)  # decisions here need no database
 SECRET = ".bashrc"
 
 
 @pytest.fixture
-async def world(database: str, tmp_path: Path) -> AsyncIterator[World]:
-    async with world_of(database, tmp_path) as world, working(world):
+async def world(servers: Servers, database: str, tmp_path: Path) -> AsyncIterator[World]:
+    async with world_at(servers, database, tmp_path) as world, working(world):
         yield world
 
 

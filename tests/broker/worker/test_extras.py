@@ -11,14 +11,14 @@ from broker.models.catalogue import Endpoint
 from broker.models.collections import NewCollection
 from broker.models.tasks import Item
 from broker.storage.collections import CollectionStore
-from tests.broker.worlds import ANN, World, read, working, world_of, write
+from tests.broker.worlds import ANN, Servers, World, read, working, world_at, write
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)  # decisions here need no database
 
 
 @pytest.fixture
-async def world(database: str, tmp_path: Path) -> AsyncIterator[World]:
-    async with world_of(database, tmp_path) as world, working(world):
+async def world(servers: Servers, database: str, tmp_path: Path) -> AsyncIterator[World]:
+    async with world_at(servers, database, tmp_path) as world, working(world):
         yield world
 
 

@@ -7,15 +7,15 @@ import pytest
 
 from broker.models.tasks import Item
 from broker.services.collections.trees import GridFTPTree
-from tests.broker.worlds import World, working, world_of, write
+from tests.broker.worlds import Servers, World, working, world_at, write
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)  # decisions here need no database
 KEEP = {"recursive_symlinks": "keep"}
 
 
 @pytest.fixture
-async def world(database: str, tmp_path: Path) -> AsyncIterator[World]:
-    async with world_of(database, tmp_path) as world, working(world):
+async def world(servers: Servers, database: str, tmp_path: Path) -> AsyncIterator[World]:
+    async with world_at(servers, database, tmp_path) as world, working(world):
         write(world.source.root, {"d/a": 10, "d/b": 20})
         (world.source.root / "d/l").symlink_to("a")
         (world.sink.root / "d").mkdir()

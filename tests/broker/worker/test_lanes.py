@@ -15,17 +15,19 @@ from broker.services.collections.trees import GridFTPTree
 from broker.storage.lanes import LaneStore
 from broker.worker import worker
 from broker.worker.actions import discovery
-from tests.broker.worlds import ANN, World, held, read, working, world_of, write
+from tests.broker.worlds import ANN, Servers, World, held, read, working, world_at, write
 from tests.support.waiting import until
 
 TREE = [Item(source="/d/", destination="/d/")]
 
 
 @pytest.fixture
-async def world(database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+async def world(
+    servers: Servers, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[World]:
     for name in ("LOOK", "IDLE", "TURN"):
         monkeypatch.setattr(worker, name, 3600.0)
-    async with world_of(database, tmp_path) as world, working(world):
+    async with world_at(servers, database, tmp_path) as world, working(world):
         yield world
 
 

@@ -28,7 +28,7 @@ from broker.storage.migration import upgrade
 from broker.worker import worker
 from broker.worker.rate_limits import RateLimits, RateReservations
 from tests.broker.worker.test_traces import decided
-from tests.broker.worlds import ANN, World, begun, held, read, register, working, world_of, write
+from tests.broker.worlds import ANN, Servers, World, begun, held, read, register, working, world_at, world_of, write
 from tests.support.gridftp import GridFTPServer
 from tests.support.nginx import Nginx
 from tests.support.postgres import postgres
@@ -41,8 +41,8 @@ DATASET = [Item(source="/cms/a", destination="/a")]
 
 
 @pytest.fixture
-async def world(database: str, tmp_path: Path) -> AsyncIterator[World]:
-    async with world_of(database, tmp_path) as world, working(world):
+async def world(servers: Servers, database: str, tmp_path: Path) -> AsyncIterator[World]:
+    async with world_at(servers, database, tmp_path) as world, working(world):
         yield world
 
 
@@ -118,10 +118,10 @@ async def test_replicas_at_web_servers_come_at_the_rate_of_the_folder(world, tmp
     assert (world.local / "a").read_bytes() == content
 
 
-async def test_two_workers_share_a_rate(database, tmp_path, monkeypatch):
+async def test_two_workers_share_a_rate(servers, database, tmp_path, monkeypatch):
     for name, value in (("MOST_LANES", 1), ("LOOK", 0.2)):  # each has one, and looks for it
         monkeypatch.setattr(worker, name, value)
-    async with world_of(database, tmp_path) as world:
+    async with world_at(servers, database, tmp_path) as world:
         write(world.source.root, {"a": SIZE, "b": SIZE})
         await held(world, "source", rate=RATE)
         second = World(Factory.of(Settings(database, site="here"), compiled=False), *world[1:])

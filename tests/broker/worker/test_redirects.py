@@ -16,7 +16,7 @@ from broker.models.collections import NewCollection
 from broker.models.tasks import Item
 from broker.storage.collections import CollectionStore
 from coalloc.errors import Unreachable
-from tests.broker.worlds import World, working, world_of
+from tests.broker.worlds import Servers, World, working, world_at
 from tests.support.scripted import raw_server
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)  # decisions here need no database
@@ -24,9 +24,9 @@ SECRET = os.urandom(4000)
 
 
 @pytest.fixture
-async def world(database: str, tmp_path: Path) -> AsyncIterator[World]:
+async def world(servers: Servers, database: str, tmp_path: Path) -> AsyncIterator[World]:
     """A task's source that is also in bob's collection, which has no grants."""
-    async with world_of(database, tmp_path) as world, working(world):
+    async with world_at(servers, database, tmp_path) as world, working(world):
         (world.source.root / "secret").write_bytes(SECRET)
         async with world.factory.database.write() as connection:
             private = NewCollection(name="private", endpoint="source")

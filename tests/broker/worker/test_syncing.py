@@ -11,15 +11,15 @@ from broker.models.history import TransferRecord
 from broker.models.tasks import Item
 from broker.services.collections.trees import GridFTPTree
 from coalloc.errors import ConnectionLost
-from tests.broker.worlds import World, read, register, working, world_of, write
+from tests.broker.worlds import Servers, World, read, register, working, world_at, write
 from tests.support.waiting import until
 
 TREE = [Item(source="/d/", destination="/d/")]
 
 
 @pytest.fixture
-async def world(database: str, tmp_path: Path) -> AsyncIterator[World]:
-    async with world_of(database, tmp_path) as world, working(world):
+async def world(servers: Servers, database: str, tmp_path: Path) -> AsyncIterator[World]:
+    async with world_at(servers, database, tmp_path) as world, working(world):
         yield world
 
 

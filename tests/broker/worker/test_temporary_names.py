@@ -10,7 +10,7 @@ from broker.models.tasks import Item
 from broker.models.work import PlannedWork
 from broker.storage.work import WorkStore
 from broker.worker.temporary_names import folder, temporary, written
-from tests.broker.worlds import World, begun, held, read, working, world_of, write
+from tests.broker.worlds import Servers, World, begun, held, read, working, world_at, write
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 KEY = "0123456789abcdef" * 2
@@ -24,8 +24,8 @@ TREE = [Item(source="/d/", destination="/d/")]
 
 
 @pytest.fixture
-async def world(database: str, tmp_path: Path) -> AsyncIterator[World]:
-    async with world_of(database, tmp_path) as world, working(world):
+async def world(servers: Servers, database: str, tmp_path: Path) -> AsyncIterator[World]:
+    async with world_at(servers, database, tmp_path) as world, working(world):
         yield world
 
 

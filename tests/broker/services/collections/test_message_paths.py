@@ -10,13 +10,13 @@ from broker.models.tasks import Item
 from broker.services.collections.trees import Naming, message_paths
 from broker.storage.decisions import DecisionFilter, DecisionStore
 from coalloc.errors import CoallocError
-from tests.broker.worlds import ANN, register, working, world_of, write
+from tests.broker.worlds import ANN, register, working, world_at, write
 from tests.support.waiting import until
 
 
 @pytest.fixture
-async def world(database, tmp_path):
-    async with world_of(database, tmp_path) as world, working(world):
+async def world(servers, database, tmp_path):
+    async with world_at(servers, database, tmp_path) as world, working(world):
         yield world
 
 
