@@ -65,7 +65,7 @@ def test_there_are_bodies_to_be_refused():
     assert {"/broker/v1/transfers", "/broker/v1/decisions", "/v0.10/transfer"} <= {each.path for each in ROUTES}
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{min(route.methods)} {route.path}")
 async def test_no_answer_names_a_type_of_ours(admin, route):
     field = route.body_field

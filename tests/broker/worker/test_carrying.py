@@ -13,13 +13,24 @@ from broker.handlers.globus import task_documents
 from broker.models.tasks import FilterRule, Item
 from broker.storage.lanes import LaneStore
 from broker.worker.actions.copying import LARGE
-from tests.broker.worlds import ANN, World, begun, held, read, register, working, world_of, write
+from broker.worker.policy import faults
+from tests.broker.worlds import ANN, Servers, World, begun, held, read, register, working, world_at, world_of, write
 from tests.support.gridftp import GridFTPServer
 from tests.support.waiting import PATIENCE, until
 
 
 @pytest.fixture
-async def world(database: str, tmp_path: Path) -> AsyncIterator[World]:
+async def world(
+    servers: Servers, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[World]:
+    monkeypatch.setattr(faults, "FIRST_PAUSE", 0.05)
+    async with world_at(servers, database, tmp_path) as world, working(world):
+        yield world
+
+
+@pytest.fixture
+async def mortal_world(database: str, tmp_path: Path) -> AsyncIterator[World]:
+    """The same world with servers of its own, which may be killed."""
     async with world_of(database, tmp_path) as world, working(world):
         yield world
 
@@ -224,6 +235,7 @@ async def test_a_metalink_in_a_collection_is_a_file_like_others(world, tmp_path)
     assert read(world.local) == {"x.meta4": content, "y.metalink": content}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("to", ["sink", "local"])
 async def test_a_dataset_comes_from_all_servers_that_have_it(world, tmp_path, to):
     content = os.urandom(40_000_000)
@@ -258,16 +270,16 @@ async def test_a_corrupt_replica_costs_time_and_no_data(world, tmp_path):
     assert (world.sink.root / "a").read_bytes() == content
 
 
-async def test_a_server_that_dies_costs_time_and_what_had_arrived_is_kept(world):
-    files = write(world.source.root, {"a": 150_000_000})
-    await held(world, rate=30e6)
-    number = await world.submit("TRANSFER", [Item(source="/a", destination="/a")])
-    await begun(world, number, 10_000_000)
-    world.source.kill()
+async def test_a_server_that_dies_costs_time_and_what_had_arrived_is_kept(mortal_world):
+    files = write(mortal_world.source.root, {"a": 150_000_000})
+    await held(mortal_world, rate=30e6)
+    number = await mortal_world.submit("TRANSFER", [Item(source="/a", destination="/a")])
+    await begun(mortal_world, number, 10_000_000)
+    mortal_world.source.kill()
 
     async def trouble() -> dict[str, object] | None:
         told = task_documents.task(
-            await world.task(number), await world.factory.identities.people([ANN.subject]), {}, 0.0
+            await mortal_world.task(number), await mortal_world.factory.identities.people([ANN.subject]), {}, 0.0
         )
         return None if told["is_ok"] else told
 
@@ -275,22 +287,22 @@ async def test_a_server_that_dies_costs_time_and_what_had_arrived_is_kept(world)
     assert told["nice_status"] in ("CONNECTION_BROKEN", "CONNECT_FAILED")
     assert told["nice_status_short_description"] in ("connection broken", "connect failed")
     assert told["nice_status_details"]
-    with GridFTPServer(world.source.root, port=world.source.port):
-        task = await world.over(number)
+    with GridFTPServer(mortal_world.source.root, port=mortal_world.source.port):
+        task = await mortal_world.over(number)
     assert (task.status, task.error_code, task.error) == ("SUCCEEDED", None, None)
     assert task.faults >= 1
-    assert read(world.sink.root) == files
+    assert read(mortal_world.sink.root) == files
     assert task.bytes_transferred < 200_000_000  # not all of it twice
-    (fault, *_), count = await world.factory.tasks.events(ANN, number, True, 10, 0)
+    (fault, *_), count = await mortal_world.factory.tasks.events(ANN, number, True, 10, 0)
     assert count >= 1
     assert fault.code in ("CONNECTION_BROKEN", "CONNECT_FAILED")
 
 
 async def test_a_collection_has_no_more_lanes_than_it_may(world):
-    write(world.source.root, {f"d/f{i}": 3_000_000 for i in range(12)})
+    write(world.source.root, {f"d/f{i}": 3_000_000 for i in range(6)})
     await held(world, concurrency=1, rate=10e6)
     numbers = [
-        await world.submit("TRANSFER", [Item(source=f"/d/f{i}", destination=f"/t/f{i}")], perf_cc=8) for i in range(12)
+        await world.submit("TRANSFER", [Item(source=f"/d/f{i}", destination=f"/t/f{i}")], perf_cc=8) for i in range(6)
     ]
     most, waits = 0, set()
     async with asyncio.timeout(PATIENCE):
@@ -298,7 +310,7 @@ async def test_a_collection_has_no_more_lanes_than_it_may(world):
             async with world.factory.database.read() as connection:
                 most = max(most, len(await LaneStore(connection).open()))
             waits |= {(await world.task(number)).waits for number in numbers}
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.05)
     assert most == 1
     assert any("has 1 running transfers, which is its limit" in why for why in waits)
 
@@ -338,23 +350,23 @@ async def test_what_the_destination_refuses_is_not_left_out(world):
     assert (task.status, task.skipped, task.failed) == ("FAILED", 0, 1)
 
 
-async def test_a_partial_copy_that_is_gone_is_made_anew(world):
-    files = write(world.source.root, {"a": 100_000_000})
-    await held(world, rate=30e6)
-    number = await world.submit("TRANSFER", [Item(source="/a", destination="/a")], verify_checksum=False)
-    await begun(world, number, 60_000_000)
-    world.source.kill()
+async def test_a_partial_copy_that_is_gone_is_made_anew(mortal_world):
+    files = write(mortal_world.source.root, {"a": 100_000_000})
+    await held(mortal_world, rate=30e6)
+    number = await mortal_world.submit("TRANSFER", [Item(source="/a", destination="/a")], verify_checksum=False)
+    await begun(mortal_world, number, 60_000_000)
+    mortal_world.source.kill()
 
     async def on_record() -> bool:
-        return bool((await world.task(number)).faults)
+        return bool((await mortal_world.task(number)).faults)
 
     await until(on_record)  # what has arrived, too
-    for partial in world.sink.root.glob(".a.*"):
+    for partial in mortal_world.sink.root.glob(".a.*"):
         partial.unlink()
-    with GridFTPServer(world.source.root, port=world.source.port):
-        task = await world.over(number)
+    with GridFTPServer(mortal_world.source.root, port=mortal_world.source.port):
+        task = await mortal_world.over(number)
     assert task.status == "SUCCEEDED", task.error
-    assert read(world.sink.root) == files
+    assert read(mortal_world.sink.root) == files
 
 
 async def test_empty_files_pass_where_the_rate_is_limited(world):
@@ -407,7 +419,7 @@ async def test_links_that_lead_in_a_circle_are_followed_once(world):
 
 
 async def test_a_file_that_grows_meanwhile_is_copied_as_it_is_in_the_end(world):
-    files = write(world.source.root, {"a": 60_000_000})
+    files = write(world.source.root, {"a": 30_000_000})
     await held(world, rate=10e6)
     number = await world.submit("TRANSFER", [Item(source="/a", destination="/a")])
     await begun(world, number, 1)

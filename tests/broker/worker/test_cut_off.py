@@ -171,6 +171,7 @@ async def test_what_was_written_counts_once_when_no_answer_comes(opened, far, cu
     assert sorted(event.code for event in events) == ["SUCCEEDED", "TOLD", "TOLD"]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("commits", [True, False])
 @pytest.mark.parametrize("after", [NUMBERED, b"cannot be recorded"], ids=["progress", "error"])
 async def test_all_results_beside_an_unwritable_one_count_once_when_the_database_is_lost(

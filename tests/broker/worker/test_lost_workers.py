@@ -20,7 +20,7 @@ from broker.worker.fence import Fence, LeaseLost
 from broker.worker.housekeeping import SILENCE
 from broker.worker.worker import Worker
 from coalloc.partial_file.data import Data
-from tests.broker.worlds import World, begun, held, read, register, working, world_of, write
+from tests.broker.worlds import Servers, World, begun, held, read, register, working, world_at, write
 from tests.support.waiting import until
 from tests.support.workers import Workers, way
 
@@ -45,8 +45,8 @@ def workers(database: str, tmp_path: Path) -> Iterator[Workers]:
 
 
 @pytest.fixture
-async def world(database: str, tmp_path: Path) -> AsyncIterator[World]:
-    async with world_of(database, tmp_path) as world:
+async def world(servers: Servers, database: str, tmp_path: Path) -> AsyncIterator[World]:
+    async with world_at(servers, database, tmp_path) as world:
         yield world
 
 
@@ -90,6 +90,7 @@ async def lost(world: World) -> bool:
         return bool((await connection.execute(sa.text("SELECT max(lost) FROM work"))).scalar_one())
 
 
+@pytest.mark.sampled(2)
 @ON_POSTGRESQL
 @pytest.mark.parametrize(("origin", "to"), [("source", "sink"), ("catalogue", "local")])
 async def test_a_worker_that_was_stopped_and_goes_on_writes_to_no_file_of_another(told, workers, origin, to):
@@ -110,6 +111,7 @@ async def test_a_worker_that_was_stopped_and_goes_on_writes_to_no_file_of_anothe
     await until(lambda: set(read(root(told, to))) == {"a"})
 
 
+@pytest.mark.sampled(2)
 @ON_POSTGRESQL
 @pytest.mark.parametrize(("how", "origin", "to"), [("cut", "catalogue", "sink"), ("stall", "source", "local")])
 async def test_a_worker_without_its_database_names_no_file(told, workers, database, tmp_path, how, origin, to):
@@ -150,6 +152,7 @@ async def test_a_worker_whose_database_is_gone_ends_when_it_is_told_to(told, wor
         assert worker.returncode == 0
 
 
+@pytest.mark.sampled(2)
 @ON_SQLITE
 @ROUTES
 async def test_a_worker_that_was_stopped_at_its_last_step_names_no_file(world, monkeypatch, origin, to):

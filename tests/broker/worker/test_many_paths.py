@@ -18,19 +18,26 @@ from broker.models.catalogue import Endpoint
 from broker.models.collections import NewCollection
 from broker.models.tasks import FilterRule, Item, Task
 from broker.storage.collections import CollectionStore
+from broker.worker.policy import faults
 from coalloc.engine.gridftp.storage import Storage
 from coalloc.model import Entry
 from tests.broker.random_trees import seen
-from tests.broker.worlds import ANN, Server, World, begun, held, read, register, working, world_of, write
+from tests.broker.worlds import ANN, Server, Servers, World, begun, held, read, register, working, world_at, write
+from tests.support.effort import effort
 from tests.support.gridftp import GridFTPServer
 from tests.support.mounts import caseless
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)  # decisions here need no database
+FOLDERS = effort(30, 100)
+"""Folders that are deleted while links take their places."""
 
 
 @pytest.fixture
-async def world(database: str, tmp_path: Path) -> AsyncIterator[World]:
-    async with world_of(database, tmp_path) as world, working(world):
+async def world(
+    servers: Servers, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[World]:
+    monkeypatch.setattr(faults, "FIRST_PAUSE", 0.05)
+    async with world_at(servers, database, tmp_path) as world, working(world):
         yield world
 
 
@@ -108,6 +115,7 @@ async def test_a_folder_to_which_another_one_leads_keeps_what_came_that_way(worl
         assert (world.sink.root / "d/other/y").exists()
 
 
+@pytest.mark.sampled(3)
 async def test_the_source_of_another_item_is_not_extra(world, twofold):
     files = write(twofold.root, {"p/a": 5, "t/old/b": 6, "t/gone": 1})
     await synced(world, ("/p/", "/t/"), ("/t/old/", "/u/"), **twofold.ends)
@@ -116,6 +124,7 @@ async def test_the_source_of_another_item_is_not_extra(world, twofold):
     assert "t/gone" not in there
 
 
+@pytest.mark.sampled(3)
 async def test_what_lies_in_the_source_is_not_extra(world, twofold):
     files = write(twofold.root, {"s/a/x": 5, "s/copy/a/old": 6})
     rule = FilterRule(name="copy", type="dir")  # so that it is not seen at the source
@@ -123,6 +132,7 @@ async def test_what_lies_in_the_source_is_not_extra(world, twofold):
     assert read(twofold.root)["s/copy/a/old"] == files["s/copy/a/old"]
 
 
+@pytest.mark.sampled(3)
 async def test_a_folder_is_not_copied_into_itself(world, twofold):
     write(twofold.root, {"t/a": 5, "t/sub/b": 6})
     task = await synced(world, ("/t/", "/t/new/"), delete_destination_extra=False, **twofold.ends)
@@ -130,6 +140,7 @@ async def test_a_folder_is_not_copied_into_itself(world, twofold):
     assert sorted(read(twofold.root)) == ["t/a", "t/new/a", "t/new/sub/b", "t/sub/b"]
 
 
+@pytest.mark.sampled(3)
 async def test_a_folder_is_not_copied_onto_itself(world, twofold):
     files = write(twofold.root, {"t/a": 5})
     task = await synced(world, ("/t/", "/t/"), **twofold.ends)
@@ -176,7 +187,7 @@ async def test_what_a_link_of_the_source_leads_to_is_not_extra(world):
     assert read(world.source.root)["t/x/b"] == files["t/x/b"]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("to", ["sink", "local"])
 @pytest.mark.parametrize(("what", "where"), [("d", "d/old/mnt"), ("d/sub", "d/e"), ("d/sub", "d/old/e"), ("d", "d/e")])
 async def test_the_source_may_be_mounted_in_the_destination(world, to, what, where):
@@ -188,6 +199,7 @@ async def test_the_source_may_be_mounted_in_the_destination(world, to, what, whe
     assert read(world.source.root) == files
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("to", ["sink", "local"])
 async def test_a_folder_that_has_itself_in_it_keeps_what_was_copied(world, to):
     files = write(world.source.root, {"d/a": 10, "d/b/c": 10})
@@ -199,11 +211,11 @@ async def test_a_folder_that_has_itself_in_it_keeps_what_was_copied(world, to):
     assert read(root) == files
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("to", ["sink", "local"])
 @pytest.mark.parametrize("level", [None, 1])
-async def test_names_that_the_destination_holds_for_others_are_not_extra(database, tmp_path, to, level):
-    async with world_of(database, tmp_path) as world, working(world):
+async def test_names_that_the_destination_holds_for_others_are_not_extra(servers, database, tmp_path, to, level):
+    async with world_at(servers, database, tmp_path) as world, working(world):
         write(world.source.root, {"d/File": 5, "d/Sub/x": 5})
         async with without_case(world, tmp_path, to) as (name, where):
             write(where, {"d/file": 7, "d/sub/y": 6})
@@ -212,9 +224,10 @@ async def test_names_that_the_destination_holds_for_others_are_not_extra(databas
                 assert {"d/file", "d/sub/x"} <= {path.lower() for path in read(where)}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("to", ["sink", "local"])
-async def test_of_two_names_that_the_destination_holds_for_one_the_second_fails(database, tmp_path, to):
-    async with world_of(database, tmp_path) as world, working(world):
+async def test_of_two_names_that_the_destination_holds_for_one_the_second_fails(servers, database, tmp_path, to):
+    async with world_at(servers, database, tmp_path) as world, working(world):
         files = write(world.source.root, {"d/File": 5, "d/file": 6, "d/x": 1})
         async with without_case(world, tmp_path, to) as (name, where):
             task = await synced(world, to=name, delete_destination_extra=False)
@@ -249,6 +262,7 @@ class without_case:
         self._mounted.__exit__(None, None, None)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("to", ["sink", "local"])
 async def test_replicas_of_what_is_copied_are_not_extra(world, to):
     """The only replica of a dataset lies in the destination, at another path."""
@@ -275,17 +289,18 @@ async def test_a_link_takes_the_place_of_what_was_extra(world, tmp_path):
     assert read(tmp_path / "outside") == kept
 
 
+@pytest.mark.long
 async def test_links_take_the_place_of_folders_that_are_deleted(world, tmp_path):
     """A GridFTP server deletes by path, so that this cannot be excluded there: see docs/explanation/trust.md."""
     names = {f"f{i}": 10 for i in range(10)}
     kept = write(tmp_path / "outside", names)
     root = world.local
-    write(root, {f"d/{folder}/{name}": 1 for folder in range(100) for name in names})
+    write(root, {f"d/{folder}/{name}": 1 for folder in range(FOLDERS) for name in names})
     number = await world.submit("DELETE", [Item(source="/d", destination="")], None, "local", recursive=True)
     exchanged = 0
     while (await world.task(number)).status == "ACTIVE":
-        place = root / f"d/{99 - exchanged}"
-        if exchanged < 90 and place.is_dir():
+        place = root / f"d/{FOLDERS - 1 - exchanged}"
+        if exchanged < FOLDERS * 9 // 10 and place.is_dir():
             place.rename(root / f"moved{exchanged}")
             place.symlink_to(tmp_path / "outside")
         exchanged += 1
@@ -326,6 +341,7 @@ async def test_what_stays_in_an_extra_folder_is_told(world):
     assert any("it is not empty" in event.details for event in events)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("how", ["made anew", "a link", "moved out"])
 async def test_a_folder_that_is_moved_while_a_file_comes_gets_none(world, tmp_path, how):
     files = write(world.source.root, {"d/sub/slow": 40_000_000})
@@ -364,6 +380,7 @@ async def test_names_under_which_files_are_written_cannot_be_foreseen(world, tmp
     assert read(tmp_path / "outside") == kept
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("to", ["sink", "local"])
 async def test_partial_data_of_another_task_are_no_files(world, to):
     """The destination of one task is the source of another."""
@@ -379,6 +396,7 @@ async def test_partial_data_of_another_task_are_no_files(world, to):
     await world.over(slow)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", ["fifo", "socket"])
 async def test_what_is_no_file_fails_when_it_is_named(world, kind):
     place = world.source.root / "odd"

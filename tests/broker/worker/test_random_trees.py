@@ -14,7 +14,7 @@ from broker.models.tasks import Item, Task
 from broker.storage.collections import CollectionStore
 from coalloc.errors import SourceError
 from tests.broker.random_trees import Case, Seen, ours, seen
-from tests.broker.worlds import World, world_of
+from tests.broker.worlds import Servers, World, world_at
 from tests.support.effort import effort
 from tests.support.seeds import tries
 from tests.support.waiting import until
@@ -22,7 +22,9 @@ from tests.support.workers import Workers
 
 ON_SQLITE = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
 ON_POSTGRESQL = pytest.mark.parametrize("database", ["postgresql"], indirect=True)
-AT_ONCE = effort(4, 20)
+AT_ONCE = effort(3, 20)
+DELETIONS = effort(7, 20)
+RENAMES = effort(20, 60)
 ROUNDS = effort(1, 3)
 KILLS = effort(1, 4)
 DEATHS = 0.1
@@ -30,8 +32,8 @@ DEATHS = 0.1
 
 
 @pytest.fixture
-async def world(database: str, tmp_path: Path) -> AsyncIterator[World]:
-    async with world_of(database, tmp_path) as world:
+async def world(servers: Servers, database: str, tmp_path: Path) -> AsyncIterator[World]:
+    async with world_at(servers, database, tmp_path) as world:
         yield world
 
 
@@ -82,6 +84,7 @@ def check(cases: list[Case], tasks: list[Task], **how: bool) -> None:
             raise AssertionError(f"{case.name}, {case.options}: {task.status}, {task.error}") from error
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.long
 @pytest.mark.seeded
 @ON_SQLITE
@@ -103,6 +106,7 @@ async def test_a_task_does_what_it_was_told_and_nothing_else(world, to, calm):
             check(cases, tasks, calm=calm, changed=not calm)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.long
 @pytest.mark.seeded
 @ON_POSTGRESQL
@@ -146,7 +150,7 @@ async def test_only_what_is_named_is_deleted(world, origin):
     root = world.local if origin == "local" else world.sink.root
     for attempt in tries(ROUNDS):
         with attempt as seed:
-            cases = [Case(seed, i, world.source.root, root, follows=False) for i in range(20)]
+            cases = [Case(seed, i, world.source.root, root, follows=False) for i in range(DELETIONS)]
             await delete_some(world, [case for case in cases if case.before[1].names], origin)
 
 
@@ -176,7 +180,7 @@ async def test_renames_move_what_is_named_and_replace_nothing(world, where):
     for attempt in tries(ROUNDS):
         with attempt as seed:
             case, refused = Case(seed, 0, world.source.root, root, follows=False), 0
-            for _ in range(60):
+            for _ in range(RENAMES):
                 before = seen(case.sink)
                 old, new = case.two_paths(beyond=where == "local")  # servers follow links
                 try:
@@ -186,7 +190,7 @@ async def test_renames_move_what_is_named_and_replace_nothing(world, where):
                     assert seen(case.sink) == before
                 else:
                     assert seen(case.sink) == moved(before, old, new), (old, new)
-            assert refused < 60 or not (case.before[1].files or case.before[1].folders)
+            assert refused < RENAMES or not (case.before[1].files or case.before[1].folders)
 
 
 def moved(tree: Seen, old: str, new: str) -> Seen:

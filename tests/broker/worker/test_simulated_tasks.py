@@ -105,7 +105,7 @@ async def carried_out(world: World, cases: list[Case], trouble: str, counts: boo
         deaths -= 1
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.long
 @pytest.mark.seeded
 @pytest.mark.parametrize("counts", [True, False], ids=["counts", "silent"])

@@ -19,7 +19,7 @@ from broker.worker.actions import downloading
 from coalloc.api import Request, discard, download
 from coalloc.errors import CoallocError
 from tests.broker.random_trees import seen
-from tests.broker.worlds import ANN, working, world_of, write
+from tests.broker.worlds import ANN, working, world_at, write
 from tests.support.effort import effort
 from tests.support.waiting import until
 
@@ -28,8 +28,8 @@ TRIES = effort(50, 1500)
 
 
 @pytest.fixture
-async def world(database, tmp_path):
-    async with world_of(database, tmp_path) as world, working(world):
+async def world(servers, database, tmp_path):
+    async with world_at(servers, database, tmp_path) as world, working(world):
         yield world
 
 
@@ -117,6 +117,7 @@ def filled(folder: Path) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("exchanged", ["a", "a/b"])
 @pytest.mark.parametrize("operation", OPERATIONS)
 async def test_nothing_leaves_a_folder_that_is_exchanged_for_a_link(gridftp_server, tmp_path, operation, exchanged):

@@ -9,7 +9,7 @@ from broker.config.settings import Settings, configured
 from broker.errors import Invalid
 from broker.handlers.globus import task_documents
 from broker.models.tasks import Item
-from tests.broker.worlds import ANN, World, read, register, working, world_of, world_with, write
+from tests.broker.worlds import ANN, World, read, register, working, world_at, world_with, write
 from tests.support.gridftp import GridFTPServer
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
@@ -47,6 +47,7 @@ async def copied(world: World, origin: str, to: str, size: int = 1000, lenient: 
     return task, [task_documents.transferred(each) for each in done], {event.code for event in events}, arrived, content
 
 
+@pytest.mark.sampled(2)
 @ROUTES
 async def test_what_cannot_be_verified_fails(world, origin, to):
     task, done, _, arrived, _ = await copied(world, origin, to)
@@ -56,6 +57,7 @@ async def test_what_cannot_be_verified_fails(world, origin, to):
     assert "copy_unverified" in task.error
 
 
+@pytest.mark.sampled(2)
 @ROUTES
 async def test_where_the_admin_wants_it_it_is_copied_and_shown_as_unverified(world, origin, to):
     task, (done,), events, arrived, content = await copied(world, origin, to, lenient=True)
@@ -64,6 +66,7 @@ async def test_where_the_admin_wants_it_it_is_copied_and_shown_as_unverified(wor
     assert "UNVERIFIED" in events
 
 
+@pytest.mark.sampled(2)
 @ROUTES
 async def test_who_wants_nothing_verified_gets_it_unverified(world, origin, to):
     task, (done,), events, arrived, content = await copied(world, origin, to, verify_checksum=False)
@@ -97,11 +100,12 @@ async def test_a_toml_that_makes_no_sense_is_refused(database, tmp_path, said):
         configured(Settings(database), tmp_path / "broker.toml")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("told", [f"sha384:{'0' * 96}", "crc32:00000000"], ids=["sha384", "crc32"])
 @pytest.mark.parametrize("origin", ["catalogue", "source"])
-async def test_a_checksum_that_no_server_computes_is_not_forgotten(database, tmp_path, origin, told):
+async def test_a_checksum_that_no_server_computes_is_not_forgotten(servers, database, tmp_path, origin, told):
     """The stored checksum differs from the file's; equal replicas and an equal copy prove nothing."""
-    async with world_of(database, tmp_path) as world, working(world):
+    async with world_at(servers, database, tmp_path) as world, working(world):
         content = write(world.source.root, {"a": 3000})["a"]
         if origin == "catalogue":
             await register(world, "cms:a", content, world.source, told=False)

@@ -11,6 +11,7 @@ import pytest
 from broker.models.access import Caller
 from broker.services.collections.collections import CollectionUse
 from broker.services.collections.trees import GridFTPTree
+from broker.worker.policy import faults
 from coalloc.api import Storage
 from tests.broker.services.conftest import TASKS, World, grant, somebody
 from tests.support.waiting import until
@@ -60,7 +61,8 @@ class Eve(NamedTuple):
 
 
 @pytest.fixture
-async def eve(world: World) -> Eve:
+async def eve(world: World, monkeypatch: pytest.MonkeyPatch) -> Eve:
+    monkeypatch.setattr(faults, "FIRST_PAUSE", 0.05)
     await grant(world.admin, "from here", "eve", "r")
     rule = {"principal_type": "identity", "principal": "eve", "permissions": "rw", "path": "/u1/"}
     assert (await world.admin.post("/broker/v1/collections/to/rules", json=rule)).status_code == 201
@@ -109,6 +111,7 @@ async def test_no_call_follows_a_link_out_of_what_is_granted(eve, world, text):
     assert private(world) == before
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("skip", [True, False])
 async def test_no_task_follows_a_link_out_of_what_is_granted(eve, world, skip):
     (world.sink / "u1/out").symlink_to("../private")

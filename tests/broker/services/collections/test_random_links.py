@@ -19,7 +19,7 @@ from tests.support.seeds import tries
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.parametrize("database", ["sqlite"], indirect=True), pytest.mark.long]
-CASES = effort(2, 25)
+CASES = effort(1, 25)
 CALLS, TASKS = 40, 8
 
 
