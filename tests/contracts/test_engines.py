@@ -7,9 +7,11 @@ import shutil
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from random import Random
+from typing import NamedTuple
 from unittest.mock import ANY
 from urllib.parse import quote, urlsplit
 
@@ -31,6 +33,7 @@ from coalloc.errors import (
 )
 from tests.support.fetching import Collected, collect, opened, options
 from tests.support.gridftp import GridFTPServer
+from tests.support.gsi import Authority
 from tests.support.listening import connections
 from tests.support.nginx import Nginx
 from tests.support.waiting import until
@@ -56,20 +59,23 @@ WITHOUT = ("file", "memory")
 SERVED = pytest.mark.parametrize("setup", WITH_SERVER, indirect=True)
 
 
+@cache
+def unique(name: str, size: int) -> bytes:
+    """Return content that belongs to a name; most tests use the same."""
+    return Random(name).randbytes(size)
+
+
 @dataclass
 class Setup:
-    """An engine with a server of its own.
+    """An engine, and a folder of its server.
 
-    `put(name, content)` makes a file there. Where there is a server, `kill` ends it and `start` starts it again at
-    the same port.
+    :param url: a function that returns the URL of a file in the folder
     """
 
     url: Callable[[str], str]
-    put: Callable[[str, bytes], object]
+    folder: Path
     engine: str = "auto"
     streams: int = 1
-    kill: Callable[[], None] | None = None
-    start: Callable[[], object] | None = None
 
     def source(self, name: str) -> Source:
         return self.at(self.url(name))
@@ -77,61 +83,124 @@ class Setup:
     def at(self, url: str) -> Source:
         return open_source(url, self.engine, options(streams=self.streams))
 
+    def put(self, name: str, content: bytes) -> None:
+        """Make a file in the folder."""
+        (self.folder / name).write_bytes(content)
+
     def random(self, name: str, size: int) -> bytes:
         """Make a file with unique content; return it."""
-        content = Random(name).randbytes(size)
+        content = unique(name, size)
         self.put(name, content)
         return content
 
     def big(self) -> None:
-        """Make a file called "big" that does not fit into a socket or pipe."""
-        self.put("big", bytes(BIG))
+        """Make a file of zeros, called "big", that does not fit into a socket or pipe."""
+        with (self.folder / "big").open("wb") as file:
+            file.truncate(BIG)
 
 
 @dataclass
 class Capped(Setup):
     """The native engine where each connection needs one of two slots."""
 
-    folder: Path = Path()
+    slots: Path = Path()
 
     def at(self, url: str) -> Source:
-        return open_source(url, "gridftp", options(slots=Slots(self.folder, 2)))
+        return open_source(url, "gridftp", options(slots=Slots(self.slots, 2)))
+
+
+class Memory(Setup):
+    """Files in the memory of this process."""
+
+    def put(self, name: str, content: bytes) -> None:
+        fsspec.filesystem("memory").pipe_file(f"{self.folder}/{name}", content)
+
+    def big(self) -> None:
+        self.put("big", bytes(BIG))
+
+
+class Mortal(NamedTuple):
+    """An engine with a server that no other test uses; `start` starts a killed one again at the same port."""
+
+    setup: Setup
+    kill: Callable[[], None]
+    start: Callable[[], None]
+
+
+Server = GridFTPServer | Nginx
+
+
+def serve(kind: str, folder: Path, grid: Authority, port: int = 0) -> Server:
+    """Start a server of a kind, at a free port unless one is given."""
+    root, run = folder / "export", folder / f"run-{port}"
+    if kind == "gridftp":
+        return GridFTPServer(root, port=port)
+    if kind == "gsiftp":
+        return GridFTPServer(root, port=port, env=grid.server_env(grid.localhost), anonymous=False)
+    certificate = (grid.localhost.certificate, grid.localhost.key) if kind == "https" else ()
+    return Nginx(root, run, port=port or None, certificate=certificate)
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory, grid: Authority) -> Iterator[Callable[[str], Server]]:
+    """A function that starts a server of a kind, one for all tests."""
+    with ExitStack() as stack:
+        yield cache(lambda kind: stack.enter_context(serve(kind, tmp_path_factory.mktemp(kind), grid)))
 
 
 @pytest.fixture(params=WITH_SERVER + WITHOUT)
-def setup(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Setup]:
+def setup(request: pytest.FixtureRequest, running: Callable[[str], Server], tmp_path: Path) -> Iterator[Setup]:
     """Return every engine. One that cannot run fails in CI, and is never skipped silently."""
+    if request.param == "file":
+        yield Setup(lambda name: f"file://{tmp_path}/{quote(name)}", tmp_path)
+    elif request.param == "memory":
+        yield Memory(lambda name: f"memory:/{tmp_path}/{name}", tmp_path)
+        fsspec.filesystem("memory").rm(str(tmp_path), recursive=True)
+    else:
+        yield served(request, running(kind_of(request.param)))
+
+
+@pytest.fixture(params=WITH_SERVER)
+def mortal(request: pytest.FixtureRequest, grid: Authority, tmp_path: Path) -> Iterator[Mortal]:
+    """Return every engine that needs a server, with a server that may die."""
+    kind = kind_of(request.param)
     with ExitStack() as stack:
-        yield BUILDERS[request.param.partition("-")[0]](request, tmp_path / "export", stack)
+        server = stack.enter_context(serve(kind, tmp_path, grid))
+
+        def start() -> None:
+            stack.enter_context(serve(kind, tmp_path, grid, server.port))
+
+        yield Mortal(served(request, server), server.kill, start)
 
 
-def into(root: Path) -> Callable[[str, bytes], object]:
-    return lambda name, content: (root / name).write_bytes(content)
+def kind_of(name: str) -> str:
+    """Return the kind of server that a form of an engine needs."""
+    if name.startswith("globus"):
+        return "gsiftp" if name.endswith("gsiftp") else "gridftp"
+    return name.partition("-")[0]
 
 
-def gridftp(request: pytest.FixtureRequest, root: Path, stack: ExitStack) -> Setup:
-    server = stack.enter_context(GridFTPServer(root))
+def served(request: pytest.FixtureRequest, server: Server) -> Setup:
+    """Return a form of an engine, with a folder of this server that no other test uses."""
+    form, kind, tmp_path = request.param, kind_of(request.param), request.getfixturevalue("tmp_path")
+    if kind == "gsiftp":
+        request.getfixturevalue("as_alice")
+    if kind == "https":
+        grid = request.getfixturevalue("grid")
+        request.getfixturevalue("monkeypatch").setenv("SSL_CERT_FILE", str(grid.authority.certificate))
+    if form.startswith("globus") and not shutil.which("globus-url-copy"):
+        (pytest.fail if os.environ.get("CI") else pytest.skip)("apt-get install globus-gass-copy-progs")
+    folder = server.root / tmp_path.name
+    folder.mkdir()
 
-    def start() -> None:
-        stack.enter_context(GridFTPServer(root, port=server.port))
+    def url(name: str) -> str:
+        path = f"{folder.name}/{name}"
+        return server.url(path, "gsiftp") if kind == "gsiftp" else server.url(path)
 
-    if request.param.endswith("capped"):
-        return Capped(server.url, into(root), kill=server.kill, start=start, folder=root.with_name("slots"))
-    streams = several_far(request)
-    return Setup(server.url, into(root), streams=streams, kill=server.kill, start=start)
-
-
-def gsiftp(request: pytest.FixtureRequest, root: Path, stack: ExitStack) -> Setup:
-    request.getfixturevalue("as_alice")
-    grid = request.getfixturevalue("grid")
-    env = grid.server_env(grid.localhost)
-    server = stack.enter_context(GridFTPServer(root, env=env, anonymous=False))
-
-    def start() -> None:
-        stack.enter_context(GridFTPServer(root, env=env, anonymous=False, port=server.port))
-
-    streams = several_far(request)
-    return Setup(lambda name: server.url(name, "gsiftp"), into(root), streams=streams, kill=server.kill, start=start)
+    if form.endswith("capped"):
+        return Capped(url, folder, slots=tmp_path / "slots")
+    engine = "globus-url-copy" if form.startswith("globus") else "auto"
+    return Setup(url, folder, engine, several_far(request))
 
 
 def several_far(request: pytest.FixtureRequest) -> int:
@@ -140,52 +209,6 @@ def several_far(request: pytest.FixtureRequest) -> int:
         for engine in ("gridftp", "http"):
             request.getfixturevalue("monkeypatch").setattr(f"coalloc.engine.{engine}.source.FAR", 0.0)
     return 4 if request.param.endswith(("far", "streams")) else 1
-
-
-def globus(request: pytest.FixtureRequest, root: Path, stack: ExitStack) -> Setup:
-    if not shutil.which("globus-url-copy"):
-        (pytest.fail if os.environ.get("CI") else pytest.skip)("apt-get install globus-gass-copy-progs")
-    setup = gsiftp(request, root, stack) if request.param.endswith("gsiftp") else gridftp(request, root, stack)
-    return replace(setup, engine="globus-url-copy")
-
-
-def http(request: pytest.FixtureRequest, root: Path, stack: ExitStack, *certificate: Path) -> Setup:
-    server = stack.enter_context(Nginx(root, root.parent / "nginx", certificate=certificate))
-
-    def start() -> None:
-        stack.enter_context(Nginx(root, root.parent / "again", certificate=certificate, port=server.port))
-
-    return Setup(server.url, into(root), streams=several_far(request), kill=server.kill, start=start)
-
-
-def https(request: pytest.FixtureRequest, root: Path, stack: ExitStack) -> Setup:
-    grid = request.getfixturevalue("grid")
-    request.getfixturevalue("monkeypatch").setenv("SSL_CERT_FILE", str(grid.authority.certificate))
-    return http(request, root, stack, grid.localhost.certificate, grid.localhost.key)
-
-
-def file(request: pytest.FixtureRequest, root: Path, stack: ExitStack) -> Setup:
-    root.mkdir()
-    return Setup(lambda name: f"file://{root}/{quote(name)}", into(root))
-
-
-def memory(request: pytest.FixtureRequest, root: Path, stack: ExitStack) -> Setup:
-    files = fsspec.filesystem("memory")
-    stack.callback(files.rm, f"{root}", recursive=True)
-    return Setup(
-        lambda name: f"memory:/{root}/{name}", lambda name, content: files.pipe_file(f"{root}/{name}", content)
-    )
-
-
-BUILDERS = {
-    "gridftp": gridftp,
-    "gsiftp": gsiftp,
-    "globus": globus,
-    "http": http,
-    "https": https,
-    "file": file,
-    "memory": memory,
-}
 
 
 @pytest.fixture
@@ -280,7 +303,7 @@ async def cancelled_at_once(source: Source, size: int = BIG) -> list[int]:
 
 
 @pytest.mark.sampled(2)
-async def test_a_cancelled_range_delivers_nothing_more(setup, content):
+async def test_a_cancelled_range_delivers_nothing_more(setup):
     setup.big()
     async with opened(setup.source("big")) as source:
         for _ in range(3):
@@ -392,12 +415,12 @@ async def test_what_a_source_is_asked_when_it_goes_to_rest_is_answered(setup, co
 
 
 @pytest.mark.sampled(2)
-@SERVED
-async def test_a_server_that_dies_and_comes_back(setup, content):
+async def test_a_server_that_dies_and_comes_back(mortal):
+    setup = mortal.setup
     setup.big()
 
     def deliver(start: int, end: int, data: memoryview | None) -> None:
-        setup.kill()
+        mortal.kill()
 
     source = setup.source("big")
     await source.open()
@@ -407,7 +430,7 @@ async def test_a_server_that_dies_and_comes_back(setup, content):
     assert not caught.value.permanent
     error = await failure(source)
     assert type(error) is Unreachable
-    setup.start()
+    mortal.start()
     await source.open()
     assert await collect(source, 5, 1005) == bytes(1000)
     await source.close()

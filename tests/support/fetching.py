@@ -55,7 +55,7 @@ class Collected:
     def __init__(self, span: Span) -> None:
         self.span = span
         self.start = span.start
-        self.bytes = bytearray(span.end - span.start)
+        self.bytes = bytearray()
         self.count = 0
         self.deliveries = 0
 
@@ -64,6 +64,7 @@ class Collected:
         assert end <= self.span.end
         assert data is not None
         assert len(data) == end - start
+        self.bytes.extend(bytes(max(0, end - self.start - len(self.bytes))))
         self.bytes[start - self.start : end - self.start] = data
         self.count += end - start
         self.deliveries += 1
