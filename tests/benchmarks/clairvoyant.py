@@ -1,10 +1,10 @@
 """The makespan of a collect job whose planner knows a change of a link in advance, or does not react to it. Pure."""
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from scipy.optimize import linprog
-from scipy.sparse import lil_matrix
+if TYPE_CHECKING:  # scipy takes half a second
+    from scipy.sparse import lil_matrix
 
 __all__ = ["Change", "clairvoyant", "kept"]
 
@@ -32,6 +32,9 @@ def clairvoyant(rates: Mapping[Pair, float], supply: Mapping[str, float], sink: 
     :param rates: bytes per second of each link before the change
     :param supply: bytes that each host has at the start
     """
+    from scipy.optimize import linprog
+    from scipy.sparse import lil_matrix
+
     unit = sum(supply.values())  # the solver allows errors of 1e-7: numbers should be about one
     pairs, hosts = list(rates), sorted({host for pair in rates for host in pair})
     before = [rates[pair] / unit for pair in pairs]
@@ -55,7 +58,7 @@ def clairvoyant(rates: Mapping[Pair, float], supply: Mapping[str, float], sink: 
     return change.at + float(found.x[-1])
 
 
-def _balance(rows: lil_matrix, row: int, host: str, pairs: Sequence[Pair], first: int) -> None:
+def _balance(rows: "lil_matrix", row: int, host: str, pairs: Sequence[Pair], first: int) -> None:
     """Write into a row the coefficients of the bytes that leave a host in a period, minus those that arrive."""
     for number, (source, target) in enumerate(pairs):
         if host in (source, target):

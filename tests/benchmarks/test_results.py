@@ -4,7 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.benchmarks.page import page
-from tests.benchmarks.plots import shortened
 from tests.benchmarks.race import Copy, Outcome, Run, Sample
 from tests.benchmarks.results import LIMIT, Result, beside, read, rows, typical, write
 from tests.benchmarks.table import show
@@ -79,5 +78,7 @@ def test_terminal_and_page_tell_the_same():
 
 
 def test_coordinates_of_pictures_are_short_and_labels_as_they_were():
+    from tests.benchmarks.plots import shortened  # loads matplotlib, which takes half a second
+
     drawn = '<?xml version="1.0"?>\n  <path d="M 1.2345 6.001 "/><text x="3.25">0.975</text>  \n'
     assert shortened(drawn) == '<?xml version="1.0"?>\n<path d="M 1.2 6 "/><text x="3.25">0.975</text>\n'

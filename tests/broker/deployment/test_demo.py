@@ -24,7 +24,7 @@ from broker.demo.filling import fill
 from broker.demo.sharing import DemoServer, shared
 from broker.demo.tasks import errands
 from broker.demo.traffic import DemoTransfer, transfers
-from broker.demo.world import DAY, PEOPLE, PROBER, DemoLink, Story, world
+from broker.demo.world import DAY, PEOPLE, PROBER, DemoLink, Story, World, world
 from broker.factory import Factory
 from broker.models.access import Caller
 from broker.models.decisions import Range
@@ -40,14 +40,18 @@ from tests.support.waiting import PATIENCE, wait_until
 
 SEED = 1
 END = 1_790_000_000.0
-MADE = world(SEED)
 WEEK = 7 * DAY
 SECONDS = PATIENCE
 
 
 @cache
+def made() -> World:
+    return world(SEED)
+
+
+@cache
 def all_transfers() -> list[DemoTransfer]:
-    return transfers(MADE, SEED, END)
+    return transfers(made(), SEED, END)
 
 
 def along(link: DemoLink) -> list[DemoTransfer]:
@@ -59,7 +63,7 @@ def along(link: DemoLink) -> list[DemoTransfer]:
 
 
 def link_with(story: Story) -> DemoLink:
-    return next(link for link in MADE.links if link.story == story)
+    return next(link for link in made().links if link.story == story)
 
 
 def rates(link: DemoLink, older: float, newer: float) -> list[float]:
@@ -73,8 +77,8 @@ def rates(link: DemoLink, older: float, newer: float) -> list[float]:
 
 def test_the_same_seed_makes_the_same_world_however_late_it_ends():
     later = transfers(world(SEED), SEED, END + 100_000)
-    assert world(SEED) == MADE
-    assert errands(world(SEED), SEED) == errands(MADE, SEED)
+    assert world(SEED) == made()
+    assert errands(world(SEED), SEED) == errands(made(), SEED)
     told = {each.observed.id: each.observed for each in all_transfers()}
     assert len(later) == len(all_transfers())
     for _, each in later:
@@ -101,7 +105,7 @@ def test_there_is_as_much_as_is_promised(seed):
 
 
 def test_transfers_of_a_way_are_told_in_their_order_and_by_one_person_a_day():
-    for link in MADE.links:
+    for link in made().links:
         moved = along(link)
         for before, after in pairwise(moved):
             assert before.observed.ended <= after.observed.ended
@@ -273,7 +277,7 @@ async def test_it_is_taken_in_as_real_data_are(database):
 
 def test_one_command_shows_it(shown):
     with shown.client("admin") as admin, shown.client("transfer") as user:
-        assert len(admin.get("/broker/v1/datasets", params={"limit": 1000}).json()["datasets"]) == len(MADE.datasets)
+        assert len(admin.get("/broker/v1/datasets", params={"limit": 1000}).json()["datasets"]) == len(made().datasets)
         assert admin.get("/broker/v1/audit").status_code == 200
         assert user.get("/broker/v1/audit").status_code == 403
         mine = user.get("/broker/v1/tasks").json()["tasks"]

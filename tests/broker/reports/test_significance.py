@@ -6,7 +6,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as some
 from hypothesis import strategies as st
-from scipy.stats import binomtest, mannwhitneyu
 
 from broker.models.scores import IN_CHARGE, ForecasterRecord, ScoreKey, recorded
 from broker.reports.significance import FEWEST, contests, duels, holm, shifted, sign_test
@@ -17,12 +16,16 @@ DAYS = some.lists(some.floats(0, 3), min_size=1, max_size=7)
 
 @given(st.integers(0, 60), st.integers(0, 60))
 def test_the_sign_test_is_the_exact_binomial_one(won, lost):
+    from scipy.stats import binomtest  # takes half a second
+
     expected = binomtest(won, won + lost).pvalue if won + lost else 1.0
     assert sign_test(won, lost) == pytest.approx(expected)
     assert sign_test(won, lost) == sign_test(lost, won)
 
 
 def test_thousands_of_weeks_are_no_trouble():
+    from scipy.stats import binomtest  # takes half a second
+
     assert sign_test(4900, 5100) == pytest.approx(binomtest(4900, 10_000).pvalue)
 
 
@@ -87,6 +90,8 @@ def test_among_many_pairs_without_any_difference_hardly_ever_one_is_found():
 @given(before=DAYS, after=DAYS)
 @settings(max_examples=60, deadline=None)
 def test_without_equal_values_it_says_what_scipy_says(before, after):
+    from scipy.stats import mannwhitneyu  # takes half a second
+
     if len({*before, *after}) == len(before) + len(after):
         theirs = mannwhitneyu(after, before, alternative="greater", method="exact").pvalue
         assert shifted(before, after) == pytest.approx(theirs)

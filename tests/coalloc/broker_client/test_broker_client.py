@@ -3,6 +3,7 @@
 import gzip
 import json
 import math
+from functools import cache
 
 import pytest
 
@@ -129,14 +130,16 @@ async def endless(reader, writer):
         await writer.drain()
 
 
-BOMB = gzip.compress(bytes(1 << 26)) * 16
-"""An answer of a gigabyte."""
+@cache
+def bomb():
+    """Return a compressed answer of a gigabyte."""
+    return gzip.compress(bytes(1 << 26)) * 16
 
 
 async def packed(reader, writer):
     await reader.readuntil(b"\r\n\r\n")
-    writer.write(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(BOMB))
-    writer.write(BOMB)
+    writer.write(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(bomb()))
+    writer.write(bomb())
     await writer.drain()
     await reader.read()
 

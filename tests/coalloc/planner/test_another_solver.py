@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.optimize import linprog
 
 from coalloc.planner.least_makespan import least_makespan
 from coalloc.planner.network import Demand, Network
@@ -15,6 +14,8 @@ def by_linprog(network: Network, demand: Demand) -> float:
     """Return the largest theta = 1 / T, with variables in parts of all bytes: link rates, bytes of holders by file,
     theta.
     """
+    from scipy.optimize import linprog  # takes half a second
+
     files = [file for file in demand.files if file.size and "t" not in file.holders]
     total, unit = sum(file.size for file in files), max(link.capacity for link in network.links.values())
     links, sends = list(network.links), [(file.name, host) for file in files for host in file.holders]

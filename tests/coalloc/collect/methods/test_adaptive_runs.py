@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.optimize import linprog
 
 from coalloc.collect.methods import AdaptiveCollecting, AllAtOnce
 from coalloc.collect.methods.actions import CollectDone, CollectGiveUp, Send
@@ -71,6 +70,8 @@ def test_wrong_estimates_cost_little_since_plans_are_made_again(known):
 
 def clairvoyant(before: Network, after: Network, demand: Demand, at: float) -> float:
     """Return the least time if capacities change at second `at` and the planner knows it: a flow in two stages."""
+    from scipy.optimize import linprog  # takes half a second
+
     keys, names = list(before.links), list(before.hosts)
     m, n = len(keys), len(names)
     balance = np.zeros(

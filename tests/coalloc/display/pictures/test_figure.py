@@ -2,7 +2,6 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
-from matplotlib.figure import Figure
 
 from coalloc.display.pictures.bars import Bar
 from coalloc.display.pictures.figure import gantt, rows
@@ -14,6 +13,8 @@ WAYS = st.lists(st.sampled_from(NAMES), min_size=2, max_size=4, unique=True).map
 
 
 def drawn(bars, most=40):
+    from matplotlib.figure import Figure  # takes half a second
+
     axes = Figure().subplots()
     gantt(axes, bars, 1, most)
     return axes
