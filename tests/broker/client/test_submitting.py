@@ -13,6 +13,7 @@ import pytest
 
 from coalloc.broker_client.submission import Sync
 from coalloc.cli.submit import SYNC
+from tests.broker.client.conftest import lab_in, with_user
 from tests.support.broker import BrokerProcess
 from tests.support.coget import CONTENT, LIFE_SECONDS, coget
 from tests.support.programs import COGET, start
@@ -109,7 +110,7 @@ def test_tasks_are_listed_and_canceled(lab):
 def test_what_makes_no_task_is_told_at_once(lab, words, status, says):
     refused = lab.run("submit", *words)
     assert (refused.returncode, says in refused.stderr) == (status, True), refused.stderr
-    assert lab.admin.get("/broker/v1/tasks", params={"owner": "*"}).json()["tasks"] == []
+    assert lab.tasks() == []
 
 
 @pytest.mark.parametrize("number", ["x", "../whoami", "00000000-0000-0000-0000-000000000000"])
@@ -131,7 +132,16 @@ def test_who_is_interrupted_leaves_the_task_alone(lab):
     assert lab.task(number)["status"] == "ACTIVE"
 
 
-def test_a_restart_of_the_broker_is_waited_for(lab, tmp_path):
+@pytest.fixture
+def mortal(tmp_path):
+    """A broker that no other test uses, and a user."""
+    (tmp_path / "home").mkdir()
+    with lab_in(tmp_path) as lab:
+        yield with_user(lab, tmp_path / "home")
+
+
+def test_a_restart_of_the_broker_is_waited_for(mortal, tmp_path):
+    lab = mortal
     number = lab.run("submit", "one:/x", "far:/x").stdout.strip()
     port = lab.broker.url.rpartition(":")[2]
     with lab.start("watch", number) as watch:
