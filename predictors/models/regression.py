@@ -6,6 +6,7 @@ hour of the day (as a point on a circle), concurrency, streams, and the log of t
 """
 
 from collections import deque
+from importlib.util import find_spec
 from math import cos, exp, log, log1p, pi, sin
 from statistics import NormalDist
 from typing import Any, NamedTuple
@@ -68,11 +69,8 @@ class Regression(Forecaster):
     name = "regression"
 
     def __init__(self) -> None:
-        try:
-            import statsmodels.api as statsmodels
-        except ImportError:
-            raise MissingLibraryError("statsmodels is not installed; run: pip install 'coget[forecast]'") from None
-        self._library: Any = statsmodels
+        if find_spec("statsmodels") is None:
+            raise MissingLibraryError("statsmodels is not installed; run: pip install 'coget[forecast]'")
         self._paths: dict[Key, PathRegression] = {}
 
     def learn(self, observation: Observation) -> None:
@@ -113,8 +111,9 @@ class Regression(Forecaster):
         path = self._paths.get(LEVELS["path"](query))
         if path is None or len(path.rows) < FEWEST:
             return None
+        from statsmodels.stats.stattools import durbin_watson, jarque_bera
+
         fit = self._fit(path)
-        tests = self._library.stats.stattools
         return Diagnostics(
             len(path.rows),
             dict(zip(FEATURES, map(float, fit.params), strict=True)),
@@ -122,16 +121,18 @@ class Regression(Forecaster):
             float(fit.rsquared),
             float(fit.mse_resid) ** 0.5,
             float(fit.condition_number),
-            float(tests.durbin_watson(fit.resid)),
-            float(tests.jarque_bera(fit.resid)[1]),
+            float(durbin_watson(fit.resid)),
+            float(jarque_bera(fit.resid)[1]),
         )
 
     def _fit(self, path: PathRegression) -> Any:
+        from statsmodels.regression.linear_model import OLS  # takes two seconds
+
         features, values = zip(*path.rows, strict=True)
         with catch_warnings():
             # Constant features make the matrix singular: the fit is the least-norm solution, and `condition` shows it.
             simplefilter("ignore")
-            return self._library.OLS(list(values), [list(row) for row in features]).fit()
+            return OLS(list(values), [list(row) for row in features]).fit()
 
 
 def _features(of: Query | Observation, at: float, lag: float) -> tuple[float, ...]:
