@@ -19,8 +19,14 @@ from tests.support.programs import with_this_checkout
 from tests.support.seeds import FUZZING
 from tests.testbed import driver
 
-# The same examples in each run, so that no change is refused by luck; `make test-long` and `make fuzz` try others.
-settings.register_profile("tests", derandomize=not (LONG or FUZZING), deadline=None, print_blob=True)
+# The same few examples in each run, so that no change is refused by luck; `make test-long` and `make fuzz` try others.
+settings.register_profile(
+    "tests",
+    max_examples=100 if LONG or FUZZING else 25,
+    derandomize=not (LONG or FUZZING),
+    deadline=None,
+    print_blob=True,
+)
 settings.load_profile("tests")
 if not (LONG or FUZZING):  # Hypothesis also tries constants of all loaded modules: of the tests that ran before
     providers._get_local_constants = functools.cache(Constants)
@@ -39,8 +45,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the forms of tests that are not in their sample to `make test-long`."""
+    """Leave the forms of tests that are not in their sample to `make test-long`, which also tries more examples."""
     leave_to_long_form(config, items, not_in_sample(items))
+    for item in items:
+        if LONG and getattr(item.obj, "is_hypothesis_test", False):
+            item.add_marker(pytest.mark.long)
 
 
 def pytest_collection_finish() -> None:

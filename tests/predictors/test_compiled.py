@@ -16,6 +16,7 @@ from predictors.models.kernel import NEAR
 from predictors.models.neighbourhood import Neighbourhood
 from predictors.models.past import Features
 from predictors.selection import WINDOWS, account_of, pick, step
+from tests.support.effort import effort
 
 
 def test_all_members_and_their_accounts():
@@ -94,13 +95,14 @@ def test_only_the_newest_directories_are_kept(tmp_path):
     assert {path.name for path in home.iterdir()} == {new, *(f"compiled-{age}" for age in range(INSTALLATIONS - 1))}
 
 
+@pytest.mark.long
 def test_what_is_kept_may_be_damaged(tmp_path):
     code = (
         "from predictors.compiled import compiled; from predictors.models.last import last_learn; "
         "import numpy; row = numpy.zeros(1); compiled(last_learn)(row, 0, 5.0, 0.0); print(row[0])"
     )
     usual = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
-    for _ in range(3):
+    for _ in range(effort(2, 3)):
         environment = {**usual, "XDG_CACHE_HOME": str(tmp_path)}
         done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
         assert done.stdout == "5.0\n"

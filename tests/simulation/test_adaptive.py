@@ -58,7 +58,7 @@ SCENARIOS = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", SCENARIOS)
 @pytest.mark.parametrize("informed", [False, True], ids=["unknown", "forecast"])
 def test_near_the_ideal(name, informed):

@@ -18,6 +18,7 @@ from coalloc.testing.simulated import Behaviour, SimulatedSource
 from coalloc.testing.virtual_clock import run
 from coalloc.util.checksums import hasher
 from coalloc.verify import comparison
+from tests.support.effort import effort
 
 SIZE = 3_000_000
 DATA = random.Random(7).randbytes(SIZE)
@@ -132,7 +133,7 @@ def test_who_was_suspected_without_reason_is_used_again(target, rates):
     assert report.sources[0].error is None
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=effort(10, 40))
 @given(
     strategy=st.sampled_from(NAMES),
     rates=st.lists(st.sampled_from([2e5, 1e6, 3e6]), min_size=2, max_size=5),

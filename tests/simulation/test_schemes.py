@@ -10,6 +10,7 @@ from coalloc.errors import TransferFailed
 from coalloc.model import Estimate
 from coalloc.schedule.policies import NAMES
 from coalloc.testing.simulated import Behaviour
+from tests.support.effort import effort
 from tests.support.simulation import simulate
 
 MB = 1_000_000
@@ -41,7 +42,7 @@ behaviours = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=effort(15, 60))
 @given(
     strategy=st.sampled_from(NAMES),
     size=st.sampled_from([0, 1, 1000, 300_000, 3 * MB]),

@@ -136,7 +136,7 @@ def behaviours(draw) -> Behaviour:
 
 
 @pytest.mark.long
-@settings(max_examples=effort(25, 1000))
+@settings(max_examples=effort(15, 1000))
 @given(
     strategy=st.sampled_from(NAMES),
     servers=st.lists(st.tuples(st.sampled_from("ab"), behaviours()), min_size=1, max_size=5),

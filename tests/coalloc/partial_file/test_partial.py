@@ -15,6 +15,7 @@ from coalloc.model import Extent
 from coalloc.partial_file import PartialFile
 from coalloc.partial_file.data import BLOCK
 from coalloc.testing.failing_disk import FailingDisk
+from tests.support.effort import effort
 
 SIZE = 200
 CONTENT = bytes((11 * i + i * i // 3) % 256 for i in range(SIZE))
@@ -84,7 +85,7 @@ def check(partial, model, keeps):
 
 @pytest.mark.parametrize("keeps", [True, False])
 @pytest.mark.parametrize("expected", ["crc32", "sha256"])
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=effort(15, 60))
 @given(operations=st.lists(write | revoke, max_size=25), most=st.sampled_from([None, 1, 7]))
 def test_any_order_of_writes_gives_what_the_model_gives(shared_target, keeps, expected, operations, most):
     model = Model()
@@ -115,7 +116,7 @@ def test_any_order_of_writes_gives_what_the_model_gives(shared_target, keeps, ex
     assert list(shared_target.parent.iterdir()) == [shared_target]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=effort(15, 60))
 @given(
     operations=st.lists(write, max_size=20),
     lies=st.lists(st.integers(0, SIZE - 1), max_size=4),

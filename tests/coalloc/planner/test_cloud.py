@@ -10,9 +10,11 @@ import pytest
 from coalloc.planner.certificate import check
 from coalloc.planner.least_makespan import least_makespan
 from coalloc.planner.network import Demand, File, Host, Isp, Link, LinkKey, Network
+from tests.support.effort import effort
 
 MATRIX = Path(__file__).parents[4] / "shared" / "data" / "bandwidth" / "skyplane_2022-01-24.csv.gz"
-EVERY = 61
+EVERY = effort(305, 61)
+"""Of so many pairs of places, one is tried."""
 
 pytestmark = pytest.mark.skipif(not MATRIX.exists(), reason=f"{MATRIX} is not there")
 
@@ -33,6 +35,7 @@ def cloud() -> Network:
     return Network.of(hosts, tuple(Link(LinkKey(*pair), rate) for pair, rate in rates.items()))
 
 
+@pytest.mark.long
 def test_relays_gain_on_many_pairs_and_lose_on_none(cloud: Network):
     gains = []
     for key in list(cloud.links)[::EVERY]:

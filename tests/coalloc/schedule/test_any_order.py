@@ -330,5 +330,5 @@ class AnyOrder(RuleBasedStateMachine):
             assert {source.status for source in self.state.sources} == {"dropped"}
 
 
-AnyOrder.TestCase.settings = settings(max_examples=effort(150, 500), stateful_step_count=effort(60, 100))
+AnyOrder.TestCase.settings = settings(max_examples=effort(50, 500), stateful_step_count=effort(60, 100))
 test_any_order = pytest.mark.long(AnyOrder.TestCase)

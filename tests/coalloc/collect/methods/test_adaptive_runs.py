@@ -15,6 +15,7 @@ from coalloc.collect.simulation import Break, Capacity, Kill, SimulationRecord, 
 from coalloc.planner import Demand, File, Host, Isp, Link, LinkKey, Network
 from coalloc.planner.least_makespan import least_makespan
 from coalloc.util.intervals import Intervals
+from tests.support.effort import effort
 
 MB = 1_000_000
 
@@ -52,6 +53,7 @@ def test_small_collections_too(size):
     assert record.seconds == pytest.approx(float(least_makespan(FIVE, demand).makespan), rel=0.03)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "known",
     [
@@ -94,7 +96,7 @@ def clairvoyant(before: Network, after: Network, demand: Demand, at: float) -> f
     return at + answer.fun
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("pair", [("b", "t"), ("c", "t"), ("a", "b"), ("a", "c")], ids=" to ".join)
 @pytest.mark.parametrize("size", [50 * MB, 400 * MB])
 def test_when_a_rate_halves_midway_most_of_what_one_who_knew_would_gain_is_gained(pair, size):
@@ -200,7 +202,7 @@ def arrived(record: SimulationRecord, demand: Demand) -> dict[str, Intervals]:
     return there
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=effort(15, 60))
 @given(worlds(), st.data())
 def test_whatever_happens_to_links_every_byte_arrives(world, data):
     true, known, demand = world
@@ -210,7 +212,7 @@ def test_whatever_happens_to_links_every_byte_arrives(world, data):
     assert all(there[file.name].total == file.size for file in demand.files)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=effort(15, 60))
 @given(worlds(), st.data())
 def test_while_a_holder_lives_every_byte_arrives_and_otherwise_it_says_what_is_missing(world, data):
     true, known, demand = world

@@ -14,6 +14,7 @@ from coalloc.errors import UsageError
 from coalloc.planner.network import Demand, File, LinkKey, Network
 from tests.coalloc.collect.methods.world import World
 from tests.coalloc.planner.networks import collections, line
+from tests.support.effort import effort
 
 STRAIGHT = line(A_D=2, B_D=2, C_D=2)
 THREE = Demand(tuple(File(name.lower(), 6, (name,), ("D",)) for name in "ABC"))
@@ -89,7 +90,7 @@ def test_it_says_what_it_does():
     assert straight.rationale == "3 steps of 1 s, all direct: no path over other hosts is faster"
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=effort(15, 50))
 @given(collections(), st.integers(0, 10**6))
 def test_with_barriers_intermediates_keep_no_more_than_they_lend(both: tuple[Network, Demand], seed: int):
     network, demand = both

@@ -13,6 +13,7 @@ from coalloc.errors import UsageError
 from coalloc.planner.network import Demand, File, Host, Network
 from tests.coalloc.collect.methods.world import World
 from tests.coalloc.planner.networks import collections, line
+from tests.support.effort import effort
 
 VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("adaptive", {}),
@@ -44,7 +45,7 @@ def fates(draw: st.DrawFn, demand: Demand) -> dict[str, float]:
 
 @pytest.mark.sampled(3)
 @variants
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=effort(15, 60))
 @given(st.data(), collections(), st.integers(0, 10**6), st.integers(0, 3), st.booleans())
 def test_every_byte_arrives(
     name: str,

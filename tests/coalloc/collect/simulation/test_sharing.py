@@ -10,6 +10,7 @@ from coalloc.collect.simulation.fluid import Fluid
 from coalloc.collect.simulation.sharing import FlowLinkMatrix, share
 from coalloc.collect.simulation.underlay import Rate, Stream, Underlay
 from predictors.compiled import compiled, floats, integers
+from tests.support.effort import effort
 
 
 def rates(routes, capacities, shares=None, fast=False):
@@ -59,7 +60,7 @@ def networks(draw):
     )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=effort(60, 300))
 @given(networks())
 def test_no_flow_can_have_more_unless_a_poorer_one_has_less(network):
     routes, capacities, shares = network
