@@ -20,8 +20,8 @@ from tests.support.nginx import Nginx
 from tests.support.waiting import PATIENCE, wait_until
 
 NAME = "run 7%2f.root"
-CONTENT = random.Random(9).randbytes(20 << 20)
-SLOW = "limit_rate 8m;"
+CONTENT = random.Random(9).randbytes(10 << 20)
+SLOW = "limit_rate 4m;"
 """Rate limit of nginx for downloads that must last a while."""
 
 

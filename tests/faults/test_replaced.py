@@ -75,6 +75,7 @@ def test_what_one_server_replaces_while_it_comes_is_fetched_from_the_other(serve
     assert report["sources"][0]["outcome"] == "failed"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("first", [0, 1])
 def test_what_is_replaced_between_two_runs_is_not_gone_on_with(servers, tmp_path, first):
     """The result is the same whichever source answers first in the second run."""

@@ -315,7 +315,12 @@ async def test_an_origin_dies(servers, sink, content, place, relay):
 async def test_a_file_that_changes_meanwhile_is_not_mixed(servers, sink, content, place, relay):
     to, folder = place
     changing = servers[0].root / "large.a"
-    relay.happened = staticmethod(lambda event, ended: changing.write_bytes(os.urandom(SIZES["large"])))
+
+    def happened(event, ended):
+        with changing.open("r+b") as file:
+            file.write(os.urandom(1000) * (SIZES["large"] // 1000))
+
+    relay.happened = staticmethod(happened)
     await collect(servers, to)
     assert found(folder) == content | {"large.a": changing.read_bytes()}
 
