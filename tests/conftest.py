@@ -48,7 +48,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave the forms of tests that are not in their sample to `make test-long`, which also tries more examples."""
     leave_to_long_form(config, items, not_in_sample(items))
     for item in items:
-        if LONG and getattr(item.obj, "is_hypothesis_test", False):
+        if LONG and isinstance(item, pytest.Function) and getattr(item.obj, "is_hypothesis_test", False):
             item.add_marker(pytest.mark.long)
 
 

@@ -165,7 +165,8 @@ def mortal(request: pytest.FixtureRequest, grid: Authority, tmp_path: Path) -> I
     """Return every engine that needs a server, with a server that may die."""
     kind = kind_of(request.param)
     with ExitStack() as stack:
-        server = stack.enter_context(serve(kind, tmp_path, grid))
+        server = serve(kind, tmp_path, grid)
+        stack.enter_context(server)
 
         def start() -> None:
             stack.enter_context(serve(kind, tmp_path, grid, server.port))

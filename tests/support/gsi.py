@@ -14,11 +14,13 @@ import secrets
 import subprocess
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cache
+from itertools import cycle
 from pathlib import Path
 
 from tests.support.waiting import PATIENCE
 
-__all__ = ["LIMITED", "Authority", "Identity"]
+__all__ = ["LIMITED", "Authority", "Identity", "write_proxy_key"]
 
 INHERIT_ALL = "id-ppl-inheritAll"
 LIMITED = "1.3.6.1.4.1.3536.1.1.1.9"  # Globus's limited proxy: may read and write files, but not start jobs
@@ -47,6 +49,20 @@ def _key(path: Path, kind: str) -> None:
     path.chmod(0o600)
 
 
+def write_proxy_key(path: Path) -> None:
+    """Write one of four RSA keys, in turn: generating a key for each proxy takes up to a second of processor time."""
+    path.touch(0o600)
+    path.write_text(_proxy_key(next(_turns)))
+
+
+@cache
+def _proxy_key(number: int) -> str:
+    return _openssl("genpkey", "-quiet", "-algorithm", "RSA") + "\n"
+
+
+_turns = cycle(range(4))
+
+
 @dataclass(frozen=True)
 class Identity:
     """A certificate and its key.
@@ -69,7 +85,10 @@ class Identity:
         """
         number = str(secrets.randbelow(10**9))
         file, key = self.certificate.with_name(f"proxy-{number}"), self.certificate.with_name(f"proxy-{number}.key")
-        _key(key, kind)
+        if kind == "rsa":
+            write_proxy_key(key)
+        else:
+            _key(key, kind)
         subject = f"{self.subject}/CN={number}"
         _sign(subject, key, file, EXTENSIONS["proxy"].format(policy), self, days)
         own, issuer = file.read_text(), self.certificate.read_text().partition("-----BEGIN PRIVATE")[0]

@@ -11,7 +11,7 @@ from base64 import b64decode, b64encode
 from types import TracebackType
 from typing import Any, Self
 
-from tests.support.gsi import Authority, Identity
+from tests.support.gsi import Authority, Identity, write_proxy_key
 from tests.support.waiting import PATIENCE
 
 __all__ = ["GreedyServer"]
@@ -81,7 +81,8 @@ class GreedyServer:
     def request(self) -> bytes:
         """Return a certificate request (DER) for a proxy."""
         key = self._host.certificate.with_name("greedy.key")
-        words = ["req", "-new", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-subj", "/CN=x", "-outform", "DER"]
+        write_proxy_key(key)
+        words = ["req", "-new", "-key", key, "-subj", "/CN=x", "-outform", "DER"]
         return subprocess.run(["openssl", *map(str, words)], check=True, capture_output=True, timeout=PATIENCE).stdout
 
 

@@ -22,7 +22,7 @@ from coalloc.engine.gridftp.storage import open_storage
 from coalloc.engine.gridftp.thirdparty import open_third_party
 from coalloc.errors import ConnectionLost, ServerSays, SourceError, Stalled, Unsupported
 from tests.support.fetching import collect, opened, options, random_file
-from tests.support.gsi import INHERIT_ALL, LIMITED
+from tests.support.gsi import INHERIT_ALL, LIMITED, write_proxy_key
 from tests.support.gsi_server import GreedyServer
 from tests.support.waiting import PATIENCE
 
@@ -41,7 +41,8 @@ def openssl(*arguments, given=b""):
 @pytest.fixture
 def request_of_a_server(tmp_path):
     key = tmp_path / "server.key"
-    return openssl("req", "-new", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-subj", "/CN=x", "-outform", "DER")
+    write_proxy_key(key)
+    return openssl("req", "-new", "-key", key, "-subj", "/CN=x", "-outform", "DER")
 
 
 def test_own_subject_is_without_proxies(alice, alice_proxy):
