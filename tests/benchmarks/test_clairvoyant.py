@@ -22,8 +22,9 @@ def test_it_is_the_plan_of_least_time_if_nothing_changes():
 
 
 def test_what_is_known_beforehand_is_sent_ahead():
-    """The link from b is dead for 10 s, so b fills up; then it carries 10 a second. The direct link carries 1 all the
-    time.
+    """A dead link makes a host fill up.
+
+    The link from b is dead for 10 s; then it carries 10 a second. The direct link carries 1 all the time.
     """
     ways = {("a", "t"): 1.0, ("a", "b"): 5.0, ("b", "t"): 1e-9}
     opens = Change(10.0, ("b", "t"), 10.0)

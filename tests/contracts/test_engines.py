@@ -346,9 +346,7 @@ async def test_names(setup, name):
 
 
 async def test_names_beyond_ascii(setup):
-    """Globus servers drop non-ASCII characters from names over ftp://: the engine refuses, and never fetches another
-    file.
-    """
+    """Globus servers drop non-ASCII characters from names over ftp://, so the engine refuses."""
     expected = setup.random("data-ä-文", 1000)
     setup.put("data--", b"not this one")
     if setup.url("x").startswith("ftp:"):

@@ -1,5 +1,7 @@
-"""Failures on the command line, on real servers: each error names its subject and remedy, has its status, and shows no
-traceback; with --json, stdout is still one object.
+"""Failures on the command line, on real servers.
+
+Each error names its subject and remedy, has its status, and shows no traceback. With --json, stdout is still one
+object.
 """
 
 import hashlib

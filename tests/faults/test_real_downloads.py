@@ -1,5 +1,6 @@
-"""Whole downloads from real GridFTP servers by the real command, with faults: servers killed and paused, coget killed,
-interrupted and run twice, and a disk that fills up.
+"""Whole downloads from real GridFTP servers by the real command, with faults.
+
+Servers are killed and paused, coget is killed, interrupted and run twice, and a disk fills up.
 """
 
 import hashlib

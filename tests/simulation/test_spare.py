@@ -27,9 +27,7 @@ LONGEST = 400.0
 
 
 class Connected(SimulatedSource):
-    """A source that records when it is connected: from `open`, or a fetch or question that has to connect, until
-    `close`.
-    """
+    """A source that records when it is connected: from `open`, or a later call that has to connect, until `close`."""
 
     def __init__(self, *args) -> None:
         super().__init__(*args)

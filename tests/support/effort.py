@@ -21,8 +21,10 @@ def effort(short: int, long: int) -> int:
 
 
 def not_in_sample(items: Iterable[pytest.Item]) -> set[pytest.Item]:
-    """Return the tests that the marker `sampled` leaves out: of N forms of a test, one is in the sample, the same ones
-    in each run. The forms of a test on several databases count as one.
+    """Return the tests that the marker `sampled` leaves out.
+
+    Of N forms of a test, one is in the sample, the same ones in each run. The forms of a test on several databases
+    count as one.
     """
     tests: dict[tuple[str, int], dict[str, list[pytest.Item]]] = defaultdict(lambda: defaultdict(list))
     for item in items:

@@ -14,10 +14,10 @@ BLOCK = 1 << 20
 
 
 class Relay(Method):
-    """A method that sends each block over a host that is neither origin nor destination. If that fails, the block is
-    sent directly from its origin.
+    """A method that sends each block over a host that is neither origin nor destination.
 
-    `happened` is called with each event, and the hops that the event has ended, before the method reacts to it.
+    If that fails, the block is sent directly from its origin. `happened` is called with each event, and the hops that
+    the event has ended, before the method reacts to it.
     """
 
     name: ClassVar[str] = "relay"

@@ -21,8 +21,11 @@ DOCS = Path(__file__).parents[3] / "docs" / "reference" / "collecting"
 
 
 class Paper(NamedTuple):
-    """The experiments of a paper, the module that makes their tables, the default number of networks, and the name of
-    the function in `charts` that draws the picture.
+    """The experiments of a paper.
+
+    :param tables: module that makes their tables
+    :param seeds: default number of networks
+    :param drawing: name of the function in `charts` that draws the picture
     """
 
     runs: ModuleType

@@ -1,5 +1,6 @@
-"""Two pictures of runs with the largest file: the gains of the schemes (figures 4 to 9), and how long the faster server
-waits (figure 11). Needs matplotlib (extra `bench`).
+"""Two pictures of runs with the largest file. Needs matplotlib (extra `bench`).
+
+They show the gains of the schemes (figures 4 to 9), and how long the faster server waits (figure 11).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

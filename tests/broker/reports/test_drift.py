@@ -24,9 +24,7 @@ async def shown(broker, scope=ALL):
 
 
 async def off(broker, name, weeks, **more):
-    """Insert transfers whose forecasts are off by these factors, one per week, the newest first: 5 transfers on each
-    day.
-    """
+    """Insert five transfers a day whose forecasts are off by these factors, one per week, the newest first."""
     for back, each in enumerate(weeks, 1):
         for day in range(7):
             ends = [BEGIN - back * WEEK + day * DAY + 3600 * i for i in range(5)]

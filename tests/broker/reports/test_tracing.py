@@ -36,9 +36,7 @@ def test_rates_add_up_to_the_bytes(said, steps):
 
 
 def test_who_took_what_from_whom():
-    """A transfer in which the second source delivers its range and takes the tail of the first one's; then it dies, and
-    the third helps.
-    """
+    """A transfer whose second source delivers its range, takes the tail of the first one's, and dies."""
     ranges = [
         ranged(0, 0, 60, 0.0, 9.0, "shortened"),
         ranged(1, 100, 200, 0.0, 4.0),

@@ -74,9 +74,7 @@ async def test_no_other_user_reads_a_database(tmp_path, mask, named):
 
 
 async def test_a_connection_that_is_given_back_at_the_end_is_closed(database):
-    """The connection of cancelled work is closed, too; an open one causes a warning, and so an error here, at
-    collection.
-    """
+    """The connection of cancelled work is closed, too; here, the warning about an open one would be an error."""
     made, taken = Database(addressed(database)), asyncio.Event()
 
     async def work() -> None:

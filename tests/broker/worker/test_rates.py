@@ -47,9 +47,7 @@ async def world(servers: Servers, database: str, tmp_path: Path) -> AsyncIterato
 
 
 async def paced(world: World, *numbers: str, since: float, rate: float = RATE) -> Task:
-    """Wait for these tasks, and check that no more bytes came than the rate allows plus one piece; return the last
-    task.
-    """
+    """Wait for these tasks, check that no more bytes came than the rate allows plus one piece; return the last one."""
     async with asyncio.timeout(PATIENCE):
         while True:
             tasks = [await world.task(number) for number in numbers]
@@ -173,9 +171,7 @@ async def test_a_database_that_crashes_takes_nothing_away_from_what_is_under_way
 
 
 async def test_a_rate_is_that_of_a_folder_whoever_it_is_named_by(world):
-    """A folder's limit holds through its own collection, an enclosing one, or a replica's address; other folders are
-    free.
-    """
+    """A folder's limit holds through its own or an enclosing collection, or a replica's address, and for it alone."""
     async with world.factory.database.write() as connection:
         kept = CollectionStore(connection)
         for name, base, rate in (("inner", "/d e/", 10.0), ("deep", "/d e/f/", 5.0)):

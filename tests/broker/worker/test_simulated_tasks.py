@@ -1,5 +1,6 @@
-"""Random tasks between random trees, against a model, with servers that fail, hide and count wrongly, and workers that
-die at any call: in simulation, so that there can be thousands.
+"""Random tasks between random trees, against a model: in simulation, so that there can be thousands.
+
+Servers fail, hide and count wrongly, and workers die at any call.
 """
 
 import asyncio

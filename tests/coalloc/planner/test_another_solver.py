@@ -11,8 +11,9 @@ from tests.coalloc.planner.networks import USUAL, USUAL_SIZES, demands, networks
 
 
 def by_linprog(network: Network, demand: Demand) -> float:
-    """Return the largest theta = 1 / T, with variables in parts of all bytes: link rates, bytes of holders by file,
-    theta.
+    """Return the largest theta = 1 / T.
+
+    The variables are link rates, bytes of holders by file, and theta, in parts of all bytes.
     """
     from scipy.optimize import linprog  # takes half a second
 

@@ -163,9 +163,7 @@ async def test_a_rule_without_sense_is_refused(admin, collection, rule):
 
 
 async def test_the_owner_grants_what_is_hers(broker, admin, collection, database):
-    """Collections are made by admins; an owner keeps all rights while the collection exists, whatever their role is
-    now.
-    """
+    """Collections are made by admins; an owner keeps all rights to them, whatever their role is now."""
     owner = await somebody(broker, "a-admin", "transfer")
     rule = {"DATA_TYPE": "access", "principal_type": "identity", "principal": str(identity("ann")), "path": "/data/"}
     made = await owner.post(f"{GLOBUS}/endpoint/{collection}/access", json={**rule, "permissions": "rw"})

@@ -31,9 +31,7 @@ def part(name: str, count: int, seconds: float, planned: int | None = None, **mo
 
 
 def decided(key: str = "d1", **more: object) -> dict:
-    """Return a decision with 60 MB from one source and 40 MB from another, in 10 s after the first; half was planned
-    for each.
-    """
+    """Return a decision with 60 MB from one source and 40 MB from another, in 10 s; half was planned for each."""
     return {
         "id": key,
         "at": AT,

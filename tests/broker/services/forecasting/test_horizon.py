@@ -25,9 +25,7 @@ NOW = time.time()
 @given(st.randoms(use_true_random=False), st.integers(1, 200))
 @settings(max_examples=effort(200, 20_000), deadline=None)
 def test_every_number_is_read_once_however_writers_end(chance, steps):
-    """Writers take numbers while they hold the lock; a reader fetches the last number, then waits for writers, then
-    reads.
-    """
+    """Writers take numbers under a lock; a reader fetches the last number, waits for writers, and then reads."""
     horizon, cursor, read = Horizon(), 0, []
     number, visible, open_, done = 0, set(), {}, 0
     for _ in range(steps):

@@ -82,9 +82,7 @@ class Far(Source):
 
 
 def fetched(*make, at_delivery=lambda: None, skip=()):
-    """Fetch everything except skipped bytes with these sessions; return the duration from the request on, and the
-    sessions.
-    """
+    """Fetch all but skipped bytes with these sessions; return the seconds since the request, and the sessions."""
     sessions = []
 
     async def fetch():
