@@ -25,6 +25,7 @@ LOADED = {
     "coget": (
         "coalloc.cli",
         "coalloc.api",
+        "coalloc.cli.event_loop",
         "coalloc.cli.interrupts",
         "coalloc.broker_client.decision",
         "coalloc.engine.http",
@@ -40,7 +41,11 @@ LOADED = {
         "predictors.selection",
         "anyio._backends._asyncio",
         "certifi",
+        "concurrent.futures.thread",
         "httpcore._async",
+        "httpx",
+        "idna",
+        "importlib.readers",
         "sqlite3",
     ),
     "coget-broker": (
@@ -49,6 +54,7 @@ LOADED = {
         "broker.storage.migration",
         "alembic.command",
         "encodings.idna",
+        "numba",
         "sqlalchemy.engine.strategies",
         "sqlalchemy.ext.compiler",
     ),
