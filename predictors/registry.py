@@ -1,4 +1,4 @@
-"""All forecasters by their names, for evaluations and checks."""
+"""All forecasters by their names, for evaluations and checks. The broker itself forecasts with `hedge`."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial

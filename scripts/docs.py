@@ -26,7 +26,7 @@ from broker.factory import Factory
 from broker.jobs.scoring import Scoring
 from broker.main import create_app
 from broker.models.access import NewToken
-from broker.reports.catalogue import REPORTS
+from broker.reports.registry import REPORTS
 from broker.storage.database import addressed
 from broker.storage.migration import upgrade
 from tests.support.chromium import PHONE, chromium, visit

@@ -13,8 +13,8 @@ from broker.cli.shared import config_option, database_option, with_services
 from broker.errors import BrokerError, Invalid
 
 if TYPE_CHECKING:
-    from broker.reports.catalogue import Period
     from broker.reports.document import Report
+    from broker.reports.registry import Period
 
 __all__ = ["report"]
 
@@ -90,7 +90,7 @@ def report(
       coget-broker report audit/changes --format csv
     """
     from broker.config.settings import Settings, configured
-    from broker.reports.catalogue import made
+    from broker.reports.registry import made
 
     kind = kind or _kind(output)
     if kind == "pdf" and output is None and sys.stdout.isatty():
@@ -129,7 +129,7 @@ def _period(since: float | None, until: float | None, days: float | None) -> "Pe
 
     :raises Invalid: when --days and --since are both given, or the period is empty
     """
-    from broker.reports.catalogue import Period
+    from broker.reports.registry import Period
 
     if days is not None and since is not None:
         raise Invalid("--days and --since exclude each other", "give one of them")

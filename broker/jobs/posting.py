@@ -19,10 +19,10 @@ import structlog
 from broker.config.posting import Mail, Posting
 from broker.errors import BrokerError
 from broker.reports.archive import Archive
-from broker.reports.catalogue import PRESENT, Period, listed
 from broker.reports.document import Report
 from broker.reports.drawing import DRAWING
 from broker.reports.files import page
+from broker.reports.registry import PRESENT, Period, listed
 from broker.reports.words import written
 from broker.storage.database import Database, retried
 from broker.storage.weekly_reports import Posted

@@ -11,7 +11,7 @@ from broker.models.catalogue import Endpoint
 from broker.reports.archive import Archive, Scope
 from broker.reports.document import Column, Fact, Report, Table, Value
 from broker.services.catalogue.enclosing import visible_replicas
-from broker.storage.suspects import AddressFailures, Suspect, Suspects
+from broker.storage.replica_problems import AddressFailures, Suspect, Suspects
 
 __all__ = ["ReplicasQuery", "make"]
 

@@ -32,12 +32,13 @@ from broker.storage.lanes import LaneStore
 from broker.storage.tasks import TaskStore
 from broker.storage.workers import WorkerStore
 from broker.worker.actions.copying import AT_ONCE
-from broker.worker.housekeeping import Cleaner, Housekeeping, Sweeper
+from broker.worker.dead_workers import Housekeeping
 from broker.worker.leases import FEWEST, Leases, next_batch_size
 from broker.worker.owner_rights import DENIED, OwnerRights
 from broker.worker.policy.fairness import LaneChoice, choose
 from broker.worker.policy.faults import failed, poisoned
 from broker.worker.recorder import Recorder
+from broker.worker.sweeping import Cleaner, Sweeper
 from broker.worker.tuner import Tuner
 
 __all__ = ["Performer", "Worker"]

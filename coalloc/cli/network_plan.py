@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from coalloc.collect.methods import Method
     from coalloc.collect.simulation import SimulationRecord
     from coalloc.planner.documents.scenario import Scenario
-    from coalloc.planner.plan import TransferPlan
+    from coalloc.planner.results import TransferPlan
 
 __all__ = ["load", "plan_network"]
 

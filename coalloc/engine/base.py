@@ -1,6 +1,7 @@
 """The contract of an engine, which fetches bytes of one replica: all that the scheduler and the runner use.
 
-Every engine passes `tests/contracts`, which checks what is documented here.
+Every engine passes `tests/contracts`, which checks what is documented here. `open_source` (in `coalloc.engine`) chooses
+the engine by the URL's scheme.
 """
 
 from abc import ABC, abstractmethod

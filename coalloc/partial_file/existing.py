@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from coalloc.model import Checksum
-from coalloc.partial_file.data import BLOCK
 from coalloc.partial_file.folder import refuse_outside
 from coalloc.partial_file.owned_directory import DIRECTORY
+from coalloc.partial_file.sparse_file import BLOCK
 from coalloc.util.checksums import hasher
 from coalloc.util.disk import disk_error
 

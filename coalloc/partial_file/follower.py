@@ -7,7 +7,7 @@ starts over. At the end, `finish` reads only the last bytes.
 import threading
 from collections.abc import Callable
 
-from coalloc.partial_file.data import BLOCK
+from coalloc.partial_file.sparse_file import BLOCK
 from coalloc.util.checksums import Hasher, hasher
 
 __all__ = ["DigestFollower", "Read"]

@@ -12,12 +12,12 @@ from typing import Self
 from zlib_ng import zlib_ng
 
 from coalloc.model import Extent
-from coalloc.partial_file.data import Data
 from coalloc.partial_file.folder import DATA, JOURNAL, PartialFolder
 from coalloc.partial_file.follower import DigestFollower
 from coalloc.partial_file.owned_directory import OwnDirectory
 from coalloc.partial_file.pieces import Pieces
 from coalloc.partial_file.publishing import publish
+from coalloc.partial_file.sparse_file import Data
 from coalloc.util.checksums import adler32_combine, crc32_combine
 from coalloc.util.disk import Disk, disk_error
 from coalloc.util.intervals import Intervals

@@ -16,9 +16,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from coalloc.errors import SinkError, TargetExists
-from coalloc.partial_file.data import Data
 from coalloc.partial_file.folder import DATA, PartialFolder
 from coalloc.partial_file.owned_directory import DIRECTORY
+from coalloc.partial_file.sparse_file import Data
 from coalloc.util.disk import Disk, disk_error
 
 __all__ = ["publish"]

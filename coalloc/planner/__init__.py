@@ -2,7 +2,7 @@
 
 from coalloc.planner.demands import is_flow
 from coalloc.planner.network import Demand, File, Host, Isp, Link, LinkKey, Network, Shared
-from coalloc.planner.plan import Certificate, Limit, PlannedPath, TransferPlan
+from coalloc.planner.results import Certificate, Limit, PlannedPath, TransferPlan
 from coalloc.planner.solvers.libraries import needed
 from coalloc.planner.static.deadline import in_time
 
@@ -41,5 +41,5 @@ def plan(network: Network, demand: Demand) -> TransferPlan:
 
 def _by_linear_program(network: Network, demand: Demand) -> TransferPlan:
     with needed():  # imported here, as loading the solver takes as long as many max-flows
-        from coalloc.planner.static.relaxed import solve
+        from coalloc.planner.static.linear_program import solve
     return solve(network, demand)

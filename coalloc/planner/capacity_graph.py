@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from coalloc.errors import UsageError
 from coalloc.planner.network import File, Isp, Network
-from coalloc.planner.plan import Limit
+from coalloc.planner.results import Limit
 
 __all__ = ["Arrays", "CapacityGraph", "graph_of"]
 

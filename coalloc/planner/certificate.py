@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from coalloc.planner.limits import BUDGET, PlanLimits
 from coalloc.planner.network import Demand, Network
-from coalloc.planner.plan import Limit, TransferPlan
+from coalloc.planner.results import Limit, TransferPlan
 
 __all__ = ["BadPlan", "bound", "check", "faults"]
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from coalloc.errors import UsageError
 from coalloc.planner.network import Demand, File, Network
-from coalloc.planner.plan import PlannedPath
+from coalloc.planner.results import PlannedPath
 
 __all__ = ["checked", "flow_question", "is_flow", "resting", "wanted"]
 

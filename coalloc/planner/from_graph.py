@@ -8,7 +8,7 @@ import numpy as np
 from coalloc.planner.capacity_graph import CapacityGraph, Mask
 from coalloc.planner.network import File, LinkKey
 from coalloc.planner.paths import dealt
-from coalloc.planner.plan import Limit
+from coalloc.planner.results import Limit
 from coalloc.planner.solvers.maxflow import MaximumFlow
 
 __all__ = ["flows_of", "in_bytes", "origins_of", "prices_of"]

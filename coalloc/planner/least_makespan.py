@@ -1,7 +1,7 @@
 """The least makespan for one destination, over relays where that is faster."""
 
 from coalloc.planner.network import Demand, Network
-from coalloc.planner.plan import TransferPlan
+from coalloc.planner.results import TransferPlan
 from coalloc.planner.solvers.libraries import needed
 
 __all__ = ["least_makespan"]

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 
 from coalloc.planner.network import LinkKey, Network
-from coalloc.planner.plan import Limit
+from coalloc.planner.results import Limit
 
 __all__ = ["BUDGET", "PlanLimits", "duration", "named", "reason"]
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from coalloc.planner.capacity_graph import CapacityGraph
 from coalloc.planner.network import File
-from coalloc.planner.plan import PlannedPath
+from coalloc.planner.results import PlannedPath
 from coalloc.planner.solvers.maxflow import Backend, MaximumFlow
 
 __all__ = ["Amounts", "dealt", "leaving_arcs", "paths_of", "shortest", "take", "without_cycles"]

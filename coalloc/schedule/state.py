@@ -12,7 +12,7 @@ from typing import Literal
 
 from coalloc.model import Ending, Estimate
 from coalloc.schedule.rate import RateMeter
-from coalloc.schedule.stealing import SETUP_TRIPS, Thief, Victim
+from coalloc.schedule.steal_size import SETUP_TRIPS, Thief, Victim
 from coalloc.schedule.stream_count import Widening
 from coalloc.util.intervals import Intervals
 

@@ -23,7 +23,7 @@ import httpx
 from sqlalchemy import text
 
 from broker.jobs.following import Rolling
-from broker.reports.catalogue import REPORTS, ReportKind
+from broker.reports.registry import REPORTS, ReportKind
 from broker.storage.database import Database, addressed
 from broker.storage.months import Months, month_of
 from tests.benchmarks.broker import show, timed

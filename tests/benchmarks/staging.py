@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from coalloc.planner.least_makespan import least_makespan
-from coalloc.planner.plan import TransferPlan
+from coalloc.planner.results import TransferPlan
 from tests.benchmarks.bench import in_memory
 from tests.benchmarks.clairvoyant import Change, clairvoyant, kept
 from tests.benchmarks.sites import SINK, Run, Site, Situation, collected

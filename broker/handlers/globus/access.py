@@ -11,7 +11,7 @@ from broker.dependencies.context import Services
 from broker.errors import Invalid
 from broker.handlers.globus import documents, rule_documents
 from broker.handlers.globus.routers import Answer, CollectionId, globus_router
-from broker.handlers.globus.submissions import ClientDocument
+from broker.handlers.globus.submitted_documents import ClientDocument
 from broker.models.collections import NewRule, Permissions, PrincipalType
 from broker.models.faults import why
 

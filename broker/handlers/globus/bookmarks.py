@@ -10,7 +10,7 @@ from broker.dependencies.access import Reader, Transferrer
 from broker.dependencies.context import Services
 from broker.handlers.globus import documents
 from broker.handlers.globus.routers import Answer, globus_router
-from broker.handlers.globus.submissions import ClientDocument, Text
+from broker.handlers.globus.submitted_documents import ClientDocument, Text
 from broker.services.collection_paths import normal
 
 __all__ = ["router"]

@@ -13,7 +13,7 @@ from broker.factory import Factory
 from broker.handlers.globus import documents, tasks
 from broker.handlers.globus.filters import between
 from broker.handlers.globus.routers import Answer, Fields, Limit, Marker, Offset, QueryText, TaskId, globus_router
-from broker.handlers.globus.submissions import ClientDocument, Message
+from broker.handlers.globus.submitted_documents import ClientDocument, Message
 from broker.models.tasks import Status
 from broker.storage.tasks import TaskFilter
 

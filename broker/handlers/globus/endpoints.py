@@ -16,7 +16,7 @@ from broker.handlers.globus.errors import GlobusError
 from broker.handlers.globus.filters import chosen
 from broker.handlers.globus.routers import Answer, CollectionId, Fields, Offset, QueryText, globus_router
 from broker.handlers.globus.rule_documents import pause_rules
-from broker.handlers.globus.submissions import ClientDocument
+from broker.handlers.globus.submitted_documents import ClientDocument
 from broker.models.access import Caller
 from broker.models.names import Remark
 from broker.services.auth.identities import People

@@ -12,7 +12,7 @@ from broker.factory import Factory
 from broker.handlers.globus import documents, rule_documents
 from broker.handlers.globus.endpoint_manager import subject
 from broker.handlers.globus.routers import Answer, CollectionId, globus_router
-from broker.handlers.globus.submissions import ClientDocument, Message
+from broker.handlers.globus.submitted_documents import ClientDocument, Message
 from broker.models.collections import PAUSABLE, Collection, PauseRule
 
 __all__ = ["router"]

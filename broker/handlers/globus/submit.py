@@ -11,8 +11,8 @@ from broker.dependencies.context import Services
 from broker.factory import Factory
 from broker.handlers.globus.documents import result
 from broker.handlers.globus.routers import Answer, globus_router
-from broker.handlers.globus.submissions import DeleteDocument, TransferDocument
-from broker.handlers.globus.task_documents import submitted
+from broker.handlers.globus.submitted_documents import DeleteDocument, TransferDocument
+from broker.handlers.globus.task_answers import submitted
 from broker.models.oauth import Bearer
 from broker.models.tasks import NewTask
 

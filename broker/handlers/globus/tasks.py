@@ -9,7 +9,7 @@ from fastapi import Body, Query, Request
 from broker.dependencies.access import Reader, Transferrer
 from broker.dependencies.context import Services
 from broker.factory import Factory
-from broker.handlers.globus import documents, task_documents
+from broker.handlers.globus import documents, task_answers
 from broker.handlers.globus.filters import between, chosen, clauses, ordered
 from broker.handlers.globus.routers import (
     Answer,
@@ -23,7 +23,7 @@ from broker.handlers.globus.routers import (
     globus_router,
 )
 from broker.handlers.globus.rule_documents import pause_rules
-from broker.handlers.globus.submissions import ClientDocument, label, later
+from broker.handlers.globus.submitted_documents import ClientDocument, label, later
 from broker.models.access import Caller
 from broker.models.tasks import Status, Task, TaskKind
 from broker.storage.tasks import ORDERED, TaskFilter
@@ -63,7 +63,7 @@ async def shown(services: Factory, tasks: Iterable[Task], fields: str = "") -> l
     numbers = {number for task in every for number in (task.source, task.destination) if number}
     collections = await services.collections.named(numbers)
     people = await services.identities.people(task.owner for task in every)
-    return [chosen(task_documents.task(each, people, collections, now), fields) for each in every]
+    return [chosen(task_answers.task(each, people, collections, now), fields) for each in every]
 
 
 @router.get("/task_list")
@@ -123,7 +123,7 @@ async def event_list(
     values = clauses(filter, ("is_error",)).get("is_error")
     errors = filter_is_error if values is None else values[0] in ("1", "true")
     events, total = await services.tasks.events(caller, str(task_id), errors, limit, offset)
-    found = map(task_documents.event, events)
+    found = map(task_answers.event, events)
     return documents.some("event_list", found, limit=limit, offset=offset, total=total)
 
 
@@ -142,9 +142,9 @@ async def skipped_errors(task_id: TaskId, caller: Reader, services: Services, ma
 async def done(services: Factory, caller: Caller, task_id: TaskId, state: str, marker: int) -> Answer:
     """Return a page of a task's files in a state ("succeeded" or "skipped") after a marker."""
     kind, document = (
-        ("successful_transfers", task_documents.transferred)
+        ("successful_transfers", task_answers.transferred)
         if state == "succeeded"
-        else ("skipped_errors", task_documents.skipped)
+        else ("skipped_errors", task_answers.skipped)
     )
     page = await services.tasks.done(caller, str(task_id), state, marker, PAGE)
     after = page[-1].id if len(page) == PAGE else None

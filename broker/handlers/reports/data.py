@@ -8,8 +8,8 @@ from broker.dependencies.access import Admin, Reader
 from broker.handlers.reports.routes import csv, part_of, whole
 from broker.handlers.routers import own_router
 from broker.models.reports import ReportDocument
-from broker.reports.catalogue import REPORTS
 from broker.reports.data import table_of
+from broker.reports.registry import REPORTS
 
 __all__ = ["router"]
 

@@ -8,9 +8,9 @@ from broker.handlers.reports.routes import PRIVATE, Tidy, csv, part_of, whole
 from broker.handlers.routers import page_router
 from broker.models.access import Caller
 from broker.reports import data
-from broker.reports.catalogue import REPORTS
 from broker.reports.document import Figure, Table
 from broker.reports.drawing import DRAWING, png, svg
+from broker.reports.registry import REPORTS
 
 __all__ = ["router"]
 

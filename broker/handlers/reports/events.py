@@ -14,8 +14,8 @@ from broker.handlers.reports.forms import acts
 from broker.handlers.routers import RETRY, UNHINDERED, page_router
 from broker.pages import parts
 from broker.reports.archive import Archive, Scope
-from broker.reports.catalogue import REPORTS, ReportKind
 from broker.reports.document import Report
+from broker.reports.registry import REPORTS, ReportKind
 
 __all__ = ["router"]
 

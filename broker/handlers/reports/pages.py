@@ -14,9 +14,9 @@ from broker.handlers.reports.routes import Tidy, asking, made
 from broker.handlers.routers import page_router
 from broker.models.access import Caller
 from broker.pages import shown
-from broker.reports.catalogue import REPORTS, ReportKind
 from broker.reports.drawing import DRAWING, drawn
 from broker.reports.queries import day_of
+from broker.reports.registry import REPORTS, ReportKind
 
 __all__ = ["router"]
 

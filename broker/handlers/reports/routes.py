@@ -15,9 +15,9 @@ from broker.errors import Invalid, NotFound
 from broker.factory import Factory
 from broker.models.access import Caller
 from broker.reports.archive import Scope
-from broker.reports.catalogue import ReportKind
 from broker.reports.data import csv_of, document
 from broker.reports.document import Report, Table
+from broker.reports.registry import ReportKind
 
 __all__ = ["PRIVATE", "Tidy", "asking", "csv", "made", "part_of", "whole"]
 

@@ -17,11 +17,11 @@ from broker.services.catalogue.enclosing import visible_replicas
 from broker.services.catalogue.formats import CatalogueEntry
 from broker.services.network.places import Places
 from broker.storage.access import AccessStore
+from broker.storage.bad_replica_reports import DoubtStore
 from broker.storage.catalogue import CatalogueStore as Stored
 from broker.storage.catalogue import Registrar, StoredDataset
 from broker.storage.collections import CollectionStore
 from broker.storage.database import Database, retried
-from broker.storage.doubts import DoubtStore
 
 __all__ = ["Catalogue", "StoredEntries"]
 

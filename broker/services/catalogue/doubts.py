@@ -16,9 +16,9 @@ from broker.services.catalogue.enclosing import visible_replicas
 from broker.services.forecasting.forecasts import Forecasting
 from broker.services.network.places import Places
 from broker.storage.access import AccessStore
+from broker.storage.bad_replica_reports import DoubtStore, ReplicaStanding
 from broker.storage.catalogue import CatalogueStore as Stored
 from broker.storage.database import Database, retried
-from broker.storage.doubts import DoubtStore, ReplicaStanding
 
 __all__ = ["Doubts", "changed_states"]
 

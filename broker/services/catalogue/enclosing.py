@@ -25,7 +25,7 @@ from broker.services.network.places import Map
 from broker.storage.collections import CollectionFolder, CollectionStore
 from broker.storage.places import Placed
 from broker.storage.registrations import Registrations, ReplicaRegistration
-from broker.storage.suspects import Suspect
+from broker.storage.replica_problems import Suspect
 from coalloc.util.addresses import AddressClass, carried, class_of
 
 __all__ = ["Enclosing", "Enclosure", "Readable", "confirmed", "is_address", "numeric", "visible_replicas"]

@@ -15,8 +15,8 @@ from coalloc.collect.runtime.local_destination import LocalDestination
 from coalloc.collect.runtime.server import CollectServer
 from coalloc.engine.gridftp import stream
 from coalloc.engine.gridftp.address import parse_server
+from coalloc.engine.gridftp.block_channel import BlockChannel, BlockModeUnavailable
 from coalloc.engine.gridftp.login import security_for
-from coalloc.engine.gridftp.modee import BlockChannel, BlockModeUnavailable
 from coalloc.engine.gridftp.session import Session
 from coalloc.engine.gridftp.source import FAR
 from coalloc.engine.gridftp.storage import Storage

@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from coalloc.collect.simulation import SimulationRecord
-from coalloc.planner.plan import TransferPlan
+from coalloc.planner.results import TransferPlan
 
 __all__ = ["Bar", "bars", "hops"]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from coalloc.display.pictures.bars import Bar
 from coalloc.errors import SinkError, UsageError
 from coalloc.planner.network import Network
-from coalloc.planner.plan import TransferPlan
+from coalloc.planner.results import TransferPlan
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

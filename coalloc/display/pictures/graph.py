@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from coalloc.planner.network import Host, LinkKey, Network
-from coalloc.planner.plan import Limit, PlannedPath, TransferPlan
+from coalloc.planner.results import Limit, PlannedPath, TransferPlan
 from coalloc.util import human
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import Self
 from coalloc.engine.base import EngineOptions
 from coalloc.engine.gridftp.address import Address
 from coalloc.engine.gridftp.control import ControlConnection, PendingReply
-from coalloc.engine.gridftp.data import DataConnections
+from coalloc.engine.gridftp.data_connections import DataConnections
 from coalloc.engine.gridftp.refusals import refusal
 from coalloc.engine.gridftp.replies import Reply, features
 from coalloc.engine.gridftp.security import DataMode, LoginAgain, Security

@@ -1,7 +1,7 @@
 """Assignment of a persistent data connection's bytes to the ranges requested on it. Pure, no I/O.
 
 The server sends the ranges in the order of the requests, each followed by an end of data. Bytes that are no longer
-wanted are counted but not delivered. `modee` makes the connection and the requests.
+wanted are counted but not delivered. `block_channel` makes the connection and the requests.
 """
 
 from collections import deque

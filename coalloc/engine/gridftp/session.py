@@ -1,7 +1,7 @@
 """A logged-in session with one server for one file: its size, and the commands that request a range.
 
-`login` logs in, `data` makes data connections, `stream` and `modee` receive data; `source` decides when sessions are
-made and dropped.
+`login` logs in, `data_connections` makes data connections, `stream` and `block_channel` receive data; `source` decides
+when sessions are made and dropped.
 """
 
 from collections.abc import Sequence

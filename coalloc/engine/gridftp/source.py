@@ -1,7 +1,7 @@
 """One replica at one GridFTP server: it makes, reuses and drops sessions, and chooses the mode of data connections.
 
 The first session begins in stream mode, which every server and firewall supports. Each further session with a distant
-server keeps one data connection, made by the server (`modee`). Once that has worked, so does the first session.
+server keeps one data connection, made by the server (`block_channel`). Once that has worked, so does the first session.
 """
 
 import asyncio
@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from coalloc.engine.base import EngineOptions, Source
 from coalloc.engine.gridftp import stream
 from coalloc.engine.gridftp.address import parse
+from coalloc.engine.gridftp.block_channel import BlockChannel, BlockModeUnavailable
 from coalloc.engine.gridftp.control import ControlConnection
 from coalloc.engine.gridftp.login import security_for
-from coalloc.engine.gridftp.modee import BlockChannel, BlockModeUnavailable
 from coalloc.engine.gridftp.session import Session
 from coalloc.engine.span import Deliver, Span
 from coalloc.engine.tcp_info import path_state_of

@@ -2,7 +2,7 @@
 
 Each session gets a part; sessions that queue get short slices, from front to back. A session without a part, because it
 has delivered its part or has just connected, steals from the session expected to finish last, by the rule in
-`schedule.stealing`. `work` decides the length of parts, and describes a session to the rule.
+`schedule.steal_size`. `work` decides the length of parts, and describes a session to the rule.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from coalloc.engine.sessions.work import RangePart, SessionWork
 from coalloc.engine.span import Deliver, Span
 from coalloc.errors import ReplicaChanged, SourceError
 from coalloc.schedule.state import UNKNOWN_RATE, median
-from coalloc.schedule.stealing import seconds_together, stolen
+from coalloc.schedule.steal_size import seconds_together, stolen
 from coalloc.util.intervals import Intervals
 
 __all__ = ["SMALLEST", "RangeSharing"]

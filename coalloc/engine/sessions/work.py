@@ -10,7 +10,7 @@ from math import inf
 
 from coalloc.engine.base import Source
 from coalloc.engine.span import Span
-from coalloc.schedule.stealing import SETUP_TRIPS, Thief, Victim
+from coalloc.schedule.steal_size import SETUP_TRIPS, Thief, Victim
 
 __all__ = ["RangePart", "SessionWork"]
 

@@ -5,7 +5,7 @@ from fractions import Fraction
 from typing import Any
 
 from coalloc.planner.network import LinkKey, Network
-from coalloc.planner.plan import Limit, TransferPlan
+from coalloc.planner.results import Limit, TransferPlan
 
 __all__ = ["answer"]
 
@@ -42,7 +42,7 @@ def _ends(key: LinkKey) -> dict[str, str]:
 
 
 def _certificate(plan: TransferPlan) -> dict[str, Any]:
-    """Return the document of a `coalloc.planner.plan.Certificate`."""
+    """Return the document of a `coalloc.planner.results.Certificate`."""
     return {
         "seconds": str(plan.makespan),
         "limits": [

@@ -24,7 +24,7 @@ from coalloc.planner.capacity_graph import Arrays, CapacityGraph, graph_of
 from coalloc.planner.demands import wanted
 from coalloc.planner.limits import BUDGET, PlanLimits
 from coalloc.planner.network import Demand, Network
-from coalloc.planner.plan import Limit
+from coalloc.planner.results import Limit
 from coalloc.planner.solvers.maxflow import fastest
 from coalloc.planner.solvers.newton import NoWay, least_time
 

@@ -9,7 +9,7 @@ from coalloc.errors import UsageError
 from coalloc.planner.demands import flow_question, is_flow
 from coalloc.planner.limits import duration, named
 from coalloc.planner.network import Demand, Network
-from coalloc.planner.plan import Limit
+from coalloc.planner.results import Limit
 from coalloc.planner.solvers.libraries import needed
 
 __all__ = ["DeadlineRefusal", "in_time", "refusal"]

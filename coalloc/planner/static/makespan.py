@@ -12,7 +12,7 @@ from coalloc.planner.from_graph import flows_of, origins_of, prices_of
 from coalloc.planner.limits import reason
 from coalloc.planner.network import Demand, File, Network
 from coalloc.planner.paths import paths_of, without_cycles
-from coalloc.planner.plan import Certificate, TransferPlan
+from coalloc.planner.results import Certificate, TransferPlan
 from coalloc.planner.solvers.maxflow import Backend, MaximumFlow, fastest
 from coalloc.planner.solvers.newton import NoWay, least_time
 

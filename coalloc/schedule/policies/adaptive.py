@@ -2,7 +2,7 @@
 
 At the start the shares are such that all sources finish together, according to their forecast set-up times and rates.
 A source that has delivered its share steals from the source that would finish last: the tail of its undelivered bytes,
-by the rule in `schedule.stealing`. If that would save less than the thief's set-up, the source stays idle and tries
+by the rule in `schedule.steal_size`. If that would save less than the thief's set-up, the source stays idle and tries
 again a moment later.
 If the victim would keep almost nothing, or is silent, all its bytes are fetched by the thief too: as a race while
 RACE_BUDGET allows fetching bytes twice, otherwise as a steal. So a slow source gets fewer bytes, a dead one costs only
@@ -12,7 +12,7 @@ the bytes in flight, and the end of a transfer is delayed by set-up times at mos
 from coalloc.schedule.policies.base import Choice, Policy, Race, Role, Shares, Steal, candidates, first_unassigned
 from coalloc.schedule.shares import cut, fill_shares
 from coalloc.schedule.state import ScheduledSource, State
-from coalloc.schedule.stealing import LEAST_STEAL, Thief, Victim, saves_all, seconds_together, stolen
+from coalloc.schedule.steal_size import LEAST_STEAL, Thief, Victim, saves_all, seconds_together, stolen
 
 __all__ = ["Adaptive"]
 

@@ -28,7 +28,7 @@ from broker.demo.world import DAY, PEOPLE, PROBER, DemoLink, Story, World, world
 from broker.factory import Factory
 from broker.models.access import Caller
 from broker.models.decisions import Range
-from broker.reports.catalogue import REPORTS
+from broker.reports.registry import REPORTS
 from broker.storage.database import addressed
 from broker.storage.migration import upgrade
 from broker.storage.tasks import TaskFilter

@@ -20,7 +20,7 @@ from broker.demo.world import World, world
 from broker.factory import Factory
 from broker.jobs.scoring import Scoring
 from broker.models.access import NewToken
-from broker.reports.catalogue import REPORTS
+from broker.reports.registry import REPORTS
 from broker.storage.database import addressed
 from broker.storage.migration import upgrade
 from tests.support.broker import BrokerProcess

@@ -5,7 +5,7 @@ import io
 
 import pytest
 
-from broker.reports.catalogue import REPORTS
+from broker.reports.registry import REPORTS
 from tests.broker.conftest import HERE
 
 NAMES = sorted(REPORTS)

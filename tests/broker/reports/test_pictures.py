@@ -3,7 +3,7 @@
 import pytest
 from PIL import Image
 
-from broker.reports.catalogue import REPORTS
+from broker.reports.registry import REPORTS
 from scripts.docs import PAGE, PICTURES
 
 LARGEST = 150_000

@@ -20,7 +20,7 @@ from broker.config.posting import Mail, Posting
 from broker.config.settings import Settings, configured
 from broker.errors import Invalid
 from broker.jobs.posting import Poster, week_before
-from broker.reports.catalogue import REPORTS, Period, ReportKind, query_of
+from broker.reports.registry import REPORTS, Period, ReportKind, query_of
 from tests.broker.conftest import running
 from tests.support.gsi import Authority
 from tests.support.waiting import PATIENCE

@@ -17,7 +17,7 @@ from broker.storage.dialects import read_clock
 from broker.storage.tasks import TaskStore as Stored
 from broker.storage.work import WorkStore
 from broker.storage.workers import WorkerStore
-from broker.worker.housekeeping import Housekeeping
+from broker.worker.dead_workers import Housekeeping
 from tests.broker.worker.test_work import ANN, task
 from tests.support.waiting import until
 

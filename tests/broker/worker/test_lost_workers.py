@@ -16,10 +16,10 @@ from broker.models.tasks import Item, Work
 from broker.storage.work import WorkStore
 from broker.storage.workers import WorkerStore as Enrolled
 from broker.worker import fence as fencing
+from broker.worker.dead_workers import SILENCE
 from broker.worker.fence import Fence, LeaseLost
-from broker.worker.housekeeping import SILENCE
 from broker.worker.worker import Worker
-from coalloc.partial_file.data import Data
+from coalloc.partial_file.sparse_file import Data
 from tests.broker.worlds import Servers, World, begun, held, read, register, working, world_at, write
 from tests.support.waiting import until
 from tests.support.workers import Workers, way

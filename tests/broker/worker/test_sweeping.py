@@ -17,7 +17,7 @@ from broker.storage.lanes import LaneStore
 from broker.storage.tasks import TaskStore
 from broker.storage.work import WorkStore
 from broker.storage.workers import WorkerStore
-from broker.worker import housekeeping
+from broker.worker import sweeping
 from broker.worker.executor import Executor
 from broker.worker.temporary_names import folder, temporary
 from tests.broker.worlds import ANN, World, begun, held, read, working, world_of, world_with, write
@@ -102,7 +102,7 @@ async def test_it_is_cleared_away_without_the_source(world):
 
 async def test_what_cannot_be_reached_is_cleared_away_later(world, monkeypatch):
     monkeypatch.setattr(ended_tasks, "PAUSE", 0.5)
-    sweep_one, vain = housekeeping.Sweeper._delete_partial_copies, []
+    sweep_one, vain = sweeping.Sweeper._delete_partial_copies, []
 
     async def tried(*given: Any) -> None:
         try:
@@ -111,7 +111,7 @@ async def test_what_cannot_be_reached_is_cleared_away_later(world, monkeypatch):
             vain.append(given)
             raise
 
-    monkeypatch.setattr(housekeeping.Sweeper, "_delete_partial_copies", tried)
+    monkeypatch.setattr(sweeping.Sweeper, "_delete_partial_copies", tried)
     write(world.source.root, {"a": 150_000_000})
     await held(world, rate=20e6)
     async with working(world):
@@ -170,11 +170,11 @@ async def sweep(world: World) -> None:
     """Remove what is due, once."""
     factory = world.factory
     carrier = Executor(factory.database, factory.trees, factory.places, factory.replicas)
-    await housekeeping.Sweeper(factory.database, carrier, {"", "here"}).sweep()
+    await sweeping.Sweeper(factory.database, carrier, {"", "here"}).sweep()
 
 
 async def test_what_cannot_be_cleared_away_keeps_nothing_else(database, tmp_path, monkeypatch):
-    monkeypatch.setattr(housekeeping, "BATCH", 1)
+    monkeypatch.setattr(sweeping, "BATCH", 1)
     kept = tmp_path / "to" / "kept"
     kept.mkdir(parents=True)
     with (

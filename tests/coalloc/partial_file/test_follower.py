@@ -2,8 +2,8 @@
 
 import hashlib
 
-from coalloc.partial_file.data import BLOCK
 from coalloc.partial_file.follower import DigestFollower
+from coalloc.partial_file.sparse_file import BLOCK
 from tests.support.waiting import wait_until
 
 CONTENT = bytes(range(256)) * (3 * BLOCK // 256) + b"rest"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from coalloc.errors import SinkError
 from coalloc.model import Extent
 from coalloc.partial_file import PartialFile
-from coalloc.partial_file.data import BLOCK
+from coalloc.partial_file.sparse_file import BLOCK
 from coalloc.testing.failing_disk import FailingDisk
 from tests.support.effort import effort
 

@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from coalloc.partial_file import PartialFile, data
-from coalloc.partial_file.data import WriteBack
+from coalloc.partial_file import PartialFile, sparse_file
+from coalloc.partial_file.sparse_file import WriteBack
 from coalloc.util.disk import Disk
 from tests.support.waiting import PATIENCE, wait_until
 
@@ -14,7 +14,7 @@ UNIT = 1000
 
 @pytest.fixture(autouse=True)
 def small_units(monkeypatch):
-    monkeypatch.setattr(data, "UNIT", UNIT)
+    monkeypatch.setattr(sparse_file, "UNIT", UNIT)
 
 
 class Watched(Disk):

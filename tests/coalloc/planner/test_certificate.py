@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from coalloc.planner.certificate import BadPlan, bound, check, faults
 from coalloc.planner.least_makespan import least_makespan
 from coalloc.planner.network import Demand, File, Host, Isp, Link, LinkKey, Network
-from coalloc.planner.plan import Limit, PlannedPath
+from coalloc.planner.results import Limit, PlannedPath
 from tests.coalloc.planner.networks import demands, networks
 
 MB = 10**6

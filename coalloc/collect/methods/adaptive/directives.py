@@ -10,7 +10,7 @@ from typing import NamedTuple
 from coalloc import planner
 from coalloc.collect.methods.adaptive.link_queue import Pair
 from coalloc.planner.network import Demand, File, Network
-from coalloc.planner.plan import TransferPlan
+from coalloc.planner.results import TransferPlan
 
 __all__ = ["WORTH", "Directives", "Lot", "direct", "directives", "reachable"]
 

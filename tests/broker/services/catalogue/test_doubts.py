@@ -10,7 +10,7 @@ from broker.models.access import NewToken
 from broker.services.catalogue.doubts import changed_states
 from broker.services.forecasting import forecasts
 from broker.services.forecasting.per_subject import MOST, OWN, middle_of
-from broker.storage.doubts import ReplicaStanding
+from broker.storage.bad_replica_reports import ReplicaStanding
 from predictors.observation import Forecast, Rates
 from tests.broker.conftest import running
 

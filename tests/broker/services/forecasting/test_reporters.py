@@ -10,7 +10,7 @@ import pytest
 
 from broker.models.access import NewToken
 from broker.models.history import TransferRecord
-from broker.reports.catalogue import REPORTS
+from broker.reports.registry import REPORTS
 from tests.broker.conftest import Broker
 from tests.broker.reports.conftest import Sitting
 

@@ -11,7 +11,7 @@ import pytest
 from coalloc.planner.certificate import check
 from coalloc.planner.documents.scenario import scenario
 from coalloc.planner.network import LinkKey
-from coalloc.planner.plan import Certificate, Limit, PlannedPath, TransferPlan
+from coalloc.planner.results import Certificate, Limit, PlannedPath, TransferPlan
 
 PLANS = "/broker/v1/plans"
 MB = 1_000_000

@@ -12,7 +12,7 @@ from coalloc.planner import plan
 from coalloc.planner.certificate import bound
 from coalloc.planner.least_makespan import least_makespan
 from coalloc.planner.network import Demand, File, Host, Link, LinkKey, Network
-from coalloc.planner.plan import Limit
+from coalloc.planner.results import Limit
 from coalloc.planner.static.deadline import refusal
 from tests.coalloc.planner.networks import demands, networks
 

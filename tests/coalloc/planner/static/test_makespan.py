@@ -13,7 +13,7 @@ from coalloc.errors import UsageError
 from coalloc.planner.certificate import check
 from coalloc.planner.least_makespan import least_makespan
 from coalloc.planner.network import Demand, File, Host, Isp, Link, LinkKey, Network
-from coalloc.planner.plan import PlannedPath
+from coalloc.planner.results import PlannedPath
 from coalloc.planner.solvers.maxflow import BACKENDS
 from coalloc.planner.static.makespan import solve
 from tests.coalloc.planner.networks import demands, networks

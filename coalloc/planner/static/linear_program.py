@@ -13,7 +13,7 @@ from coalloc.planner.from_graph import flows_of, origins_of
 from coalloc.planner.limits import BUDGET, PlanLimits, reason
 from coalloc.planner.network import Demand, LinkKey, Network
 from coalloc.planner.paths import Amounts, leaving_arcs, paths_of, shortest, take, without_cycles
-from coalloc.planner.plan import Certificate, PlannedPath, TransferPlan
+from coalloc.planner.results import Certificate, PlannedPath, TransferPlan
 from coalloc.planner.solvers.linear import Floats, LinearOptimum, largest_theta
 from coalloc.planner.solvers.maxflow import MaximumFlow, fastest
 

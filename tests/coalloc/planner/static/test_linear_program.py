@@ -10,7 +10,7 @@ from coalloc.errors import UsageError
 from coalloc.planner import plan
 from coalloc.planner.certificate import check
 from coalloc.planner.network import Demand, File, Host, Link, LinkKey, Network, Shared
-from coalloc.planner.static import makespan, relaxed
+from coalloc.planner.static import linear_program, makespan
 from tests.coalloc.planner.networks import USUAL, USUAL_SIZES, demands, networks
 
 MB = 10**6
@@ -35,7 +35,7 @@ def near(seconds: float) -> object:
 def test_the_same_as_max_flow_where_that_can_answer(data):
     network = data.draw(networks(USUAL))
     demand = data.draw(demands(network, USUAL_SIZES))
-    exact, found = makespan.solve(network, demand), relaxed.solve(network, demand)
+    exact, found = makespan.solve(network, demand), linear_program.solve(network, demand)
     check(network, demand, found)
     assert float(found.makespan) == pytest.approx(float(exact.makespan), rel=1e-6)
 

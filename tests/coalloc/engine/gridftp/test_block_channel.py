@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from coalloc.engine import open_source
-from coalloc.engine.gridftp import GridFTPFindings, GridFTPSource, modee, replies
+from coalloc.engine.gridftp import GridFTPFindings, GridFTPSource, block_channel, replies
 from coalloc.engine.gridftp.blocks import BlockReader, EndOfData
 from coalloc.engine.span import Span
 from coalloc.errors import ConnectionLost, NoSuchFile, Unsupported
@@ -30,13 +30,13 @@ def far(monkeypatch):
 @pytest.fixture
 def made(monkeypatch):
     """Return the data connections that servers have made to us."""
-    connections, accept = [], modee.BlockChannel._accept
+    connections, accept = [], block_channel.BlockChannel._accept
 
     async def accepted(channel, listener):
         connections.append(await accept(channel, listener))
         return connections[-1]
 
-    monkeypatch.setattr(modee.BlockChannel, "_accept", accepted)
+    monkeypatch.setattr(block_channel.BlockChannel, "_accept", accepted)
     return connections
 
 
@@ -133,7 +133,7 @@ async def test_closing_ends_what_is_under_way(gridftp_server, content):
 
 
 async def test_widened_sessions_keep_their_connections_over_all_ranges(gridftp_server, content, made, monkeypatch):
-    monkeypatch.setattr(modee, "SKIPPED", SIZE)  # otherwise one with much left at a range's end is replaced
+    monkeypatch.setattr(block_channel, "SKIPPED", SIZE)  # otherwise one with much left at a range's end is replaced
     async with opened(several(gridftp_server)) as source:
         source.widen(3)
         for _ in range(8):
@@ -161,7 +161,7 @@ def refuse(monkeypatch):
         with socket.create_server((host, 0)) as listener:
             return replies.port_command(host, listener.getsockname()[1])
 
-    monkeypatch.setattr(modee, "port_command", closed_port)
+    monkeypatch.setattr(block_channel, "port_command", closed_port)
 
 
 def drop(monkeypatch):
@@ -170,13 +170,13 @@ def drop(monkeypatch):
     async def never(channel, listener):
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(modee, "CONNECT_BACK_SECONDS", 0.1)
-    monkeypatch.setattr(modee.BlockChannel, "_accept", never)
+    monkeypatch.setattr(block_channel, "CONNECT_BACK_SECONDS", 0.1)
+    monkeypatch.setattr(block_channel.BlockChannel, "_accept", never)
 
 
 def translate(monkeypatch):
     """Address translation between client and server."""
-    monkeypatch.setattr(modee, "translated", lambda local, peer: True)
+    monkeypatch.setattr(block_channel, "translated", lambda local, peer: True)
 
 
 @pytest.mark.parametrize("prevent", [refuse, drop, translate])

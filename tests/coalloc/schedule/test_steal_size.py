@@ -5,7 +5,7 @@ from math import inf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coalloc.schedule.stealing import LEAST_STEAL, Thief, Victim, saves_all, seconds_together, stolen
+from coalloc.schedule.steal_size import LEAST_STEAL, Thief, Victim, saves_all, seconds_together, stolen
 
 rates = st.floats(1e3, 1e9)
 delays = st.floats(0, 10)
