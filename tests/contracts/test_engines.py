@@ -190,7 +190,8 @@ def served(request: pytest.FixtureRequest, server: Server) -> Setup:
         grid = request.getfixturevalue("grid")
         request.getfixturevalue("monkeypatch").setenv("SSL_CERT_FILE", str(grid.authority.certificate))
     if form.startswith("globus") and not shutil.which("globus-url-copy"):
-        (pytest.fail if os.environ.get("CI") else pytest.skip)("apt-get install globus-gass-copy-progs")
+        missing = pytest.fail if os.environ.get("CI") else pytest.skip
+        missing("globus-url-copy is not installed: apt-get install globus-gass-copy-progs")
     folder = server.root / tmp_path.name
     folder.mkdir()
 

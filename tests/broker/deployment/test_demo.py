@@ -230,16 +230,18 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
 
 
 @pytest.fixture(params=DATABASES)
-def database(request: pytest.FixtureRequest) -> str:
+def database(request: pytest.FixtureRequest) -> Iterator[str]:
     """The URL of a database with the demonstration: by the command on SQLite, and without serving on PostgreSQL."""
     if request.param == "sqlite":
         shown: Demo = request.getfixturevalue("shown")
-        return shown.database
+        yield shown.database
+        return
     server: Postgres = request.getfixturevalue("server")
     url = server.create()
     upgrade(addressed(url))
     asyncio.run(filled(url))
-    return url
+    yield url
+    server.drop(url)
 
 
 async def filled(url: str) -> None:

@@ -28,7 +28,8 @@ SIZE = 3_000_001
 @pytest.fixture(autouse=True)
 def tool():
     if not shutil.which(TOOL):
-        (pytest.fail if os.environ.get("CI") else pytest.skip)("apt-get install globus-gass-copy-progs")
+        missing = pytest.fail if os.environ.get("CI") else pytest.skip
+        missing("globus-url-copy is not installed: apt-get install globus-gass-copy-progs")
 
 
 async def failure(url, **changes):
