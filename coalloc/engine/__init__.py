@@ -1,13 +1,10 @@
 """Engines, which fetch the bytes of a replica. `open_source` chooses an engine by the URL's scheme."""
 
-from collections.abc import Callable
 from dataclasses import replace
-from itertools import count
 from typing import Literal
 from urllib.parse import urlsplit
 
 from coalloc.engine.base import EngineOptions, Source
-from coalloc.engine.sessions.capped import capped
 from coalloc.engine.sessions.parallel import Parallel
 from coalloc.errors import UsageError
 from coalloc.safe_text import redact
@@ -60,34 +57,23 @@ def _gridftp(url: str, options: EngineOptions) -> Source:
     from coalloc.engine.gridftp import GridFTPFindings, GridFTPSource
 
     known = GridFTPFindings()
-    return _sessions(options, lambda number: GridFTPSource(url, options, known, number))
+    return Parallel(lambda number: GridFTPSource(url, options, known, number), options.streams)
 
 
 def _url_copy(url: str, options: EngineOptions) -> Source:
     from coalloc.engine.globus_url_copy import URLCopySource
 
-    return _sessions(options, lambda _: URLCopySource(url, options))
+    return Parallel(lambda _: URLCopySource(url, options), options.streams)
 
 
 def _web(url: str, options: EngineOptions) -> Source:
     from coalloc.engine.http import HTTPFindings, HTTPSource
 
     known = HTTPFindings()
-    return _sessions(options, lambda number: HTTPSource(url, options, known, number))
+    return Parallel(lambda number: HTTPSource(url, options, known, number), options.streams)
 
 
 def _bridge(url: str, options: EngineOptions) -> Source:
     from coalloc.engine.fsspec_source import BridgeSource
 
-    return _sessions(options, lambda _: BridgeSource(url, options))
-
-
-def _sessions(options: EngineOptions, make: Callable[[int], Source]) -> Source:
-    """Return a source with `options.streams` sessions; sessions added later only borrow their slots."""
-    numbers = count()
-
-    def session() -> Source:
-        number = next(numbers)
-        return capped(make(number), on_loan=number >= options.streams)
-
-    return Parallel(session, options.streams)
+    return Parallel(lambda _: BridgeSource(url, options), options.streams)

@@ -123,11 +123,6 @@ class Source(ABC):
         return False
 
     @property
-    def recalled(self) -> bool:
-        """Return whether other sessions of this machine wait for the connection slot that this session borrowed."""
-        return False
-
-    @property
     def wanted(self) -> bool:
         """Return whether other sessions of this machine wait for this server, while this source fetches nothing."""
         return False

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from coalloc.download.to_disk import Download, DownloadSettings
 from coalloc.engine.base import EngineOptions
 from coalloc.engine.limits.server_slots import Slots
-from coalloc.engine.sessions.capped import capped
+from coalloc.engine.sessions.replica_session import ReplicaSession
 from coalloc.model import Estimate, Replica, ReplicaSet
 from coalloc.schedule.policies import NAMES, make
 from coalloc.testing.simulated import Behaviour, SimulatedSource
@@ -66,7 +66,7 @@ def download(folder: Path, servers: list[tuple[str, Behaviour]], strategy: str, 
             source.options = options
         file = ReplicaSet("file", tuple(Replica(f"{source.url}{i}") for i, source in enumerate(sources)))
         wishes = DownloadSettings(make(strategy), most=most)
-        each = [capped(source, on_loan=False) for source in sources]
+        each = [ReplicaSession(source) for source in sources]
         async with asyncio.timeout(LONGEST):
             return await Download(file, each, [Estimate()] * len(each), target, wishes).run(), sources
 

@@ -6,13 +6,13 @@ has delivered its part or has just connected, steals from the session expected t
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from functools import partial
 
-from coalloc.engine.base import Source
+from coalloc.engine.sessions.replica_session import ReplicaSession
 from coalloc.engine.sessions.work import RangePart, SessionWork
 from coalloc.engine.span import Deliver, Span
 from coalloc.errors import ReplicaChanged, SourceError
+from coalloc.model import Stat
 from coalloc.schedule.state import UNKNOWN_RATE, median
 from coalloc.schedule.steal_size import seconds_together, stolen
 from coalloc.util.intervals import Intervals
@@ -30,21 +30,19 @@ LOOK_SECONDS = 0.1
 class RangeSharing:
     """One range, divided among the sessions that are invited.
 
-    :param join: function that connects a session, and returns whether it can be used
-    :param rtt: round-trip time to the server in seconds
+    :param agreed: the first session's answer about the replica
     """
 
-    def __init__(self, span: Span, deliver: Deliver, join: Callable[[Source], Awaitable[bool]], rtt: float) -> None:
+    def __init__(self, span: Span, deliver: Deliver, agreed: Stat) -> None:
         self._span = span
         self._requested_end = span.end
         self._deliver = deliver
-        self._join = join
-        self._rtt = rtt
+        self._agreed = agreed
         self._unshared = Intervals(Intervals(span.skip).gaps(span.start, span.end))
         self._received = Intervals(span.skip)
-        self._works: dict[Source, SessionWork] = {}
-        self._tasks: dict[Source, asyncio.Task[None]] = {}
-        self._leaving: set[Source] = set()
+        self._works: dict[ReplicaSession, SessionWork] = {}
+        self._tasks: dict[ReplicaSession, asyncio.Task[None]] = {}
+        self._leaving: set[ReplicaSession] = set()
         loop = asyncio.get_running_loop()
         self._time = loop.time
         self._over: asyncio.Future[None] = loop.create_future()
@@ -64,10 +62,10 @@ class RangeSharing:
         if self._error:
             raise self._error
 
-    def invite(self, session: Source) -> None:
-        """Let a session take part; may be called twice."""
+    def invite(self, session: ReplicaSession, *, connected: bool = False) -> None:
+        """Let a session take part, once it is connected; may be called twice."""
         if session not in self._tasks:
-            task = self._tasks[session] = asyncio.create_task(self._work(session))
+            task = self._tasks[session] = asyncio.create_task(self._work(session, connected))
             task.add_done_callback(self._session_ended)
 
     def _session_ended(self, _: asyncio.Task[None]) -> None:
@@ -81,12 +79,12 @@ class RangeSharing:
             self._error = error
             self._over.set_result(None)
 
-    async def _work(self, session: Source) -> None:
+    async def _work(self, session: ReplicaSession, connected: bool) -> None:
         if self._span.end - self._span.start <= SMALLEST * len(self._works):
             return  # too little for one more session
-        if not await self._join(session):
+        if not (connected or await session.join(self._agreed)):
             return
-        work = self._works[session] = SessionWork(session, self._rtt)
+        work = self._works[session] = SessionWork(session, self._agreed.rtt or 0.0)
         try:
             while self._employ(work):
                 await self._fetched(work)

@@ -29,9 +29,8 @@ from tests.support.fetching import options
 def test_the_scheme_decides(url, engine, streams, kind):
     source = open_source(url, engine, options(streams=streams))
     assert source.url == url
-    if isinstance(source, Parallel):
-        source = source._make()
-    assert type(source) is kind
+    assert isinstance(source, Parallel)
+    assert type(source._make(0)) is kind
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ class Session(Source):
 
 def parallel(*sessions: Session) -> Parallel:
     made = iter(sessions)
-    return Parallel(lambda: next(made), len(sessions))
+    return Parallel(lambda _: next(made), len(sessions))
 
 
 async def test_each_session_has_a_part_and_few_are_cut():
@@ -218,7 +218,7 @@ async def test_widening_while_a_range_is_under_way():
     connects = asyncio.Event()
     first, second, third = sessions = [Session(), Session(connects=connects), Session(connects=connects)]
     made = iter(sessions)
-    async with opened(Parallel(lambda: next(made))) as source:
+    async with opened(Parallel(lambda _: next(made))) as source:
         offsets = await widened(source, 3, connects)
     assert offsets[:3] == [0, CHUNK, 2 * CHUNK]  # no gap while the others connect
     assert first.spans[0] == (0, SIZE)
@@ -230,7 +230,7 @@ async def test_widening_where_the_server_grants_no_more():
     connects = asyncio.Event()
     sessions = [Session(), Session(stat=Unreachable("full"), connects=connects)]
     made = iter(sessions)
-    async with opened(Parallel(lambda: next(made))) as source:
+    async with opened(Parallel(lambda _: next(made))) as source:
         await widened(source, 2, connects)
     assert sessions[0].spans == [(0, SIZE)]
 
@@ -250,7 +250,7 @@ async def test_a_session_that_is_late_for_one_range_is_there_for_the_next():
 async def test_widening_between_ranges_and_to_fewer():
     sessions = [Session(), Session()]
     made = iter(sessions)
-    async with opened(Parallel(lambda: next(made))) as source:
+    async with opened(Parallel(lambda _: next(made))) as source:
         source.widen(2)
         source.widen(1)
         assert await collect(source, 0, SIZE) == CONTENT

@@ -6,7 +6,7 @@ import pytest
 
 from coalloc.engine import open_source
 from coalloc.engine.limits.server_slots import Slots
-from coalloc.engine.sessions.capped import server_of
+from coalloc.engine.sessions.replica_session import server_of
 from coalloc.engine.span import Span
 from coalloc.errors import NoFreeConnection, NoSuchFile, SourceError
 from tests.support.fetching import Collected, collect, opened, options, random_file

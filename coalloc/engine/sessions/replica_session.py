@@ -1,33 +1,27 @@
-"""A session that connects only while it holds a slot, which limits the load of all coget processes on a server.
+"""One of the sessions with a replica: it limits the load on the server, and connects further sessions at most once.
 
-It holds its slot from `open` to `close`, and releases it on failure. The caller of `open` waits for a slot, if needed.
+With a limit for the server, it connects only while it holds a slot, which counts for all coget processes of this
+machine. It holds its slot from `open` to `close`, and releases it on failure. The caller of `open` waits for a slot.
 """
 
 import asyncio
 from urllib.parse import quote, urlsplit
 
 from coalloc.engine.base import Source
-from coalloc.engine.limits.server_slots import Lease, Slots
+from coalloc.engine.limits.server_slots import Lease
+from coalloc.engine.limits.within_process import connecting
 from coalloc.engine.span import Deliver, Span
-from coalloc.errors import NoFreeConnection
+from coalloc.errors import NoFreeConnection, ReplicaChanged, SourceError
 from coalloc.model import PathState, Stat
+from coalloc.safe_text import redact
 
-__all__ = ["capped", "server_of"]
+__all__ = ["ReplicaSession", "server_of"]
 
 PORTS = {"ftp": 21, "sshftp": 22, "http": 80, "https": 443, "gsiftp": 2811}
 LONGEST = 180
 """Maximum characters of a host in a file name."""
 LOOK_SECONDS = 0.5
 """Seconds between checks whether others wait for a slot; the property may be read more often."""
-
-
-def capped(source: Source, *, on_loan: bool) -> Source:
-    """Return `source`, limited by slots if slots are in use and its URL names a server.
-
-    :param on_loan: whether the source gives its slot back when others wait for one
-    """
-    slots, server = source.options.slots, server_of(source.url)
-    return _Capped(source, slots, server, on_loan) if slots and server else source
 
 
 def server_of(url: str) -> str | None:
@@ -42,42 +36,78 @@ def server_of(url: str) -> str | None:
     return f"{quote(parts.hostname, safe=':')[:LONGEST]}:{parts.port or PORTS.get(parts.scheme) or parts.scheme}"
 
 
-class _Capped(Source):
-    """A source that takes a slot before it connects.
+class ReplicaSession(Source):
+    """A session that takes a slot before it connects, if there is a limit and its URL names a server.
 
     The second connection of a GridFTP source, for checksums, needs no slot: no data go over it, and two sessions that
     each hold a slot and wait for a second one would deadlock.
+
+    :param source: the connection with the server
+    :param on_loan: whether the slot is given back when others wait for one
     """
 
-    def __init__(self, source: Source, slots: Slots, server: str, on_loan: bool) -> None:
+    def __init__(self, source: Source, *, on_loan: bool = False) -> None:
         super().__init__(source.url, source.options)
         self._source = source
-        self._slots = slots
-        self._server = server
+        self._server = server_of(source.url) or ""
+        self._slots = source.options.slots if self._server else None
         self._on_loan = on_loan
         self._lease: Lease | None = None
         self._wanted = False
         self._look_at = 0.0
+        self._joining: asyncio.Task[Stat | None] | None = None
 
     async def open(self) -> Stat:
         """Take a slot, and connect.
 
         :raises NoFreeConnection: when all slots are taken, or others wait for them
         """
-        self._take()
-        self._wanted = False
+        async with connecting.here():
+            self._take()
+            self._wanted = False
+            try:
+                return await self._source.open()
+            except BaseException:
+                await self.close()
+                raise
+
+    def begin_to_join(self) -> asyncio.Task[Stat | None]:
+        """Begin to connect, unless that was tried before; the task returns None if it fails."""
+        self._joining = self._joining or asyncio.create_task(self._opened())
+        return self._joining
+
+    async def _opened(self) -> Stat | None:
         try:
-            return await self._source.open()
-        except BaseException:
-            await self.close()
-            raise
+            return await self.open()
+        except SourceError:
+            return None
+
+    async def join(self, agreed: Stat) -> bool:
+        """Connect a session that is not the first, unless that was tried before; return whether it can be used.
+
+        :param agreed: the first session's answer
+        :raises ReplicaChanged: when the file has another size or version than in that answer
+        """
+        stat = await asyncio.shield(self.begin_to_join())  # shielded, as the next range may use it
+        if stat and (stat.size, stat.validator) != (agreed.size, agreed.validator):
+            raise ReplicaChanged(f"{redact(self.url)} changed while it was fetched", "start again")
+        return stat is not None
+
+    async def forget_joining(self) -> None:
+        """End an attempt to connect, so that the next call of `join` makes a new one."""
+        if joining := self._joining:
+            self._joining = None
+            joining.cancel()
+            await asyncio.gather(joining, return_exceptions=True)
 
     def _take(self) -> None:
-        self._lease = self._lease or self._slots.take(self._server)
-        if self._lease is None:
-            raise NoFreeConnection(self._server, self._slots.most, self._wait)
+        if self._slots:
+            self._lease = self._lease or self._slots.take(self._server)
+            if self._lease is None:
+                raise NoFreeConnection(self._server, self._slots.most, self._wait)
 
     async def _wait(self) -> None:
+        assert self._slots
         self._lease = self._lease or await self._slots.wait(self._server)
 
     async def fetch(self, span: Span, deliver: Deliver) -> None:
@@ -102,6 +132,7 @@ class _Capped(Source):
 
     @property
     def recalled(self) -> bool:
+        """Return whether other sessions of this machine wait for the connection slot that this session borrowed."""
         return self._on_loan and self._is_wanted()
 
     @property
@@ -111,7 +142,7 @@ class _Capped(Source):
     def _is_wanted(self) -> bool:
         """Return whether others wait for a connection to the server, as of at most LOOK_SECONDS ago."""
         now = asyncio.get_running_loop().time()
-        if now >= self._look_at:
+        if self._slots and now >= self._look_at:
             self._wanted, self._look_at = self._slots.wanted(self._server), now + LOOK_SECONDS
         return self._wanted
 
