@@ -4,13 +4,13 @@ import functools
 import http.server
 import json
 import os
-import random
 import signal
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from coalloc.schedule.policies import NAMES
@@ -20,7 +20,7 @@ from tests.support.nginx import Nginx
 from tests.support.waiting import PATIENCE, wait_until
 
 NAME = "run 7%2f.root"
-CONTENT = random.Random(9).randbytes(10 << 20)
+CONTENT = np.random.default_rng(9).bytes(10 << 20)
 SLOW = "limit_rate 4m;"
 """Rate limit of nginx for downloads that must last a while."""
 

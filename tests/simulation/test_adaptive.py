@@ -1,8 +1,8 @@
 """The adaptive scheme against the ideal: all sources are busy until the last byte."""
 
-import random
 from itertools import pairwise
 
+import numpy as np
 import pytest
 
 from coalloc.model import Estimate
@@ -11,7 +11,7 @@ from tests.support.simulation import simulate
 
 MB = 1_000_000
 SIZE = 40 * MB
-CONTENT = random.Random(3).randbytes(SIZE)
+CONTENT = np.random.default_rng(3).bytes(SIZE)
 
 
 def steady(rate: float, **more) -> Behaviour:

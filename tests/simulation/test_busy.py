@@ -1,8 +1,8 @@
 """Whole downloads in virtual time from servers that are busy, or that others of this machine keep busy."""
 
 import asyncio
-import random
 
+import numpy as np
 import pytest
 
 from coalloc.download.to_disk import Download, DownloadSettings
@@ -14,7 +14,7 @@ from coalloc.testing.simulated import Behaviour, SimulatedSource
 from coalloc.testing.virtual_clock import run
 
 SIZE = 3_000_000
-DATA = random.Random(7).randbytes(SIZE)
+DATA = np.random.default_rng(7).bytes(SIZE)
 NEVER = 1e4
 
 

@@ -1,11 +1,11 @@
 """Whole downloads in virtual time, to a real disk: replicas that lie, corrupt, and die; resuming; blame."""
 
 import asyncio
-import random
 import tempfile
 from pathlib import Path
 from zlib import adler32
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,7 +21,7 @@ from coalloc.verify import comparison
 from tests.support.effort import effort
 
 SIZE = 3_000_000
-DATA = random.Random(7).randbytes(SIZE)
+DATA = np.random.default_rng(7).bytes(SIZE)
 
 
 def digest(algorithm: str) -> Checksum:

@@ -1,8 +1,8 @@
 """Whole downloads in virtual time from servers with rate limits: no piece is requested without permission."""
 
 import asyncio
-import random
 
+import numpy as np
 import pytest
 
 from coalloc.download.report import source_reports
@@ -13,7 +13,7 @@ from coalloc.testing.simulated import Behaviour
 from tests.support.simulation import Result, simulate
 
 SIZE = 20_000_000
-DATA = random.Random(7).randbytes(SIZE)
+DATA = np.random.default_rng(7).bytes(SIZE)
 FAST = Behaviour(rates=((0.0, 50e6),))
 
 

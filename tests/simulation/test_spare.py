@@ -1,10 +1,10 @@
 """Whole downloads in virtual time with few connections to each server: finished ones let others in, and all end."""
 
 import asyncio
-import random
 import tempfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,7 +21,7 @@ from coalloc.util.dialer import DirectDialer
 from tests.support.effort import effort
 
 SIZE = 3_000_000
-DATA = random.Random(7).randbytes(SIZE)
+DATA = np.random.default_rng(7).bytes(SIZE)
 LONGEST = 400.0
 """Virtual seconds within which any of these downloads ends."""
 

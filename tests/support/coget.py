@@ -1,10 +1,11 @@
 """The `coget` command as users run it: as a process, with a time limit and its own home directory."""
 
 import os
-import random
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+
+import numpy as np
 
 from tests.support.programs import COGET, LATE, start
 from tests.support.waiting import PATIENCE
@@ -15,7 +16,7 @@ LIFE_SECONDS = PATIENCE
 
 # A file to fetch, with a name that needs quoting.
 NAME = "run 7.root"
-CONTENT = random.Random(7).randbytes(8 << 20)
+CONTENT = np.random.default_rng(7).bytes(8 << 20)
 
 # The keys of the JSON report, as documented in docs/reference/cli.md.
 REPORT_KEYS = {
