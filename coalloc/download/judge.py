@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from coalloc.download.connections import SourceConnections
 from coalloc.download.continuation import Continuation
-from coalloc.download.runner import TransferRunner
 from coalloc.errors import ReplicaChanged, TransferFailed, VerificationError
 from coalloc.model import Basis, Extent
 from coalloc.partial_file import Journal, PartialFile
@@ -46,14 +46,14 @@ class Judge:
         file: JudgedFile,
         urls: Sequence[str],
         sources: Sequence[ScheduledSource],
-        runner: TransferRunner,
+        connections: SourceConnections,
         verification: Verification,
         continuation: Continuation | None,
     ) -> None:
         self._file = file
         self._urls = urls
         self._states = sources
-        self._runner = runner
+        self._connections = connections
         self._verification = verification
         self._continuation = continuation
         self.notice: str | None = None
@@ -96,7 +96,7 @@ class Judge:
         if self._verification.knows_the_whole:
             return {}, {}
         senders, count = self._file.partial.senders, len(self._states)
-        errors = await self._runner.recheck(source for source in senders if source < count)
+        errors = await self._connections.recheck(source for source in senders if source < count)
         changed = {i: error.message for i, error in errors.items() if isinstance(error, ReplicaChanged)}
         doubted = {i: error.message for i, error in errors.items() if i not in changed}
         if earlier := self._continuation:
@@ -112,7 +112,7 @@ class Judge:
         :raises CoallocError: when no source is left
         """
         if all(source.index in changed or source.status == "dropped" for source in self._states):
-            errors = [self._runner.errors[i] for i in changed if i in self._runner.errors]
+            errors = [self._connections.errors[i] for i in changed if i in self._connections.errors]
             stale = next((error for error in errors if isinstance(error, ReplicaChanged)), None)
             if stale is None:
                 why = "; ".join(changed.values())

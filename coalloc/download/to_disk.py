@@ -92,7 +92,7 @@ class Download(Transfer):
             judge = await self._prepare()
             await self._fetch(partial(self._judged, judge))
         except ReplicaChanged:
-            for source, error in self._runner.errors.items():
+            for source, error in self._connections.errors.items():
                 if isinstance(error, ReplicaChanged):
                     self._distrust(source)
             raise
@@ -205,7 +205,7 @@ class Download(Transfer):
         )
         verification.add(self._partial.pieces())
         file = JudgedFile(self._target.name, self._partial, journal, self._resumed)
-        return Judge(file, self._urls, in_use, self._runner, verification, self._continuation)
+        return Judge(file, self._urls, in_use, self._connections, verification, self._continuation)
 
     def _holders(self, now: Header, all_known: Header) -> dict[int, int]:
         """Return the current number of each earlier run's replica (by its journal number) that is named in this run."""
@@ -246,7 +246,7 @@ class Download(Transfer):
         continuation, answers = Continuation(origins, header.origins), self._agreement.first_answers
         known = [source for source in answers if source in continuation.unanswered]
         if known and not any(continuation.is_same(source, answers[source]) for source in known):
-            await self._runner.await_answers(set(continuation.unanswered) - answers.keys())
+            await self._connections.await_answers(set(continuation.unanswered) - answers.keys())
         for source in sorted(answers, key=lambda source: not continuation.is_same(source, answers[source])):
             with suppress(ReplicaChanged):  # raised again when the source is connected
                 continuation.add_answer(source, answers[source])
@@ -266,7 +266,7 @@ class Download(Transfer):
         return event
 
     def _cause(self) -> CoallocError | None:
-        changed = [error for error in self._runner.errors.values() if isinstance(error, ReplicaChanged)]
+        changed = [error for error in self._connections.errors.values() if isinstance(error, ReplicaChanged)]
         return changed[0] if len(changed) == len(self._sources) else None
 
     def _write(self, source: int, start: int, end: int, data: memoryview | None) -> None:

@@ -89,7 +89,7 @@ class ServerCopy(Transfer):
         return self._reject(scheduler, bad)
 
     def _cause(self) -> CoallocError | None:
-        return next((error for error in self._runner.errors.values() if isinstance(error, NoSpace)), None)
+        return next((error for error in self._connections.errors.values() if isinstance(error, NoSpace)), None)
 
     async def _unconfirmed(self, checked: AtSink) -> dict[int, str]:
         """Return the sources that have, or may have, changed since they delivered, with the reasons.
@@ -98,7 +98,7 @@ class ServerCopy(Transfer):
         """
         if checked.knows_the_whole:
             return {}
-        errors = await self._runner.recheck(i for i, first in enumerate(self._first) if first)
+        errors = await self._connections.recheck(i for i, first in enumerate(self._first) if first)
         certain = {i: e for i, e in errors.items() if isinstance(e, ReplicaChanged) or checked.basis != "agree"}
         return {i: error.message for i, error in certain.items()}
 

@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from coalloc.download.agreement import Agreement, unusable
+from coalloc.download.connections import SourceConnections
 from coalloc.download.report import source_reports, source_views, unstarted_reports, unstarted_views
 from coalloc.download.runner import TransferRunner
 from coalloc.engine.base import Source
@@ -60,7 +61,8 @@ class Transfer(ABC):
         self._ended_at: float | None = None
         self._phase: Phase = "connecting"
         self._agreement = Agreement(file)
-        self._runner = TransferRunner(sources, self._agree, self._write, seed)
+        self._connections = SourceConnections(sources, self._agree, seed)
+        self._runner = TransferRunner(self._connections, self._write)
         self._scheduler: Scheduler | None = None
         self._urls = [redact(source.url) for source in sources]
 
@@ -117,8 +119,8 @@ class Transfer(ABC):
 
         :raises CoallocError: when no source can be used
         """
-        if not await self._runner.connect(self._most):
-            raise unusable(self._urls, self._runner.errors)
+        if not await self._connections.connect(self._most):
+            raise unusable(self._urls, self._connections.errors)
 
     def _schedule(self, missing: Sequence[tuple[int, int]] | None = None) -> Scheduler:
         """Make the scheduler, once the size is known; `missing` are the ranges to fetch, None for all."""
@@ -135,7 +137,7 @@ class Transfer(ABC):
             again, or None if the file is right
         """
         assert self._scheduler is not None
-        event: Event | None = Started(self._loop.time(), self._runner.connected)
+        event: Event | None = Started(self._loop.time(), self._connections.connected)
         while event:
             self._phase, self._fetched_at = "fetching", None
             try:
@@ -160,7 +162,7 @@ class Transfer(ABC):
         """Return the current state of the transfer."""
         now = self._loop.time()
         if self._scheduler is None:
-            waiting = unstarted_views(self._urls, self._runner.errors)
+            waiting = unstarted_views(self._urls, self._connections.errors)
             return Snapshot(self._name, self._phase, now - self._began, sources=waiting)
         state = self._scheduler.state
         views = source_views(state, self._urls, now)
@@ -181,7 +183,7 @@ class Transfer(ABC):
         ended = self._loop.time() if self._ended_at is None else self._ended_at
         scheduler = self._scheduler
         if scheduler is None:
-            sources = unstarted_reports(self._urls, self._runner.errors)
+            sources = unstarted_reports(self._urls, self._connections.errors)
         else:
             until = ended if self._fetched_at is None else self._fetched_at
             sources = source_reports(scheduler.state, self._urls, self._bad, self._began, until)

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from coalloc.download.connections import SourceConnections
 from coalloc.download.runner import TransferRunner
 from coalloc.engine.base import Admission
 from coalloc.errors import CoallocError, ReplicaChanged
@@ -78,7 +79,7 @@ async def _download(content, behaviours, strategy, blocks, estimates, most, miss
     scheduler = CheckedScheduler(
         len(content), estimates or [Estimate()] * len(sources), make(strategy, blocks), missing=missing, most=most
     )
-    runner = TransferRunner(sources, agree, write)
+    runner = TransferRunner(SourceConnections(sources, agree), write)
     error = None
     try:
         async with asyncio.timeout(limit):

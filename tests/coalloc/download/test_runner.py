@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from coalloc.download.connections import SourceConnections
 from coalloc.download.runner import TransferRunner
 from coalloc.errors import ReplicaChanged, VerificationError
 from coalloc.model import Stat
@@ -53,7 +54,7 @@ def keep_nothing(source: int, start: int, end: int, data: memoryview | None) -> 
 def test_a_source_that_winds_down_is_not_used_before_it_has():
     async def main():
         source = SlowToStop("s", bytes(10), Behaviour())
-        runner = TransferRunner([source], agree_on(10), keep_nothing)
+        runner = TransferRunner(SourceConnections([source], agree_on(10)), keep_nothing)
         abandon_twice = [Abandon(1), Fetch(2, 0, 0, 10), Abandon(2), Fetch(3, 0, 0, 10)]
         script = Script([Connect(0)], [Fetch(1, 0, 0, 10), Wake(1.0)], abandon_twice)
         running = asyncio.create_task(runner.run(script, Started(0.0)))
@@ -72,7 +73,7 @@ def test_a_replica_that_contradicts_with_the_last_byte_ends_this_run():
     async def main():
         behaviours = (Behaviour(connect_seconds=0.1), Behaviour(connect_seconds=0.1, claims_size=7))
         sources = [SimulatedSource(f"s{i}", bytes(10), behaviour) for i, behaviour in enumerate(behaviours)]
-        runner = TransferRunner(sources, agree_on(10), keep_nothing)
+        runner = TransferRunner(SourceConnections(sources, agree_on(10)), keep_nothing)
         with pytest.raises(VerificationError, match="source 1 has 7 bytes"):
             await runner.run(Script([Connect(0), Connect(1)], [Done()]), Started(0.0))
         await runner.close()
@@ -84,7 +85,7 @@ def test_a_replica_that_contradicts_after_the_last_byte_ends_the_next_run():
     async def main():
         behaviours = (Behaviour(connect_seconds=0.1), Behaviour(connect_seconds=1.0, claims_size=7))
         sources = [SimulatedSource(f"s{i}", bytes(10), behaviour) for i, behaviour in enumerate(behaviours)]
-        runner = TransferRunner(sources, agree_on(10), keep_nothing)
+        runner = TransferRunner(SourceConnections(sources, agree_on(10)), keep_nothing)
         script = Script([Connect(0), Connect(1)], [Done()])
         await runner.run(script, Started(0.0))
         assert script.events[-1] == Ready(0.1, 0)
@@ -127,10 +128,11 @@ def play(source, *answers):
             raise ReplicaChanged(f"it has {stat.size} bytes", "start again")
 
     async def main():
-        runner, script = TransferRunner([source], agree, keep_nothing), Script(*answers)
+        connections, script = SourceConnections([source], agree), Script(*answers)
+        runner = TransferRunner(connections, keep_nothing)
         running = asyncio.create_task(runner.run(script, Started(0.0)))
         await asyncio.sleep(10)
-        errors = await runner.recheck([0])
+        errors = await connections.recheck([0])
         running.cancel()
         await asyncio.wait({running})
         await runner.close()
