@@ -9,11 +9,12 @@ import sys
 from collections.abc import Iterator, Sequence
 from math import inf
 from pathlib import Path
+from statistics import median
 from textwrap import fill
 
 from tests.benchmarks.results import COLUMNS, SHOWN, Result, beside, checked, read, rows, typical
 from tests.benchmarks.rivals import RIVALS
-from tests.benchmarks.scenarios import SCENARIOS
+from tests.benchmarks.scenarios import named
 
 __all__ = ["page", "write"]
 
@@ -39,7 +40,7 @@ def page(results: Sequence[Result]) -> str:
     """Return the page as Markdown."""
     summary = ["scenario", "network", "coget", "goal", "best other program"]
     lines = [_row(summary), _rule(summary), *(_row(_summary(result)) for result in results)]
-    return HEAD + "\n".join(lines) + "\n" + "".join(_section(result) for result in results)
+    return HEAD + _measured(results) + "\n".join(lines) + "\n" + "".join(_section(result) for result in results)
 
 
 def write(results: Sequence[Result], folder: Path) -> None:
@@ -54,8 +55,18 @@ def write(results: Sequence[Result], folder: Path) -> None:
     (folder / "results.md").write_text(page(results))
 
 
+def _measured(results: Sequence[Result]) -> str:
+    """Return a paragraph with the versions of the code, and the speed of the machine."""
+    versions = sorted({result.version or "changed code" for result in results})
+    names = dict.fromkeys(name for result in results for name in result.machine)
+    speeds = {name: [each.machine[name] for each in results if name in each.machine] for name in names}
+    parts = [f"{name} {median(found):g} ({min(found):g}-{max(found):g})" for name, found in speeds.items()]
+    machine = f", on a machine with: {'; '.join(parts)}" if parts else ""
+    return fill(f"Measured with version {', '.join(versions)}{machine}.", WIDTH, break_on_hyphens=False) + "\n\n"
+
+
 def _summary(result: Result) -> Iterator[str]:
-    scenario = SCENARIOS[result.scenario]
+    scenario = named(result.scenario)
     peers = [(result.ratio(name), name) for name in TUNED if name in result.runs]
     best = "{:.3f} ({})".format(*min(peers)) if peers else ""
     yield from (f"[{result.title}](#{_stem(result)})", scenario.says)
@@ -64,7 +75,7 @@ def _summary(result: Result) -> Iterator[str]:
 
 
 def _section(result: Result) -> str:
-    scenario = SCENARIOS[result.scenario]
+    scenario = named(result.scenario)
     happened = "; ".join(f"{text} at {at:.2f} s" for at, text in result.timeline if at < 2 * result.ideal)
     counts = [len(runs) for runs in result.runs.values()]
     facts = [

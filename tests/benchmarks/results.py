@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any
 
 from tests.benchmarks.race import Copy, Run, Sample
-from tests.benchmarks.scenarios import SCENARIOS
+from tests.benchmarks.scenarios import SCENARIOS, named
 
 __all__ = ["COLUMNS", "LIMIT", "SHOWN", "Result", "beside", "checked", "read", "rows", "typical", "write"]
 
@@ -32,6 +32,8 @@ class Result:
     :param timeline: the events in the network: seconds after the start, and a description
     :param runs: by rival, its run of each round
     :param repeated: number of runs that were repeated, because the testbed could not keep up
+    :param version: commit of the code; empty if it was changed since
+    :param machine: speed of the machine before the runs, see `tests.benchmarks.machine`
     """
 
     scenario: str
@@ -42,10 +44,12 @@ class Result:
     timeline: Sequence[tuple[float, str]] = ()
     runs: Mapping[str, Sequence[Run]] = field(default_factory=dict)
     repeated: int = 0
+    version: str = ""
+    machine: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def title(self) -> str:
-        variants = SCENARIOS[self.scenario].congestion
+        variants = named(self.scenario).congestion
         return f"{self.scenario} ({self.congestion})" if len(variants) > 1 else self.scenario
 
     def ratio(self, rival: str) -> float:
@@ -67,7 +71,7 @@ def checked(result: Result) -> str:
 def beside(result: Result) -> str:
     """Return a sentence that compares coget with the extra rivals of the scenario; empty if it has none."""
     found = []
-    for rival in SCENARIOS[result.scenario].extra:
+    for rival in named(result.scenario).extra:
         if rival in result.runs and SHOWN in result.runs:
             own, other = result.ratio(SHOWN), result.ratio(rival)
             gap = (own - other) * result.ideal
@@ -106,7 +110,7 @@ def _remark(result: Result, run: Run) -> str:
 def _ratio(result: Result, run: Run) -> float:
     if run.outcome != "ok":
         return math.inf
-    return run.moved / result.size if SCENARIOS[result.scenario].rerun else run.seconds / result.ideal
+    return run.moved / result.size if named(result.scenario).rerun else run.seconds / result.ideal
 
 
 def typical(runs: Sequence[Run]) -> Run | None:
@@ -123,8 +127,8 @@ def write(path: Path, results: Sequence[Result]) -> None:
     results = [_trimmed(result) for result in results]
     kept = {result.title: result for result in (read(path) if path.exists() else [])}
     kept |= {result.title: result for result in results}
-    order = list(SCENARIOS)
-    chosen = sorted(kept.values(), key=lambda result: order.index(result.scenario))
+    order = {name: number for number, name in enumerate(SCENARIOS)}
+    chosen = sorted(kept.values(), key=lambda result: (order.get(result.scenario, len(order)), result.title))
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps([asdict(result) for result in chosen], separators=(",", ":")) + "\n")
 

@@ -1,18 +1,26 @@
 """The scenarios: their permanent names, the events in the network, and the goal of coget with default options.
 
-Topologies are those of `tests/testbed/topologies`; sources are the hosts s1, s2, ..., the client is `client`. The time
-of an event is given by the share of the file that the ideal transfer has by then. So it is the same second for all
-rivals: a network does not wait for slow programs. After the last event a network does not change any more.
+`random-N` names the random network with seed N, which nobody has tuned anything for.
+
+Topologies are those of `tests/testbed/topologies`, or random; sources are the hosts s1, s2, ..., the client is
+`client`. The time of an event is given by the share of the file that the ideal transfer has by then. So it is the same
+second for all rivals: a network does not wait for slow programs. After the last event a network does not change.
 """
 
+import math
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-__all__ = ["SCENARIOS", "Event", "Scenario"]
+__all__ = ["RANDOM", "SCENARIOS", "Event", "Scenario", "named"]
 
 Act = Literal["rate", "cross", "kill", "hole"]
+RANDOM = "random"
+"""Beginning of the names of random networks."""
+FASTEST = 900
+"""Most Mbit/s of all sources of a random network together, which the testbed can carry."""
+NEAR = "<= 1.01, + 1 round trip and the start of the program"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +56,7 @@ class Scenario:
 
     :param says: description, a phrase
     :param bar: goal of coget
-    :param topology: name of the topology
+    :param topology: name of the topology, or its description
     :param size: size of the file in bytes
     :param congestion: congestion controls of the servers; the scenario runs with each of them
     :param loss: loss rate of each source's link, in both directions
@@ -61,7 +69,7 @@ class Scenario:
     name: str
     says: str
     bar: str
-    topology: str = "hetero"
+    topology: str | Mapping[str, Any] = "hetero"
     size: int = 1 << 30
     congestion: tuple[str, ...] = ("cubic",)
     loss: str = "0%"
@@ -87,6 +95,11 @@ def _bursts(seed: int, source: str, left: float, mean: float, until: float) -> I
 
 
 CROSS = sorted([*_bursts(1, "s1", 0.25, 0.1, 8.0), *_bursts(1, "s2", 0.25, 0.1, 8.0)], key=lambda event: event.share)
+SHORT = sorted(
+    (event for number in range(1, 5) for event in _bursts(2, f"s{number}", 0.4, 0.04, 3.0)),
+    key=lambda event: event.share,
+)
+HALF_GIB = 1 << 29
 
 SCENARIOS = {
     scenario.name: scenario
@@ -165,6 +178,47 @@ SCENARIOS = {
             "<= 1.02",
             schemes=("ftp", "https"),
         ),
+        Scenario("uneven", "270/160/130/45/12 Mbit/s at 2/15/40/25/60 ms one way", NEAR, "uneven", HALF_GIB),
+        Scenario(
+            "uneven-changing",
+            "uneven; s1 drops to 15 % at 35 % and recovers at 80 %, s2 drops to 10 % at 60 %",
+            NEAR,
+            "uneven",
+            HALF_GIB,
+            events=(
+                Event(0.35, "s1", "rate", 0.15),
+                Event(0.6, "s2", "rate", 0.1),
+                Event(0.8, "s1", "rate", 1.0),
+            ),
+        ),
+        Scenario(
+            "bursts",
+            "350/210/120/60 Mbit/s; short bursts of cross traffic take 60 % of each link",
+            NEAR,
+            "near",
+            HALF_GIB,
+            events=tuple(SHORT),
+        ),
+        Scenario("pair", "420/330 Mbit/s at 5 ms one way", NEAR, "pair", HALF_GIB),
+        Scenario(
+            "vanish",
+            "300/150/80 Mbit/s at 20/60/110 ms one way, 0.03 % loss; packets of s2 vanish from 70 % on",
+            "<= 1.15",
+            "distant",
+            HALF_GIB,
+            ("cubic", "bbr"),
+            "0.03%",
+            8,
+            (Event(0.7, "s2", "hole"),),
+        ),
+        Scenario(
+            "tiny",
+            "2 MB; 100 Mbit/s at 5 ms, 200 Mbit/s at 30 ms one way",
+            "<= 1.3 of the best other program by HTTP",
+            "tiny",
+            2_000_000,
+            rounds=5,
+        ),
         Scenario(
             "rerun",
             "hetero; the client gets SIGKILL at half of the bytes; then the same command runs again",
@@ -173,3 +227,61 @@ SCENARIOS = {
         ),
     )
 }
+
+
+def named(name: str) -> Scenario:
+    """Return the scenario with this name. :raises KeyError: if there is none"""
+    kind, _, seed = name.partition("-")
+    return _random(int(seed)) if kind == RANDOM and seed.isdecimal() else SCENARIOS[name]
+
+
+def _random(seed: int) -> Scenario:
+    """Return a random network: two to eight sources of 5 to 500 Mbit/s, 0.1 to 100 ms away, with up to five events.
+
+    A third of the networks has random loss. One source at least stays as it is.
+    """
+    draw = random.Random(f"network {seed}")
+    names = [f"s{i + 1}" for i in range(draw.randint(2, 8))]
+    rates = [_between(draw, 5, 500) for _ in names]
+    rates = [rate * min(1.0, FASTEST / sum(rates)) for rate in rates]
+    delays = [_between(draw, 0.1, 100) for _ in names]
+    links = {
+        f"client-{name}": {"rate": f"{rate:.3g}mbit", "delay": f"{delay:.3g}ms"}
+        for name, rate, delay in zip(names, rates, delays, strict=True)
+    }
+    loss = f"{_between(draw, 0.005, 0.1):.2g}%" if draw.random() < 1 / 3 else "0%"
+    lucky = draw.choice(names)
+    events = [event for name in names if name != lucky and draw.random() < 0.4 for event in _trouble(draw, name)]
+    says = ", ".join(f"{rate:.0f} at {delay:.1f} ms" for rate, delay in zip(rates, delays, strict=True))
+    return Scenario(
+        f"{RANDOM}-{seed}",
+        f"Mbit/s: {says} one way" + (f"; {loss} loss" if loss != "0%" else ""),
+        "<= 1.15" if loss != "0%" else NEAR,
+        {"links": links},
+        size=int(sum(rates) * 1e6 / 8 * draw.uniform(4, 12)),
+        congestion=(draw.choice(["cubic", "bbr"]),),
+        loss=loss,
+        events=tuple(sorted(events, key=lambda event: event.share)),
+        schemes=draw.choice([("ftp",), ("http",), ("ftp", "http")]),
+    )
+
+
+def _between(draw: random.Random, low: float, high: float) -> float:
+    """Return a number whose logarithm is uniformly distributed."""
+    return math.exp(draw.uniform(math.log(low), math.log(high)))
+
+
+def _trouble(draw: random.Random, source: str) -> list[Event]:
+    """Return what happens to a source: it slows down, recovers, fails, or has bursts of cross traffic."""
+    at, left = draw.uniform(0.05, 0.95), draw.uniform(0.05, 0.6)
+    match draw.choice(["rate", "recover", "kill", "hole", "cross"]):
+        case "rate":
+            return [Event(at, source, "rate", left)]
+        case "recover":
+            return [Event(at, source, "rate", left), Event(draw.uniform(at, 1.0), source, "rate", 1.0)]
+        case "kill":
+            return [Event(at, source, "kill")]
+        case "hole":
+            return [Event(at, source, "hole")]
+        case _:
+            return list(_bursts(draw.getrandbits(32), source, left, 0.1, 8.0))

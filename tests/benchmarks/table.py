@@ -1,14 +1,14 @@
 """The results of a scenario as text for a terminal."""
 
 from tests.benchmarks.results import COLUMNS, Result, beside, checked, rows
-from tests.benchmarks.scenarios import SCENARIOS
+from tests.benchmarks.scenarios import named
 
 __all__ = ["show"]
 
 
 def show(result: Result) -> str:
     """Return a heading, and a table with one line per rival."""
-    scenario = SCENARIOS[result.scenario]
+    scenario = named(result.scenario)
     head = [
         f"\n{result.title}: {scenario.says}; {result.size / 1e6:.0f} MB, {result.congestion}",
         f"  ideal {result.ideal:.2f} s; goal of coget: {scenario.bar}",
