@@ -8,7 +8,6 @@ import re
 from base64 import b64decode
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 
 from coalloc.errors import (
     NoSuchFile,
@@ -128,6 +127,8 @@ def retry_after(headers: Headers) -> float | None:
 
 
 def _date(text: str) -> datetime | None:
+    from email.utils import parsedate_to_datetime  # imported here because few servers state a time to wait
+
     try:
         date = parsedate_to_datetime(text)
     except (ValueError, OverflowError):

@@ -1,19 +1,24 @@
-"""Requests for one URL, one at a time, by httpx: redirects are followed, and failures become coget's errors.
+"""Requests for one URL, one at a time: redirects are followed, and failures become coget's errors.
+
+Requests go over `plain` TCP if the URL and the answers allow it, else, and for all that follows a redirect or a cookie,
+by httpx, which is not imported before.
 
 The body of a redirect is not read, unless it is so short that reading it keeps the connection. Each server has a client
 of its own, so that no login or cookie of one server is sent to another. The policy of addresses restricts redirects.
 """
 
-import ssl
 from collections import deque
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Union
 
 from coalloc.engine.base import EngineOptions
 from coalloc.engine.http.answers import PARTIAL, refusal
-from coalloc.errors import ConnectionLost, NotThatProtocol, PermissionRefused, SourceError, Unsupported
+from coalloc.engine.http.channel import HTTPConnection
+from coalloc.engine.http.messages import NotHTTP
+from coalloc.engine.http.plain import Disconnected, PlainAnswer, Reached, SentRequest, UncommonAnswer, plain_server
+from coalloc.errors import CoallocError, ConnectionLost, NotThatProtocol, PermissionRefused, SourceError, Unsupported
 from coalloc.safe_text import hide, redact
 from coalloc.util.addresses import AddressPolicy, class_of
 from coalloc.util.dialer import numeric
@@ -21,10 +26,10 @@ from coalloc.util.dialer import numeric
 if TYPE_CHECKING:
     import httpx
 
-    from coalloc.engine.http.transport import Reached
+__all__ = ["Answer", "HTTPExchange", "connection_of", "is_direct", "sent_request"]
 
-__all__ = ["HTTPExchange"]
-
+Answer = Union["httpx.Response", PlainAnswer]
+"""A response whose body has not been read yet."""
 
 MOST = 10
 """Maximum number of redirects in a row."""
@@ -59,12 +64,16 @@ class HTTPExchange:
     :param reached: called for each connection with the round-trip time in seconds
     """
 
-    def __init__(self, url: str, options: EngineOptions, reached: "Reached") -> None:
+    def __init__(self, url: str, options: EngineOptions, reached: Reached) -> None:
         self._url = url
         self._options = options
         self._reached = reached
         self.shown = redact(url)
         """The URL without secrets."""
+        self._plain = plain_server(url, options.dialer, options.connect_seconds, reached)
+        """The server, if plain TCP suffices for the first request."""
+        self._plainly = self._plain is not None
+        """Whether the next request is sent over plain TCP."""
         self._chain: list[_Answered] = []
         self._clients: dict[_Server, httpx.AsyncClient] = {}
         self._led_to: _RequestTarget | None = None
@@ -89,12 +98,12 @@ class HTTPExchange:
         """Return whether the last response and all redirects to it came by https."""
         return all(each.scheme == "https" for each in self._chain)
 
-    def refusal(self, answer: "httpx.Response") -> SourceError:
+    def refusal(self, answer: Answer) -> SourceError:
         """Return the error for a response."""
         return refusal(answer.status_code, answer.reason_phrase, answer.headers, self.shown, self.hidden)
 
     @asynccontextmanager
-    async def answer(self, method: str, headers: Mapping[str, str]) -> "AsyncIterator[httpx.Response]":
+    async def answer(self, method: str, headers: Mapping[str, str]) -> AsyncIterator[Answer]:
         """Send a request and yield the response without its body, which the caller may read within `border`."""
         answer = await self._send(method, headers)
         try:
@@ -102,7 +111,7 @@ class HTTPExchange:
         finally:
             await answer.aclose()
 
-    async def _send(self, method: str, headers: Mapping[str, str]) -> "httpx.Response":
+    async def _send(self, method: str, headers: Mapping[str, str]) -> Answer:
         """Send a request. After a redirected GET, send later GETs directly to the target, as long as that works."""
         led_to, self._led_to = self._led_to, None
         if method == "GET" and led_to:
@@ -112,14 +121,32 @@ class HTTPExchange:
                     self._led_to = led_to
                     return answer
                 await answer.aclose()
-        answer, place = await self._followed(method, headers)
+        begun = await self._ask_plainly(method, headers)
+        if begun and not _is_redirect(begun) and "set-cookie" not in begun.headers:
+            self._chain = [_Answered("http", begun.connection.peer)]
+            return begun
+        answer, place = await self._followed(method, headers, begun)
         if method == "GET" and answer.history:
             self._led_to = place
         return answer
 
-    async def _followed(self, method: str, headers: Mapping[str, str]) -> "tuple[httpx.Response, _RequestTarget]":
+    async def _ask_plainly(self, method: str, headers: Mapping[str, str]) -> PlainAnswer | None:
+        """Send a request over plain TCP; return None if it has to be sent by httpx."""
+        if self._plain is None or not self._plainly:
+            return None
+        with self.border():
+            try:
+                return await self._plain.ask(method, headers)
+            except UncommonAnswer:
+                self._plainly = False
+                return None
+
+    async def _followed(
+        self, method: str, headers: Mapping[str, str], begun: PlainAnswer | None
+    ) -> "tuple[httpx.Response, _RequestTarget]":
         """Follow all redirects; return the last response and its target.
 
+        :param begun: the first response, if there is one already
         :raises PermissionRefused: when a redirect leads to a forbidden place
         :raises Unsupported: when a redirect is unusable
         """
@@ -130,9 +157,10 @@ class HTTPExchange:
         history: list[httpx.Response] = []
         self._chain.clear()
         while True:
-            answer = await self._send_to(place, method, headers)
+            answer = self._adopted(place, begun) if begun else await self._send_to(place, method, headers)
+            begun = None
             self._chain.append(_Answered(place.url.scheme, _server_of(answer)))
-            if answer.status_code not in REDIRECTS or "location" not in answer.headers:
+            if not _is_redirect(answer):
                 break
             history.append(answer)
             try:
@@ -187,7 +215,8 @@ class HTTPExchange:
 
         if place.server not in self._clients:
             dialer = self._options.dialer.under(place.policy)
-            made = client(str(place.url), dialer, self._options.connect_seconds, self._reached)
+            spare = self._plain.spare if self._plain and not self._clients else lambda: None  # of the first server
+            made = client(str(place.url), dialer, self._options.connect_seconds, self._reached, spare)
             self._clients[place.server] = made
         return self._clients[place.server]
 
@@ -196,32 +225,56 @@ class HTTPExchange:
         for server in self._clients.keys() - retained:
             await self._clients.pop(server).aclose()
 
+    def _adopted(self, place: _RequestTarget, begun: PlainAnswer) -> "httpx.Response":
+        """Return a plain answer as one of httpx, which sends the next requests if there is a cookie."""
+        from coalloc.engine.http.transport import adopted
+
+        if "set-cookie" in begun.headers:
+            self._plainly = False
+        return adopted(begun, place.url, self._connected(place))
+
     @contextmanager
     def border(self) -> Iterator[None]:
-        """Convert exceptions of the libraries to coget's errors."""
+        """Convert exceptions of `plain` and of the libraries to coget's errors."""
+        try:
+            yield
+        except CoallocError:
+            raise
+        except NotHTTP as error:
+            raise self._not_http(error) from None
+        except Disconnected as error:
+            raise self._lost(error) from None
+        except Exception as error:
+            raise self._converted(error) from None
+
+    def _converted(self, error: Exception) -> Exception:
+        """Return coget's error for an exception of the libraries; any other exception unchanged."""
+        import ssl
+
         import httpcore
         import httpx
 
-        try:
-            yield
-        except ssl.SSLCertVerificationError as error:
-            raise PermissionRefused(
-                f"{self.shown}: the server's certificate is not trusted: {self.hidden(error.verify_message)}",
-                "name the file of the authority that signed it in SSL_CERT_FILE; if it has expired, tell its owner",
-            ) from None
-        except (ssl.SSLError, httpcore.LocalProtocolError) as error:
-            raise self._not_http(error) from None
-        except httpcore.RemoteProtocolError as error:
-            raise self._protocol_error(str(error)) from None
-        except (httpcore.NetworkError, OSError) as error:
-            raise self._lost(error) from None
-        except httpcore.ProxyError as error:
-            what = f"{self.shown}: the proxy says {self.hidden(error)}"
-            raise PermissionRefused(what, "check HTTP_PROXY and NO_PROXY") from None
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise Unsupported(
-                f"{self.shown}: invalid URL or redirect: {self.hidden(error)}", "check the URL, or use another replica"
-            ) from None
+        match error:
+            case ssl.SSLCertVerificationError():
+                return PermissionRefused(
+                    f"{self.shown}: the server's certificate is not trusted: {self.hidden(error.verify_message)}",
+                    "name the file of the authority that signed it in SSL_CERT_FILE; if it has expired, tell its owner",
+                )
+            case ssl.SSLError() | httpcore.LocalProtocolError():
+                return self._not_http(error)
+            case httpcore.RemoteProtocolError():
+                return self._protocol_error(str(error))
+            case httpcore.NetworkError() | OSError():
+                return self._lost(error)
+            case httpcore.ProxyError():
+                what = f"{self.shown}: the proxy says {self.hidden(error)}"
+                return PermissionRefused(what, "check HTTP_PROXY and NO_PROXY")
+            case httpx.HTTPError() | httpx.InvalidURL():
+                return Unsupported(
+                    f"{self.shown}: invalid URL or redirect: {self.hidden(error)}",
+                    "check the URL, or use another replica",
+                )
+        return error
 
     def _protocol_error(self, reason: str) -> SourceError:
         if "disconnected" in reason or "closed connection" in reason:
@@ -241,7 +294,38 @@ class HTTPExchange:
 
     async def close(self) -> None:
         """Close every connection; may be called twice."""
+        if self._plain:
+            self._plain.close()
         await self._forget_all_but()
+
+
+def _is_redirect(answer: Answer) -> bool:
+    return answer.status_code in REDIRECTS and "location" in answer.headers
+
+
+def sent_request(answer: Answer) -> SentRequest:
+    """Return the request that a response answers."""
+    if isinstance(answer, PlainAnswer):
+        return answer.sent
+    request = answer.request
+    return SentRequest(request.method, request.url.raw_path, tuple(request.headers.raw))
+
+
+def connection_of(answer: Answer) -> HTTPConnection:
+    """Return the connection of a response."""
+    connection: HTTPConnection = (
+        answer.connection if isinstance(answer, PlainAnswer) else answer.extensions["network_stream"]
+    )
+    return connection
+
+
+def is_direct(answer: Answer) -> bool:
+    """Return whether a response came without a proxy."""
+    if isinstance(answer, PlainAnswer):
+        return True
+    from coalloc.engine.http.transport import proxied
+
+    return not proxied(str(answer.request.url))
 
 
 def _origin(url: "httpx.URL") -> tuple[str, str, int | None]:
@@ -250,9 +334,7 @@ def _origin(url: "httpx.URL") -> tuple[str, str, int | None]:
 
 def _server_of(answer: "httpx.Response") -> str | None:
     """Return the numeric address of the server of a response; if a proxy was used, the URL's address or None."""
-    from coalloc.engine.http.transport import proxied
-
-    if proxied(str(answer.request.url)):
+    if not is_direct(answer):
         return numeric(answer.request.url.raw_host.decode())
-    address: str = answer.extensions["network_stream"].get_extra_info("server_addr")
+    address: str = connection_of(answer).get_extra_info("server_addr")
     return address

@@ -1,26 +1,21 @@
 """Ranges requested ahead on one HTTP/1.1 connection, and the assignment of its bytes to them. No I/O.
 
-A server answers in the order of the requests (RFC 9112, 9.3.2). h11 parses the head of a response; the body is counted,
-and delivered without being copied. Only a 206 response with exactly the requested range is accepted: after any other
-response, the connection ends, and `source` sends one request at a time to find the problem.
+A server answers in the order of the requests (RFC 9112, 9.3.2). The body of a response is counted, and delivered
+without being copied. Only a 206 response with exactly the requested range is accepted: after any other response, the
+connection ends, and `source` sends one request at a time to find the problem.
 """
 
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-import h11
-
 from coalloc.engine.http.answers import BUSY, PARTIAL, closes, condition, content_range, refusal, validator
+from coalloc.engine.http.messages import LONGEST, head_end, read_head, request_bytes
 from coalloc.engine.range_request import RangeRequest
 from coalloc.model import Stat
 from coalloc.safe_text import redacted_text
 
 __all__ = ["Pipeline", "Question", "UnexpectedResponse"]
-
-END = b"\r\n\r\n"
-LONGEST = 64 * 1024
-"""Maximum bytes of the head of a response."""
 
 
 class UnexpectedResponse(Exception):
@@ -50,7 +45,7 @@ class Pipeline:
 
     def __init__(self, question: Question) -> None:
         self._question = question
-        self._turns: deque[tuple[RangeRequest, h11.Connection]] = deque()
+        self._turns: deque[RangeRequest] = deque()
         self._begun = bytearray()
         self._length: int | None = None
         self._requested = 0
@@ -65,29 +60,27 @@ class Pipeline:
 
     def ask(self, turn: RangeRequest) -> bytes:
         """Return the bytes of a request for one more range."""
-        parser = h11.Connection(h11.CLIENT, max_incomplete_event_size=LONGEST)
         part = {"Range": f"bytes={turn.start}-{turn.start + turn.left - 1}", **condition(self._question.stat.validator)}
         headers = [*self._question.headers, *((name.encode(), value.encode()) for name, value in part.items())]
-        request = h11.Request(method="GET", target=self._question.target, headers=headers)
         if self._turns and self._ahead is None:
             self._ahead = self._requested
-        self._turns.append((turn, parser))
+        self._turns.append(turn)
         self._requested += 1
-        return (parser.send(request) or b"") + (parser.send(h11.EndOfMessage()) or b"")
+        return request_bytes("GET", self._question.target, headers)
 
     @property
     def left(self) -> int:
         """Number of bytes still to come, wanted or not."""
-        return sum(turn.left for turn, _ in self._turns)
+        return sum(turn.left for turn in self._turns)
 
     @property
     def coming(self) -> int:
         """Number of bytes that are certain to come: those of the response whose head has arrived."""
-        return 0 if self._length is None else self._turns[0][0].left
+        return 0 if self._length is None else self._turns[0].left
 
     @property
     def wanted(self) -> bool:
-        return any(turn.wanted for turn, _ in self._turns)
+        return any(turn.wanted for turn in self._turns)
 
     @property
     def over(self) -> bool:
@@ -108,54 +101,50 @@ class Pipeline:
         while data and not self.over:
             if not self._turns:
                 raise UnexpectedResponse
-            turn, parser = self._turns[0]
+            turn = self._turns[0]
             if self._length is None:
-                data = self._begin(turn, parser, data)
+                data = self._begin(turn, data)
             else:
                 part = data[: turn.left]
                 turn.take(self._length - turn.left, part)
                 data = data[len(part) :]
             if self._length is not None and not turn.left:
-                self._turns.popleft()[0].end()
+                self._turns.popleft().end()
                 self._length = None
 
-    def _begin(self, turn: RangeRequest, parser: h11.Connection, data: memoryview) -> memoryview:
+    def _begin(self, turn: RangeRequest, data: memoryview) -> memoryview:
         """Process the head of a response; return the bytes after it."""
         known = len(self._begun)
         self._begun += data[:LONGEST]
-        end = self._begun.find(END, max(0, known - len(END) + 1))
-        if end < 0:
+        end = head_end(self._begun, known)
+        if end is None:
             if len(self._begun) >= LONGEST:
                 raise UnexpectedResponse
             return data[len(data) :]
-        end += len(END)
-        self._understand(turn, parser, bytes(self._begun[:end]))
+        self._understand(turn, bytes(self._begun[:end]))
         self._begun.clear()
         return data[end - known :]
 
-    def _understand(self, turn: RangeRequest, parser: h11.Connection, begun: bytes) -> None:
+    def _understand(self, turn: RangeRequest, begun: bytes) -> None:
         try:
-            parser.receive_data(begun)
-            answer = parser.next_event()
-        except h11.RemoteProtocolError:
+            head = read_head(begun)
+        except ValueError:
             raise UnexpectedResponse from None
-        if isinstance(answer, h11.InformationalResponse):
+        if head.status < 200:
             return
-        if not isinstance(answer, h11.Response):
-            raise UnexpectedResponse
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in answer.headers}
-        if answer.status_code in BUSY:
+        headers = head.headers
+        if head.status in BUSY:
             raise refusal(
-                answer.status_code,
-                answer.reason.decode("latin-1"),
+                head.status,
+                head.reason,
                 headers,
                 self._question.shown,
                 self._question.hidden,
             )
-        self.moved = 300 <= answer.status_code < 400
-        if answer.status_code != PARTIAL or not self._fits(turn, headers):
+        self.moved = 300 <= head.status < 400
+        if head.status != PARTIAL or not self._fits(turn, headers):
             raise UnexpectedResponse
-        self._last = answer.http_version < b"1.1" or closes(headers)
+        self._last = head.version == "1.0" or closes(headers)
         self._length = turn.left
         self.vague |= not validator(headers)
         self.answered += 1
@@ -176,5 +165,5 @@ class Pipeline:
     def end(self, error: BaseException | None = None) -> None:
         """End all ranges, because no more data will come."""
         while self._turns:
-            self._turns.popleft()[0].end(error)
+            self._turns.popleft().end(error)
         self._length = None

@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from coalloc.engine.base import EngineOptions, Source
@@ -25,16 +24,14 @@ from coalloc.engine.http.answers import (
     validator,
 )
 from coalloc.engine.http.channel import HTTPChannel, HTTPConnection, RangeEnded
-from coalloc.engine.http.exchange import HTTPExchange
+from coalloc.engine.http.exchange import Answer, HTTPExchange, connection_of, is_direct, sent_request
 from coalloc.engine.http.pipeline import Question
+from coalloc.engine.http.plain import SentRequest
 from coalloc.engine.sessions.work import RangePart
 from coalloc.engine.span import Deliver, Span
 from coalloc.errors import ConnectionLost, ReplicaChanged, Stalled, Unsupported, UsageError
 from coalloc.model import PathState, Stat
 from coalloc.util.counts import count
-
-if TYPE_CHECKING:
-    import httpx
 
 __all__ = ["FAR", "HTTPFindings", "HTTPSource"]
 
@@ -79,7 +76,7 @@ class HTTPSource(Source):
         if not urlsplit(url).hostname:
             raise UsageError(f"{self._shown} names no host", "write http://HOST/PATH")
         self._agreed: Stat | None = None
-        self._idle: tuple[HTTPConnection, httpx.Request] | None = None
+        self._idle: tuple[HTTPConnection, SentRequest] | None = None
         self._channel: HTTPChannel | None = None
         self._next = asyncio.Lock()
 
@@ -110,7 +107,7 @@ class HTTPSource(Source):
                 self._keep(part)
             return self._understand(part)
 
-    async def _ended(self, answer: "httpx.Response", size: int) -> bool:
+    async def _ended(self, answer: Answer, size: int) -> bool:
         """Read a response of `size` bytes, so that its connection is kept; return False if it is longer."""
         read = 0
         with self._server.border():
@@ -120,7 +117,7 @@ class HTTPSource(Source):
                     return False
         return True
 
-    def _understand(self, part: "httpx.Response") -> Stat:
+    def _understand(self, part: Answer) -> Stat:
         """Evaluate the response to a request for the first byte."""
         where = content_range(part.headers)
         if part.status_code == PARTIAL and where and where[:2] == (0, 1):
@@ -135,19 +132,17 @@ class HTTPSource(Source):
             raise Unsupported(f"{self._shown}: the server does not state the size", "use another replica")
         return self._stat(size, part, ranged=part.status_code != 200 or size == 0)
 
-    def _stat(self, size: int, answer: "httpx.Response", ranged: bool) -> Stat:
+    def _stat(self, size: int, answer: Answer, ranged: bool) -> Stat:
         headers = answer.headers
         self._refuse_encoding(headers)
-        rtt = answer.extensions["network_stream"].get_extra_info("rtt")
+        rtt = connection_of(answer).get_extra_info("rtt")
         return Stat(size, validator(headers), digests(headers), ranged, rtt)
 
-    def _keep(self, answer: "httpx.Response") -> None:
+    def _keep(self, answer: Answer) -> None:
         """Keep the connection of a fully read response, if the next range can be requested on it."""
-        from coalloc.engine.http.transport import proxied
-
         counted = answer.http_version == "HTTP/1.1" and "content-length" in answer.headers
-        if counted and not closes(answer.headers) and not proxied(self.url):
-            self._idle = answer.extensions["network_stream"], answer.request
+        if counted and not closes(answer.headers) and is_direct(answer):
+            self._idle = connection_of(answer), sent_request(answer)
         elif self._known.ahead is None:
             self._known.ahead = False
 
@@ -185,8 +180,8 @@ class HTTPSource(Source):
         idle, self._idle, self._channel = self._idle, None, None
         if idle and self._agreed and self._agreed.ranged and not idle[0].get_extra_info("is_readable"):
             connection, request = idle
-            headers = tuple((name, value) for name, value in request.headers.raw if name.lower() not in VARYING)
-            question = Question(request.url.raw_path, headers, self._agreed, self._shown, self._server.hidden)
+            headers = tuple((name, value) for name, value in request.headers if name.lower() not in VARYING)
+            question = Question(request.target, headers, self._agreed, self._shown, self._server.hidden)
             self._channel = await HTTPChannel.take_over(question, connection)
         return self._channel
 
@@ -243,7 +238,7 @@ class HTTPSource(Source):
         self._known.rtt = rtt
 
     @asynccontextmanager
-    async def _part(self, start: int, end: int) -> "AsyncIterator[httpx.Response]":
+    async def _part(self, start: int, end: int) -> AsyncIterator[Answer]:
         """Request [start, end) and yield the response, after a check that it has this range of the file's version."""
         stat = self._agreed
         if stat and not stat.ranged:
@@ -262,7 +257,7 @@ class HTTPSource(Source):
                 self._check_place(answer, start, end)
             yield answer
 
-    def _check_version(self, answer: "httpx.Response") -> None:
+    def _check_version(self, answer: Answer) -> None:
         self._refuse_encoding(answer.headers)
         if self._agreed is None or answer.status_code not in (200, PARTIAL):
             return
@@ -271,7 +266,7 @@ class HTTPSource(Source):
         if seen and self._agreed.validator and seen != self._agreed.validator:
             raise ReplicaChanged(f"{self._shown} changed while it was fetched", "start again")
 
-    def _check_place(self, answer: "httpx.Response", start: int, end: int) -> None:
+    def _check_place(self, answer: Answer, start: int, end: int) -> None:
         where = content_range(answer.headers)
         if where is None or where[:2] != (start, end):
             sent = self._server.hidden(answer.headers.get("content-range", "no Content-Range"))

@@ -16,30 +16,31 @@ from urllib.request import getproxies, proxy_bypass
 import httpcore
 import httpx
 
+from coalloc.engine.http.messages import NotHTTP, refuse_other_protocol
+from coalloc.engine.http.plain import CHUNK, PlainAnswer, PlainConnection, Reached
 from coalloc.errors import Unsupported
 from coalloc.util.addresses import ANYWHERE
 from coalloc.util.dialer import Dialer, refuse_numeric, round_trip
 
-__all__ = ["Reached", "client", "proxied"]
+__all__ = ["adopted", "client", "proxied"]
 
-MAGIC = b"HTTP/"
-"""Beginning of every response."""
-CHUNK = 1024 * 1024  # bytes read at once; httpcore's own 64 KiB halve the speed
 BEGINNING, HEADERS = 64 * 1024, 128 * 1024
 """Bytes read at once at the beginning of a response, and length of this beginning; httpcore accepts 100 KiB of headers.
 """
 
-Reached = Callable[[float | None], None]
-"""Function that is called for each connection with the round-trip time in seconds, None if unknown."""
+Spare = Callable[[], socket.socket | None]
 
 
-def client(url: str, dialer: Dialer, seconds: float, reached: Reached) -> httpx.AsyncClient:
+def client(
+    url: str, dialer: Dialer, seconds: float, reached: Reached, spare: Spare = lambda: None
+) -> httpx.AsyncClient:
     """Return a client for the server of a URL, over the environment's proxy, if any. It follows no redirects.
 
     The `network_stream` of a response can be handed over, as `channel` requires, when no request is under way. If there
     is a proxy, it looks up the host: then only numeric hosts are checked against the policy.
 
     :param seconds: time limit for each connection, TLS included
+    :param spare: function that returns the socket of an existing connection to this server, None if there is none
     :raises PermissionRefused: when the policy does not allow the host
     """
     target, proxy = httpx.URL(url), _proxy(httpx.URL(url))
@@ -49,7 +50,7 @@ def client(url: str, dialer: Dialer, seconds: float, reached: Reached) -> httpx.
     pool = httpcore.AsyncConnectionPool(
         ssl_context=_tls(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")),
         proxy=proxy,
-        network_backend=_Backend(dialer, seconds, reached),
+        network_backend=_Backend(dialer, seconds, reached, spare),
     )
     headers = {"Accept-Encoding": "identity", "User-Agent": "coget"}
     return httpx.AsyncClient(transport=_Transport(pool), timeout=None, headers=headers)
@@ -109,9 +110,41 @@ class _Body(httpx.AsyncByteStream):
         await self._answer.aclose()
 
 
+def adopted(answer: PlainAnswer, url: httpx.URL, on: httpx.AsyncClient) -> httpx.Response:
+    """Return a plain answer as one of httpx, whose client then knows its cookies.
+
+    :param url: the URL of the request
+    """
+    response = httpx.Response(
+        answer.status_code,
+        headers=[(name.encode(), value.encode()) for name, value in answer.head.fields],
+        stream=_PlainBody(answer),
+        request=httpx.Request(answer.sent.method, url, headers=answer.sent.headers),
+        extensions={
+            "http_version": answer.http_version.encode(),
+            "reason_phrase": answer.reason_phrase.encode("latin-1"),
+            "network_stream": answer.connection,
+        },
+    )
+    on.cookies.extract_cookies(response)
+    return response
+
+
+class _PlainBody(httpx.AsyncByteStream):
+    def __init__(self, answer: PlainAnswer) -> None:
+        self._answer = answer
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self._answer.aiter_raw()
+
+    async def aclose(self) -> None:
+        await self._answer.aclose()
+
+
 class _Backend(httpcore.AsyncNetworkBackend):
-    def __init__(self, dialer: Dialer, seconds: float, reached: Reached) -> None:
+    def __init__(self, dialer: Dialer, seconds: float, reached: Reached, spare: Spare) -> None:
         self._dialer = dialer
+        self._spare = spare
         self._seconds = seconds
         self._reached = reached
 
@@ -123,6 +156,8 @@ class _Backend(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.AsyncNetworkStream:
+        if spare := self._spare():
+            return _Plain(spare, self._seconds)
         sock = await self._dialer.dial(host, port, self._seconds)
         try:
             self._reached(round_trip(sock))
@@ -159,50 +194,33 @@ class _Opening:
         self._received += len(data)
         if not self._over and data:
             self._over = True
-            if data[: len(MAGIC)] != MAGIC[: len(data)]:
-                line = data.splitlines()[0][:100].decode(errors="replace")
-                raise httpcore.RemoteProtocolError(f"it says {line!r}")
+            try:
+                refuse_other_protocol(data)
+            except NotHTTP as error:
+                raise httpcore.RemoteProtocolError(str(error)) from None
         return data
 
 
-class _Pausing(asyncio.Protocol):
-    """The protocol of a connection that nobody has taken over yet: it does not read."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        cast(asyncio.Transport, transport).pause_reading()
-
-
-class _Plain(httpcore.AsyncNetworkStream):
+class _Plain(PlainConnection, httpcore.AsyncNetworkStream):
     """A plain TCP connection."""
 
     def __init__(self, sock: socket.socket, seconds: float) -> None:
-        self._sock = sock
-        self._peer = str(sock.getpeername()[0])
-        self._given_away = False
+        super().__init__(sock)
         self._seconds = seconds
-        self._loop = asyncio.get_running_loop()
         self._opening = _Opening()
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        await asyncio.sleep(0)  # sock_recv returns available data without a pause; let time-outs fire
-        return self._opening.check(await self._loop.sock_recv(self._sock, self._opening.most))
+        return self._opening.check(await self.receive(self._opening.most))
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
         self._opening.expect_headers()
         try:
-            await self._loop.sock_sendall(self._sock, buffer)
+            await self.send(buffer)
         except OSError as error:  # httpcore then checks whether the server has sent a reason
             raise httpcore.WriteError(error) from error
 
     async def aclose(self) -> None:
-        if not self._given_away:
-            self._sock.close()
-
-    async def hand_over(self) -> asyncio.Transport:
-        """Hand the connection over, as `channel.HTTPConnection`. For httpcore, it is closed from now on."""
-        self._given_away = True
-        transport, _ = await self._loop.create_connection(_Pausing, sock=self._sock)
-        return transport
+        self.close()
 
     async def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
@@ -214,24 +232,7 @@ class _Plain(httpcore.AsyncNetworkStream):
             ssl_handshake_timeout=self._seconds,
             limit=CHUNK,
         )
-        return _Secured(reader, writer, self._peer)
-
-    def get_extra_info(self, info: str) -> Any:
-        if info == "rtt":
-            return round_trip(self._sock)
-        if info == "server_addr":
-            return self._peer
-        return self._given_away or self._readable() if info == "is_readable" else None
-
-    def _readable(self) -> bool:
-        """Return whether an idle connection has something to read, which means that it is closed."""
-        try:
-            self._sock.recv(1, socket.MSG_PEEK)
-        except BlockingIOError:
-            return False
-        except OSError:
-            return True
-        return True
+        return _Secured(reader, writer, self.peer)
 
 
 class _Secured(httpcore.AsyncNetworkStream):

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coalloc.engine.http.pipeline import LONGEST, Pipeline, Question, UnexpectedResponse
+from coalloc.engine.http.messages import LONGEST
+from coalloc.engine.http.pipeline import Pipeline, Question, UnexpectedResponse
 from coalloc.engine.range_request import RangeRequest
 from coalloc.engine.span import Span
 from coalloc.errors import ServerBusy
