@@ -18,6 +18,7 @@ __all__ = [
     "Entry",
     "Estimate",
     "Extent",
+    "FoundReplicas",
     "Kind",
     "Omission",
     "Origin",
@@ -184,6 +185,18 @@ class Estimate(NamedTuple):
     rate: float | None = None
     reason: str = ""
     bounds: tuple[float, float] | None = None
+
+
+class FoundReplicas(NamedTuple):
+    """A file, the forecasts for its replicas by URL, and its dataset name at the broker (None if no broker was asked).
+
+    `measured` are the URLs whose forecasts rest on transfers over this very path; the other forecasts are guesses.
+    """
+
+    file: ReplicaSet
+    expected: Mapping[str, Estimate]
+    dataset: str | None = None
+    measured: frozenset[str] = frozenset()
 
 
 class Extent(NamedTuple):

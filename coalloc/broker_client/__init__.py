@@ -3,7 +3,7 @@
 The client does not trust the broker: it limits the time and the length of its answers, and rejects impossible values.
 """
 
-from coalloc.broker_client.catalogue import Broker, DatasetEntry, FoundReplicas
+from coalloc.broker_client.catalogue import Broker, DatasetEntry
 from coalloc.broker_client.connection import BrokerRefuses, BrokerSilent
 from coalloc.broker_client.tasks import BrokerTasks, CollectionEntry, PlannedFile, SubmittedTask
 
@@ -14,7 +14,6 @@ __all__ = [
     "BrokerTasks",
     "CollectionEntry",
     "DatasetEntry",
-    "FoundReplicas",
     "PlannedFile",
     "SubmittedTask",
 ]

@@ -8,11 +8,11 @@ from coalloc.broker_client.connection import LARGEST, NONSENSE, BrokerConnection
 from coalloc.broker_client.documents import document, number, whole
 from coalloc.config import BrokerAccess
 from coalloc.errors import NothingToFetchFrom
-from coalloc.model import Estimate, Origin, Replica, ReplicaSet
+from coalloc.model import Estimate, FoundReplicas, Origin, Replica, ReplicaSet
 from coalloc.safe_text import without_query
 from coalloc.util.checksums import checksum, normalise
 
-__all__ = ["Broker", "DatasetEntry", "FoundReplicas"]
+__all__ = ["Broker", "DatasetEntry"]
 
 PER_NAME = 24 * 1024
 """Bytes that an answer may have per requested name, in addition to the limit for any answer."""
@@ -22,18 +22,6 @@ QUESTIONS = 10_000
 """Most forecasts requested at once."""
 BULK = 600.0
 """Time limit in seconds for an answer about many datasets."""
-
-
-class FoundReplicas(NamedTuple):
-    """A file, the forecasts for its replicas by URL, and its dataset name at the broker (None if no broker was asked).
-
-    `measured` are the URLs whose forecasts rest on transfers over this very path; the other forecasts are guesses.
-    """
-
-    file: ReplicaSet
-    expected: Mapping[str, Estimate]
-    dataset: str | None = None
-    measured: frozenset[str] = frozenset()
 
 
 class DatasetEntry(NamedTuple):

@@ -11,7 +11,7 @@ from coalloc.safe_text import redact
 from coalloc.util.streams import say, say_json
 
 if TYPE_CHECKING:
-    from coalloc.broker_client import FoundReplicas
+    from coalloc.model import FoundReplicas
 
 __all__ = ["datasets", "register", "search"]
 
@@ -137,10 +137,10 @@ def _document(found: "FoundReplicas") -> dict[str, Any]:
 
 
 def _print(found: "FoundReplicas") -> None:
-    from coalloc.display.table import console, table
+    from coalloc.display.table import ReportPrinter, table
     from coalloc.util import human
 
-    out, file = console(sys.stdout), found.file
+    out, file = ReportPrinter(sys.stdout), found.file
     sums = ", ".join(f"{checksum.algorithm} {checksum.value}" for checksum in file.checksums)
     size = "size unknown" if file.size is None else human.size(file.size)
     out.print(human.one_line(f"{found.dataset}: {size}{', ' if sums else ''}{sums}"))

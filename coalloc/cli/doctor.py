@@ -66,10 +66,10 @@ def _document(findings: "Sequence[Finding]", probes: "Sequence[Probe]") -> dict[
 
 
 def _print(findings: "Sequence[Finding]", probes: "Sequence[Probe]") -> None:
-    from coalloc.display.table import console, table
+    from coalloc.display.table import ReportPrinter, table
     from coalloc.util import human
 
-    out = console(sys.stdout)
+    out = ReportPrinter(sys.stdout)
     out.print(table(("here", "state", ""), [(f.thing, f.state, human.one_line(f.detail)) for f in findings]))
     names = human.labels([probe.url for probe in probes])
     if probes:

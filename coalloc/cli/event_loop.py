@@ -1,6 +1,7 @@
 """The event loop of a command, which ends without waiting for name lookups that are no longer needed."""
 
 import asyncio
+import asyncio.base_events
 import socket
 from collections.abc import Callable
 from contextlib import suppress
@@ -8,6 +9,9 @@ from threading import Thread
 from typing import Any
 
 __all__ = ["CommandLoop"]
+
+# asyncio checks that no socket of ssl is used directly; coget has none, and the check would load all of ssl.
+asyncio.base_events._check_ssl_socket = lambda sock: None  # type: ignore[attr-defined]
 
 
 class CommandLoop(asyncio.SelectorEventLoop):

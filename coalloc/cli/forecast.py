@@ -110,10 +110,10 @@ def _document(log: "TransferLog", found: "Sequence[Evaluation]") -> dict[str, ob
 
 
 def _print(log: "TransferLog", found: "Sequence[Evaluation]") -> None:
-    from coalloc.display.table import console, table
+    from coalloc.display.table import ReportPrinter, table
     from coalloc.util import human
 
-    out = console(sys.stdout)
+    out = ReportPrinter(sys.stdout)
     out.print(f"{log.kind}: {len(log.observations)} transfers, the last {found[0].points.pairs} scored")
     for refused in log.refused[:3]:
         out.print(f"line {refused.line} left out: {human.one_line(refused.why)}")

@@ -124,10 +124,10 @@ def _document(found: "Remembered") -> dict[str, object]:
 
 
 def _print(summaries: "Sequence[SourceSummary]") -> None:
-    from coalloc.display.table import console, table
+    from coalloc.display.table import ReportPrinter, table
 
     headings = ("source", ">transfers", ">bytes", ">mean rate", "last", ">failures")
-    console(sys.stdout).print(table(headings, map(_row, summaries)))
+    ReportPrinter(sys.stdout).print(table(headings, map(_row, summaries)))
 
 
 def _row(summary: "SourceSummary") -> tuple[str, ...]:

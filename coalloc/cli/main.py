@@ -6,29 +6,37 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from importlib import import_module
+from typing import TYPE_CHECKING, NoReturn
 
 import click
-from click.shell_completion import CompletionItem
 
 from coalloc.cli import failures
-from coalloc.cli.collect import collect
-from coalloc.cli.completion import completion
-from coalloc.cli.datasets import datasets, register, search
-from coalloc.cli.doctor import doctor
-from coalloc.cli.forecast import forecast
-from coalloc.cli.get import get
-from coalloc.cli.history import history
-from coalloc.cli.plan import plan
-from coalloc.cli.probe import probe
-from coalloc.cli.submit import submit
-from coalloc.cli.tasks import tasks
-from coalloc.cli.watch import watch
 from coalloc.util import streams
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 __all__ = ["coget", "invoke", "main"]
 
 
+COMMANDS = {
+    "collect": "coalloc.cli.collect",
+    "completion": "coalloc.cli.completion",
+    "datasets": "coalloc.cli.datasets",
+    "doctor": "coalloc.cli.doctor",
+    "forecast": "coalloc.cli.forecast",
+    "get": "coalloc.cli.get",
+    "history": "coalloc.cli.history",
+    "plan": "coalloc.cli.plan",
+    "probe": "coalloc.cli.probe",
+    "register": "coalloc.cli.datasets",
+    "search": "coalloc.cli.datasets",
+    "submit": "coalloc.cli.submit",
+    "tasks": "coalloc.cli.tasks",
+    "watch": "coalloc.cli.watch",
+}
+"""Module of each command, which is imported when the command runs or its help text is shown."""
 BETWEEN_COLLECTIONS = 50_000
 """New objects that trigger a garbage collection. Python's 700 would trigger it 30 times while modules are loaded."""
 
@@ -44,12 +52,24 @@ class DefaultGroup(click.Group):
             click.echo(ctx.get_help(), err=True)
             ctx.exit(2)
         own = {name for param in self.get_params(ctx) for name in param.opts}
-        if args and args[0] not in self.commands and args[0] not in own:
+        if args and args[0] not in COMMANDS and args[0] not in own:
             args = ["get", *args]
         return super().parse_args(ctx, args)
 
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        short = self.commands["get"]
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = getattr(import_module(COMMANDS[cmd_name]), cmd_name)
+        return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
+        from click.shell_completion import CompletionItem
+
+        short = self.get_command(ctx, "get")
+        assert short is not None, "it is one of the commands"
         files = [] if incomplete.startswith("-") else [CompletionItem(incomplete, type="file")]
         with click.Context(short, parent=ctx) as nested:
             return [*super().shell_complete(ctx, incomplete), *short.shell_complete(nested, incomplete), *files]
@@ -79,25 +99,6 @@ def coget() -> None:
       3  nothing to fetch from         8  another coget writes the target
       4  verification failed         130  interrupted, can be resumed
     """
-
-
-for command in (
-    get,
-    plan,
-    collect,
-    search,
-    datasets,
-    register,
-    submit,
-    tasks,
-    watch,
-    history,
-    forecast,
-    probe,
-    doctor,
-    completion,
-):
-    coget.add_command(command)
 
 
 def _open_closed_streams() -> None:

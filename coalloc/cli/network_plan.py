@@ -92,10 +92,10 @@ def _carried_out(scenario: "Scenario", name: str) -> _Done:
 
 
 def _print(path: Path, scenario: "Scenario", plan: "TransferPlan") -> None:
-    from coalloc.display.table import console, table
+    from coalloc.display.table import ReportPrinter, table
     from coalloc.util import human
 
-    out = console(sys.stdout)
+    out = ReportPrinter(sys.stdout)
     files, seconds = scenario.demand.files, float(plan.makespan)
     direct = (
         "" if plan.direct in (None, plan.makespan) else f"; without relays {human.duration(float(plan.direct or 0))}"

@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from click.shell_completion import CompletionItem
 
 from coalloc.errors import UsageError
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from coalloc.api import Request
 
 __all__ = [
@@ -31,7 +32,9 @@ ENGINES = ("auto", "gridftp", "globus-url-copy")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _files(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def _files(ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
+    from click.shell_completion import CompletionItem  # imported here because it is needed only on the tab key
+
     return [CompletionItem(incomplete, type="file")]
 
 

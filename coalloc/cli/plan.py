@@ -83,10 +83,10 @@ def _refuse_nonsense(
 
 
 def _print(plans: "Sequence[Plan]") -> None:
-    from coalloc.display.table import console, table
+    from coalloc.display.table import ReportPrinter, table
     from coalloc.util import human
 
-    out = console(sys.stdout)
+    out = ReportPrinter(sys.stdout)
     for made in plans:
         time = "time unknown" if made.seconds is None else f"about {human.duration(made.seconds)}"
         if made.bounds:

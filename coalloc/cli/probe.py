@@ -120,7 +120,7 @@ def _document(found: "Survey") -> dict[str, Any]:
 
 def _print(found: "Survey") -> None:
     """Print a table with a row per source and a column per sink."""
-    from coalloc.display.table import console, table
+    from coalloc.display.table import ReportPrinter, table
 
     network = found.scenario.network
     names = list(network.hosts)
@@ -131,7 +131,7 @@ def _print(found: "Survey") -> None:
         headings.append(f">{ALL}")
         rows = [[*row, _limit(limits[row[0]].up if row[0] in limits else None)] for row in rows]
         rows.append([ALL, *(_limit(limits[name].down if name in limits else None) for name in names), ""])
-    console(sys.stdout).print(table(headings, rows))
+    ReportPrinter(sys.stdout).print(table(headings, rows))
 
 
 def _cell(network: "Network", source: str, sink: str) -> str:

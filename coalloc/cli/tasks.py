@@ -70,10 +70,10 @@ def cancel(context: click.Context, numbers: tuple[str, ...], broker: str | None)
 
 
 def _print(found: "Sequence[TaskView]") -> None:
-    from coalloc.display.table import console, table
+    from coalloc.display.table import ReportPrinter, table
 
     headings = (">task", "state", ">files", ">bytes", ">of", ">age", "what")
-    console(sys.stdout).print(table(headings, map(_row, found)))
+    ReportPrinter(sys.stdout).print(table(headings, map(_row, found)))
 
 
 def _row(task: "TaskView") -> tuple[str, ...]:

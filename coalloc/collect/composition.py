@@ -12,7 +12,7 @@ from pathlib import Path
 from random import getrandbits
 from uuid import uuid4
 
-from coalloc.broker_client import Broker, FoundReplicas
+from coalloc.broker_client import Broker
 from coalloc.broker_client.outbox import send_results
 from coalloc.collect.decision import collected
 from coalloc.collect.expected_network import guessed, inward, is_known, labelled
@@ -31,7 +31,7 @@ from coalloc.errors import CoallocError, UsageError
 from coalloc.history.links import MeasuredLink, Pairs
 from coalloc.history.transfers import TransferHistory
 from coalloc.history.values import PastTransfer
-from coalloc.model import ReplicaSet, Results
+from coalloc.model import FoundReplicas, ReplicaSet, Results
 from coalloc.planner.documents.scenario import Scenario
 from coalloc.planner.network import Demand, File, Network, joined
 from coalloc.probing.survey import filled

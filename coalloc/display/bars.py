@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from coalloc.display import V, View
-from coalloc.display.table import console
+from coalloc.display.terminal import console
 from coalloc.model import Snapshot, SourceState, SourceView
 from coalloc.util import human
 

@@ -3,7 +3,7 @@
 from typing import TextIO
 
 from coalloc.collect.values import Collected, CollectReport, CollectView, PairView
-from coalloc.display.table import console, table
+from coalloc.display.table import ReportPrinter, table
 from coalloc.display.text import TextLog
 from coalloc.util import human
 
@@ -53,7 +53,7 @@ def _troubles(view: CollectView) -> list[tuple[object, str]]:
 
 def print_collection(report: CollectReport, file: TextIO) -> None:
     """Print a report on `file`."""
-    out = console(file)
+    out = ReportPrinter(file)
     for text in (headline(report), verification(report), report.rationale and f"{report.method}: {report.rationale}"):
         if text:
             out.print(human.one_line(text))

@@ -1,14 +1,11 @@
 """The report of a transfer for users: a line on the file, a line on its verification, a table of its sources."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
-from coalloc.display.table import console, table
+from coalloc.display.table import ReportPrinter, TextTable, table
 from coalloc.model import Basis, SourceReport, TransferReport
 from coalloc.util import human
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 __all__ = ["print_reports"]
 
@@ -22,7 +19,7 @@ KINDS: Mapping[Basis, str] = {
 
 def print_reports(reports: Sequence[TransferReport], file: TextIO) -> None:
     """Print each report on `file`."""
-    out = console(file)
+    out = ReportPrinter(file)
     for report in reports:
         for text in (headline(report), verification(report), report.rationale, report.notice):
             if text:
@@ -50,7 +47,7 @@ def verification(report: TransferReport) -> str:
     return f"{KINDS[report.basis]}: {report.checksum.algorithm} {report.checksum.value}"
 
 
-def sources_table(sources: Sequence[SourceReport]) -> "Table":
+def sources_table(sources: Sequence[SourceReport]) -> TextTable:
     """Return a table with one row per source, in the order in which they were named."""
     total = sum(source.bytes for source in sources)
     names = human.labels([source.url for source in sources])

@@ -5,10 +5,9 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 from urllib.parse import urlsplit
 
-from coalloc.broker_client import Broker, FoundReplicas
 from coalloc.config import own_policy
 from coalloc.engine import open_source, speaks
 from coalloc.engine.base import (
@@ -20,12 +19,15 @@ from coalloc.engine.base import (
 from coalloc.engine.span import Span
 from coalloc.errors import NothingToFetchFrom, UsageError
 from coalloc.history.transfers import TransferHistory
-from coalloc.model import Checksum, Estimate, Replica, ReplicaSet, Strategy
+from coalloc.model import Checksum, Estimate, FoundReplicas, Replica, ReplicaSet, Strategy
 from coalloc.resolve import resolve
 from coalloc.safe_text import redact
 from coalloc.util import checksums
 from coalloc.util.addresses import AddressPolicy, class_of
 from coalloc.util.dialer import DirectDialer
+
+if TYPE_CHECKING:
+    from coalloc.broker_client import Broker
 
 __all__ = ["Engine", "Request", "named_files", "ranked", "sources_of"]
 
@@ -92,7 +94,7 @@ class Request(NamedTuple):
         )
 
 
-async def named_files(request: Request, broker: Broker | None) -> list[FoundReplicas]:
+async def named_files(request: Request, broker: "Broker | None") -> list[FoundReplicas]:
     """Return the files that the request names; a checksum given by the user replaces a file's known checksums."""
 
     async def fetch_document(url: str, limit: int) -> tuple[bytes, str | None]:

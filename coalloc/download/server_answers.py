@@ -5,7 +5,6 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from coalloc.broker_client import FoundReplicas
 from coalloc.download.agreement import Agreement, unusable
 from coalloc.download.preview import preview
 from coalloc.download.request import Engine, Request, ranked, sources_of
@@ -14,7 +13,7 @@ from coalloc.engine.base import Source
 from coalloc.engine.limits.within_process import PROCESSES
 from coalloc.errors import NoFreeConnection, SourceError
 from coalloc.history.transfers import TransferHistory
-from coalloc.model import Plan, ReplicaSet, Stat
+from coalloc.model import FoundReplicas, Plan, ReplicaSet, Stat
 from coalloc.safe_text import redact
 from coalloc.schedule.policies import make
 from coalloc.util.concurrency import gather

@@ -8,9 +8,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from coalloc.broker_client import FoundReplicas
 from coalloc.errors import UsageError
-from coalloc.model import DATASET, Origin, ReplicaSet
+from coalloc.model import DATASET, FoundReplicas, Origin, ReplicaSet
 from coalloc.resolve.file_names import refuse_collisions
 from coalloc.resolve.replica_urls import admitted, check, replica_set
 from coalloc.resolve.targets import bounds, target

@@ -8,7 +8,6 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from coalloc.broker_client import FoundReplicas
 from coalloc.collect.runtime.item import CollectItem
 from coalloc.collect.runtime.server import CollectServer
 from coalloc.engine.base import EngineOptions
@@ -16,7 +15,7 @@ from coalloc.engine.gridftp.address import parse, parse_server
 from coalloc.engine.gridftp.storage import Storage
 from coalloc.errors import CoallocError, NothingToFetchFrom, SourceError, UsageError
 from coalloc.history.values import source_key
-from coalloc.model import Checksum, Entry, Origin, ReplicaSet
+from coalloc.model import Checksum, Entry, FoundReplicas, Origin, ReplicaSet
 from coalloc.resolve.file_names import why_unsafe
 from coalloc.resolve.inventory import walk
 from coalloc.safe_text import redact

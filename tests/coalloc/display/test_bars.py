@@ -15,7 +15,7 @@ import pytest
 from rich.console import Console
 
 from coalloc.display.bars import Bars, draw
-from coalloc.display.table import console
+from coalloc.display.terminal import console
 from tests.support.snapshots import report, snapshot, stream
 from tests.support.waiting import PATIENCE
 

@@ -1,0 +1,210 @@
+"""The public API and composition root: download, plan, probe, history. Connects all parts; decides nothing.
+
+Importing it loads nothing else. Each name is imported from its module when it is first used, as the modules of all
+names together take longer to import than a small file to fetch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from datetime import datetime
+
+    import httpx
+
+    from coalloc.api.catalogue import datasets, metalink, plan, planned, register, register_directory, search
+    from coalloc.api.downloads import download
+    from coalloc.broker_client import PlannedFile
+    from coalloc.broker_client.imports import read_log, remember, remember_globus, report_globus
+    from coalloc.broker_client.submission import TaskFailed, TaskRequest, cancel, dry_run, submit, tasks, watch
+    from coalloc.collect.runtime.name_equality import held
+    from coalloc.collect.values import CollectReport, CollectRequest, CollectView
+    from coalloc.download.request import Engine, Request
+    from coalloc.download.server_answers import Probe, probe
+    from coalloc.download.servers import Storage, ThirdParty, copy, storage, third_party
+    from coalloc.engine.base import Admission, Leads
+    from coalloc.history.formats import TransferLog as TransferLog
+    from coalloc.history.globus_tasks import tasks as globus_tasks
+    from coalloc.history.values import SourceSummary
+    from coalloc.model import ReplicaSet, Results, Strategy
+    from coalloc.partial_file import discard, held_in
+    from coalloc.planner.documents.scenario import Scenario
+    from coalloc.resolve.inventory import Registered
+    from coalloc.util.addresses import AddressPolicy
+    from coalloc.util.partial_names import private as private_name
+
+__all__ = [
+    "Admission",
+    "CollectRequest",
+    "Engine",
+    "Leads",
+    "PlannedFile",
+    "Probe",
+    "Registered",
+    "Request",
+    "Results",
+    "Storage",
+    "Strategy",
+    "TaskFailed",
+    "TaskRequest",
+    "ThirdParty",
+    "cancel",
+    "collect",
+    "copy",
+    "datasets",
+    "discard",
+    "download",
+    "dry_run",
+    "globus_tasks",
+    "held",
+    "held_in",
+    "history",
+    "http_client",
+    "metalink",
+    "metalink_document",
+    "metalink_files",
+    "plan",
+    "planned",
+    "private_name",
+    "probe",
+    "read_log",
+    "register",
+    "register_directory",
+    "remember",
+    "remember_globus",
+    "report_globus",
+    "search",
+    "storage",
+    "submit",
+    "tasks",
+    "third_party",
+    "watch",
+]
+
+MODULES = {
+    "coalloc.api.catalogue": (
+        "datasets",
+        "metalink",
+        "plan",
+        "planned",
+        "register",
+        "register_directory",
+        "search",
+    ),
+    "coalloc.api.downloads": ("download",),
+    "coalloc.broker_client": ("PlannedFile",),
+    "coalloc.broker_client.imports": (
+        "read_log",
+        "remember",
+        "remember_globus",
+        "report_globus",
+    ),
+    "coalloc.broker_client.submission": (
+        "TaskFailed",
+        "TaskRequest",
+        "cancel",
+        "dry_run",
+        "submit",
+        "tasks",
+        "watch",
+    ),
+    "coalloc.collect.runtime.name_equality": ("held",),
+    "coalloc.collect.values": ("CollectRequest",),
+    "coalloc.download.request": (
+        "Engine",
+        "Request",
+    ),
+    "coalloc.download.server_answers": (
+        "Probe",
+        "probe",
+    ),
+    "coalloc.download.servers": (
+        "Storage",
+        "ThirdParty",
+        "copy",
+        "storage",
+        "third_party",
+    ),
+    "coalloc.engine.base": (
+        "Admission",
+        "Leads",
+    ),
+    "coalloc.model": (
+        "Results",
+        "Strategy",
+    ),
+    "coalloc.partial_file": (
+        "discard",
+        "held_in",
+    ),
+    "coalloc.resolve.inventory": ("Registered",),
+}
+"""Public names of each module."""
+PLACES = {
+    **{name: (module, name) for module, names in MODULES.items() for name in names},
+    "globus_tasks": ("coalloc.history.globus_tasks", "tasks"),
+    "private_name": ("coalloc.util.partial_names", "private"),
+}
+"""Module of each name, and its name there."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module, there = PLACES[name]
+    found = globals()[name] = getattr(import_module(module), there)
+    return found
+
+
+async def collect(
+    wanted: "CollectRequest",
+    watch: "Callable[[CollectView], None] | None" = None,
+    network: "Scenario | None" = None,
+    results: "Results[CollectReport] | None" = None,
+) -> "CollectReport":
+    """Collect many files from GridFTP servers to one place, over relays where the method chooses them.
+
+    A file appears at its destination only when it is complete and compared with its origin; an existing file is not
+    replaced, unless `wanted` says so. Cancelling stops cleanly, and leaves nothing at relays. After an error or a
+    cancellation, `results` has the report so far.
+
+    :param watch: receives views during the collection
+    :param network: hosts that take part in addition to the named servers, and the links between them; missing values
+        are taken from measurements. The host without a server is this machine. Without a network, every host is assumed
+        to reach every other one, and missing measurements are guessed
+    :raises CoallocError: when a file could not be collected
+    """
+    from coalloc.collect.composition import collect
+    from coalloc.model import Results
+
+    return await collect(wanted, watch, network, results or Results())
+
+
+def metalink_files(document: bytes, where: str) -> "list[ReplicaSet]":
+    """Return the files that a Metalink 4 document describes; messages call it `where`. Raises a UsageError."""
+    from coalloc.resolve.metalink import read
+
+    return read(document, where)
+
+
+def metalink_document(files: "Sequence[ReplicaSet]", published: "datetime") -> str:
+    """Return a Metalink 4 document of described files; `published` is an aware time."""
+    from coalloc.resolve.metalink import write
+
+    return write(files, published)
+
+
+def http_client(url: str, policy: "AddressPolicy", seconds: float) -> "httpx.AsyncClient":
+    """Return a client for the server of a URL; it connects only to addresses that the policy allows; no redirects."""
+    from coalloc.engine.http.transport import client
+    from coalloc.util.dialer import DirectDialer
+
+    return client(url, DirectDialer(policy), seconds, lambda _: None)
+
+
+def history() -> "list[SourceSummary]":
+    """Return the results of this user's transfers at each source."""
+    from coalloc.history.transfers import TransferHistory
+
+    return TransferHistory.open().summary()

@@ -1,0 +1,85 @@
+"""Plans, and datasets of a broker: all that asks servers about files and moves nothing."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import partial
+
+from coalloc.api.downloads import broker_of
+from coalloc.broker_client import Broker, DatasetEntry
+from coalloc.config import some_access
+from coalloc.download.preview import preview
+from coalloc.download.request import Request, named_files
+from coalloc.download.server_answers import planned_file
+from coalloc.download.servers import storage
+from coalloc.errors import UsageError
+from coalloc.model import Estimate, FoundReplicas, Plan, ReplicaSet, Stat, Strategy
+from coalloc.resolve.inventory import Registered, register_below
+from coalloc.schedule.policies import make
+
+__all__ = ["datasets", "metalink", "plan", "planned", "register", "register_directory", "search"]
+
+
+async def plan(request: Request) -> list[Plan]:
+    """Return the plan of each file's transfer. Asks the servers for sizes, moves nothing."""
+    return [(await planned_file(request, found))[0] for found in await named_files(request, broker_of(request))]
+
+
+async def metalink(request: Request) -> str:
+    """Return a Metalink 4 document of the files: replicas that answer, the best first, with an agreed checksum.
+
+    If a file has no known checksum, its servers are asked to compute one, for which they read the whole file.
+    """
+    from coalloc.resolve.metalink import write  # imported here because it imports a parser of XML
+
+    files = await named_files(request, broker_of(request))
+    described = [(await planned_file(request, found, ask_checksum=True))[1] for found in files]
+    return write(described, datetime.now(UTC))
+
+
+def planned(file: ReplicaSet, estimates: Sequence[Estimate], strategy: Strategy = "adaptive") -> Plan:
+    """Return the plan for a file of known size, assuming that all its servers answer; asks none of them.
+
+    :param estimates: forecast of each replica, in their order
+    """
+    stat = Stat(file.size or 0)
+    answers = dict.fromkeys(range(len(file.replicas)), stat)
+    return preview(file, estimates, make(strategy), answers, file.checksums)
+
+
+async def search(beginning: str, most: int = 100, broker: str | None = None) -> list[DatasetEntry]:
+    """Return datasets of a broker whose names begin with `beginning`.
+
+    :raises UsageError: if no broker is known
+    """
+    return await Broker(some_access(broker)).search(beginning, most)
+
+
+async def datasets(names: Sequence[str], broker: str | None = None) -> list[FoundReplicas]:
+    """Return the replicas of these datasets in a broker's catalogue, with forecasts.
+
+    :raises UsageError: if no broker is known
+    """
+    return await Broker(some_access(broker)).resolve(names)
+
+
+async def register(name: str, urls: Sequence[str], broker: str | None = None) -> tuple[ReplicaSet, int]:
+    """Register replicas of a dataset at a broker; return the registered file and the number of new replicas.
+
+    The servers are asked for the size, and for a checksum on which all agree. Raises the errors of `plan`, and a
+    UsageError if no broker is known.
+    """
+    known = Broker(some_access(broker))
+    request = Request(tuple(urls))
+    found, *others = await named_files(request, None)
+    if others:
+        raise UsageError(f"{urls[0]} has several files", "register them one by one")
+    _, file = await planned_file(request, found, ask_checksum=True)
+    return file, await known.register(name, file)
+
+
+async def register_directory(name: str, url: str, broker: str | None = None) -> Registered:
+    """Register every file below a directory of a GridFTP server at a broker, with names below `name`.
+
+    The server computes checksums where it can. Raises SourceErrors, and a UsageError if no broker is known.
+    """
+    return await register_below(Broker(some_access(broker)), name, url, partial(storage, url))

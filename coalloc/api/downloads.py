@@ -1,0 +1,169 @@
+"""Downloads, and what is done before and after each: names become replicas, results become history."""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from random import getrandbits
+from typing import TYPE_CHECKING
+
+from coalloc.config import access
+from coalloc.download.report import past_transfers
+from coalloc.download.request import Request, named_files, ranked, sources_of
+from coalloc.download.to_disk import Download, DownloadSettings
+from coalloc.engine.base import Admission
+from coalloc.engine.limits.server_slots import Slots
+from coalloc.errors import CoallocError
+from coalloc.history.transfers import TransferHistory
+from coalloc.model import Confirm, Estimate, FoundReplicas, ReplicaSet, Results, Snapshot, TransferReport
+from coalloc.partial_file import HeldHere
+from coalloc.resolve import bounds, refuse_collisions, target
+from coalloc.safe_text import without_query
+from coalloc.schedule.policies import make
+from coalloc.verify import SUSPECTED
+
+if TYPE_CHECKING:
+    from coalloc.broker_client import Broker
+    from coalloc.collect.values import CollectReport
+
+__all__ = ["broker_of", "download"]
+
+
+async def download(
+    request: Request,
+    watch: Callable[[Snapshot], None] | None = None,
+    expected: Mapping[str, Estimate] | None = None,
+    limits: Mapping[str, Admission] | None = None,
+    confirm: Confirm | None = None,
+    results: Results[TransferReport] | None = None,
+) -> list[TransferReport]:
+    """Fetch every file that the request names; `watch` receives snapshots during the transfer.
+
+    `expected` are forecasts for replicas, by URL, which replace those of this user's history. A replica in `limits`, by
+    URL, is asked for a piece only after the piece is admitted; for a whole file, which is all that some servers send,
+    only after all pieces are. `confirm` is awaited when a file is complete, before it gets its name; if it raises, the
+    file does not get the name.
+
+    Raises a CoallocError. Cancelling stops cleanly and leaves a state that the next call resumes. After an error or a
+    cancellation, `results` has the reports of the finished files and of the interrupted one.
+    """
+    broker = broker_of(request)
+    files = await named_files(request, broker)
+    if expected:
+        files = [found._replace(expected=expected, measured=frozenset(expected)) for found in files]
+    results = results or Results()
+    results.several = many = len(files) > 1
+    if many:
+        await refuse_collisions([found.file.name for found in files], HeldHere(request.output))
+    for found in files:
+        results.done.append(await _download(request, found, broker, watch, limits, confirm, results))
+    return results.done
+
+
+def broker_of(request: Request) -> "Broker | None":
+    """Return the broker that a request is about; None if there is none."""
+    known = access(request.broker)
+    if known is None:
+        return None
+    from coalloc.broker_client import Broker  # imported here because many users have no broker
+
+    return Broker(known)
+
+
+async def _download(
+    request: Request,
+    found: FoundReplicas,
+    broker: "Broker | None",
+    watch: Callable[[Snapshot], None] | None,
+    limits: Mapping[str, Admission] | None,
+    confirm: Confirm | None,
+    results: Results[TransferReport],
+) -> TransferReport:
+    if request.staging is not None and (relayed := await _relayed(request, found, watch, results)):
+        return relayed
+    many = results.several
+    past = TransferHistory.open()
+    settings = DownloadSettings(
+        policy=make(request.strategy, request.blocks, widens=request.streams is None),
+        most=request.max_sources,
+        keep_checksums=request.checksum != "none",
+        within=request.within or bounds(request.output, many),
+        replace=request.overwrite or not _is_foreign(found.file),
+        beside=request.beside,
+        confirm=confirm,
+    )
+    exact = request.output if request.within else None  # the existing target may become a directory at any moment
+    where = exact or target(found.file.name, request.output, many, _is_foreign(found.file))
+    ordered, estimates = ranked(found, past)
+    counted = replace(request.options, slots=Slots.from_environment())
+    sources = sources_of(request, ordered, counted, limits)
+    fetch = Download(ordered, sources, estimates, where, settings, watch, seed=getrandbits(32))
+    began = time.time()
+    try:
+        with results.of(fetch.report):
+            report = await fetch.run()
+    except CoallocError as error:
+        await _remember(past, broker, request, found, fetch.report(), began, error)
+        raise
+    await _remember(past, broker, request, found, report, began)
+    return report
+
+
+def _is_foreign(file: ReplicaSet) -> bool:
+    """Return whether the file's name does not come from the user."""
+    return file.origin.kind != "user"
+
+
+async def _relayed(
+    request: Request,
+    found: FoundReplicas,
+    watch: Callable[[Snapshot], None] | None,
+    results: Results[TransferReport],
+) -> TransferReport | None:
+    """Fetch a file over relays if the plan says that this is faster; else return None."""
+    from coalloc.collect.composition import fetch_over  # imported here because few downloads need plans
+    from coalloc.collect.single_file import report, snapshot
+
+    exact = request.output if request.within else None  # the existing target may become a directory at any moment
+    where = exact or target(found.file.name, request.output, results.several, _is_foreign(found.file))
+    show = (lambda view: watch(snapshot(view, where.name))) if watch else None
+    relays, given = request.staging or (), found.file.checksums
+    collecting: Results[CollectReport] = Results()
+    try:
+        collected = await fetch_over(found.file, where, relays, request.options, show, request.overwrite, collecting)
+    finally:
+        if collecting.unfinished:
+            results.unfinished = report(collecting.unfinished, given)
+    return report(collected, given) if collected else None
+
+
+def _bad(request: Request, found: FoundReplicas, report: TransferReport) -> list[tuple[str, str, str]]:
+    """Return the replicas that contradict the broker's checksum of their dataset; leave out merely suspected ones."""
+    if not (found.dataset and report.verified) or request.expected:
+        return []
+    wrong = [each for each in report.sources if each.outcome == "corrupt" and each.error != SUSPECTED]
+    return [(found.dataset, without_query(each.url), str(each.error)) for each in wrong]
+
+
+async def _remember(
+    past: TransferHistory,
+    broker: "Broker | None",
+    request: Request,
+    found: FoundReplicas,
+    report: TransferReport,
+    began: float,
+    error: CoallocError | None = None,
+) -> None:
+    """Add the transfer to this user's history, and report it to the broker."""
+    transfers = past_transfers(report, began, request.streams)
+    past.add(transfers)
+    if broker:
+        from coalloc.broker_client.outbox import decisions, send_results
+
+        bad = [] if error else _bad(request, found, report)
+        thing, candidates = found.dataset or found.file.name, report.sources[: len(found.file.replicas)]
+        why = error.message if error else None
+        decided = decisions(broker, thing, report._replace(sources=candidates), why, began)
+        with suppress(asyncio.CancelledError):  # the user's work is done
+            await send_results(broker, transfers, bad, decided=decided)
