@@ -7,7 +7,6 @@ terminal, line ends that forge lines, and characters that hide or reorder others
 import re
 from base64 import b64encode
 from collections.abc import Callable, Iterator
-from html import escape
 from urllib.parse import unquote, unquote_plus, urlsplit, urlunsplit
 
 __all__ = [
@@ -173,6 +172,8 @@ def _in_any_spelling(secret: str) -> str:
 
 
 def _character(char: str) -> str:
+    from html import escape  # imported here because few messages have secrets
+
     encoded = "".join(f"%{byte:02x}" for byte in char.encode(errors="surrogateescape"))
     spellings = [re.escape(char), f"(?i:{encoded})", re.escape(escape(char)), *(["[+]"] if char == " " else [])]
     return f"(?:{'|'.join(dict.fromkeys(spellings))})"

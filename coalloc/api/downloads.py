@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from random import getrandbits
 from typing import TYPE_CHECKING
@@ -13,6 +13,7 @@ from coalloc.download.report import past_transfers
 from coalloc.download.request import Request, named_files, ranked, sources_of
 from coalloc.download.to_disk import Download, DownloadSettings
 from coalloc.engine.base import Admission
+from coalloc.engine.first_answers import FirstAnswers
 from coalloc.engine.limits.server_slots import Slots
 from coalloc.errors import CoallocError
 from coalloc.history.transfers import TransferHistory
@@ -48,11 +49,22 @@ async def download(
     Raises a CoallocError. Cancelling stops cleanly and leaves a state that the next call resumes. After an error or a
     cancellation, `results` has the reports of the finished files and of the interrupted one.
     """
+    with closing(FirstAnswers()) as first:
+        return await _downloads(request._replace(first=first), watch, expected, limits, confirm, results or Results())
+
+
+async def _downloads(
+    request: Request,
+    watch: Callable[[Snapshot], None] | None,
+    expected: Mapping[str, Estimate] | None,
+    limits: Mapping[str, Admission] | None,
+    confirm: Confirm | None,
+    results: Results[TransferReport],
+) -> list[TransferReport]:
     broker = broker_of(request)
     files = await named_files(request, broker)
     if expected:
         files = [found._replace(expected=expected, measured=frozenset(expected)) for found in files]
-    results = results or Results()
     results.several = many = len(files) > 1
     if many:
         await refuse_collisions([found.file.name for found in files], HeldHere(request.output))

@@ -16,6 +16,7 @@ from coalloc.engine.base import (
     Leads,
     Source,
 )
+from coalloc.engine.first_answers import FirstAnswers
 from coalloc.engine.span import Span
 from coalloc.errors import NothingToFetchFrom, UsageError
 from coalloc.history.transfers import TransferHistory
@@ -49,6 +50,7 @@ class Request(NamedTuple):
     addresses of the sources; None for the user's own policy, which allows any. `within` is the real path of a directory
     that `output`, then the file itself, must not leave by a symbolic link, even one created meanwhile; None for the
     directory of `output`. `beside` is the name of the directory for partial data; None for `NAME.coget`.
+    `first` keeps the answers of servers that were asked whether a URL is a Metalink, for the sources.
     """
 
     sources: tuple[str, ...]
@@ -70,6 +72,7 @@ class Request(NamedTuple):
     proxy: Path | None = None
     leads: Leads | None = None
     beside: str | None = None
+    first: FirstAnswers | None = None
 
     @property
     def expected(self) -> Checksum | None:
@@ -91,6 +94,7 @@ class Request(NamedTuple):
             delegate=self.delegate,
             proxy=self.proxy,
             leads=self.leads,
+            first=self.first,
         )
 
 
@@ -107,7 +111,8 @@ async def named_files(request: Request, broker: "Broker | None") -> list[FoundRe
     if request.file is not None:
         named = [FoundReplicas(request.file, {})]
     else:
-        named = await resolve(request.sources, fetch_document, broker.resolve if broker else None, request.own)
+        ask = broker.resolve if broker else None
+        named = await resolve(request.sources, fetch_document, ask, request.own, request.first)
     files = [found._replace(file=_spoken(request.engine, _wanted(request, found.file))) for found in named]
     if expected is None:
         return files

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
+from coalloc.engine.first_answers import FirstAnswers
 from coalloc.engine.limits.server_slots import Slots
 from coalloc.engine.span import Deliver, Span
 from coalloc.model import Origin, PathState, Stat
@@ -54,6 +55,8 @@ class EngineOptions:
     """Limit for the rate of the replica; None for no limit. The runner waits for it, not the engine."""
     leads: Leads | None = None
     """Callback that must allow each redirect before it is followed."""
+    first: FirstAnswers | None = None
+    """Answers with which sources may begin."""
 
     def named(self, origin: Origin) -> "EngineOptions":
         """Return the options for a replica of this origin: if a server named it, its addresses are restricted."""

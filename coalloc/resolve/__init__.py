@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from coalloc.engine.first_answers import FirstAnswers
 from coalloc.errors import UsageError
 from coalloc.model import DATASET, FoundReplicas, Origin, ReplicaSet
 from coalloc.resolve.file_names import refuse_collisions
@@ -32,7 +33,11 @@ METALINKS = (".meta4", ".metalink")
 
 
 async def resolve(
-    sources: Sequence[str], fetch_document: Fetch, ask: Ask | None = None, policy: AddressPolicy = ANYWHERE
+    sources: Sequence[str],
+    fetch_document: Fetch,
+    ask: Ask | None = None,
+    policy: AddressPolicy = ANYWHERE,
+    first: FirstAnswers | None = None,
 ) -> list[FoundReplicas]:
     """Resolve `sources`: replica URLs of one file, one Metalink as a path or URL, or a broker's datasets.
 
@@ -43,6 +48,7 @@ async def resolve(
     :param fetch_document: function that fetches Metalinks by protocols other than http(s)
     :param ask: function that asks the broker, if there is one
     :param policy: the addresses that http servers may have
+    :param first: keeps the answer of a server that was asked whether its URL is a Metalink, for the source
     :raises UsageError: if a source is none of these, or a Metalink is malformed or not alone
     :raises SourceError: if a Metalink cannot be fetched from its server
     """
@@ -53,7 +59,7 @@ async def resolve(
             check(source)
     if ask and all(map(_may_be_dataset, sources)):
         return _checked(await ask(sources))
-    files = await _files(sources, fetch_document, policy)
+    files = await _files(sources, fetch_document, policy, first)
     return [FoundReplicas(file, {}) for file in files]
 
 
@@ -74,9 +80,11 @@ def _checked(files: Sequence[FoundReplicas]) -> list[FoundReplicas]:
     return [found._replace(file=admitted(found.file, found.file.origin)) for found in files]
 
 
-async def _files(sources: Sequence[str], fetch_document: Fetch, policy: AddressPolicy) -> list[ReplicaSet]:
+async def _files(
+    sources: Sequence[str], fetch_document: Fetch, policy: AddressPolicy, first: FirstAnswers | None
+) -> list[ReplicaSet]:
     documents = [source for source in sources if "://" not in source or _ends_as_metalink(source)]
-    if not documents and not (len(sources) == 1 and await _server_declares_metalink(sources[0], policy)):
+    if not documents and not (len(sources) == 1 and await _server_declares_metalink(sources[0], policy, first)):
         return [replica_set(sources)]
     if len(sources) > 1:
         raise UsageError(
@@ -118,12 +126,12 @@ def _local(path: str, limit: int) -> bytes:
         raise UsageError(f"{redact(path)} is neither a URL nor a readable file: {reason}", remedy) from None
 
 
-async def _server_declares_metalink(source: str, policy: AddressPolicy) -> bool:
+async def _server_declares_metalink(source: str, policy: AddressPolicy, first: FirstAnswers | None) -> bool:
     if not _is_http(source):
         return False
     from coalloc.resolve import http_documents  # imported here because it imports all of http
 
-    return await http_documents.declares_metalink(source, policy)
+    return await http_documents.declares_metalink(source, policy, first)
 
 
 def _is_http(url: str) -> bool:

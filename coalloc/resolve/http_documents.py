@@ -6,6 +6,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import NamedTuple
 
 from coalloc.engine.base import EngineOptions
+from coalloc.engine.first_answers import FirstAnswers
+from coalloc.engine.http.answers import WANTED_DIGESTS
 from coalloc.engine.http.exchange import HTTPExchange
 from coalloc.errors import SourceError, Stalled, Unreachable, Unsupported, UsageError
 from coalloc.util.addresses import ANYWHERE, AddressPolicy
@@ -31,17 +33,21 @@ class FetchedDocument(NamedTuple):
     secure: bool
 
 
-async def declares_metalink(url: str, policy: AddressPolicy = ANYWHERE) -> bool:
+async def declares_metalink(url: str, policy: AddressPolicy = ANYWHERE, first: FirstAnswers | None = None) -> bool:
     """Return whether the server declares a URL a Metalink; False on errors, which an engine will report.
 
     :param policy: the addresses that servers may have
+    :param first: keeps the answer for the engine, if the URL is not a Metalink
     :raises Unreachable: if the server does not answer, as an engine would only wait for it again
     """
     async with _exchange(url, policy) as server:
         try:
-            async with _timely(server), server.answer("HEAD", {}) as answer:
+            async with _timely(server), server.answer("HEAD", WANTED_DIGESTS) as answer:
                 kind: str = answer.headers.get("content-type", "")
-                return answer.is_success and kind.partition(";")[0].strip().lower() in METALINKS
+                declared = answer.is_success and kind.partition(";")[0].strip().lower() in METALINKS
+                if first and not declared and (begun := server.detach(answer)):
+                    first.keep(url, policy, begun)
+                return declared
         except Stalled:
             raise
         except SourceError:

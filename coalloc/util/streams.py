@@ -2,7 +2,6 @@
 
 import codecs
 import io
-import json
 import logging
 import sys
 from typing import Any, TextIO
@@ -66,4 +65,6 @@ def say(text: str, err: bool = False) -> None:
 
 def say_json(document: object) -> None:
     """Print a JSON document on standard output, with non-ASCII characters as JSON escapes."""
+    import json  # imported here because few outputs are documents
+
     print(json.dumps(document, indent=2).replace("\x7f", "\\u007f"), flush=True)

@@ -103,15 +103,28 @@ class HTTPExchange:
         return refusal(answer.status_code, answer.reason_phrase, answer.headers, self.shown, self.hidden)
 
     @asynccontextmanager
-    async def answer(self, method: str, headers: Mapping[str, str]) -> AsyncIterator[Answer]:
-        """Send a request and yield the response without its body, which the caller may read within `border`."""
-        answer = await self._send(method, headers)
+    async def answer(
+        self, method: str, headers: Mapping[str, str], begun: PlainAnswer | None = None
+    ) -> AsyncIterator[Answer]:
+        """Send a request and yield the response without its body, which the caller may read within `border`.
+
+        :param begun: the response, if another exchange has sent the request and has detached it
+        """
+        if begun and self._plain:
+            self._plain.continue_on(begun.connection)
+        answer = await self._send(method, headers, begun)
         try:
             yield answer
         finally:
             await answer.aclose()
 
-    async def _send(self, method: str, headers: Mapping[str, str]) -> Answer:
+    def detach(self, answer: Answer) -> PlainAnswer | None:
+        """Give up a response and its connection, for another exchange; None if it came by httpx or cannot be kept."""
+        if isinstance(answer, PlainAnswer) and answer.keeps and self._plain and self._plain.detach():
+            return answer
+        return None
+
+    async def _send(self, method: str, headers: Mapping[str, str], begun: PlainAnswer | None = None) -> Answer:
         """Send a request. After a redirected GET, send later GETs directly to the target, as long as that works."""
         led_to, self._led_to = self._led_to, None
         if method == "GET" and led_to:
@@ -121,7 +134,7 @@ class HTTPExchange:
                     self._led_to = led_to
                     return answer
                 await answer.aclose()
-        begun = await self._ask_plainly(method, headers)
+        begun = begun or await self._ask_plainly(method, headers)
         if begun and not _is_redirect(begun) and "set-cookie" not in begun.headers:
             self._chain = [_Answered("http", begun.connection.peer)]
             return begun

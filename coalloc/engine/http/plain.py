@@ -163,7 +163,14 @@ class PlainAnswer:
         self.http_version = f"HTTP/{head.version}"
         self._begun = begun
         self._left = length
-        self._keeps = head.version == "1.1" and not closes(self.headers) and "transfer-encoding" not in self.headers
+        self._persistent = (
+            head.version == "1.1" and not closes(self.headers) and "transfer-encoding" not in self.headers
+        )
+
+    @property
+    def keeps(self) -> bool:
+        """Return whether the next request can be sent on the connection."""
+        return self._persistent and self._left == 0 and not self._begun
 
     @property
     def is_success(self) -> bool:
@@ -191,9 +198,13 @@ class PlainAnswer:
         except OSError as error:
             raise Disconnected(str(error)) from None
 
+    def close(self) -> None:
+        """Close the connection."""
+        self.connection.close()
+
     async def aclose(self) -> None:
         """Close the connection, unless the next request can be sent on it."""
-        if self._left != 0 or self._begun or not self._keeps:
+        if not self.keeps:
             self.connection.close()
 
 
@@ -248,6 +259,17 @@ class PlainServer:
                 sock.close()
                 raise Disconnected(str(error)) from None
         return self._connection
+
+    def continue_on(self, connection: PlainConnection) -> None:
+        """Send the next requests on this connection, as long as it is usable."""
+        self.close()
+        self._connection = connection
+        self._reached(connection.get_extra_info("rtt"))
+
+    def detach(self) -> PlainConnection | None:
+        """Return the connection, which is not closed by `close` any more; None if there is none."""
+        connection, self._connection = self._connection, None
+        return connection
 
     def spare(self) -> socket.socket | None:
         """Return the socket of the idle connection, and forget it; None if there is none."""

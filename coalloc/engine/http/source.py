@@ -26,7 +26,7 @@ from coalloc.engine.http.answers import (
 from coalloc.engine.http.channel import HTTPChannel, HTTPConnection, RangeEnded
 from coalloc.engine.http.exchange import Answer, HTTPExchange, connection_of, is_direct, sent_request
 from coalloc.engine.http.pipeline import Question
-from coalloc.engine.http.plain import SentRequest
+from coalloc.engine.http.plain import PlainAnswer, SentRequest
 from coalloc.engine.sessions.work import RangePart
 from coalloc.engine.span import Deliver, Span
 from coalloc.errors import ConnectionLost, ReplicaChanged, Stalled, Unsupported, UsageError
@@ -93,7 +93,9 @@ class HTTPSource(Source):
 
     async def _ask(self) -> Stat:
         """Ask by HEAD, which suffices if it is allowed and the server announces ranges; else by a GET of one byte."""
-        async with self._server.answer("HEAD", WANTED_DIGESTS) as head:
+        first = self.options.first.take(self.url, self.options.dialer.policy) if self.options.first else None
+        begun = first if isinstance(first, PlainAnswer) else None
+        async with self._server.answer("HEAD", WANTED_DIGESTS, begun) as head:
             await self._ended(head, 0)
             if head.status_code in BUSY:
                 raise self._server.refusal(head)

@@ -15,7 +15,7 @@ from coalloc.engine.http.messages import head_end, read_head
 from coalloc.engine.http.transport import client
 from coalloc.errors import SourceError
 from coalloc.util.dialer import DirectDialer
-from tests.support.coget import LIFE_SECONDS
+from tests.support.coget import LIFE_SECONDS, coget
 from tests.support.fetching import CountingDialer, collect, opened, options, random_file
 from tests.support.nginx import Nginx
 from tests.support.scripted import raw_server
@@ -184,3 +184,26 @@ def test_a_plain_download_loads_no_library_for_http(tmp_path):
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=True, text=True, timeout=LIFE_SECONDS)
     assert (tmp_path / "here").read_bytes() == content
     assert set(done.stdout.split()).isdisjoint({"anyio", "certifi", "email", "h11", "http.client", "httpcore", "httpx"})
+
+
+@pytest.mark.parametrize(
+    ("more", "requests", "connections"),
+    [
+        ("", ["HEAD 200", "GET 206"], 1),
+        ("if ($request_method = HEAD) { return 405; }", ["HEAD 405", "GET 206", "GET 206"], 1),
+        ("keepalive_timeout 0;", ["HEAD 200", "HEAD 200", "GET 206"], 3),
+    ],
+    ids=["usual", "no HEAD", "closing"],
+)
+def test_a_download_asks_for_the_size_once(more, requests, connections, tmp_path):
+    """The answer also shows that the URL is not a Metalink."""
+    seen = 'log_format seen "$connection $request_method $status";'
+    logged = f"access_log {tmp_path}/log seen; {more}"
+    with Nginx(tmp_path / "export", tmp_path / "nginx", zones=seen, more=logged) as server:
+        content = random_file(server.root / "file", 100_000)
+        done = coget(["--quiet", server.url("file"), "-o", str(tmp_path / "here")], tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert (tmp_path / "here").read_bytes() == content
+    asked = [line.partition(" ") for line in (tmp_path / "log").read_text().splitlines()]
+    assert [request for _, _, request in asked] == requests
+    assert len({connection for connection, _, _ in asked}) == connections
