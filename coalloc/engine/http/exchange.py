@@ -10,7 +10,6 @@ of its own, so that no login or cookie of one server is sent to another. The pol
 from collections import deque
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, Union
 
 from coalloc.engine.base import EngineOptions
@@ -44,8 +43,7 @@ class _Answered(NamedTuple):
     address: str | None
 
 
-@dataclass(frozen=True)
-class _RequestTarget:
+class _RequestTarget(NamedTuple):
     """A request's target: its URL, the policy of addresses, and the login headers."""
 
     url: "httpx.URL"
@@ -183,7 +181,7 @@ class HTTPExchange:
                 if self._options.leads:
                     found = await self._options.leads(str(place.url))
                     host = place.url.raw_host.decode()
-                    place = replace(place, policy=place.policy.pin({host: found} if found else {}))
+                    place = place._replace(policy=place.policy.pin({host: found} if found else {}))
                 await self._end_short(answer)
             finally:
                 await answer.aclose()

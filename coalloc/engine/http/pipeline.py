@@ -7,7 +7,7 @@ connection ends, and `source` sends one request at a time to find the problem.
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from coalloc.engine.http.answers import BUSY, PARTIAL, closes, condition, content_range, refusal, validator
 from coalloc.engine.http.messages import LONGEST, head_end, read_head, request_bytes
@@ -22,8 +22,7 @@ class UnexpectedResponse(Exception):
     """A response that does not fit the request. Internal: do not use the connection any more."""
 
 
-@dataclass(frozen=True)
-class Question:
+class Question(NamedTuple):
     """The common part of all requests on a connection.
 
     :param target: the file's path, as this connection's server names it

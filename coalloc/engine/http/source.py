@@ -8,7 +8,6 @@ that ignores ranges is recognised by its response, not by its headers.
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from coalloc.engine.base import EngineOptions, Source
@@ -44,7 +43,6 @@ BRIEF, BRIEF_TRIPS = 1.0, 20
 """Seconds, or round trips, in which a file is assumed not to be overwritten in place, which saves a query."""
 
 
-@dataclass(slots=True)
 class HTTPFindings:
     """Findings that the sessions with one replica share.
 
