@@ -42,9 +42,10 @@ fuzz: $(READY)
 repeat: $(READY)
 	$(RUN) tests.support.repeating --minutes $(MINUTES)
 
-# coget beside globus-url-copy on this machine, then the broker.
+# coget beside globus-url-copy on this machine, the fixed cost of a download, then the broker.
 bench: $(READY)
 	@$(RUN) tests.benchmarks.loopback
+	@$(RUN) tests.benchmarks.start_up
 	@$(RUN) tests.benchmarks.broker
 
 # Copies between two servers, beside globus-url-copy.

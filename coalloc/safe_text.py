@@ -35,21 +35,22 @@ secrets per query or fragment.
 """
 
 _REST = r"[^\s\"'<>`|\\]*"
-_URL = re.compile(rf"[A-Za-z][A-Za-z0-9+.-]{{0,20}}(?:://|%(?:25)?3A%(?:25)?2F%(?:25)?2F){_REST}", re.I)
-_LOGIN = re.compile(r"(?<!:)//[^\s/@]{1,200}@")
-_QUERY = re.compile(r"\?[^\s\"'<>`|\\]+")
-_HEADER = re.compile(
-    r"\b((?:proxy-)?authorization|(?:set-)?cookie|x-(?:amz-security-token|auth-token|api-key))([\"']?\s*[:=])\s*.+",
-    re.I,
+# Patterns are compiled at their first use: most text has nothing to hide, and compiling them takes time at every start.
+_URL = rf"(?i)[A-Za-z][A-Za-z0-9+.-]{{0,20}}(?:://|%(?:25)?3A%(?:25)?2F%(?:25)?2F){_REST}"
+_LOGIN = r"(?<!:)//[^\s/@]{1,200}@"
+_QUERY = r"\?[^\s\"'<>`|\\]+"
+_HEADER = (
+    r"(?i)\b((?:proxy-)?authorization|(?:set-)?cookie|x-(?:amz-security-token|auth-token|api-key))"
+    r"([\"']?\s*[:=])\s*.+"
 )
-_PAIR = re.compile(
-    r"([\w.-]{0,24}(?:signature|(?<![a-z])sig|token|secret|passw(?:or)?d|credential|api[_-]?key)[\w.-]{0,24})"
-    r"=[^\s&;,\"'<>]+",
-    re.I,
+_HEADERS = re.compile("(?i)authorization|cookie|x-a")
+_PAIR = (
+    r"(?i)([\w.-]{0,24}(?:signature|(?<![a-z])sig|token|secret|passw(?:or)?d|credential|api[_-]?key)[\w.-]{0,24})"
+    r"=[^\s&;,\"'<>]+"
 )
-_EXAMPLE = re.compile(r"[a-z]+://USER:PASSWORD@HOST/\.\.\.")
+_EXAMPLE = r"[a-z]+://USER:PASSWORD@HOST/\.\.\."
 """Example of a URL with a login, as shown in remedies."""
-_BEARER = re.compile(r"\b(bearer)\s+[\w.~+/=-]{8,}", re.I)
+_BEARER = r"(?i)\b(bearer)\s+[\w.~+/=-]{8,}"
 
 
 def redact(url: str) -> str:
@@ -113,13 +114,17 @@ def redacted_text(text: str) -> str:
     ('Authorization: ...', 'bad X-Amz-Signature=...&x=1, is it?')
     """
     if "://" in text or "%" in text:
-        text = _URL.sub(lambda found: _at_end(found[0], _shown), text)
+        text = re.sub(_URL, lambda found: _at_end(found[0], _shown), text)
     if "@" in text:
-        text = _LOGIN.sub("//", text)
+        text = re.sub(_LOGIN, "//", text)
     if "?" in text:
-        text = _QUERY.sub(lambda found: _at_end(found[0], lambda query: f"?{HIDDEN}" if "=" in query else query), text)
-    text = _HEADER.sub(rf"\1\2 {HIDDEN}", text)
-    return _BEARER.sub(rf"\1 {HIDDEN}", _PAIR.sub(rf"\1={HIDDEN}", text))
+        hidden = f"?{HIDDEN}"
+        text = re.sub(_QUERY, lambda found: _at_end(found[0], lambda query: hidden if "=" in query else query), text)
+    if _HEADERS.search(text):
+        text = re.sub(_HEADER, rf"\1\2 {HIDDEN}", text)
+    if "=" in text:
+        text = re.sub(_PAIR, rf"\1={HIDDEN}", text)
+    return re.sub(_BEARER, rf"\1 {HIDDEN}", text) if "bearer" in text.lower() else text
 
 
 def _at_end(found: str, change: Callable[[str], str]) -> str:
@@ -129,7 +134,7 @@ def _at_end(found: str, change: Callable[[str], str]) -> str:
 
 
 def _shown(url: str) -> str:
-    if _EXAMPLE.fullmatch(url):
+    if re.fullmatch(_EXAMPLE, url):
         return url
     while "://" not in url:  # percent-encoded, perhaps twice
         url = unquote(url)

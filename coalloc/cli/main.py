@@ -1,10 +1,12 @@
 """The entry point `coget` and its group of commands."""
 
+import atexit
 import gc
 import logging
 import os
 import signal
 import sys
+import threading
 from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, NoReturn
@@ -131,6 +133,16 @@ def main() -> NoReturn:
     streams.guard()
     _log_warnings()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # treated as SIGINT until a command runs
-    status = invoke(sys.argv[1:])
-    gc.freeze()  # avoids a last garbage collection at exit, which takes 15 ms
-    sys.exit(status)
+    _end(invoke(sys.argv[1:]))
+
+
+def _end(status: int) -> NoReturn:
+    """End the process like an interpreter, but leave its memory to the kernel, which takes a tenth of the time."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+    except OSError:
+        sys.exit(status)  # the interpreter reports that the output cannot be written
+    os._exit(status)

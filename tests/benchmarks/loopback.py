@@ -127,21 +127,6 @@ def throughput(stack: ExitStack, folder: Path, size: int, count: int) -> None:
     target.unlink(missing_ok=True)
 
 
-def start(stack: ExitStack, folder: Path, count: int) -> None:
-    """Measure the seconds of whole processes: `coget --help`, and a download of one byte."""
-    (folder / "byte").write_bytes(b"x")
-    server = stack.enter_context(GridFTPServer(folder, "127.0.0.6"))
-    target = folder / "byte.here"
-    rivals = {
-        "coget --help": lambda: measure([COGET[0], "--help"]),
-        "1 byte": fresh(target, *COGET, server.url("byte"), "-o", str(target)),
-    }
-    print("\nstart-up, seconds")
-    for name, runs in rounds(rivals, max(count, 9)).items():
-        print(f"{name:16}  {spread([r.seconds for r in runs], '{:.3f}')}")
-    print("wanted: coget --help < 0.25, 1 byte < 0.6")
-
-
 def memory(stack: ExitStack, folder: Path) -> None:
     """Measure coget's peak memory with 16 sources."""
     servers = [stack.enter_context(GridFTPServer(folder, f"127.0.0.{20 + i}")) for i in range(16)]
@@ -196,7 +181,6 @@ def main() -> None:
         raise SystemExit(f"{MEMORY} has {free >> 20} MiB free, {3 * size >> 20} are needed: use a smaller --gib")
     with tempfile.TemporaryDirectory(dir=MEMORY, prefix="coget-bench-") as name, ExitStack() as stack:
         throughput(stack, Path(name), size, options.rounds)
-        start(stack, Path(name), options.rounds)
         memory(stack, Path(name))
         gsi(stack, Path(name), options.rounds)
 

@@ -42,10 +42,11 @@ CHUNK = 1024 * 1024  # bytes read at once; 64 KiB halve the speed
 COMMON = {"Accept": "*/*", "Connection": "keep-alive", "Accept-Encoding": "identity", "User-Agent": "coget"}
 """Headers of every request."""
 URL = re.compile(
-    r"http://(?:(?P<login>(?:[\w.~!$&'()*+,;=:-]|%[0-9A-F]{2})+)@)?"
-    r"(?P<host>[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?)(?::(?P<port>[0-9]{1,5}))?"
-    r"(?P<target>(?:/(?:[\w.~!$&'()*+,;=:@/-]|%[0-9A-F]{2})*)?(?:\?(?:[\w.~!$&()*+,;=:@/?-]|%[0-9A-F]{2})*)?)",
-    re.ASCII | re.IGNORECASE,
+    r"http://(?:(?P<login>(?:[\w.~!$&'()*+,;=:-]|%[0-9A-Fa-f]{2})+)@)?"
+    r"(?P<host>[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?)(?::(?P<port>[0-9]{1,5}))?"
+    r"(?P<target>(?:/(?:[\w.~!$&'()*+,;=:@/-]|%[0-9A-Fa-f]{2})*)?"
+    r"(?:\?(?:[\w.~!$&()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*)?)",
+    re.ASCII,
 )
 """URLs that are sent unchanged."""
 DOTS = re.compile(r"/\.\.?(?:/|\?|\Z)")
