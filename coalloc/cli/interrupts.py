@@ -35,15 +35,15 @@ def run(work: Coroutine[Any, Any, T], remedy: str = "") -> T:
     from coalloc.cli.event_loop import CommandLoop
 
     async def stoppable() -> T:
-        task = asyncio.ensure_future(work)
-        with _signals_cancel(task):
-            try:
-                return await task
-            except asyncio.CancelledError:
-                raise Interrupted("interrupted", remedy) from None
+        try:
+            return await task
+        except asyncio.CancelledError:
+            raise Interrupted("interrupted", remedy) from None
 
     with asyncio.Runner(loop_factory=CommandLoop) as runner:
-        return runner.run(stoppable())
+        task = runner.get_loop().create_task(work)
+        with _signals_cancel(task):  # outside of `run`, which has handlers of its own unless there are others
+            return runner.run(stoppable())
 
 
 @contextmanager

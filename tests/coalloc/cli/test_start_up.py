@@ -1,7 +1,6 @@
 """Modules loaded before any output or transfer: needless ones would slow every start.
 
-Scenario `start` of `tests/benchmarks/loopback.py` measures times; these tests check which modules were loaded in the
-end.
+`tests/benchmarks/start_up.py` measures times; these tests check which modules were loaded in the end.
 """
 
 import subprocess
@@ -10,6 +9,8 @@ import sys
 import pytest
 
 from tests.support.coget import LIFE_SECONDS
+from tests.support.nginx import Nginx
+from tests.support.programs import with_this_checkout
 
 PROGRAM = """
 import sys
@@ -19,16 +20,25 @@ print(*sys.modules, file=sys.stderr)
 sys.exit(status)
 """
 FOR_SOME = {
+    "_ssl",
+    "anyio",
+    "coalloc.api.catalogue",
+    "coalloc.broker_client",
+    "coalloc.collect",
+    "coalloc.download.to_server",
     "coalloc.engine.fsspec_source",
-    "coalloc.engine.gridftp.gsi",
-    "coalloc.engine.http",
     "coalloc.engine.globus_url_copy",
-    "coalloc.display",
+    "coalloc.planner",
     "coalloc.resolve.metalink",
     "cryptography",
+    "decimal",
+    "dis",  # loaded by inspect
+    "email",
     "encodings.idna",
     "fsspec",
+    "h11",
     "hashlib",
+    "http.client",
     "httpcore",
     "httpx",
     "importlib.metadata",
@@ -36,6 +46,7 @@ FOR_SOME = {
     "shutil",
     "statistics",
     "tempfile",
+    "urllib.request",
     "xml.etree.ElementTree",
 }
 """Modules that only some transfers need."""
@@ -48,7 +59,7 @@ def loaded(words, home, **environment):
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, *words],
         cwd=home,
-        env={"HOME": str(home), **environment},
+        env=with_this_checkout({"HOME": str(home), **environment}),
         capture_output=True,
         text=True,
         timeout=LIFE_SECONDS,
@@ -61,15 +72,25 @@ def loaded(words, home, **environment):
 def test_help_loads_nothing_of_a_transfer(words, tmp_path):
     modules = loaded(words, tmp_path)
     assert "coalloc.cli.get" in modules
-    assert modules & (FOR_SOME | FOR_TRANSFERS) <= {"shutil"}  # click asks it for the width of the terminal
+    assert modules & (FOR_SOME | FOR_TRANSFERS) <= {
+        "dis",
+        "shutil",
+    }  # click uses them for defaults and the width of the terminal
+
+
+def shown(modules):
+    """Return the roots of the modules of one protocol."""
+    return {name for name in ("coalloc.engine.gridftp", "coalloc.engine.http") if name in modules}
 
 
 @pytest.mark.parametrize("history", ["off", "history.sqlite"])
-def test_a_plain_download_loads_nothing_of_other_kinds(history, gridftp_server, tmp_path):
+@pytest.mark.parametrize("scheme", ["ftp", "http"])
+def test_a_plain_download_loads_nothing_of_other_kinds(scheme, history, gridftp_server, tmp_path):
     (gridftp_server.root / "byte").write_bytes(b"x")
-    words = ["get", "--quiet", gridftp_server.url("byte"), "-o", "here"]
-    modules = loaded(words, tmp_path, COGET_HISTORY=history)
-    assert (tmp_path / "here").read_bytes() == b"x"
-    assert "coalloc.engine.gridftp.stream" in modules
+    with Nginx(gridftp_server.root, tmp_path / "nginx") as nginx:
+        url = (gridftp_server if scheme == "ftp" else nginx).url("byte")
+        modules = loaded([url], tmp_path, COGET_HISTORY=history)
+    assert (tmp_path / "byte").read_bytes() == b"x"
+    assert shown(modules) == {"coalloc.engine.gridftp" if scheme == "ftp" else "coalloc.engine.http"}
     assert modules & FOR_SOME == set()
     assert ("sqlite3" in modules) == (history != "off")

@@ -1,8 +1,6 @@
 """Requests over plain TCP: what they send and understand is what httpx sends and understands."""
 
 import asyncio
-import subprocess
-import sys
 from contextlib import asynccontextmanager
 
 import httpx
@@ -15,7 +13,7 @@ from coalloc.engine.http.messages import head_end, read_head
 from coalloc.engine.http.transport import client
 from coalloc.errors import SourceError
 from coalloc.util.dialer import DirectDialer
-from tests.support.coget import LIFE_SECONDS, coget
+from tests.support.coget import coget
 from tests.support.fetching import CountingDialer, collect, opened, options, random_file
 from tests.support.nginx import Nginx
 from tests.support.scripted import raw_server
@@ -173,17 +171,6 @@ def test_the_end_of_a_head_is_found_however_it_arrives(rest, cut):
         found = head_end(begun, known)
     assert found == len(head)
     assert read_head(bytes(begun[:found])).status == 200
-
-
-def test_a_plain_download_loads_no_library_for_http(tmp_path):
-    program = "import sys; from coalloc.cli.main import invoke; invoke(sys.argv[1:]); print(*sys.modules)"
-    with Nginx(tmp_path / "export", tmp_path / "nginx") as server:
-        content = random_file(server.root / "file", 100_000)
-        words = ["--quiet", server.url("file"), "-o", str(tmp_path / "here")]
-        command = [sys.executable, "-c", program, *words]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=True, text=True, timeout=LIFE_SECONDS)
-    assert (tmp_path / "here").read_bytes() == content
-    assert set(done.stdout.split()).isdisjoint({"anyio", "certifi", "email", "h11", "http.client", "httpcore", "httpx"})
 
 
 @pytest.mark.parametrize(
