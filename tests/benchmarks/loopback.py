@@ -3,7 +3,8 @@
     python -m tests.benchmarks.loopback [--gib 1] [--rounds 9]
 
 Scenario names are permanent: `four` (adaptive over four servers), `four-plain` (the same, checksums off), `one`
-(one source, one range, checksums off), `memory` (16 sources), `gsi` (connect and authenticate). Each round runs the rivals in a new random order. A ratio compares runs of one round.
+(one source, one range, checksums off), `memory` (16 sources), `gsi` (connect and authenticate). Each round runs the
+rivals in a new random order. A ratio compares runs of one round. `start_up` measures small downloads.
 
 Servers and client share one machine, so a checksum that a server computes takes processor time from the client.
 Therefore `four-plain` and `one` are compared with globus-url-copy, and `four` with globus-url-copy -verify-checksum.

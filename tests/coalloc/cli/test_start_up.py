@@ -50,6 +50,7 @@ FOR_SOME = {
     "xml.etree.ElementTree",
 }
 """Modules that only some transfers need."""
+ENGINES = {"ftp": "coalloc.engine.gridftp", "http": "coalloc.engine.http"}
 FOR_TRANSFERS = {"asyncio", "coalloc.api", "socket", "sqlite3", "ssl", "zlib_ng"}
 """Modules that no help text needs."""
 
@@ -72,25 +73,17 @@ def loaded(words, home, **environment):
 def test_help_loads_nothing_of_a_transfer(words, tmp_path):
     modules = loaded(words, tmp_path)
     assert "coalloc.cli.get" in modules
-    assert modules & (FOR_SOME | FOR_TRANSFERS) <= {
-        "dis",
-        "shutil",
-    }  # click uses them for defaults and the width of the terminal
-
-
-def shown(modules):
-    """Return the roots of the modules of one protocol."""
-    return {name for name in ("coalloc.engine.gridftp", "coalloc.engine.http") if name in modules}
+    assert modules & (FOR_SOME | FOR_TRANSFERS) <= {"dis", "shutil"}  # click uses them for help texts
 
 
 @pytest.mark.parametrize("history", ["off", "history.sqlite"])
-@pytest.mark.parametrize("scheme", ["ftp", "http"])
+@pytest.mark.parametrize("scheme", ENGINES)
 def test_a_plain_download_loads_nothing_of_other_kinds(scheme, history, gridftp_server, tmp_path):
     (gridftp_server.root / "byte").write_bytes(b"x")
     with Nginx(gridftp_server.root, tmp_path / "nginx") as nginx:
         url = (gridftp_server if scheme == "ftp" else nginx).url("byte")
         modules = loaded([url], tmp_path, COGET_HISTORY=history)
     assert (tmp_path / "byte").read_bytes() == b"x"
-    assert shown(modules) == {"coalloc.engine.gridftp" if scheme == "ftp" else "coalloc.engine.http"}
+    assert modules & set(ENGINES.values()) == {ENGINES[scheme]}
     assert modules & FOR_SOME == set()
     assert ("sqlite3" in modules) == (history != "off")
