@@ -19,8 +19,8 @@ PAGE = 200
 COLUMNS = (
     Column("id", "Number", "count"),
     Column("at", "When", "moment"),
-    Column("subject", "Who"),
-    Column("action", "What"),
+    Column("subject", "User"),
+    Column("action", "Action"),
     Column("thing", "Object"),
 )
 Number = Annotated[int | None, Field(ge=0, lt=2**63, json_schema_extra={"hidden": True})]
@@ -30,8 +30,8 @@ Exactly = Annotated[str | None, Field(max_length=LONGEST)]
 class AuditQuery(Wire):
     """A selection of changes: by one subject, of one action, before or after a number; by default the newest."""
 
-    subject: Annotated[Exactly, Field(title="Who", description="The full name.")] = None
-    action: Annotated[Exactly, Field(title="What", description="A value of this column.")] = None
+    subject: Annotated[Exactly, Field(title="User", description="The full name.")] = None
+    action: Annotated[Exactly, Field(title="Action", description="A value of this column.")] = None
     before: Number = None
     after: Number = None
 

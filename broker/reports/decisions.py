@@ -28,14 +28,14 @@ COLUMNS = (
     Column("sink", "To"),
     Column("bytes", "Size", "bytes"),
     Column("strategy", "Strategy"),
-    Column("rationale", "Why"),
+    Column("rationale", "Reason"),
     Column("outcome", "Outcome"),
     Column("error", "Error"),
     Column("seconds", "Took", "seconds"),
     Column("regret", "Over the best time", "seconds"),
-    Column("subject", "Who"),
+    Column("subject", "User"),
     Column("task", "Task", link="task_page"),
-    Column("task_page", "Its page"),
+    Column("task_page", "Page of the task"),
 )
 TUNINGS = (
     Column("at", "When", "moment"),
@@ -45,7 +45,7 @@ TUNINGS = (
     Column("step", "Change", "number"),
     Column("rate", "Rate seen", "rate"),
     Column("failures", "Failures seen", "share"),
-    Column("reason", "Why"),
+    Column("reason", "Reason"),
 )
 
 
@@ -56,7 +56,7 @@ class DecisionsQuery(Wire):
     """
 
     text: Annotated[Remark | None, Field(description="Text in the name, the source, the sink or the reason.")] = None
-    subject: Annotated[Who | None, Field(title="Who", description="The full name; for admins.")] = None
+    subject: Annotated[Who | None, Field(title="User", description="The full name; for admins.")] = None
     outcome: Literal["ok", "failed"] | None = None
     strategy: Remark | None = None
     since: Day | None = None

@@ -65,8 +65,8 @@ WAY = (
 PROMISES = (
     NAME,
     Column("nominal", "Promised", "share"),
-    Column("hits", "Came true", "count"),
-    Column("trials", "Of", "count"),
+    Column("hits", "Correct", "count"),
+    Column("trials", "Forecasts", "count"),
 )
 CHANCE = (
     f"p is the probability that chance alone makes so great a difference, corrected for the number of comparisons; "

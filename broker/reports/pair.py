@@ -55,15 +55,15 @@ TROUBLE = (
     Column("rate", "Rate", "rate"),
     Column("outcome", "Outcome"),
     Column("error", "Error"),
-    Column("subject", "Who"),
+    Column("subject", "User"),
 )
 
 NOTHING = "No transfer has been scored yet: that needs an earlier one that had ended before it began."
 PROMISES = (
-    Column("of", "Of"),
+    Column("of", "Rates"),
     Column("nominal", "Promised", "share"),
-    Column("hits", "Came true", "count"),
-    Column("trials", "Of", "count"),
+    Column("hits", "Correct", "count"),
+    Column("trials", "Forecasts", "count"),
 )
 SPREAD = (Column("factor", "Forecast / actual"), Column("transfers", "Transfers", "count"))
 CHARGE = (Column("day", "Day", "moment"), WHO, Column("transfers", "Transfers", "count"))

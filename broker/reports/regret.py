@@ -45,7 +45,7 @@ SOURCES = (
     Column("prediction_seconds", "Waited for it", "seconds"),
 )
 SHARES = (Column("source", "Source"), Column("share", "Share"), Column("bytes", "Bytes", "bytes"))
-LOST = (Column("week", "Week", "moment"), Column("why", "Why"), Column("seconds", "Lost", "seconds"))
+LOST = (Column("week", "Week", "moment"), Column("why", "Lost by"), Column("seconds", "Lost", "seconds"))
 
 
 class RegretQuery(Wire):
@@ -181,7 +181,7 @@ def _by_source(apart: Sequence[Summed]) -> Figure:
     rows: list[Sequence[Value]] = [
         (source, share, total[name])
         for source, total in _by_source_name(apart).items()
-        for share, name in (("planned", "planned_bytes"), ("brought", "bytes"), ("best", "best_bytes"))
+        for share, name in (("planned", "planned_bytes"), ("delivered", "bytes"), ("best", "best_bytes"))
     ]
     table = Table("shares", "Shares", SHARES, rows)
     title = "Shares of sources: planned, delivered, best in hindsight"
@@ -195,7 +195,7 @@ def _by_week(whole: Sequence[Summed]) -> Figure:
     rows: list[Sequence[Value]] = []
     for week, some in sorted(groups.items()):
         total = _added(some)
-        rows.append((week * WEEK, "prediction", total["prediction_seconds"]))
-        rows.append((week * WEEK, "scheme", total["scheme_seconds"]))
+        rows.append((week * WEEK, "forecasts", total["prediction_seconds"]))
+        rows.append((week * WEEK, "strategy", total["scheme_seconds"]))
         rows.append((week * WEEK, "all", total["seconds"] - total["best_seconds"]))
     return lines("lost", "Time lost by week", Table("lost", "Time lost", LOST, rows), "week", "seconds", "why")

@@ -27,7 +27,7 @@ PAGE = 100
 NEWEST = [("request_time", True)]
 COLUMNS = (
     Column("task", "Task", link="address"),
-    Column("address", "Its page"),
+    Column("address", "Page of the task"),
     Column("status", "State"),
     Column("owner", "Owner"),
     Column("source", "From"),

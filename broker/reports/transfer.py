@@ -176,7 +176,7 @@ def _shares(decision: StoredDecision, names: Sequence[str]) -> Figure:
     for i, each in enumerate(decision.sources):
         if each.planned_bytes is not None:
             rows.append((names[i], "planned", each.planned_bytes))
-        rows.append((names[i], "brought", each.bytes))
+        rows.append((names[i], "delivered", each.bytes))
         if decision.shares:
             rows.append((names[i], "best", decision.shares[i]))
     table = Table("shares", "Shares", SHARES, rows)

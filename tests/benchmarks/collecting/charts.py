@@ -21,8 +21,8 @@ def draw_loads(runs: cheng_tables.Runs, path: Path) -> None:
     """Draw Cheng's figures 5 (b), 6 and 7: values by number of background flows, with the 95 % range over worlds."""
     panels: Mapping[str, Callable[[cheng.Run], float]] = {
         "makespan, s": lambda run: run.seconds,
-        "storage over that of direct": lambda run: run.storage,
-        "others' throughput, over what it is alone": lambda run: run.background,
+        "storage / storage of direct": lambda run: run.storage,
+        "others' throughput / throughput alone": lambda run: run.background,
     }
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "coget", "font.size": 8}):
         figure = Figure(figsize=(9.6, 3.2), layout="constrained")
@@ -47,7 +47,7 @@ def draw_gains(runs: confluence_tables.Runs, path: Path) -> None:
             _steps(axes, runs.gains(runs.cases("planetlab", n)), f"n = {n}")
         _steps(axes, runs.gains(runs.cases("cloud", MIDDLE)), f"n = {MIDDLE}, cloud")
         axes.set_xlabel("time saved over the direct transfer, %")
-        axes.set_ylabel("sinks that save at most so much, %")
+        axes.set_ylabel("sinks that save at most x, %")
         axes.legend(fontsize=6)
         save(figure, path)
 

@@ -209,7 +209,7 @@ async def test_what_somebody_said_is_shown_as_it_was_said(visitor, served, name)
 async def test_tables_are_sorted_by_a_click_and_by_keys(visitor):
     page = visitor.page
     await visitor.open("/reports/audit")
-    who = page.locator("#table-changes th", has_text="Who")
+    who = page.locator("#table-changes th", has_text="User")
     await who.get_by_role("button").click()
     assert await who.get_attribute("aria-sort") == "ascending"
     names = await _column(page, "changes", 3)
