@@ -67,15 +67,10 @@ def series(
     axis = Axis.of(column(table, y).title, unit, [value for numbers, _ in rows for value in numbers[1:]])
     kinds = Categories.of(others[0] for _, others in rows) if colour else None
     values = [_point(numbers, others, axis, band_columns, (low, middle, high), kinds) for numbers, others in seen]
-    layers = _band(values, axis)
     points = kinds.channel("kind", shapes=True) if kinds else {"color": {"value": CATEGORIES[0]}}
-    layers.append({"mark": "point", "encoding": {"y": axis.channel("y"), **points}})
     names = {key: column(table, each).title for key, each in (("low", low), ("middle", middle), ("high", high)) if each}
     width = beside(names.values())
-    layers += _named(values[-1], axis, names, width)
     note = f"{len(seen):,} of {len(rows):,} points are drawn, evenly chosen." if len(seen) < len(rows) else ""
-    encoding = {"x": moments("x")}
-    data = {"values": values}
     return drawn(
         name,
         title,
@@ -85,9 +80,13 @@ def series(
         right=names.values(),
         width=width,
         height=HEIGHT,
-        data=data,
-        encoding=encoding,
-        layer=layers,
+        data={"values": values},
+        encoding={"x": moments("x")},
+        layer=[
+            *_band(values, axis),
+            {"mark": "point", "encoding": {"y": axis.channel("y"), **points}},
+            *_named(values[-1], axis, names, width),
+        ],
     )
 
 

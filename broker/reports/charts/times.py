@@ -1,7 +1,7 @@
 """Gantt charts, such as of the ranges of sources, or the hops of a collect job."""
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from broker.reports.charts.frame import LETTER, WIDTH, Axis, Categories, column, drawn, undrawn
@@ -63,19 +63,7 @@ def gantt(name: str, title: str, table: Table, row: str, begin: str, end: str, o
         log=False,
         zero=unit == "seconds",
     )
-    times = 1000.0 if unit == "moment" else 1 / axis.divisor
     busiest = max(each.lane for each in shown) + 1
-    values = [
-        {
-            "row": names[each.row],
-            "begin": each.begin * times,
-            "end": each.end * times,
-            "lane": each.lane,
-            "told": HABITS.get(str(each.kind)) != 0,
-            **({"kind": short(kinds.names)[kinds.name(each.kind)]} if kinds else {}),
-        }
-        for each in shown
-    ]
     note = f"{MOST} of {len(found)} are drawn; the table has all." if len(found) > MOST else ""
     return drawn(
         name,
@@ -86,7 +74,7 @@ def gantt(name: str, title: str, table: Table, row: str, begin: str, end: str, o
         left=names.values(),
         width=WIDTH - LETTER * max(map(len, names.values())),
         height=len(names) * max(TALL, busiest * LANE + 4),
-        data={"values": values},
+        data={"values": _values(shown, names, kinds, 1000.0 if unit == "moment" else 1 / axis.divisor)},
         encoding=_rows(list(names.values()), busiest),
         layer=_layers(kinds, moments if unit == "moment" else axis.channel),
     )
@@ -127,6 +115,23 @@ def lanes(spans: Sequence[BarLane]) -> list[BarLane]:
     return laned
 
 
+def _values(
+    bars: Sequence[BarLane], names: Mapping[str, str], kinds: Categories | None, scale: float
+) -> list[dict[str, Any]]:
+    """Return the data of the bars, with their times multiplied by `scale`."""
+    return [
+        {
+            "row": names[each.row],
+            "begin": each.begin * scale,
+            "end": each.end * scale,
+            "lane": each.lane,
+            "marked": HABITS.get(str(each.kind)) != 0,
+            **({"kind": short(kinds.names)[kinds.name(each.kind)]} if kinds else {}),
+        }
+        for each in bars
+    ]
+
+
 def _rows(names: Sequence[str], busiest: int) -> dict[str, Any]:
     axis = {"ticks": False, "domain": False, "grid": True, "tickBand": "extent", "labelPadding": 6}
     rows = {
@@ -149,7 +154,7 @@ def _layers(kinds: Categories | None, time: Callable[[str], dict[str, Any]]) -> 
     if kinds:
         mark = {"type": "point", "opacity": 1, "size": 36, "stroke": "var(--paper)", "strokeWidth": 0.5}
         layers.append(
-            {"transform": [{"filter": "datum.told"}], "mark": mark, "encoding": {"x": time("end"), **coloured}}
+            {"transform": [{"filter": "datum.marked"}], "mark": mark, "encoding": {"x": time("end"), **coloured}}
         )
     return layers
 

@@ -79,16 +79,7 @@ def share(
             users[link] += 1
             load[link] += weights[entry] * shares[flow]
     while count > 0:
-        level, bottleneck, i = inf, -1, 0
-        while i < count:
-            link = live[i]
-            if users[link] == 0:
-                count -= 1
-                live[i] = live[count]
-                continue
-            if left[link] < level * load[link]:
-                level, bottleneck = left[link] / load[link], link
-            i += 1
+        count, level, bottleneck = _bottleneck(left, load, users, live, count)
         if bottleneck < 0:
             break
         level = max(level, 0.0)  # rounding errors may have made it slightly negative
@@ -105,6 +96,27 @@ def share(
                 load[link] -= weights[entry] * shares[flow]
     for flow in active:
         state[flow] = 0
+
+
+@compilable
+def _bottleneck(
+    left: Floats, load: Floats, users: MutableSequence[int], live: MutableSequence[int], count: int
+) -> tuple[int, float, int]:
+    """Remove unused links from the first `count` of `live`, and find the one that is full at the lowest level.
+
+    Return the number of remaining links, this level, and the link; -1 if no link remains.
+    """
+    level, bottleneck, i = inf, -1, 0
+    while i < count:
+        link = live[i]
+        if users[link] == 0:
+            count -= 1
+            live[i] = live[count]
+            continue
+        if left[link] < level * load[link]:
+            level, bottleneck = left[link] / load[link], link
+        i += 1
+    return count, level, bottleneck
 
 
 @compilable
