@@ -176,7 +176,14 @@ class SourceError(CoallocError):
     code = "source_failed"
     permanent = False
     retry_after: float | None = None
-    at_source = False
+
+    def __init__(self, message: str, remedy: str = "", reasons: Sequence[str] = ()) -> None:
+        super().__init__(message, remedy, reasons)
+        self.at_source = False
+
+    def blame_source(self) -> None:
+        """Record that the sending server of a copy failed: only code that knows both servers can tell."""
+        self.at_source = True
 
 
 class UnknownHost(SourceError):

@@ -82,7 +82,7 @@ def at_source() -> Iterator[None]:
     try:
         yield
     except errors.SourceError as error:
-        error.at_source = True
+        error.blame_source()
         raise
 
 

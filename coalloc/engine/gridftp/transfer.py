@@ -119,7 +119,7 @@ class RangeTransfer:
         self._answers += 1
         error = _trouble(answer, self._retrieve[1])
         if error and error is not answer:
-            error.at_source = True
+            error.blame_source()
         if error and not self._sink_requested and self._pair.source.usable:
             self.end(error)  # the sink has not been asked
         elif error:
