@@ -18,7 +18,7 @@ try:
     from broker.cli.first_token import handed_over
     from broker.cli.replica import list_unconfirmed, replica
     from broker.cli.report import report
-    from broker.cli.shared import config_option, database_option, port_option, with_services
+    from broker.cli.shared import config_option, database_option, port_option, with_access, with_services
     from broker.cli.subject import show_locks, subject
     from broker.config.settings import Settings, Strategy, configured
     from broker.models.access import ROLES, NewToken, Role, TokenRecord
@@ -199,7 +199,7 @@ def token() -> None:
 def create(database: str, subject: str, role: str, site: str, days: float | None) -> None:
     """Print a new token for SUBJECT. It is shown only once."""
     new = NewToken.model_validate({"subject": subject, "role": role, "site": site, "days": days})
-    issued = with_services(Settings(database), lambda broker: broker.access.issue("coget-broker", new))
+    issued = with_access(database, lambda access: access.issue("coget-broker", new))
     click.echo(issued.token)
 
 
@@ -207,7 +207,7 @@ def create(database: str, subject: str, role: str, site: str, days: float | None
 @database_option
 def listed(database: str) -> None:
     """List all tokens and user logins, without the secret tokens themselves."""
-    for each in with_services(Settings(database), lambda broker: broker.access.tokens()):
+    for each in with_access(database, lambda access: access.tokens()):
         say(_token(each, "revoked" if each.revoked_at else "good"))
 
 
@@ -224,7 +224,7 @@ def revoke(database: str, number: int, issued: bool) -> None:
 
     Also print the tokens that were issued with it: they stay valid unless --issued is given.
     """
-    found = with_services(Settings(database), lambda broker: broker.access.revoke("coget-broker", number, issued))
+    found = with_access(database, lambda access: access.revoke("coget-broker", number, issued))
     for each in found:
         say(_token(each, "revoked" if issued else "good"))
     if found and not issued:

@@ -1,4 +1,4 @@
-"""Common parts of the `coget-broker` commands: options, and a runner for code that uses the services."""
+"""Common parts of the `coget-broker` commands: options, and runners for code that uses the services."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -15,8 +15,9 @@ from coalloc.util.secret_files import secret_variable
 
 if TYPE_CHECKING:
     from broker.factory import Factory
+    from broker.services.auth.access import Access
 
-__all__ = ["config_option", "database_option", "port_option", "with_services"]
+__all__ = ["config_option", "database_option", "port_option", "with_access", "with_services"]
 
 Result = TypeVar("Result")
 
@@ -68,11 +69,8 @@ def with_services(settings: Settings, work: "Callable[[Factory], Awaitable[Resul
     :raises BrokerError: when the database has no tables yet
     """
     from broker.factory import Factory
-    from broker.storage.database import addressed
-    from broker.storage.migration import check
 
-    if not check(addressed(settings.database)):
-        raise BrokerError("the database has no tables yet", "run: coget-broker upgrade --database URL")
+    _check_tables(settings.database)
 
     async def run() -> Result:
         factory = Factory.of(settings)
@@ -82,3 +80,31 @@ def with_services(settings: Settings, work: "Callable[[Factory], Awaitable[Resul
             await factory.database.close()
 
     return asyncio.run(run())
+
+
+def with_access(url: str, work: "Callable[[Access], Awaitable[Result]]") -> Result:
+    """Run `work` with the tokens of a database, without loading the other services; return its result.
+
+    :raises BrokerError: when the database has no tables yet
+    """
+    from broker.services.auth.access import Access
+    from broker.storage.database import Database, addressed
+
+    _check_tables(url)
+
+    async def run() -> Result:
+        database = Database(addressed(url))
+        try:
+            return await work(Access(database))
+        finally:
+            await database.close()
+
+    return asyncio.run(run())
+
+
+def _check_tables(url: str) -> None:
+    from broker.storage.database import addressed
+    from broker.storage.migration import check
+
+    if not check(addressed(url)):
+        raise BrokerError("the database has no tables yet", "run: coget-broker upgrade --database URL")

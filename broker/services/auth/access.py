@@ -4,17 +4,19 @@ import hashlib
 import math
 import secrets
 import time
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker.errors import Invalid, NotFound, Unauthenticated
 from broker.models.access import AuditEntry, Caller, IssuedToken, NewToken, TokenRecord
 from broker.models.oauth import TRANSFER, Bearer
 from broker.models.subjects import refusal
-from broker.services.auth.introspection import Introspection
-from broker.services.auth.issuers import Issuers
 from broker.storage.access import AccessStore
 from broker.storage.database import Database, retried
 from broker.storage.subjects import IdentityStore
+
+if TYPE_CHECKING:
+    from broker.services.auth.introspection import Introspection
+    from broker.services.auth.issuers import Issuers
 
 __all__ = ["PREFIX", "Access", "hashed", "new_secret"]
 
@@ -51,9 +53,15 @@ def _ended(credential: str) -> Unauthenticated:
 
 
 class Access:
-    """Tokens, and the audit log of changes."""
+    """Tokens, and the audit log of changes.
 
-    def __init__(self, database: Database, issuers: Issuers, introspection: Introspection | None = None) -> None:
+    :param issuers: verifies signed tokens; without it, only the broker's own tokens are accepted
+    :param introspection: describes other tokens
+    """
+
+    def __init__(
+        self, database: Database, issuers: "Issuers | None" = None, introspection: "Introspection | None" = None
+    ) -> None:
         self._database = database
         self._issuers = issuers
         self._introspection = introspection
@@ -75,7 +83,7 @@ class Access:
         :raises Unauthenticated: when the token is invalid; the message is the same for every reason
         :raises Forbidden: when an issuer's token grants no role here
         """
-        if not token.startswith(PREFIX):
+        if self._issuers and not token.startswith(PREFIX):
             if self._introspection and not self._issuers.signed(token):
                 return Bearer(await self._met(await self._introspection.caller(token)))
             if token.count(".") == 2:
