@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from broker.errors import Invalid
+from coalloc.util.secret_files import read_secret
 
 __all__ = ["LOOPBACK", "Mail", "Posting", "posting"]
 
@@ -116,6 +117,8 @@ def _password(path: Path, entries: Mapping[str, Any]) -> str:
         return ""
     file: Path = path.parent / entries["password_file"]
     try:
-        return file.read_text().strip()
+        return read_secret(file)
     except OSError as error:
         raise ValueError(f"{file} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise ValueError(f"{file} cannot be used: {error}") from None

@@ -10,65 +10,33 @@ from urllib.parse import urlsplit
 
 from broker.config.credentials import CollectionCredential, credentials
 from broker.config.document import document
+from broker.config.identity_providers import (
+    IntrospectionSettings,
+    Issuer,
+    ProviderSettings,
+    introspection,
+    issuers,
+    provider,
+    texts,
+)
 from broker.config.posting import LOOPBACK, Posting, posting
 from broker.errors import Invalid
-from broker.models.access import ROLES, Role
-from broker.models.subjects import LONGEST_PART, Usernames
+from broker.models.subjects import Usernames
 from coalloc.planner.documents import units
-from coalloc.safe_text import redact
 from coalloc.util.addresses import Network, parse_networks
 
 __all__ = [
     "LOOPBACK",
     "Hook",
-    "IntrospectionSettings",
-    "Issuer",
     "Probing",
-    "ProviderSettings",
     "Settings",
     "Strategy",
     "configured",
-    "issuers",
 ]
 
 Strategy = Literal["priority", "predicted", "distance", "random"]
-ASYMMETRIC = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
-"""The accepted signature algorithms: no HMAC, with which any holder of the verification key could sign tokens."""
 
 SHORTEST_KEY = 24
-
-
-class Issuer(NamedTuple):
-    """An issuer whose signed tokens are accepted.
-
-    :param url: issuer's URL as in the tokens
-    :param audience: accepted audiences: a token must have one of these names of the broker
-    :param roles: roles by scope or group
-    :param algorithms: accepted signature algorithms
-    """
-
-    url: str
-    audience: tuple[str, ...]
-    roles: Mapping[str, Role]
-    algorithms: tuple[str, ...] = ("RS256", "ES256")
-
-
-class IntrospectionSettings(NamedTuple):
-    """A service that describes opaque tokens (RFC 7662).
-
-    :param url: address of the service
-    :param client_id: id of the broker at the service
-    :param roles: roles by scope or group
-    :param audience: accepted audiences: a token must have one of these names of the broker
-    :param issuer: issuer of all its tokens; empty if not known
-    """
-
-    url: str
-    client_id: str
-    client_secret: str
-    roles: Mapping[str, Role]
-    audience: tuple[str, ...]
-    issuer: str = ""
 
 
 class Hook(NamedTuple):
@@ -92,20 +60,6 @@ class Probing(NamedTuple):
     a_day: int
     bytes: int = 64_000_000
     seconds: float = 5.0
-
-
-class ProviderSettings(NamedTuple):
-    """An identity provider for logins with a browser (OpenID Connect).
-
-    :param issuer: URL of one of the `[[issuer]]` entries, whose roles apply
-    :param client_id: id of the broker at the provider
-    :param scope: scopes that the broker requests
-    """
-
-    issuer: str
-    client_id: str
-    client_secret: str
-    scope: str = "openid profile email"
 
 
 class Settings(NamedTuple):
@@ -177,9 +131,9 @@ def configured(settings: Settings, path: Path) -> Settings:
     """
     return settings._replace(
         issuers=issuers(path),
-        provider=_provider(path),
+        provider=provider(path),
         credentials=credentials(path, document(path).get("credentials", {})),
-        introspection=_introspection(path),
+        introspection=introspection(path),
         hook=_hook(path),
         probing=_probing(path),
         posting=posting(path, document(path).get("report")),
@@ -228,79 +182,9 @@ def _proxies(path: Path) -> tuple[str, ...]:
     try:
         if strange := entries.keys() - {"trusted"}:
             raise ValueError(f"{', '.join(sorted(strange))} is unknown")
-        return tuple(str(ipaddress.ip_network(each)) for each in _texts("trusted", entries.get("trusted", [])))
+        return tuple(str(ipaddress.ip_network(each)) for each in texts("trusted", entries.get("trusted", [])))
     except ValueError as error:
         raise Invalid(f"{path}: [proxy] is invalid: {error}", remedy) from None
-
-
-def issuers(path: Path) -> tuple[Issuer, ...]:
-    """Return the issuers in `[[issuer]]` of a TOML file, with url, audience and roles, and optionally algorithms.
-
-    :raises Invalid: naming the file and the invalid entry
-    """
-    return tuple(_issuer(path, entries) for entries in document(path).get("issuer", []))
-
-
-def _provider(path: Path) -> ProviderSettings | None:
-    """Return `[login]` of a TOML file, with issuer, client_id, client_secret, and optionally scope.
-
-    :raises Invalid: naming the file and the invalid entry
-    """
-    entries = document(path).get("login")
-    if entries is None:
-        return None
-    remedy = 'write issuer = "https://...", as an [[issuer]] has it, client_id = "...", client_secret = "..."'
-    try:
-        login = ProviderSettings(**entries)
-    except TypeError as error:
-        raise Invalid(f"{path}: [login] is incomplete: {error}", remedy) from None
-    if not all(isinstance(value, str) for value in login):
-        raise Invalid(f"{path}: [login] has a value that is not text", remedy)
-    if login.issuer not in {issuer.url for issuer in issuers(path)}:
-        raise Invalid(f"{path}: {redact(login.issuer)} is not one of the [[issuer]] sections", remedy)
-    return login
-
-
-def _introspection(path: Path) -> IntrospectionSettings | None:
-    """Return `[introspection]` of a TOML file: url, client_id, client_secret, roles; optionally audience and issuer.
-
-    :raises Invalid: naming the file and the invalid entry
-    """
-    entries = document(path).get("introspection")
-    if entries is None:
-        return None
-    remedy = 'write url = "https://...", client_id = "...", client_secret = "...", roles = { "SCOPE" = "reader" }'
-    try:
-        introspection = IntrospectionSettings(**{"audience": entries["client_id"], **entries})
-        introspection = introspection._replace(
-            roles=_roles(introspection.roles), audience=_audience(introspection.audience)
-        )
-    except KeyError as error:
-        raise Invalid(f"{path}: [introspection] has no {error.args[0]}", remedy) from None
-    except (TypeError, ValueError) as error:
-        raise Invalid(f"{path}: [introspection] is invalid: {error}", remedy) from None
-    texts = all(isinstance(value, str) for value in (*introspection[:3], introspection.issuer))
-    if not texts or not all(map(_names_people, (introspection.url, introspection.issuer or introspection.url))):
-        raise Invalid(f"{path}: [introspection] has an invalid value", remedy)
-    return introspection
-
-
-def _names_people(url: str) -> bool:
-    """Return whether a URL is valid for an issuer.
-
-    It must be http or https, with a host, without a fragment (OpenID Connect, section 2), printable, not too long.
-    """
-    try:
-        host = urlsplit(url).hostname
-    except ValueError:
-        return False
-    return (
-        url.startswith(("http://", "https://"))
-        and bool(host)
-        and "#" not in url
-        and url.isprintable()
-        and len(url.encode()) <= LONGEST_PART
-    )
 
 
 def _network(path: Path) -> tuple[Network, ...]:
@@ -331,15 +215,34 @@ def _hook(path: Path) -> Hook | None:
         f'write url = "https://..." and secret = "whsec_...", which are {SHORTEST_KEY} random bytes or more in base64'
     )
     try:
-        url, key = entries["url"], base64.b64decode(entries["secret"].removeprefix("whsec_"), validate=True)
-        parts = urlsplit(url)
-        strange = entries.keys() - {"url", "secret"}
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise Invalid(f"{path}: [notify] is incomplete: {error}", remedy) from None
-    secure = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in LOOPBACK)
-    if strange or not secure or not parts.hostname or len(key) < SHORTEST_KEY:
-        raise Invalid(f"{path}: [notify] is invalid", remedy)
-    return Hook(url, key)
+        if strange := sorted(entries.keys() - {"url", "secret"}):
+            raise ValueError(f"{', '.join(strange)} is unknown")
+        return Hook(_hook_url(entries["url"]), _hook_key(entries["secret"]))
+    except KeyError as error:
+        raise Invalid(f"{path}: [notify] has no {error.args[0]}", remedy) from None
+    except ValueError as error:
+        raise Invalid(f"{path}: [notify] is invalid: {error}", remedy) from None
+
+
+def _hook_url(url: object) -> str:
+    try:
+        parts = urlsplit(url if isinstance(url, str) else "")
+        usable = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in LOOPBACK)
+    except ValueError:
+        usable = False
+    if not isinstance(url, str) or not usable or not parts.hostname:
+        raise ValueError("url is not https://..., or http://... on this machine")
+    return url
+
+
+def _hook_key(secret: object) -> bytes:
+    try:
+        key = base64.b64decode(secret.removeprefix("whsec_"), validate=True) if isinstance(secret, str) else b""
+    except ValueError:
+        key = b""
+    if len(key) < SHORTEST_KEY:
+        raise ValueError(f"secret is not base64 of {SHORTEST_KEY} bytes or more")
+    return key
 
 
 def _probing(path: Path) -> Probing | None:
@@ -359,40 +262,3 @@ def _probing(path: Path) -> Probing | None:
     if not probing.bytes or not 0 < probing.seconds <= 3600:
         raise Invalid(f"{path}: [probing] measures nothing", "give some bytes, and from 0.1 to 3600 seconds")
     return probing
-
-
-def _texts(key: str, texts: object) -> tuple[str, ...]:
-    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise ValueError(f"{key} is not a list of texts")
-    return tuple(texts)
-
-
-def _audience(names: object) -> tuple[str, ...]:
-    return (names,) if isinstance(names, str) else _texts("audience", names)
-
-
-def _roles(roles: object) -> dict[str, Role]:
-    if not isinstance(roles, Mapping):
-        raise ValueError("roles is not a table")
-    if not all(role in ROLES for role in roles.values()):
-        raise ValueError(f"a role is not one of {', '.join(ROLES)}")
-    return dict(roles)
-
-
-def _issuer(path: Path, entries: Mapping[str, Any]) -> Issuer:
-    remedy = 'write url = "https://...", audience = ["..."], roles = { "SCOPE" = "reader" }'
-    try:
-        algorithms = _texts("algorithms", entries.get("algorithms", ["RS256", "ES256"]))
-        if not isinstance(entries["url"], str):
-            raise ValueError("url is not text")
-        issuer = Issuer(entries["url"], _audience(entries["audience"]), _roles(entries["roles"]), algorithms)
-        known = _names_people(issuer.url) and not entries.keys() - set(Issuer._fields)
-    except KeyError as error:
-        raise Invalid(f"{path}: [[issuer]] has no {error.args[0]}", remedy) from None
-    except ValueError as error:
-        raise Invalid(f"{path}: [[issuer]] is invalid: {error}", remedy) from None
-    if not known or not issuer.audience:
-        raise Invalid(f"{path}: issuer {redact(issuer.url)} is invalid", remedy)
-    if strange := set(issuer.algorithms) - set(ASYMMETRIC):
-        raise Invalid(f"{path}: algorithm {', '.join(sorted(strange))} is refused", f"use {', '.join(ASYMMETRIC)}")
-    return issuer

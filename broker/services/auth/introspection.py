@@ -13,7 +13,7 @@ from urllib.parse import quote_plus
 
 import httpx
 
-from broker.config.settings import IntrospectionSettings as Configured
+from broker.config.identity_providers import IntrospectionSettings as Configured
 from broker.errors import Unauthenticated, Unavailable
 from broker.models.access import Caller
 from broker.services.auth.issuers import admitted, document, words

@@ -18,7 +18,8 @@ import httpcore
 import httpx
 import jwt
 
-from broker.config.settings import LOOPBACK, Issuer
+from broker.config.identity_providers import Issuer
+from broker.config.settings import LOOPBACK
 from broker.errors import NoRole, Unauthenticated, Unavailable
 from broker.models.access import ROLES, Caller, Role
 from broker.models.subjects import Foreign

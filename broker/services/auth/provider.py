@@ -15,7 +15,7 @@ from urllib.parse import quote_plus, urlencode
 import httpx
 import jwt
 
-from broker.config.settings import ProviderSettings as Configured
+from broker.config.identity_providers import ProviderSettings as Configured
 from broker.errors import Invalid, Unauthenticated, Unavailable
 from broker.models.access import Caller
 from broker.services.addresses import issuer_policy

@@ -112,6 +112,50 @@ def test_a_value_of_a_wrong_type_is_refused(file, at):
 
 
 @pytest.mark.parametrize(
+    ("at", "value", "message"),
+    [
+        (("issuer", 0, "algorithms"), [], "[[issuer]] is invalid: algorithms is empty"),
+        (("issuer", 0, "audience"), [], "[[issuer]] is invalid: audience is empty"),
+        (("issuer", 0, "audience"), "", "[[issuer]] is invalid: audience is empty"),
+        (("issuer", 0, "algorithms"), ["HS256"], "[[issuer]] is invalid: algorithm HS256 is refused"),
+        (("issuer", 0, "url"), "ftp://x", "[[issuer]] is invalid: url ftp://x is not the URL of an issuer"),
+        (("introspection", "audience"), [], "[introspection] is invalid: audience is empty"),
+        (("introspection", "issuer"), "ftp://x", "[introspection] is invalid: issuer ftp://x is not the URL"),
+        (("introspection", "url"), "here", "[introspection] is invalid: url here is not the URL of a server"),
+        (("introspection", "client_id"), 3, "[introspection] is invalid: client_id is not text"),
+        (("login", "scope"), 3, "[login] is invalid: scope is not text"),
+        (("login", "issuer"), "https://x", "[login] is invalid: issuer https://x is not one of the [[issuer]]"),
+        (("notify", "secret"), "whsec_QUFB", "[notify] is invalid: secret is not base64 of 24 bytes or more"),
+        (("notify", "url"), "http://hook.example/", "[notify] is invalid: url is not https://"),
+    ],
+)
+def test_a_message_names_the_key(file, at, value, message):
+    document, _ = changed(at, value)
+    write(file, document)
+    with pytest.raises(Invalid) as refused:
+        configured(Settings(), file)
+    assert refused.value.message.startswith(f"{file}: {message}")
+
+
+@pytest.mark.parametrize("section", ["login", "introspection", "notify"])
+def test_missing_and_unknown_keys_are_named(file, section):
+    document = copy.deepcopy(GOOD)
+    gone = "client_id" if section != "notify" else "secret"
+    del document[section][gone]
+    write(file, document)
+    with pytest.raises(Invalid) as refused:
+        configured(Settings(), file)
+    assert f"[{section}] has no " in refused.value.message
+    assert gone in refused.value.message
+    document = copy.deepcopy(GOOD)
+    document[section]["colour"] = "red"
+    write(file, document)
+    with pytest.raises(Invalid) as refused:
+        configured(Settings(), file)
+    assert refused.value.message == f"{file}: [{section}] is invalid: colour is unknown"
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("report = 1", "[report] is not a table"),

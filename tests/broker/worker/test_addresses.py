@@ -9,7 +9,8 @@ import pytest
 import structlog.testing
 from sqlalchemy import text
 
-from broker.config.settings import Issuer, Settings, configured
+from broker.config.identity_providers import Issuer
+from broker.config.settings import Settings, configured
 from broker.errors import Invalid
 from broker.factory import Factory
 from broker.models.catalogue import CatalogueReplica, Dataset, Endpoint, Site

@@ -7,7 +7,7 @@ from functools import cache
 
 import pytest
 
-from broker.config.settings import Issuer
+from broker.config.identity_providers import Issuer
 from broker.errors import Unauthenticated
 from broker.services.auth.issuers import LARGEST, Issuers, document
 from tests.support.scripted import limited, raw_server

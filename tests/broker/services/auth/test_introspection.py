@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 import pytest
 
-from broker.config.settings import IntrospectionSettings, Issuer, Settings, configured
+from broker.config.identity_providers import IntrospectionSettings, Issuer
+from broker.config.settings import Settings, configured
 from broker.errors import Invalid
 from broker.models.access import NewToken
 from broker.models.subjects import Foreign

@@ -11,7 +11,8 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
-from broker.config.settings import Issuer, Settings, issuers
+from broker.config.identity_providers import Issuer, issuers
+from broker.config.settings import Settings
 from broker.errors import Invalid
 from broker.storage.database import addressed
 from broker.storage.migration import upgrade
