@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median
 from textwrap import fill
 
-from tests.benchmarks.results import COLUMNS, SHOWN, Result, beside, checked, read, rows, typical
+from tests.benchmarks.results import COLUMNS, SHOWN, Result, beside, checked, goal_is_missed, read, rows, typical
 from tests.benchmarks.rivals import RIVALS
 from tests.benchmarks.scenarios import named
 
@@ -71,7 +71,8 @@ def _summary(result: Result) -> Iterator[str]:
     best = "{:.3f} ({})".format(*min(peers)) if peers else ""
     yield from (f"[{result.title}](#{_stem(result)})", scenario.says)
     ours = result.ratio(SHOWN) if SHOWN in result.runs else inf
-    yield from (f"{ours:.3f}" if ours < inf else "no run counted", scenario.bar, best)
+    missed = ", goal missed" if goal_is_missed(result) else ""
+    yield from (f"{ours:.3f}{missed}" if ours < inf else "no run counted", scenario.bar, best)
 
 
 def _section(result: Result) -> str:

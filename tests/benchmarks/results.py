@@ -79,6 +79,19 @@ def beside(result: Result) -> str:
     return "; ".join(found)
 
 
+def goal_is_missed(result: Result) -> bool:
+    """Return whether coget did not reach the goal of the scenario, or has no run that counts."""
+    scenario, ours = SCENARIOS[result.scenario], result.ratio(SHOWN) if SHOWN in result.runs else math.inf
+    limits = [scenario.most]
+    limits += [
+        result.ratio(rival) * scenario.most_of_extra + scenario.more_than_extra / result.ideal
+        for rival in scenario.extra
+        if rival in result.runs
+    ]
+    peers = [result.ratio(rival) for rival in result.runs if not rival.startswith(SHOWN)]
+    return ours == math.inf or ours > min(limits) or (scenario.fastest and ours >= min(peers, default=math.inf))
+
+
 def rows(result: Result) -> list[tuple[str, ...]]:
     """Return the cells of a table, one row per rival, in the order of COLUMNS."""
     return [(rival, *_cells(result, runs)) for rival, runs in result.runs.items()]

@@ -7,10 +7,10 @@ Topologies are those of `tests/testbed/topologies`, or random; sources are the h
 second for all rivals: a network does not wait for slow programs. After the last event a network does not change.
 """
 
-import math
 import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from math import exp, inf, log
 from typing import Any, Literal
 
 __all__ = ["RANDOM", "SCENARIOS", "Event", "Scenario", "named"]
@@ -41,13 +41,13 @@ class Event:
         """Return a description of the event."""
         match self.act:
             case "rate":
-                return f"the link of {self.source} goes to {self.left:.0%}"
+                return f"the link of {self.source} changes to {self.left:.0%} of its rate"
             case "cross":
-                return f"others take {1 - self.left:.0%} of {self.source}"
+                return f"other traffic takes {1 - self.left:.0%} of the link of {self.source}"
             case "kill":
                 return f"the server of {self.source} is killed"
             case "hole":
-                return f"packets of {self.source} vanish"
+                return f"all packets of {self.source} are lost"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Scenario:
     """One scenario.
 
     :param says: description, a phrase
-    :param bar: goal of coget
+    :param bar: goal of coget, a phrase; the limits below are its numbers
     :param topology: name of the topology, or its description
     :param size: size of the file in bytes
     :param congestion: congestion controls of the servers; the scenario runs with each of them
@@ -64,6 +64,10 @@ class Scenario:
     :param schemes: URL schemes of the sources for coget, used alternately
     :param extra: additional rivals of this scenario
     :param rerun: whether the client is killed at half of the bytes, and then run again
+    :param most: largest time / ideal of coget (in `rerun`: bytes moved / size)
+    :param most_of_extra: largest time of coget, divided by that of each of `extra`
+    :param more_than_extra: seconds that coget may take longer than that
+    :param fastest: whether coget must be faster than every peer
     """
 
     name: str
@@ -78,6 +82,10 @@ class Scenario:
     schemes: tuple[str, ...] = ("ftp",)
     extra: tuple[str, ...] = ()
     rerun: bool = False
+    most: float = inf
+    most_of_extra: float = inf
+    more_than_extra: float = 0.0
+    fastest: bool = False
 
 
 def _bursts(seed: int, source: str, left: float, mean: float, until: float) -> Iterator[Event]:
@@ -104,40 +112,50 @@ HALF_GIB = 1 << 29
 SCENARIOS = {
     scenario.name: scenario
     for scenario in (
-        Scenario("hetero", "400/200/100/50 Mbit/s", "<= 1.02"),
+        Scenario("hetero", "400/200/100/50 Mbit/s", "<= 1.02", most=1.02),
         Scenario(
             "slow",
             "hetero; the fastest source drops to a tenth of its rate at 50 %",
             "<= 1.02",
             events=(Event(0.5, "s1", "rate", 0.1),),
+            most=1.02,
         ),
         Scenario(
             "late",
             "hetero; the fastest source drops to a tenth of its rate at 90 %",
             "<= 1.05",
             events=(Event(0.9, "s1", "rate", 0.1),),
+            most=1.05,
         ),
         Scenario(
             "recover",
             "hetero; the fastest source drops to a tenth of its rate at 50 %, and recovers at 75 %",
             "<= 1.03",
             events=(Event(0.5, "s1", "rate", 0.1), Event(0.75, "s1", "rate", 1.0)),
+            most=1.03,
         ),
         Scenario(
             "kill",
             "hetero; the server of the fastest source gets SIGKILL at 50 %",
             "<= 1.02",
             events=(Event(0.5, "s1", "kill"),),
+            most=1.02,
         ),
         Scenario(
             "hole",
             "hetero; all packets of the fastest source are lost from 50 % on",
             "<= 1.03",
             events=(Event(0.5, "s1", "hole"),),
+            most=1.03,
         ),
-        Scenario("strag", "400/200/100/2 Mbit/s", "<= 1.03", topology="strag"),
+        Scenario("strag", "400/200/100/2 Mbit/s", "<= 1.03", topology="strag", most=1.03),
         Scenario(
-            "far", "400/200/100 Mbit/s at 10/40/80 ms one way", "<= 1.08", topology="far", congestion=("cubic", "bbr")
+            "far",
+            "400/200/100 Mbit/s at 10/40/80 ms one way",
+            "<= 1.08",
+            topology="far",
+            congestion=("cubic", "bbr"),
+            most=1.08,
         ),
         Scenario(
             "farloss",
@@ -148,6 +166,8 @@ SCENARIOS = {
             loss="0.1%",
             rounds=8,
             extra=("globus-url-copy-p8",),
+            most=1.10,
+            most_of_extra=1.0,
         ),
         Scenario(
             "shared",
@@ -155,6 +175,7 @@ SCENARIOS = {
             "<= 1.02 of the better source alone",
             topology="shared",
             extra=("coget-best",),
+            most_of_extra=1.02,
         ),
         Scenario(
             "small",
@@ -164,19 +185,23 @@ SCENARIOS = {
             size=10_000_000,
             rounds=5,
             extra=("coget-best",),
+            most_of_extra=1.0,
+            more_than_extra=0.08,
         ),
-        Scenario("many", "16 sources", "<= 1.03", topology="many"),
+        Scenario("many", "16 sources", "<= 1.03", topology="many", most=1.03),
         Scenario(
             "cross",
             "hetero; bursts of cross traffic take 3/4 of the two fastest links",
             "faster than every peer",
             events=tuple(CROSS),
+            fastest=True,
         ),
         Scenario(
             "mixed",
             "hetero; the servers for coget use GridFTP and HTTPS alternately",
             "<= 1.02",
             schemes=("ftp", "https"),
+            most=1.02,
         ),
         Scenario("uneven", "270/160/130/45/12 Mbit/s at 2/15/40/25/60 ms one way", NEAR, "uneven", HALF_GIB),
         Scenario(
@@ -210,6 +235,7 @@ SCENARIOS = {
             "0.03%",
             8,
             (Event(0.7, "s2", "hole"),),
+            most=1.15,
         ),
         Scenario(
             "tiny",
@@ -224,6 +250,7 @@ SCENARIOS = {
             "hetero; the client gets SIGKILL at half of the bytes; then the same command runs again",
             "<= 1.02 of the bytes",
             rerun=True,
+            most=1.02,
         ),
     )
 }
@@ -263,12 +290,13 @@ def _random(seed: int) -> Scenario:
         loss=loss,
         events=tuple(sorted(events, key=lambda event: event.share)),
         schemes=draw.choice([("ftp",), ("http",), ("ftp", "http")]),
+        most=1.15 if loss != "0%" else inf,
     )
 
 
 def _between(draw: random.Random, low: float, high: float) -> float:
     """Return a number whose logarithm is uniformly distributed."""
-    return math.exp(draw.uniform(math.log(low), math.log(high)))
+    return exp(draw.uniform(log(low), log(high)))
 
 
 def _trouble(draw: random.Random, source: str) -> list[Event]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.benchmarks.page import page
 from tests.benchmarks.race import Copy, Outcome, Run, Sample
-from tests.benchmarks.results import LIMIT, Result, beside, read, rows, typical, write
+from tests.benchmarks.results import LIMIT, Result, beside, goal_is_missed, read, rows, typical, write
 from tests.benchmarks.table import show
 
 SIZE = 1_000_000
@@ -75,6 +75,15 @@ def test_terminal_and_page_tell_the_same():
     assert "| coget | 10.10 | 1.010 [1.010-1.010] |" in text
     assert "S1: kill at 5.00 s. Rates of single sources, relative to the schedule: s1 0.999." in " ".join(text.split())
     assert show(replace(made, alone={"s1": 0.9})).splitlines()[3].endswith("s1 0.900: the ideal is uncertain")
+
+
+def test_the_page_marks_missed_goals():
+    text = page([result(coget=[run(10.3)]), result("cross", coget=[run(10.1)], aria2=[run(10.05)]), result("kill")])
+    assert "| 1.030, goal missed | <= 1.02 |" in text
+    assert "| 1.010, goal missed | faster than every peer |" in text
+    assert "| no run counted | <= 1.02 |" in text
+    near = {"coget": [run(10.1)], "coget-best": [run(9.95)]}
+    assert [goal_is_missed(result(name, **near)) for name in ("shared", "small", "hetero")] == [False, True, False]
 
 
 def test_coordinates_of_pictures_are_short_and_labels_as_they_were():
