@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from coalloc.cli import interrupts, options
-from coalloc.errors import NothingToFetchFrom
+from coalloc.errors import CoallocError, NothingToFetchFrom
 from coalloc.util.streams import say_json
 
 if TYPE_CHECKING:
@@ -26,7 +26,8 @@ __all__ = ["doctor"]
 def doctor(sources: tuple[str, ...], engine: "Engine", delegate: tuple[str, ...], as_json: bool) -> int:
     """Show what is installed and configured here, whether each named server answers, and remedies for problems.
 
-    The exit status is 3 when a named server does not answer.
+    The exit status is 3 when a named server does not answer, otherwise 1 when something here is wrong and must be
+    repaired. Limits, such as a missing certificate, do not change it.
 
     \b
     Examples:
@@ -42,7 +43,9 @@ def doctor(sources: tuple[str, ...], engine: "Engine", delegate: tuple[str, ...]
         say_json(_document(findings, probes))
     else:
         _print(findings, probes)
-    return 0 if all(probe.ok for probe in probes) else NothingToFetchFrom.status
+    if not all(probe.ok for probe in probes):
+        return NothingToFetchFrom.status
+    return CoallocError.status if any(finding.state == "wrong" for finding in findings) else 0
 
 
 def _document(findings: "Sequence[Finding]", probes: "Sequence[Probe]") -> dict[str, Any]:

@@ -2,12 +2,14 @@
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
 from coalloc.cli import interrupts, options
+from coalloc.cli.failures import CommandFailed
+from coalloc.errors import CoallocError
 from coalloc.util.streams import say, say_json
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ def tasks(context: click.Context, every: bool, most: int, broker: str | None, as
       coget tasks --all --json
       coget tasks cancel 5f0c1b3e
     """
-    context.obj = broker
+    context.obj = broker, as_json
     if context.invoked_subcommand:
         return
     from coalloc import api
@@ -53,8 +55,9 @@ def tasks(context: click.Context, every: bool, most: int, broker: str | None, as
 @tasks.command(short_help="Cancel tasks.")
 @click.argument("numbers", metavar="TASK...", nargs=-1, required=True)
 @options.broker
+@options.as_json
 @click.pass_context
-def cancel(context: click.Context, numbers: tuple[str, ...], broker: str | None) -> None:
+def cancel(context: click.Context, numbers: tuple[str, ...], broker: str | None, as_json: bool) -> None:
     """Cancel tasks; files already transferred are kept. TASK is an id, or its beginning.
 
     \b
@@ -63,10 +66,20 @@ def cancel(context: click.Context, numbers: tuple[str, ...], broker: str | None)
     """
     from coalloc import api
 
+    usual, silent = context.obj
+    silent = as_json or silent
+    documents: list[Mapping[str, object]] = []
     for number in numbers:
-        task = interrupts.run(api.cancel(number, broker or context.obj))
-        outcome = "had already succeeded" if task.status == "SUCCEEDED" else task.error or "is over"
-        say(f"{task.id}: {outcome}")
+        try:
+            task = interrupts.run(api.cancel(number, broker or usual))
+        except CoallocError as error:
+            raise CommandFailed(error, {"tasks": documents}) from error
+        documents.append(task.document)
+        if not silent:
+            outcome = "had already succeeded" if task.status == "SUCCEEDED" else task.error or "is over"
+            say(f"{task.id}: {outcome}")
+    if silent:
+        say_json(documents)
 
 
 def _print(found: "Sequence[TaskView]") -> None:

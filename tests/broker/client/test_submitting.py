@@ -88,6 +88,11 @@ def test_tasks_are_listed_and_canceled(lab):
     assert (canceled.returncode, "canceled by its owner" in canceled.stdout) == (0, True), canceled.stderr
     watched = lab.run("watch", number)
     assert (watched.returncode, "CANCELED" in watched.stderr) == (5, True)
+    for words in (("tasks", "--json", "cancel", number), ("tasks", "cancel", "--json", number)):
+        (task,) = json.loads(lab.run(*words).stdout)
+        assert (task["id"], task["status"]) == (number, "FAILED")
+    failed = json.loads(lab.run("tasks", "--json", "cancel", number, "nothing").stdout)
+    assert ([task["id"] for task in failed["tasks"]], failed["error"]["code"]) == ([number], "usage")
 
 
 @pytest.mark.sampled(2)

@@ -13,6 +13,13 @@ def test_a_machine_alone_is_looked_at(home):
     assert "to do" in result.stdout
 
 
+def test_something_that_must_be_repaired_is_status_1(home):
+    (home / "file").touch()
+    result = coget(["doctor"], home, COGET_HISTORY=str(home / "file" / "history.sqlite"))
+    assert result.returncode == 1, result.stderr
+    assert re.search(r"^history +wrong ", result.stdout, re.M)
+
+
 def test_without_numba_it_says_what_is_slow_and_what_to_do(home, tmp_path):
     findings = json.loads(coget(["doctor", "--json"], home, **without("numba", tmp_path)).stdout)["findings"]
     (said,) = [each for each in findings if each["thing"] == "numba"]
