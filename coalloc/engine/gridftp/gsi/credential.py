@@ -33,7 +33,8 @@ def find_credential(proxy: Path | None = None) -> Credential:
     """Find the proxy, else the user's own certificate; X509_* variables take precedence over default places.
 
     :param proxy: a proxy file to use instead
-    :raises PermissionRefused: when there is no credential, or another user may have read or written the key
+    :raises PermissionRefused: when there is no credential, it may not be read, or another user may have read or
+        written the key
     """
     named, usual = proxy or os.environ.get("X509_USER_PROXY"), Path(PROXY.format(uid=os.geteuid()))
     folder = Path.home() / ".globus"
@@ -41,14 +42,25 @@ def find_credential(proxy: Path | None = None) -> Credential:
     key = Path(os.environ.get("X509_USER_KEY") or folder / "userkey.pem")
     if named:
         found = Credential(Path(named), Path(named))
-    elif usual.exists():
+    elif _exists(usual):
         found = Credential(usual, usual)
-    elif certificate.exists() and key.exists():
+    elif _exists(certificate) and _exists(key):
         found = Credential(certificate, key)
     else:
         raise PermissionRefused(f"no proxy certificate found: neither {usual} nor {certificate} exists", NEW_PROXY)
     _check_private(found.key)
     return found
+
+
+def _exists(path: Path) -> bool:
+    """Return whether a file exists. :raises PermissionRefused: when its directory may not be searched"""
+    try:
+        return path.exists()
+    except PermissionError as error:
+        raise PermissionRefused(
+            f"{path} cannot be read: {error.strerror}",
+            f"make {path.parent} accessible to you, or set X509_USER_PROXY to another file",
+        ) from None
 
 
 def _check_private(key: Path) -> None:

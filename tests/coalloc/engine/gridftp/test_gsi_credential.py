@@ -1,7 +1,9 @@
 """Credentials: where coget finds them, and which it refuses before it contacts a server."""
 
+import errno
 import os
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -54,6 +56,16 @@ def test_a_named_proxy_that_does_not_exist(home, tmp_path, monkeypatch):
     monkeypatch.setenv("X509_USER_PROXY", str(tmp_path / "gone"))
     with pytest.raises(PermissionRefused, match="gone cannot be read: No such file"):
         find_credential()
+
+
+def test_a_directory_that_may_not_be_searched(home, monkeypatch):
+    def refuse(path):
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "exists", refuse)
+    with pytest.raises(PermissionRefused, match=f"x509up_u{os.geteuid()} cannot be read: Permission denied") as caught:
+        find_credential()
+    assert "X509_USER_PROXY" in caught.value.remedy
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o602])
