@@ -56,7 +56,7 @@ def scores(forecasts: Sequence[float], actuals: Sequence[float]) -> Scores:
 
     :raises ValueError: without any pair
     """
-    pairs = list(zip(forecasts, actuals, strict=True))
+    pairs = _paired(forecasts, actuals)
     errors = [abs(p - a) / a for p, a in pairs]
     relative = [min(abs(p - a) / min(p, a), MOST) for p, a in pairs]
     return Scores(
@@ -74,8 +74,10 @@ def bounds(lower: Sequence[float], actuals: Sequence[float]) -> Bounds:
 
     >>> bounds([1.0, 5.0], [2.0, 4.0])
     Bounds(pairs=2, missed=0.5, worst=0.5, sharpness=0.875)
+
+    :raises ValueError: without any pair
     """
-    pairs = list(zip(lower, actuals, strict=True))
+    pairs = _paired(lower, actuals)
     misses = [a < p for p, a in pairs]
     length = min(WORST, len(misses))
     inside = worst = sum(misses[:length])
@@ -83,3 +85,9 @@ def bounds(lower: Sequence[float], actuals: Sequence[float]) -> Bounds:
         inside += come - gone
         worst = max(worst, inside)
     return Bounds(len(pairs), sum(misses) / len(pairs), worst / length, median(p / a for p, a in pairs))
+
+
+def _paired(forecasts: Sequence[float], actuals: Sequence[float]) -> list[tuple[float, float]]:
+    if pairs := list(zip(forecasts, actuals, strict=True)):
+        return pairs
+    raise ValueError("there is no pair of a forecast and an actual rate")

@@ -25,14 +25,15 @@ __all__ = ["Agreement", "unusable"]
 class Agreement:
     """The known properties of the file, and their sources.
 
-    :param files: description by the user or a Metalink; its size and checksums have precedence over any server's
+    :param files: description by the user, a Metalink or a catalogue; its size and checksums have
+        precedence over any server's
     """
 
     def __init__(self, files: ReplicaSet) -> None:
         self._urls: Sequence[str] = [redact(replica.url) for replica in files.replicas]
         self._size_is_given = files.size is not None
         self.size = files.size
-        self._sized_by = "the Metalink"
+        self._sized_by = "the Metalink or the catalogue"
         self._given = {c.algorithm: c.value for c in files.checksums}
         self._digests: dict[str, tuple[str, str]] = {}
         self.first_answers: dict[int, Stat] = {}

@@ -58,3 +58,6 @@ def test_metrics_by_hand():
     assert found.bias == 2.0
     low = bounds([1.0] * 600, [2.0] * 300 + [0.5] * 300)
     assert (low.missed, low.worst) == (0.5, 0.6)
+    for measure in (scores, bounds):
+        with pytest.raises(ValueError, match="no pair"):
+            measure([], [])
