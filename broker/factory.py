@@ -22,7 +22,7 @@ from broker.services.catalogue.doubts import Doubts
 from broker.services.catalogue.replicas import Replicas
 from broker.services.collections.bookmarks import Bookmarks
 from broker.services.collections.collections import Collections
-from broker.services.collections.pauses import Pauses
+from broker.services.collections.pause_rules import PauseRules
 from broker.services.collections.trees import Trees
 from broker.services.forecasting.decisions import Decisions
 from broker.services.forecasting.forecasts import Forecasting
@@ -94,7 +94,7 @@ class Factory(NamedTuple):
     flows: Flows
     collections: Collections
     bookmarks: Bookmarks
-    pauses: Pauses
+    pause_rules: PauseRules
     tasks: Tasks
     submissions: Submissions
     watching: Watching
@@ -153,7 +153,7 @@ class Factory(NamedTuple):
             Flows(places, forecasting, working),
             collections,
             Bookmarks(database),
-            Pauses(database),
+            PauseRules(database),
             tasks,
             Submissions(collections, tasks),
             Watching(database),

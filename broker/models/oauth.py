@@ -18,13 +18,13 @@ __all__ = [
     "VIEW_CONSENTS",
     "VIEW_IDENTITIES",
     "VIEW_IDENTITY_SET",
-    "Answer",
     "Bearer",
     "Client",
     "Code",
     "Consent",
     "Grant",
     "Kind",
+    "ResourceServerToken",
     "TokenSource",
     "UserLogin",
     "granted",
@@ -179,7 +179,7 @@ class Consent(NamedTuple):
     interactive: bool
 
 
-class Answer(NamedTuple):
+class ResourceServerToken(NamedTuple):
     """A new access token for one resource server, with a refresh token if the client requested one."""
 
     resource_server: str

@@ -4,7 +4,7 @@ from sqlalchemy import BigInteger, Column, Double, ForeignKey, Index, Integer, T
 
 from broker.schema.base import ACTOR, ID, METADATA, MOMENT
 
-__all__ = ["BADLY", "asides", "forecasts", "observation_keys", "observations", "pairs", "voices"]
+__all__ = ["BADLY", "asides", "forecasts", "observation_keys", "observations", "pairs", "reporters"]
 
 BADLY = text("outcome IN ('failed', 'corrupt')")
 """The condition for failures. SQLite uses the index only if a query has exactly this text."""
@@ -31,7 +31,7 @@ A transaction that adds observations of a link locks its row first. So a link's 
 of their numbers, and a query for numbers above the last seen one misses none.
 """
 
-voices = Table(
+reporters = Table(
     "voices",
     METADATA,
     Column("pair_id", ForeignKey(pairs.c.id), primary_key=True),
@@ -40,7 +40,7 @@ voices = Table(
     Column("newest_id", BigInteger, nullable=False),
     sqlite_with_rowid=False,
 )
-"""Subjects that reported transfers of a link, with the numbers of their first and newest observations."""
+"""Subjects that reported transfers of a link, with their first and newest observation; the table is called `voices`."""
 
 asides = Table(
     "asides",

@@ -108,12 +108,12 @@ def retried(work: Callable[Given, Awaitable[Result]]) -> Callable[Given, Awaitab
 
     @wraps(work)
     async def again(*args: Given.args, **kwargs: Given.kwargs) -> Result:
-        for turn in range(TRIES - 1):
+        for attempt in range(TRIES - 1):
             try:
                 return await work(*args, **kwargs)
             except Undone as error:
                 log.info("retrying %s: %s", work.__qualname__, error.message)
-                await asyncio.sleep(2 * PAUSE * 2**turn * random.random())
+                await asyncio.sleep(2 * PAUSE * 2**attempt * random.random())
         return await work(*args, **kwargs)
 
     return again

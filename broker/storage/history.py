@@ -23,7 +23,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.history import INTERFACE, Observed, Pair, TransferRecord
 from broker.schema.base import ID
-from broker.schema.history import asides, forecasts, observation_keys, observations, pairs, voices
+from broker.schema.history import asides, forecasts, observation_keys, observations, pairs, reporters
 from broker.storage.dialects import ALWAYS, Columns, insert, tabled
 from predictors.context import size_class
 from predictors.experience import SMALLEST
@@ -107,19 +107,19 @@ class ObservationStore:
         names = [*FIELDS, "set_aside", "subject", "forecast_id"]
         await self._connection.execute(observations.insert().from_select(names, fresh))
         await self._count(new, numbers)
-        await self._note_voice(subject, [progress.id for progress in numbers.values()])
+        await self._note_reporter(subject, [progress.id for progress in numbers.values()])
         return len(new)
 
-    async def _note_voice(self, subject: str, numbers: Sequence[int]) -> None:
+    async def _note_reporter(self, subject: str, numbers: Sequence[int]) -> None:
         """Record that a subject has reported transfers of these links, whose rows are locked."""
         mine = and_(observations.c.pair_id == pairs.c.id, observations.c.subject == subject)
         newest = select(func.max(observations.c.id)).where(observations.c.pair_id == pairs.c.id).scalar_subquery()
         oldest = select(func.min(observations.c.id)).where(mine).scalar_subquery()
-        known = select(voices.c.first_id).where(voices.c.pair_id == pairs.c.id, voices.c.subject == subject)
+        known = select(reporters.c.first_id).where(reporters.c.pair_id == pairs.c.id, reporters.c.subject == subject)
         given = tabled(self._connection, [(number,) for number in numbers], {"id": ID})
         first = func.coalesce(known.scalar_subquery(), oldest)
         fresh = select(pairs.c.id, literal(subject), first, newest).join(given, given.c.id == pairs.c.id).where(ALWAYS)
-        new = insert(self._connection, voices).from_select(["pair_id", "subject", "first_id", "newest_id"], fresh)
+        new = insert(self._connection, reporters).from_select(["pair_id", "subject", "first_id", "newest_id"], fresh)
         changed = {"newest_id": new.excluded.newest_id}
         await self._connection.execute(new.on_conflict_do_update(index_elements=["pair_id", "subject"], set_=changed))
 
@@ -182,18 +182,16 @@ class ObservationStore:
         values = [{"pair": numbers[pair].id, "more": counts[pair], "until": ends[pair]} for pair in counts]
         await self._connection.execute(statement, values)
 
-    async def voices(self, pair: int, limit: int) -> list[str]:
+    async def reporters(self, pair: int, limit: int) -> list[str]:
         """Return a link's latest reporters, except those set aside, in the order of their first reports."""
-        reporters = (
-            select(voices.c.subject, voices.c.first_id)
-            .where(voices.c.pair_id == pair, voices.c.subject.not_in(IGNORED_SUBJECTS))
-            .order_by(voices.c.newest_id.desc())
+        newest = (
+            select(reporters.c.subject, reporters.c.first_id)
+            .where(reporters.c.pair_id == pair, reporters.c.subject.not_in(IGNORED_SUBJECTS))
+            .order_by(reporters.c.newest_id.desc())
             .limit(limit)
-            .subquery("reporters")
+            .subquery("newest")
         )
-        return list(
-            (await self._connection.execute(select(reporters.c.subject).order_by(reporters.c.first_id))).scalars()
-        )
+        return list((await self._connection.execute(select(newest.c.subject).order_by(newest.c.first_id))).scalars())
 
     async def newest(self, pair: int, subject: str, limit: int) -> list[StoredObservation]:
         """Return one subject's newest successful observations of a link, in ascending order of their ends."""

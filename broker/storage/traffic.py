@@ -59,9 +59,9 @@ class TrafficStore:
 
         Locked links are skipped, because their holder may be waiting for other links.
         """
-        turn = select(pairs.c.id, pairs.c.rolled_id, pairs.c.newest_id).where(pairs.c.newest_id > pairs.c.rolled_id)
-        turn = turn.order_by(pairs.c.rolled_id).limit(MOST_LINKS).with_for_update(skip_locked=True)
-        found = [_Behind(*row) for row in await self._connection.execute(turn)]
+        behind = select(pairs.c.id, pairs.c.rolled_id, pairs.c.newest_id).where(pairs.c.newest_id > pairs.c.rolled_id)
+        behind = behind.order_by(pairs.c.rolled_id).limit(MOST_LINKS).with_for_update(skip_locked=True)
+        found = [_Behind(*row) for row in await self._connection.execute(behind)]
         if not found:
             return []
         given = tabled(self._connection, found, BEHIND)

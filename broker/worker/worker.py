@@ -32,9 +32,9 @@ from broker.storage.lanes import LaneStore
 from broker.storage.tasks import TaskStore
 from broker.storage.workers import WorkerStore
 from broker.worker.actions.copying import AT_ONCE
-from broker.worker.dead_workers import Housekeeping
 from broker.worker.leases import FEWEST, Leases, next_batch_size
 from broker.worker.owner_rights import DENIED, OwnerRights
+from broker.worker.periodic_checks import PeriodicChecks
 from broker.worker.policy.fairness import LaneChoice, choose
 from broker.worker.policy.faults import failed, poisoned
 from broker.worker.recorder import Recorder
@@ -95,7 +95,7 @@ class Worker:
         self._lanes: dict[int, WorkerLane] = {}
         self._idle: set[str] = set()
         self._leases = Leases(database, self._recorder)
-        self._housekeeping = Housekeeping(database)
+        self._checks = PeriodicChecks(database)
         self._opening = asyncio.Lock()
         self._woken = asyncio.Event()
 
@@ -220,11 +220,11 @@ class Worker:
         await self._stop(left)
 
     async def _look(self) -> None:
-        """Remove leases and lanes that only the database has, do the housekeeping, and tune the numbers of lanes."""
+        """Remove leases and lanes that only the database has, do the periodic checks, and tune the numbers of lanes."""
         await self._leases.reconcile()
         async with self._opening, self._database.write() as connection:
             await LaneStore(connection).keep(self._name, self._lanes.keys())
-        await self._housekeeping.do(self._name, {lane.candidate.task for lane in self._lanes.values()})
+        await self._checks.do(self._name, {lane.candidate.task for lane in self._lanes.values()})
         pair_of_task = {lane.candidate.task: lane.candidate.pair for lane in self._lanes.values()}
         for task, done in self._recorder.taken().items():
             if task in pair_of_task:

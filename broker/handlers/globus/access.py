@@ -10,7 +10,7 @@ from broker.dependencies.access import Reader, Transferrer
 from broker.dependencies.context import Services
 from broker.errors import Invalid
 from broker.handlers.globus import documents, rule_documents
-from broker.handlers.globus.routers import Answer, CollectionId, globus_router
+from broker.handlers.globus.routers import CollectionId, Document, globus_router
 from broker.handlers.globus.submitted_documents import ClientDocument
 from broker.models.collections import NewRule, Permissions, PrincipalType
 from broker.models.faults import why
@@ -36,7 +36,7 @@ class Permission(ClientDocument):
 
 
 @router.get("/access_list")
-async def access_list(endpoint_id: CollectionId, caller: Reader, services: Services) -> Answer:
+async def access_list(endpoint_id: CollectionId, caller: Reader, services: Services) -> Document:
     """List the access rules of a collection."""
     rules = await services.collections.rules(caller, endpoint_id)
     return documents.some("access_list", await rule_documents.access(services, rules), endpoint=str(endpoint_id))
@@ -49,7 +49,7 @@ async def grant(
     caller: Transferrer,
     services: Services,
     request: Request,
-) -> Answer:
+) -> Document:
     """Grant access to a path of a collection."""
     rule = await services.collections.add_rule(caller, endpoint_id, _rule(document))
     message = "Access rule created successfully."
@@ -69,7 +69,7 @@ def _rule(document: GlobusAccessRule) -> NewRule:
 
 
 @router.get("/access/{rule_id}")
-async def access(endpoint_id: CollectionId, rule_id: UUID, caller: Reader, services: Services) -> Answer:
+async def access(endpoint_id: CollectionId, rule_id: UUID, caller: Reader, services: Services) -> Document:
     """Return one access rule."""
     return (await rule_documents.access(services, [await services.collections.rule(caller, endpoint_id, rule_id)]))[0]
 
@@ -82,7 +82,7 @@ async def regrant(
     caller: Transferrer,
     services: Services,
     request: Request,
-) -> Answer:
+) -> Document:
     """Change the permissions of a rule."""
     rule = await services.collections.rule(caller, endpoint_id, rule_id)
     changed = NewRule(**rule.model_dump(exclude={"id"}) | {"permissions": document.permissions})
@@ -94,7 +94,7 @@ async def regrant(
 @router.delete("/access/{rule_id}")
 async def take_back(
     endpoint_id: CollectionId, rule_id: UUID, caller: Transferrer, services: Services, request: Request
-) -> Answer:
+) -> Document:
     """Revoke a grant."""
     await services.collections.remove_rule(caller, endpoint_id, rule_id)
     return documents.result("result", "Deleted", f"Access rule '{rule_id}' deleted successfully", request.url.path)

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, StringConstraints
 from broker.dependencies.access import Reader, Transferrer
 from broker.dependencies.context import Services
 from broker.handlers.globus import documents
-from broker.handlers.globus.routers import Answer, globus_router
+from broker.handlers.globus.routers import Document, globus_router
 from broker.handlers.globus.submitted_documents import ClientDocument, Text
 from broker.services.collection_paths import normal
 
@@ -45,14 +45,14 @@ class BookmarkChange(ClientDocument):
 
 
 @router.get("/bookmark_list")
-async def bookmark_list(caller: Reader, services: Services) -> Answer:
+async def bookmark_list(caller: Reader, services: Services) -> Document:
     """List the caller's bookmarks, by name."""
     found = await services.bookmarks.all(caller.subject)
     return documents.some("bookmark_list", map(documents.bookmark, found))
 
 
 @router.post("/bookmark", status_code=status.HTTP_201_CREATED)
-async def create(document: Annotated[NewBookmark, Body()], caller: Transferrer, services: Services) -> Answer:
+async def create(document: Annotated[NewBookmark, Body()], caller: Transferrer, services: Services) -> Document:
     """Create a bookmark."""
     await services.collections.one(caller, document.endpoint_id)
     path = normal(document.path).rstrip("/") + "/"
@@ -61,7 +61,7 @@ async def create(document: Annotated[NewBookmark, Body()], caller: Transferrer, 
 
 
 @router.get("/bookmark/{bookmark_id}")
-async def bookmark(bookmark_id: UUID, caller: Reader, services: Services) -> Answer:
+async def bookmark(bookmark_id: UUID, caller: Reader, services: Services) -> Document:
     """Return one bookmark."""
     return documents.bookmark(await services.bookmarks.one(caller.subject, bookmark_id))
 
@@ -69,14 +69,14 @@ async def bookmark(bookmark_id: UUID, caller: Reader, services: Services) -> Ans
 @router.put("/bookmark/{bookmark_id}")
 async def change(
     bookmark_id: UUID, document: Annotated[BookmarkChange, Body()], caller: Transferrer, services: Services
-) -> Answer:
+) -> Document:
     """Rename, pin or unpin a bookmark."""
     values = document.model_dump(exclude_none=True)
     return documents.bookmark(await services.bookmarks.change(caller.subject, bookmark_id, values))
 
 
 @router.delete("/bookmark/{bookmark_id}")
-async def delete(bookmark_id: UUID, caller: Transferrer, services: Services, request: Request) -> Answer:
+async def delete(bookmark_id: UUID, caller: Transferrer, services: Services, request: Request) -> Document:
     """Delete a bookmark."""
     await services.bookmarks.remove(caller.subject, bookmark_id)
     return documents.result("result", "Deleted", f"Bookmark '{bookmark_id}' deleted successfully", request.url.path)

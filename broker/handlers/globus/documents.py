@@ -1,4 +1,4 @@
-"""Globus documents of collections and files, as pure functions; `task_answers` has those of tasks."""
+"""Globus documents of collections and files, as pure functions; `task_documents` has those of tasks."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any

@@ -12,7 +12,7 @@ from broker.errors import Invalid, NoTask, NotFound
 from broker.factory import Factory
 from broker.handlers.globus import documents, tasks
 from broker.handlers.globus.filters import between
-from broker.handlers.globus.routers import Answer, Fields, Limit, Marker, Offset, QueryText, TaskId, globus_router
+from broker.handlers.globus.routers import Document, Fields, Limit, Marker, Offset, QueryText, TaskId, globus_router
 from broker.handlers.globus.submitted_documents import ClientDocument, Message
 from broker.models.tasks import Status
 from broker.storage.tasks import TaskFilter
@@ -60,7 +60,7 @@ async def task_list(
     last_key: QueryText = "",
     limit: Annotated[int, Query(ge=1, le=1000)] = PAGE,
     fields: Fields = "",
-) -> Answer:
+) -> Document:
     """List the tasks of all users, the newest first."""
     task_filter = TaskFilter(
         owner=await subject(services, filter_owner_id) if filter_owner_id else None,
@@ -97,7 +97,7 @@ def _key(text: str) -> tuple[float, str] | None:
 
 
 @router.get("/task/{task_id}")
-async def task(task_id: TaskId, caller: Admin, services: Services, fields: Fields = "") -> Answer:
+async def task(task_id: TaskId, caller: Admin, services: Services, fields: Fields = "") -> Document:
     """Return one task of any user."""
     return await tasks.task(task_id, caller, services, fields)
 
@@ -110,31 +110,31 @@ async def event_list(
     limit: Limit = 10,
     offset: Offset = 0,
     filter_is_error: bool | None = None,
-) -> Answer:
+) -> Document:
     """List the events of a task, the newest first."""
     return await tasks.event_list(task_id, caller, services, limit, offset, "", filter_is_error)
 
 
 @router.get("/task/{task_id}/successful_transfers")
-async def successful_transfers(task_id: TaskId, caller: Admin, services: Services, marker: Marker = 0) -> Answer:
+async def successful_transfers(task_id: TaskId, caller: Admin, services: Services, marker: Marker = 0) -> Document:
     """List the files that a task transferred."""
     return await tasks.done(services, caller, task_id, "succeeded", marker)
 
 
 @router.get("/task/{task_id}/skipped_errors")
-async def skipped_errors(task_id: TaskId, caller: Admin, services: Services, marker: Marker = 0) -> Answer:
+async def skipped_errors(task_id: TaskId, caller: Admin, services: Services, marker: Marker = 0) -> Document:
     """List the files that a task skipped because of errors."""
     return await tasks.done(services, caller, task_id, "skipped", marker)
 
 
 @router.get("/task/{task_id}/pause_info")
-async def pause_info(task_id: TaskId, caller: Admin, services: Services) -> Answer:
+async def pause_info(task_id: TaskId, caller: Admin, services: Services) -> Document:
     """Return why a task is paused: an admin's message, and the pause rules of its collections."""
     return await tasks.pause_info(task_id, caller, services)
 
 
 @router.post("/admin_cancel")
-async def cancel(document: Annotated[TaskMessage, Body()], caller: Admin, services: Services) -> Answer:
+async def cancel(document: Annotated[TaskMessage, Body()], caller: Admin, services: Services) -> Document:
     """Cancel tasks, with a message to their owners."""
     await _known(services, document)
     for number in document.task_id_list:
@@ -143,7 +143,7 @@ async def cancel(document: Annotated[TaskMessage, Body()], caller: Admin, servic
 
 
 @router.get("/admin_cancel/{admin_cancel_id}")
-async def canceled(admin_cancel_id: UUID, caller: Admin) -> Answer:
+async def canceled(admin_cancel_id: UUID, caller: Admin) -> Document:
     """Return that the tasks are canceled: `admin_cancel` cancels them before it responds."""
     return {"DATA_TYPE": "admin_cancel", "id": str(admin_cancel_id), "done": True}
 
@@ -151,7 +151,7 @@ async def canceled(admin_cancel_id: UUID, caller: Admin) -> Answer:
 @router.post("/admin_pause")
 async def pause(
     document: Annotated[TaskMessage, Body()], caller: Admin, services: Services, request: Request
-) -> Answer:
+) -> Document:
     """Pause tasks, with a message to their owners."""
     await _known(services, document)
     for number in document.task_id_list:
@@ -162,7 +162,7 @@ async def pause(
 @router.post("/admin_resume")
 async def resume(
     document: Annotated[TaskSelection, Body()], caller: Admin, services: Services, request: Request
-) -> Answer:
+) -> Document:
     """Resume tasks."""
     await _known(services, document)
     for number in document.task_id_list:

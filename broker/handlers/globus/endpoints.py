@@ -14,7 +14,7 @@ from broker.factory import Factory
 from broker.handlers.globus import documents
 from broker.handlers.globus.errors import GlobusError
 from broker.handlers.globus.filters import chosen
-from broker.handlers.globus.routers import Answer, CollectionId, Fields, Offset, QueryText, globus_router
+from broker.handlers.globus.routers import CollectionId, Document, Fields, Offset, QueryText, globus_router
 from broker.handlers.globus.rule_documents import pause_rules
 from broker.handlers.globus.submitted_documents import ClientDocument
 from broker.models.access import Caller
@@ -59,7 +59,7 @@ async def search(
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     offset: Offset = 0,
     fields: Fields = "",
-) -> Answer:
+) -> Document:
     """List the collections that the caller may use, by name.
 
     `filter_fulltext`: words that must all occur in the name, description, owner, site or id.
@@ -114,7 +114,7 @@ def _text(seen: VisibleCollection) -> str:
 
 def _document(
     seen: VisibleCollection, people: People, caller: Caller, servers: tuple[dict[str, Any], ...] = ()
-) -> Answer:
+) -> Document:
     return documents.endpoint(seen.collection, people, seen.managed_by(caller), seen.public, servers)
 
 
@@ -123,7 +123,7 @@ async def _owners(services: Factory, seen: Iterable[VisibleCollection]) -> Peopl
 
 
 @router.get("/endpoint/{endpoint_id}")
-async def endpoint(endpoint_id: CollectionId, caller: Reader, services: Services, fields: Fields = "") -> Answer:
+async def endpoint(endpoint_id: CollectionId, caller: Reader, services: Services, fields: Fields = "") -> Document:
     """Return one collection."""
     try:
         seen = await services.collections.one(caller, endpoint_id)
@@ -135,7 +135,7 @@ async def endpoint(endpoint_id: CollectionId, caller: Reader, services: Services
     return chosen(_document(seen, await _owners(services, [seen]), caller, await _servers(seen, services)), fields)
 
 
-async def _servers(seen: VisibleCollection, services: Factory) -> tuple[Answer, ...]:
+async def _servers(seen: VisibleCollection, services: Factory) -> tuple[Document, ...]:
     name = seen.collection.endpoint
     return (documents.server(await services.places.endpoint(name)),) if name else ()
 
@@ -147,7 +147,7 @@ async def describe(
     caller: Transferrer,
     services: Services,
     request: Request,
-) -> Answer:
+) -> Document:
     """Change the description of a collection, and refuse any other change."""
     if document.model_extra or "description" not in document.model_fields_set:
         fields = ", ".join(document.model_extra or ())[:200] or "no description"
@@ -157,14 +157,14 @@ async def describe(
 
 
 @router.get("/endpoint/{endpoint_id}/server_list")
-async def server_list(endpoint_id: CollectionId, caller: Reader, services: Services) -> Answer:
+async def server_list(endpoint_id: CollectionId, caller: Reader, services: Services) -> Document:
     """List the servers of a collection: its GridFTP server, if it has one."""
     servers = await _servers(await services.collections.one(caller, endpoint_id), services)
     return documents.some("endpoint_server_list", servers, endpoint=str(endpoint_id))
 
 
 @router.post("/endpoint/{endpoint_id}/autoactivate")
-async def autoactivate(endpoint_id: CollectionId, caller: Reader, services: Services, request: Request) -> Answer:
+async def autoactivate(endpoint_id: CollectionId, caller: Reader, services: Services, request: Request) -> Document:
     """Do nothing, as collections are always active. Old clients call this."""
     await services.collections.one(caller, endpoint_id)
     return documents.result(
@@ -173,15 +173,15 @@ async def autoactivate(endpoint_id: CollectionId, caller: Reader, services: Serv
 
 
 @router.get("/endpoint/{endpoint_id}/my_effective_pause_rule_list")
-async def effective_pause_rules(endpoint_id: CollectionId, caller: Reader, services: Services) -> Answer:
+async def effective_pause_rules(endpoint_id: CollectionId, caller: Reader, services: Services) -> Document:
     """List the pause rules of a collection that apply to the caller."""
     collection = (await services.collections.one(caller, endpoint_id)).collection
-    rules = await services.pauses.all([endpoint_id], caller.subject)
+    rules = await services.pause_rules.all([endpoint_id], caller.subject)
     return documents.some("pause_rule_list", await pause_rules(services, rules, {collection.id: collection}, False))
 
 
 @router.get("/endpoint/{endpoint_id}/role_list")
-async def role_list(endpoint_id: CollectionId, caller: Reader, services: Services) -> Answer:
+async def role_list(endpoint_id: CollectionId, caller: Reader, services: Services) -> Document:
     """List the administrators of a collection: its owner."""
     seen = await services.collections.one(caller, endpoint_id)
     owner = {"DATA_TYPE": "role", "id": None, "principal_type": "identity", "role": "administrator"}

@@ -15,7 +15,7 @@ from broker.factory import Factory
 from broker.handlers.globus import documents
 from broker.handlers.globus.errors import refusals
 from broker.handlers.globus.filters import fitting, ordered
-from broker.handlers.globus.routers import Answer, CollectionId, Offset, Order, QueryText, globus_router, quick
+from broker.handlers.globus.routers import CollectionId, Document, Offset, Order, QueryText, globus_router, quick
 from broker.handlers.globus.submitted_documents import ClientDocument, Text
 from broker.models.access import Caller
 from broker.services.auth.permissions import Reach
@@ -82,7 +82,7 @@ def _rank(field: str, document: dict[str, Any]) -> tuple[bool, Any]:
 @router.get("/stat")
 async def stat(
     endpoint_id: CollectionId, caller: Reader, services: Services, path: Annotated[str, Query(max_length=5000)]
-) -> Answer:
+) -> Document:
     """Return the file or folder at a path."""
     where = normal(path)
     reach = await _allowed(services, caller, "ls", CollectionUse(endpoint_id, where))
@@ -98,7 +98,7 @@ async def mkdir(
     caller: Transferrer,
     services: Services,
     request: Request,
-) -> Answer:
+) -> Document:
     """Create a folder inside an existing one."""
     path = normal(document.path)
     reach = await _allowed(services, caller, "mkdir", CollectionUse(endpoint_id, path, writes=True))
@@ -116,7 +116,7 @@ async def rename(
     caller: Transferrer,
     services: Services,
     request: Request,
-) -> Answer:
+) -> Document:
     """Move a file or folder to another path in its collection."""
     old, new = normal(document.old_path).rstrip("/") or "/", normal(document.new_path).rstrip("/") or "/"
     uses = (CollectionUse(endpoint_id, path, writes=True) for path in (old, new))
@@ -136,5 +136,5 @@ async def _allowed(services: Factory, caller: Caller, operation: str, *uses: Col
     """
     number: UUID = uses[0].collection
     reach = (await services.collections.allow(caller, uses))[number]
-    await services.pauses.check(caller, reach.collection, operation)
+    await services.pause_rules.check(caller, reach.collection, operation)
     return reach

@@ -11,7 +11,7 @@ from broker.dependencies.context import Services
 from broker.factory import Factory
 from broker.handlers.globus import documents, rule_documents
 from broker.handlers.globus.endpoint_manager import subject
-from broker.handlers.globus.routers import Answer, CollectionId, globus_router
+from broker.handlers.globus.routers import CollectionId, Document, globus_router
 from broker.handlers.globus.submitted_documents import ClientDocument, Message
 from broker.models.collections import PAUSABLE, Collection, PauseRule
 
@@ -47,7 +47,7 @@ class NewPauseRule(PauseChange):
 
 
 @router.get("/monitored_endpoints")
-async def monitored(caller: Admin, services: Services) -> Answer:
+async def monitored(caller: Admin, services: Services) -> Document:
     """List all collections, since admins manage all."""
     seen = await services.collections.visible(caller)
     people = await services.identities.people(each.collection.owner for each in seen)
@@ -56,7 +56,7 @@ async def monitored(caller: Admin, services: Services) -> Answer:
 
 
 @router.get("/endpoint/{endpoint_id}")
-async def endpoint(endpoint_id: CollectionId, caller: Admin, services: Services) -> Answer:
+async def endpoint(endpoint_id: CollectionId, caller: Admin, services: Services) -> Document:
     """Return one collection."""
     seen = await services.collections.one(caller, endpoint_id)
     people = await services.identities.people([seen.collection.owner])
@@ -64,22 +64,22 @@ async def endpoint(endpoint_id: CollectionId, caller: Admin, services: Services)
 
 
 @router.get("/endpoint/{endpoint_id}/access_list")
-async def access_list(endpoint_id: CollectionId, caller: Admin, services: Services) -> Answer:
+async def access_list(endpoint_id: CollectionId, caller: Admin, services: Services) -> Document:
     """List the access rules of a collection."""
     rules = await services.collections.rules(caller, endpoint_id)
     return documents.some("access_list", await rule_documents.access(services, rules), endpoint=str(endpoint_id))
 
 
 @router.get("/pause_rule_list")
-async def pause_rules(caller: Admin, services: Services, filter_endpoint: UUID | None = None) -> Answer:
+async def pause_rules(caller: Admin, services: Services, filter_endpoint: UUID | None = None) -> Document:
     """List the pause rules of all collections, or of one."""
     every = await _every(services)
-    rules = await services.pauses.all(every if filter_endpoint is None else [filter_endpoint])
+    rules = await services.pause_rules.all(every if filter_endpoint is None else [filter_endpoint])
     return documents.some("pause_rule_list", await rule_documents.pause_rules(services, rules, every, editable=True))
 
 
 @router.post("/pause_rule", status_code=status.HTTP_201_CREATED)
-async def pause(document: Annotated[NewPauseRule, Body()], caller: Admin, services: Services) -> Answer:
+async def pause(document: Annotated[NewPauseRule, Body()], caller: Admin, services: Services) -> Document:
     """Pause operations at a collection."""
     await services.collections.one(caller, document.endpoint_id)
     named = any(getattr(document, f"pause_{operation}") is not None for operation in PAUSABLE)
@@ -94,36 +94,38 @@ async def pause(document: Annotated[NewPauseRule, Body()], caller: Admin, servic
         created_at=now,
         modified_at=now,
     )
-    return await _shown(services, await services.pauses.put(caller.subject, rule), await _every(services))
+    return await _shown(services, await services.pause_rules.put(caller.subject, rule), await _every(services))
 
 
 @router.get("/pause_rule/{pause_rule_id}")
-async def pause_rule(pause_rule_id: UUID, caller: Admin, services: Services) -> Answer:
+async def pause_rule(pause_rule_id: UUID, caller: Admin, services: Services) -> Document:
     """Return one pause rule."""
     every = await _every(services)
-    return await _shown(services, await services.pauses.one(list(every), pause_rule_id), every)
+    return await _shown(services, await services.pause_rules.one(list(every), pause_rule_id), every)
 
 
 @router.put("/pause_rule/{pause_rule_id}")
 async def change(
     pause_rule_id: UUID, document: Annotated[PauseChange, Body()], caller: Admin, services: Services
-) -> Answer:
+) -> Document:
     """Change the operations or the message of a pause rule."""
     every = await _every(services)
-    known = await services.pauses.one(list(every), pause_rule_id)
+    known = await services.pause_rules.one(list(every), pause_rule_id)
     changed = {
         "message": known.message if document.message is None else document.message,
         "operations": document.operations(known.operations),
         "modified_by": caller.subject,
         "modified_at": time.time(),
     }
-    return await _shown(services, await services.pauses.put(caller.subject, known.model_copy(update=changed)), every)
+    return await _shown(
+        services, await services.pause_rules.put(caller.subject, known.model_copy(update=changed)), every
+    )
 
 
 @router.delete("/pause_rule/{pause_rule_id}")
-async def resume(pause_rule_id: UUID, caller: Admin, services: Services, request: Request) -> Answer:
+async def resume(pause_rule_id: UUID, caller: Admin, services: Services, request: Request) -> Document:
     """Delete a pause rule, so that its operations resume."""
-    await services.pauses.remove(caller.subject, pause_rule_id)
+    await services.pause_rules.remove(caller.subject, pause_rule_id)
     return documents.result("result", "Deleted", f"Pause rule '{pause_rule_id}' deleted", request.url.path)
 
 
@@ -131,5 +133,5 @@ async def _every(services: Factory) -> dict[UUID, Collection]:
     return {each.id: each for each in await services.collections.all()}
 
 
-async def _shown(services: Factory, rule: PauseRule, collections: dict[UUID, Collection]) -> Answer:
+async def _shown(services: Factory, rule: PauseRule, collections: dict[UUID, Collection]) -> Document:
     return (await rule_documents.pause_rules(services, [rule], collections, editable=True))[0]

@@ -12,8 +12,8 @@ from broker.handlers.routers import errors_of
 from broker.models.base import STORABLE
 
 __all__ = [
-    "Answer",
     "CollectionId",
+    "Document",
     "Fields",
     "Limit",
     "Marker",
@@ -34,7 +34,7 @@ Offset = Annotated[int, Query(ge=0, lt=2**31)]
 Marker = Annotated[int, Query(ge=0, lt=2**63, description="value from the previous page")]
 CollectionId = Annotated[UUID, Path()]
 TaskId = Annotated[UUID, Path()]
-Answer = dict[str, Any]
+Document = dict[str, Any]
 
 
 def globus_router(prefix: str = "") -> APIRouter:
@@ -42,6 +42,6 @@ def globus_router(prefix: str = "") -> APIRouter:
     return APIRouter(prefix=f"{PREFIX}{prefix}", tags=["globus"], responses=ERRORS, route_class=Guarded)
 
 
-def quick(document: Answer) -> Response:
+def quick(document: Document) -> Response:
     """Return a response without validating its document, which may have 100,000 entries."""
     return Response(orjson.dumps(document), media_type="application/json")

@@ -5,13 +5,13 @@ from uuid import UUID
 
 from broker.factory import Factory
 from broker.handlers.globus import documents
-from broker.handlers.globus.routers import Answer
+from broker.handlers.globus.routers import Document
 from broker.models.collections import AccessRule, Collection, PauseRule
 
 __all__ = ["access", "pause_rules"]
 
 
-async def access(services: Factory, rules: Sequence[AccessRule]) -> list[Answer]:
+async def access(services: Factory, rules: Sequence[AccessRule]) -> list[Document]:
     """Return the documents of access rules."""
     people = await services.identities.people(each.principal for each in rules if each.principal_type == "identity")
     return [documents.access(each, people) for each in rules]
@@ -19,7 +19,7 @@ async def access(services: Factory, rules: Sequence[AccessRule]) -> list[Answer]
 
 async def pause_rules(
     services: Factory, rules: Sequence[PauseRule], collections: Mapping[UUID, Collection], editable: bool
-) -> list[Answer]:
+) -> list[Document]:
     """Return the documents of pause rules, with the names of their collections."""
     subjects = [each for rule in rules for each in (rule.subject, rule.modified_by) if each is not None]
     people = await services.identities.people(subjects)

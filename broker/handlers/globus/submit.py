@@ -10,9 +10,9 @@ from broker.dependencies.access import Reader, Sent, Transferrer
 from broker.dependencies.context import Services
 from broker.factory import Factory
 from broker.handlers.globus.documents import result
-from broker.handlers.globus.routers import Answer, globus_router
+from broker.handlers.globus.routers import Document, globus_router
 from broker.handlers.globus.submitted_documents import DeleteDocument, TransferDocument
-from broker.handlers.globus.task_answers import submitted
+from broker.handlers.globus.task_documents import submitted
 from broker.models.oauth import Bearer
 from broker.models.tasks import NewTask
 
@@ -22,7 +22,7 @@ router = globus_router()
 
 
 @router.get("/submission_id")
-async def submission_id(caller: Reader) -> Answer:
+async def submission_id(caller: Reader) -> Document:
     """Return a new submission id. Repeated submissions with the same id create one task."""
     return {"DATA_TYPE": "submission_id", "value": str(uuid4())}
 
@@ -35,7 +35,7 @@ async def transfer(
     services: Services,
     request: Request,
     response: Response,
-) -> Answer:
+) -> Document:
     """Copy files and folders from one collection to another."""
     return await _submit(document.task(caller, time.time()), bearer, services, request, response)
 
@@ -48,12 +48,12 @@ async def delete(
     services: Services,
     request: Request,
     response: Response,
-) -> Answer:
+) -> Document:
     """Delete files and folders of a collection."""
     return await _submit(document.task(caller, time.time()), bearer, services, request, response)
 
 
-async def _submit(task: NewTask, bearer: Bearer, services: Factory, request: Request, response: Response) -> Answer:
+async def _submit(task: NewTask, bearer: Bearer, services: Factory, request: Request, response: Response) -> Document:
     number, new = await services.submissions.take(bearer.caller, task, bearer.number)
     what = task.kind.lower()
     message = f"The {what} has been accepted and a task has been created and queued for execution"

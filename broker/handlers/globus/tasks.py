@@ -9,10 +9,10 @@ from fastapi import Body, Query, Request
 from broker.dependencies.access import Reader, Transferrer
 from broker.dependencies.context import Services
 from broker.factory import Factory
-from broker.handlers.globus import documents, task_answers
+from broker.handlers.globus import documents, task_documents
 from broker.handlers.globus.filters import between, chosen, clauses, ordered
 from broker.handlers.globus.routers import (
-    Answer,
+    Document,
     Fields,
     Limit,
     Marker,
@@ -57,13 +57,13 @@ def task_filter(text: str, owner: str) -> TaskFilter:
     )
 
 
-async def shown(services: Factory, tasks: Iterable[Task], fields: str = "") -> list[Answer]:
+async def shown(services: Factory, tasks: Iterable[Task], fields: str = "") -> list[Document]:
     """Return the documents of tasks, with the names of their collections."""
     every, now = list(tasks), time.time()
     numbers = {number for task in every for number in (task.source, task.destination) if number}
     collections = await services.collections.named(numbers)
     people = await services.identities.people(task.owner for task in every)
-    return [chosen(task_answers.task(each, people, collections, now), fields) for each in every]
+    return [chosen(task_documents.task(each, people, collections, now), fields) for each in every]
 
 
 @router.get("/task_list")
@@ -75,7 +75,7 @@ async def task_list(
     orderby: Order = "request_time DESC",
     filter: QueryText = "",
     fields: Fields = "",
-) -> Answer:
+) -> Document:
     """List the caller's tasks, the newest first unless another order is given."""
     order = ordered(orderby, ORDERED) or [("request_time", True)]
     page = await services.tasks.page(task_filter(filter, caller.subject), order, limit, offset)
@@ -84,7 +84,7 @@ async def task_list(
 
 
 @router.get("/task/{task_id}")
-async def task(task_id: TaskId, caller: Reader, services: Services, fields: Fields = "") -> Answer:
+async def task(task_id: TaskId, caller: Reader, services: Services, fields: Fields = "") -> Document:
     """Return one task."""
     return (await shown(services, [await services.tasks.one(caller, str(task_id))], fields))[0]
 
@@ -92,7 +92,7 @@ async def task(task_id: TaskId, caller: Reader, services: Services, fields: Fiel
 @router.put("/task/{task_id}")
 async def change(
     task_id: TaskId, document: Annotated[TaskChange, Body()], caller: Transferrer, services: Services, request: Request
-) -> Answer:
+) -> Document:
     """Change the label or the deadline of an active task."""
     deadline = None if document.deadline is None else later(document.deadline, time.time())
     await services.tasks.change(caller, str(task_id), label(document.label), deadline)
@@ -100,7 +100,7 @@ async def change(
 
 
 @router.post("/task/{task_id}/cancel")
-async def cancel(task_id: TaskId, caller: Transferrer, services: Services, request: Request) -> Answer:
+async def cancel(task_id: TaskId, caller: Transferrer, services: Services, request: Request) -> Document:
     """Cancel a task; transferred files are kept."""
     if await services.tasks.cancel(caller, str(task_id)):
         return documents.result("result", "Canceled", "The task has been cancelled successfully.", request.url.path)
@@ -118,33 +118,33 @@ async def event_list(
     offset: Offset = 0,
     filter: QueryText = "",
     filter_is_error: bool | None = None,
-) -> Answer:
+) -> Document:
     """List the events of a task, the newest first."""
     values = clauses(filter, ("is_error",)).get("is_error")
     errors = filter_is_error if values is None else values[0] in ("1", "true")
     events, total = await services.tasks.events(caller, str(task_id), errors, limit, offset)
-    found = map(task_answers.event, events)
+    found = map(task_documents.event, events)
     return documents.some("event_list", found, limit=limit, offset=offset, total=total)
 
 
 @router.get("/task/{task_id}/successful_transfers")
-async def successful_transfers(task_id: TaskId, caller: Reader, services: Services, marker: Marker = 0) -> Answer:
+async def successful_transfers(task_id: TaskId, caller: Reader, services: Services, marker: Marker = 0) -> Document:
     """List the files that a task transferred."""
     return await done(services, caller, task_id, "succeeded", marker)
 
 
 @router.get("/task/{task_id}/skipped_errors")
-async def skipped_errors(task_id: TaskId, caller: Reader, services: Services, marker: Marker = 0) -> Answer:
+async def skipped_errors(task_id: TaskId, caller: Reader, services: Services, marker: Marker = 0) -> Document:
     """List the files that a task skipped because of errors."""
     return await done(services, caller, task_id, "skipped", marker)
 
 
-async def done(services: Factory, caller: Caller, task_id: TaskId, state: str, marker: int) -> Answer:
+async def done(services: Factory, caller: Caller, task_id: TaskId, state: str, marker: int) -> Document:
     """Return a page of a task's files in a state ("succeeded" or "skipped") after a marker."""
     kind, document = (
-        ("successful_transfers", task_answers.transferred)
+        ("successful_transfers", task_documents.transferred)
         if state == "succeeded"
-        else ("skipped_errors", task_answers.skipped)
+        else ("skipped_errors", task_documents.skipped)
     )
     page = await services.tasks.done(caller, str(task_id), state, marker, PAGE)
     after = page[-1].id if len(page) == PAGE else None
@@ -152,13 +152,13 @@ async def done(services: Factory, caller: Caller, task_id: TaskId, state: str, m
 
 
 @router.get("/task/{task_id}/pause_info")
-async def pause_info(task_id: TaskId, caller: Reader, services: Services) -> Answer:
+async def pause_info(task_id: TaskId, caller: Reader, services: Services) -> Document:
     """Return why a task is paused: an admin's message, and the pause rules of its collections."""
     task = await services.tasks.one(caller, str(task_id))
     over = task.status in ("SUCCEEDED", "FAILED")
     numbers = [number for number in (task.source, task.destination) if number and not over]
     collections = {each.id: each for each in (await services.collections.named(numbers)).values()}
-    rules = await services.pauses.all(collections, task.owner)
+    rules = await services.pause_rules.all(collections, task.owner)
     message = None if over else task.paused
     return {
         "DATA_TYPE": "pause_info_limited",

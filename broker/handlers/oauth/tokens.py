@@ -105,7 +105,7 @@ def _session(grant: Grant, who: str, home: str) -> dict[str, Any]:
 
 
 async def _answer(given: IssuedTokens, client: Client, services: Factory, home: str) -> dict[str, Any]:
-    first, *others = [answer.document() for answer in given.answers]
+    first, *others = [token.document() for token in given.tokens]
     answer: dict[str, Any] = {**first, "other_tokens": others}
     if given.code and "openid" in given.code.scopes:
         who = await services.identities.of(given.caller.subject)

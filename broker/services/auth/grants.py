@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.errors import OAuthRefused, Unauthenticated
 from broker.models.access import Caller
-from broker.models.oauth import Answer, Client, Code, Consent, Grant, TokenSource, granted
+from broker.models.oauth import Client, Code, Consent, Grant, ResourceServerToken, TokenSource, granted
 from broker.services.auth.access import Access, hashed, new_secret
 from broker.storage.database import Database, retried
 from broker.storage.grants import GrantStore as Stored
@@ -39,7 +39,7 @@ class IssuedTokens(NamedTuple):
     """
 
     caller: Caller
-    answers: tuple[Answer, ...]
+    tokens: tuple[ResourceServerToken, ...]
     login_at: float | None = None
     code: Code | None = None
 
@@ -108,8 +108,8 @@ class Grants:
             stored = await used_by(client.id, connection, now)
             await IdentityStore(connection).seen(client.name, now)
             scopes_by_server = granted(scope).items()
-            answers = [await _answer(stored, source, server, scopes, now) for server, scopes in scopes_by_server]
-        return IssuedTokens(source.caller, tuple(answers))
+            tokens = [await _issue(stored, source, server, scopes, now) for server, scopes in scopes_by_server]
+        return IssuedTokens(source.caller, tuple(tokens))
 
     async def given(self, secret: str) -> Grant | None:
         """Return a valid token of a client; None if the secret is not one."""
@@ -187,11 +187,11 @@ async def _redeemed(
         return None
     grant, code = found
     source = TokenSource(grant.caller, client.id, grant.id, grant.login_at, grant.limit_at)
-    answers = [
-        await _answer(stored, source, server, scopes, now, offline=code.offline)
+    tokens = [
+        await _issue(stored, source, server, scopes, now, offline=code.offline)
         for server, scopes in granted(" ".join(code.scopes)).items()
     ]
-    return IssuedTokens(grant.caller, tuple(answers), grant.login_at, code)
+    return IssuedTokens(grant.caller, tuple(tokens), grant.login_at, code)
 
 
 async def _refreshed(stored: Stored, client: Client, secret: str, scope: str, now: float) -> IssuedTokens | None:
@@ -207,13 +207,13 @@ async def _refreshed(stored: Stored, client: Client, secret: str, scope: str, no
         await stored.spend(grant.id, now)
     else:
         await stored.prolong(grant.id, source.until(REFRESH, now))
-    answer = await _answer(stored, source, str(grant.server), scopes, now, offline=client.public)
+    answer = await _issue(stored, source, str(grant.server), scopes, now, offline=client.public)
     return IssuedTokens(grant.caller, (answer._replace(refresh_token=answer.refresh_token or secret),), grant.login_at)
 
 
-async def _answer(
+async def _issue(
     stored: Stored, source: TokenSource, server: str, scopes: tuple[str, ...], now: float, offline: bool = False
-) -> Answer:
+) -> ResourceServerToken:
     """Grant an access token for a resource server; if `offline`, with a new refresh token as its parent."""
     access, refresh = new_secret(), new_secret() if offline else None
     if refresh:
@@ -222,7 +222,7 @@ async def _answer(
         source = source._replace(parent=number)
     until = source.until(ACCESS, now)
     await stored.add("access", hashed(access), source, now, until, server, scopes)
-    return Answer(server, scopes, access, int(until - now), refresh)
+    return ResourceServerToken(server, scopes, access, int(until - now), refresh)
 
 
 async def _first(stored: Stored, grant: Grant) -> int:

@@ -1,1 +1,1 @@
-"""Collections, their folders and files (`trees`), paths, pauses and bookmarks."""
+"""Collections, their folders and files (`trees`), paths, pause rules and bookmarks."""

@@ -242,7 +242,7 @@ class Forecasting:
             async with self._turns:
                 async with self._database.read() as connection:
                     history = ObservationStore(connection)
-                    subjects = await history.voices(progress.id, MOST)
+                    subjects = await history.reporters(progress.id, MOST)
                     each = max(min(LEAST, NEWEST), NEWEST // max(1, len(subjects)))
                     observations = [
                         one for subject in subjects for one in await history.newest(progress.id, subject, each)

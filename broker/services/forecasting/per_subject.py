@@ -1,6 +1,6 @@
 """One forecast from the observations of several subjects on a link, with equal weight for each subject.
 
-Each subject has a forecaster (a "voice"); the result is the median of their forecasts, so that no single subject can
+Each subject has a forecaster; the result is the median of their forecasts, so that no single subject can
 move it beyond another subject's forecast. If their number is even, the subject that reported last is left out.
 """
 

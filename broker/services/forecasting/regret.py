@@ -76,16 +76,16 @@ def hindsight(size: int, sources: Sequence[Able | None]) -> Hindsight | None:
 def _level(size: int, able: Sequence[Able]) -> float | None:
     """Return the smallest T by which the sources could deliver `size` bytes; None if they never could.
 
-    The sum of their bytes is a straight line between two turns, at which a source starts or fails.
+    The sum of their bytes is a straight line between two changes, at which a source starts or fails.
     """
-    turns = {each.start for each in able} | {each.start + each.most / each.rate for each in able if each.most < inf}
+    changes = {each.start for each in able} | {each.start + each.most / each.rate for each in able if each.most < inf}
     before = poured = 0.0
-    for turn in sorted(turns):
-        brought = sum(each.until(turn) for each in able)
+    for change in sorted(changes):
+        brought = sum(each.until(change) for each in able)
         if brought >= size * (1 - ROUNDING):
             share = (size - poured) / (brought - poured) if brought > poured else 1.0
-            return before + (turn - before) * min(1.0, share)
-        before, poured = turn, brought
+            return before + (change - before) * min(1.0, share)
+        before, poured = change, brought
     speed = sum(each.rate for each in able if each.most == inf)
     return before + (size - poured) / speed if speed else None
 

@@ -36,7 +36,7 @@ async def number(broker: Broker) -> str:
 async def test_nothing_lasts_longer_than_the_providers_word(broker, number):
     first = await given(broker, "admin", number)
     client = await broker.factory.clients.known(number)
-    await broker.factory.grants.refresh(client, first.answers[0].refresh_token, "")
+    await broker.factory.grants.refresh(client, first.tokens[0].refresh_token, "")
     async with broker.factory.database.read() as connection:
         rows = await connection.execute(sa.text("SELECT login_at, expires_at FROM tokens WHERE kind = 'refresh'"))
         assert [until - at for at, until in rows] == [pytest.approx(WORD)] * 2
@@ -47,7 +47,7 @@ async def test_a_login_with_another_role_ends_what_earlier_ones_gave(broker, num
     first = await given(broker, "admin", number)
     await given(broker, then, number)
     client = await broker.factory.clients.known(number)
-    answer = first.answers[0]
+    answer = first.tokens[0]
     who = await broker.with_headers({"Authorization": f"Bearer {answer.access_token}"}).get("/broker/v1/whoami")
     assert who.status_code == (200 if good else 401)
     if good:
@@ -58,10 +58,10 @@ async def test_a_login_with_another_role_ends_what_earlier_ones_gave(broker, num
 
 
 async def test_who_has_lost_all_roles_loses_what_logins_gave(broker, number):
-    answer = (await given(broker, "admin", number)).answers[0]
+    answer = (await given(broker, "admin", number)).tokens[0]
     await broker.factory.logins.end_all("bob")
     client = await broker.factory.clients.known(number)
-    answer = (await broker.factory.grants.refresh(client, answer.refresh_token, "")).answers[0]
+    answer = (await broker.factory.grants.refresh(client, answer.refresh_token, "")).tokens[0]
     await broker.factory.logins.end_all("ann")
     who = await broker.with_headers({"Authorization": f"Bearer {answer.access_token}"}).get("/broker/v1/whoami")
     assert who.status_code == 401

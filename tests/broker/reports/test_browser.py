@@ -253,7 +253,7 @@ async def test_older_changes_are_a_page_further(visitor):
     page = visitor.page
     await visitor.open("/reports/audit")
     newest = await _column(page, "changes", 1)
-    await page.get_by_label("What", exact=True).fill("log in")
+    await page.get_by_label("Action", exact=True).fill("log in")
     await page.get_by_role("button", name="Show").click()
     assert set(await _column(page, "changes", 4)) == {"log in"}
     if len(newest) == 200:

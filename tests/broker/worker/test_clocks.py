@@ -14,7 +14,7 @@ from broker.schema.collections import collections
 from broker.storage.database import Database, addressed
 from broker.storage.dialects import read_clock
 from broker.storage.workers import WorkerStore as Enrolled
-from broker.worker.dead_workers import SILENCE
+from broker.worker.periodic_checks import SILENCE
 from broker.worker.rate_limits import RateReservations
 from tests.broker.worlds import Servers, World, held, read, world_at, write
 from tests.support.waiting import until

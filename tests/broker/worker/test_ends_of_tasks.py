@@ -17,7 +17,7 @@ from broker.storage.dialects import read_clock
 from broker.storage.tasks import TaskStore as Stored
 from broker.storage.work import WorkStore
 from broker.storage.workers import WorkerStore
-from broker.worker.dead_workers import Housekeeping
+from broker.worker.periodic_checks import PeriodicChecks
 from tests.broker.worker.test_work import ANN, task
 from tests.support.waiting import until
 
@@ -157,7 +157,7 @@ async def test_a_worker_that_leases_just_now_is_not_dead(opened, other):
         await connection.execute(sa.text("UPDATE workers SET seen_at = 0"))
     async with opened.write() as connection:
         (leased,) = await WorkStore(connection).lease(number, "w", ["look"], True, 10, 10, time.time())
-        freeing = asyncio.create_task(Housekeeping(other)._free_leases_of("other"))
+        freeing = asyncio.create_task(PeriodicChecks(other)._free_leases_of("other"))
         if not opened.sqlite:
             await freeing
     await freeing
@@ -170,7 +170,7 @@ async def test_of_two_that_find_a_deadline_over_one_ends_the_task(opened, other)
     number = await submitted(opened, "/a", deadline=-1.0)
     async with opened.write() as connection:
         assert await Stored(connection).expired(await read_clock(connection)) == [number]
-    await asyncio.gather(*(Housekeeping(each)._expire(number) for each in (opened, other, opened)))
+    await asyncio.gather(*(PeriodicChecks(each)._expire(number) for each in (opened, other, opened)))
     found, count = await Tasks(opened, Announcements()).events(ANN, number, None, 10, 0)
     assert ([event.code for event in found], count) == (["EXPIRED"], 1)
     known = await Tasks(opened, Announcements()).one(ANN, number)
@@ -180,7 +180,7 @@ async def test_of_two_that_find_a_deadline_over_one_ends_the_task(opened, other)
 async def test_a_deadline_that_was_moved_meanwhile_ends_nothing(opened):
     number = await submitted(opened, "/a", deadline=-1.0)
     await Tasks(opened, Announcements()).change(ANN, number, None, time.time() + 3600)
-    await Housekeeping(opened)._expire(number)
+    await PeriodicChecks(opened)._expire(number)
     assert (await Tasks(opened, Announcements()).one(ANN, number)).status == "ACTIVE"
 
 

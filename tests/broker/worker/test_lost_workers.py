@@ -16,8 +16,8 @@ from broker.models.tasks import Item, Work
 from broker.storage.work import WorkStore
 from broker.storage.workers import WorkerStore as Enrolled
 from broker.worker import fence as fencing
-from broker.worker.dead_workers import SILENCE
 from broker.worker.fence import Fence, LeaseLost
+from broker.worker.periodic_checks import SILENCE
 from broker.worker.worker import Worker
 from coalloc.partial_file.sparse_file import Data
 from tests.broker.worlds import Servers, World, begun, held, read, register, working, world_at, write

@@ -7,7 +7,7 @@ import pytest
 
 from broker.config.settings import Settings, configured
 from broker.errors import Invalid
-from broker.handlers.globus import task_answers
+from broker.handlers.globus import task_documents
 from broker.models.tasks import Item
 from tests.broker.worlds import ANN, World, read, register, working, world_at, world_with, write
 from tests.support.gridftp import GridFTPServer
@@ -44,7 +44,7 @@ async def copied(world: World, origin: str, to: str, size: int = 1000, lenient: 
     events, _ = await world.factory.tasks.events(ANN, task.id, None, 100, 0)
     done = await world.factory.tasks.done(ANN, task.id, "succeeded", 0, 10)
     arrived = read(world.sink.root if to == "sink" else world.local)
-    return task, [task_answers.transferred(each) for each in done], {event.code for event in events}, arrived, content
+    return task, [task_documents.transferred(each) for each in done], {event.code for event in events}, arrived, content
 
 
 @pytest.mark.sampled(2)

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.factory import Announcements
-from broker.handlers.globus import task_answers
+from broker.handlers.globus import task_documents
 from broker.models.access import Caller
 from broker.models.lanes import LaneCandidate
 from broker.models.subjects import Usernames
@@ -226,7 +226,7 @@ async def test_a_task_says_what_gives_trouble_until_something_succeeds(opened):
             await WorkStore(connection).complete("w", results, time.time())
             await Stored(connection).finish([number], time.time())
         people = await Identities(opened, Usernames("", {})).people([ANN.subject])
-        document = task_answers.task(await tasks.one(ANN, number), people, {}, time.time())
+        document = task_documents.task(await tasks.one(ANN, number), people, {}, time.time())
         return tuple(document[name] for name in ("is_ok", "nice_status", "nice_status_details"))
 
     async with opened.write() as connection:

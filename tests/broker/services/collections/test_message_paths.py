@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from broker.handlers.globus import task_answers
+from broker.handlers.globus import task_documents
 from broker.models.tasks import Item
 from broker.services.collections.trees import Naming, message_paths
 from broker.storage.decisions import DecisionFilter, DecisionStore
@@ -27,9 +27,9 @@ async def read_of(world, number):
     skipped = await world.factory.tasks.done(ANN, number, "skipped", 0, 10)
     people = await world.factory.identities.people([ANN.subject])
     documents = [
-        task_answers.task(task, people, {}, 0.0),
-        *map(task_answers.event, events),
-        *map(task_answers.skipped, skipped),
+        task_documents.task(task, people, {}, 0.0),
+        *map(task_documents.event, events),
+        *map(task_documents.skipped, skipped),
     ]
     return json.dumps(documents)
 

@@ -1,6 +1,6 @@
-"""Housekeeping that any worker does: it frees the leases of dead workers, ends expired tasks, and logs progress.
+"""Periodic checks by each worker: it frees the leases of dead workers, ends expired tasks, and logs progress.
 
-Each step has its own transaction, so that none waits for the locks of another.
+Each check has its own transaction, so that none waits for the locks of another.
 """
 
 from collections.abc import Collection
@@ -13,7 +13,7 @@ from broker.storage.dialects import read_clock
 from broker.storage.tasks import TaskStore
 from broker.storage.workers import WorkerStore
 
-__all__ = ["SILENCE", "Housekeeping"]
+__all__ = ["SILENCE", "PeriodicChecks"]
 
 SILENCE = 15.0
 """Seconds of silence after which a worker counts as dead."""
@@ -22,14 +22,14 @@ PROGRESS_SECONDS = 60.0
 log = structlog.get_logger("broker.worker")
 
 
-class Housekeeping:
-    """Housekeeping in one database."""
+class PeriodicChecks:
+    """The periodic checks of one database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def do(self, worker: str, mine: Collection[str]) -> None:
-        """Do the steps that are due.
+        """Do all checks.
 
         :param worker: name of the calling worker, which is never counted as dead here
         :param mine: tasks for which the calling worker has lanes

@@ -11,10 +11,10 @@ from broker.storage.access import AccessStore
 from broker.storage.collections import CollectionStore as Stored
 from broker.storage.database import Database, retried
 
-__all__ = ["Pauses"]
+__all__ = ["PauseRules"]
 
 
-class Pauses:
+class PauseRules:
     """The pause rules of all collections."""
 
     def __init__(self, database: Database) -> None:
