@@ -99,9 +99,9 @@ def _subject(scope: Scope) -> str:
 
 
 class Proxies:
-    """Logs each address once that sends proxy headers but is not a trusted proxy.
+    """Middleware that logs, once each, the addresses that send proxy headers but are not trusted proxies.
 
-    It may be a proxy missing in the configuration, or a client with forged headers; the headers are ignored. This
+    Each may be a proxy missing in the configuration, or a client with forged headers; the headers are ignored. This
     middleware must wrap the one that applies the headers of trusted proxies, since that changes the client's address.
     """
 

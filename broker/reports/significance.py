@@ -142,7 +142,9 @@ def shifted(before: Sequence[float], after: Sequence[float]) -> float:
     """
     values = [*before, *after]
     if not before or not after or len(values) > MOST:
-        raise ValueError(f"{len(before)} and {len(after)} values cannot be compared: 1 of each, 16 in all")
+        raise ValueError(
+            f"{len(before)} and {len(after)} values cannot be compared: give each side one, and at most 16"
+        )
     ranks = [_twice_the_rank(value, values) for value in values]
     seen = sum(ranks[len(before) :])
     sums = [sum(chosen) for chosen in combinations(ranks, len(after))]

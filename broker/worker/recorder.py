@@ -184,7 +184,8 @@ class Recorder:
     def _instead(self, batch: _Batch, error: Exception) -> list[_Batch]:
         """Return the batches to write instead of one that cannot be written, so that an unwritable result fails alone.
 
-        They are its parts; for a result alone, its failure; nothing for a failure, or for bytes and events alone.
+        A batch with several results becomes a batch for each, and one for the rest. One with a single result becomes
+        its failure. One without results, or with a failure that cannot be written, is dropped.
         """
         if batch.failure or not batch.results:
             return []

@@ -199,7 +199,7 @@ def carried(address: str) -> tuple[str, ...]:
 
 
 def reach(address: str) -> AddressClass:
-    """Return the most internal class that names from a server at a numeric address may lead to.
+    """Return the most internal class of addresses to which a server at this numeric address may lead.
 
     A server with a link-local address counts as a server of the site.
     """

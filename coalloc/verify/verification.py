@@ -110,7 +110,7 @@ class Verification:
         return await blame(self._servers, pieces, expected, found, self._file.size, self._suspected)
 
     def _stated(self) -> Basis:
-        """Return the basis that the expected checksum gives, "own word" if only the bytes' own replica stated it."""
+        """Return the basis of the expected checksum: "own word" if only the replica that sent the bytes stated it."""
         if self._stated_by is None:
             return "given"
         alone = len(self._stated_by) == 1 and self._stated_by & {self._servers.holder(i) for i in self._file.senders}

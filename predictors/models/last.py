@@ -1,4 +1,4 @@
-"""The last value, and the mean of all: the two extremes between which all other forecasters lie.
+"""The last value, and the mean of all: the shortest and the longest memory that a forecaster can have.
 
 Source: the Network Weather Service's bank (Wolski, "Dynamically forecasting network performance using the Network
 Weather Service", 1998): LAST and RUN_AVG; Vazhkudai, Schopf and Foster (2002): LV and AVG.

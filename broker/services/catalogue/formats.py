@@ -165,7 +165,7 @@ def _placed(url: str, endpoints: Mapping[str, Endpoint]) -> tuple[str, str]:
         and path.startswith(endpoint.prefix)
     ]
     if not below:
-        raise NotFound(f"{url[:200]} is below no endpoint", "make an endpoint for that server, then import again")
+        raise NotFound(f"no endpoint contains {url[:200]}", "make an endpoint for that server, then import again")
     _, name, rest = max(below)
     return name, rest
 

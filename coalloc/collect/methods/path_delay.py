@@ -17,7 +17,7 @@ class PathDelay(Timetable):
     :param factor: X in the paper: factor by which steps are longer than planned
     :param step: seconds; by default about a hundredth of the makespan
     :param unit: bytes that are never split; by default at most 64 KiB
-    :param limits: whether the accesses of hosts count; the paper plans by links only
+    :param limits: whether the rates of hosts' own network connections count; the paper plans by links only
     :raises UsageError: when some data cannot reach a destination by the known links, or the factor is not positive
     """
 

@@ -22,7 +22,7 @@ class PathSync(Timetable):
     :param percent: X in the paper: share of a step's hops that must be over before the next step begins, 1 to 100
     :param step: seconds; by default about a hundredth of the makespan
     :param unit: bytes that are never split; by default at most 64 KiB
-    :param limits: whether the accesses of hosts count; the paper plans by links only
+    :param limits: whether the rates of hosts' own network connections count; the paper plans by links only
     :raises UsageError: when some data cannot reach a destination by the known links, or the share is out of range
     """
 

@@ -21,7 +21,7 @@ class Timetable(Travelling):
 
     :param step: seconds; by default about a hundredth of the makespan
     :param unit: bytes that are never split; by default at most 64 KiB
-    :param limits: whether the accesses of hosts count; the paper plans by links only
+    :param limits: whether the rates of hosts' own network connections count; the paper plans by links only
     :raises UsageError: when some data cannot reach a destination by the known links
     """
 

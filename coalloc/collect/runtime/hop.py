@@ -11,7 +11,7 @@ __all__ = ["Hop"]
 
 
 class Hop:
-    """A hop. A `HopQueue` moves it; `on_change` is called when more bytes have arrived, and when the hop is `over`.
+    """A hop, carried out by a `HopQueue`. It calls `on_change` when more bytes have arrived, and when it is `over`.
 
     :param route: labels of source and sink
     :param paths: the path at the source, and a function that returns the path at the sink, called after `prepare`

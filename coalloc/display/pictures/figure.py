@@ -84,7 +84,7 @@ def rows(bars: Sequence[Bar]) -> list[Row]:
 
 
 def gantt(axes: "Axes", bars: Sequence[Bar], fewest: int, most: int) -> None:
-    """Draw the bars, with room for `fewest` rows; if there are more than `most`, those with the most bytes."""
+    """Draw the bars, in `fewest` to `most` rows; of more rows, only those with the most bytes are drawn."""
     from matplotlib import colormaps
 
     shown = _shown(bars, most)

@@ -144,7 +144,7 @@ class RangeSharing:
         await asyncio.gather(*work.parts, return_exceptions=True)
 
     def _give_back(self, work: SessionWork, error: SourceError) -> None:
-        """Return a failed session's missing ranges to the undealt ones; raise the error if no other session is left."""
+        """Make a failed session's missing ranges unassigned again; raise the error if no other session is left."""
         if isinstance(error, ReplicaChanged) or len(self._works) == 1:
             raise error
         self._failure = error

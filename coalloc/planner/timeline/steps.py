@@ -68,7 +68,7 @@ class Steps:
     use half of its `io` for writing and half for reading, and half of its `storage` for the arrivals of a step; a
     holder with a limit of `io` does not relay.
 
-    :param limits: whether the accesses of hosts count; in the paper, only links do
+    :param limits: whether the rates of hosts' own network connections count; in the paper, only links do
     :raises UsageError: when the files do not have one common destination, or have no bytes
     """
 

@@ -126,7 +126,7 @@ def timeline(
 
     :param demand: files with one common destination
     :param units: length of a step and unit of data; chosen for the demand by default
-    :param limits: whether the accesses of hosts count, in addition to links
+    :param limits: whether the rates of hosts' own network connections limit flows, in addition to links
     :param backend: library that finds flows; by default the fastest that is installed
     :raises UsageError: when some data cannot get to the destination at all, or scipy is not installed
     """

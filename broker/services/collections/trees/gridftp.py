@@ -282,7 +282,7 @@ class GridFTPTree:
             return await held(session, self.at(folder).rstrip("/"), names)
 
     def _leaves(self, entry: Entry) -> bool:
-        """Return whether an entry is a link that leaves the collection, if the collection's own path has no links."""
+        """Return whether an entry is a link out of the collection; valid if the collection's own path has no links."""
         target = entry.link_target
         return target is not None and target.startswith("/") and not f"{target}/".startswith(self._folder)
 

@@ -123,7 +123,10 @@ class Dispatch:
         return sink if sink and self._takes(now, host, sink, to) else None
 
     def _takes(self, now: float, host: str, sink: str, to: str) -> bool:
-        """Return whether a pair may get another piece: it has less than a second's worth, and its sink has room."""
+        """Return whether a pair may get another piece: its queue is short, and its sink has room.
+
+        A queue is short if it has at most one piece, or lasts less than `WINDOW` seconds.
+        """
         queue = self._traffic.queues[host, sink]
         enough = queue.under_way >= self._plan.rates.get((host, sink), 0.0) * WINDOW and len(queue.hops) > 1
         if enough or len(queue.hops) >= QUEUE or queue.given_up or now < queue.resumes_at:
