@@ -72,13 +72,15 @@ class Download(Transfer):
         """Checksum of the existing target, if it is the wanted file."""
         self._here_by: Basis = "none"
 
-    async def _carry_out(self) -> None:
-        try:
-            with self._lock() as self._locked:
-                await self._fetch_unless_here()
-        finally:
-            if self._verification:
-                self._verification.cancel()
+    async def run(self) -> TransferReport:
+        async with self._under_way():
+            try:
+                with self._lock() as self._locked:
+                    await self._fetch_unless_here()
+            finally:
+                if self._verification:
+                    self._verification.cancel()
+        return self.report()
 
     async def _fetch_unless_here(self) -> None:
         if await self._is_here(expectation(self._file.checksums), "given"):

@@ -57,7 +57,12 @@ class ServerCopy(Transfer):
         self._wrong: dict[int, str] = {}
         self._duplicate_bytes = 0
 
-    async def _carry_out(self) -> None:
+    async def run(self) -> TransferReport:
+        async with self._under_way():
+            await self._copy()
+        return self.report()
+
+    async def _copy(self) -> None:
         try:
             await self._connect()
             scheduler = self._schedule()

@@ -1,8 +1,12 @@
-"""The transfer of one file from several sources to any destination. Subclasses write, verify, and publish the file."""
+"""The parts of a transfer from several sources that do not depend on the destination.
+
+`to_disk` and `to_server` make a transfer of them; their `run` has the order of all steps.
+"""
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 
 from coalloc.download.agreement import Agreement, unusable
 from coalloc.download.connections import SourceConnections
@@ -26,7 +30,10 @@ FIRST_LOOK = 0.01
 
 
 class Transfer(ABC):
-    """The transfer of one file.
+    """The transfer of one file: its sources, their agreement, and the state that is displayed and reported.
+
+    A subclass defines `run`: within `_under_way`, it calls `_connect`, then `_schedule`, then `_fetch`. `_agree` is
+    called for each source's answer, and `_write` by the runner for all bytes that arrive.
 
     :param file: description of the file; its replicas are in the order of `sources`
     :param estimates: forecast of each source
@@ -66,14 +73,19 @@ class Transfer(ABC):
         self._scheduler: Scheduler | None = None
         self._urls = [redact(source.url) for source in sources]
 
+    @abstractmethod
     async def run(self) -> TransferReport:
         """Transfer the file, verify it, and give it its name. If that fails, `report` has the results so far.
 
         :raises CoallocError: when it fails
         """
+
+    @asynccontextmanager
+    async def _under_way(self) -> AsyncIterator[None]:
+        """Display the transfer, take its time, and close the sources at the end."""
         showing = self._loop.create_task(self._show()) if self._watch else None
         try:
-            await self._carry_out()
+            yield
         finally:
             self._stop_clock()
             if showing:
@@ -82,16 +94,11 @@ class Transfer(ABC):
         self._phase = "done"
         if self._watch:
             self._watch(self.snapshot())
-        return self.report()
 
     def _stop_clock(self) -> None:
         """End the duration that the report states, before the clean-up."""
         if self._ended_at is None:
             self._ended_at = self._loop.time()
-
-    @abstractmethod
-    async def _carry_out(self) -> None:
-        """Connect, fetch and verify, and give the file its name."""
 
     @abstractmethod
     def _write(self, source: int, start: int, end: int, data: memoryview | None) -> None:

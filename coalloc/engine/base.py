@@ -80,6 +80,9 @@ def _plain(host: str) -> str:
 class Source(ABC):
     """One replica at one server, through one engine.
 
+    `open_source` returns a nest of three: `sessions.Parallel` has several `sessions.ReplicaSession`s, and each of these
+    has one source of an engine, such as `gridftp.GridFTPSource`.
+
     A source is used by one task at a time, with three exceptions: `close`; `checksum`, which may run beside `fetch` (an
     engine that cannot do both on one connection opens a second); and `fetch` on a source that `queues`. Errors are
     `coalloc.errors.SourceError`s; if `permanent` is set, a retry is useless.

@@ -22,7 +22,7 @@ __all__ = ["Session"]
 
 
 class Session(GridFTPLogin):
-    """A login that has asked for its file's size and version."""
+    """A login that has asked for its file's size and version. Its data connections are those of the login, `data`."""
 
     def __init__(self, control: ControlConnection, address: Address, options: EngineOptions, pipelined: bool) -> None:
         super().__init__(control, address, options, pipelined)
