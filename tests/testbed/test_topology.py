@@ -118,7 +118,7 @@ def test_what_makes_no_sense_is_refused_with_its_place(text: str, message: str):
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path):
-    with pytest.raises(TopologyError, match=r"nowhere\.yaml: no such file; there are collect, far, hetero"):
+    with pytest.raises(TopologyError, match=r"nowhere\.yaml: no such file; there are collect, distant, far, hetero"):
         Topology.load("nowhere")
     (tmp_path / "bad.yaml").write_text("links: {a-b: {")
     with pytest.raises(TopologyError, match=r"bad\.yaml: "):
