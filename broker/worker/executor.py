@@ -21,7 +21,7 @@ from broker.storage.collections import CollectionStore
 from broker.storage.database import Database
 from broker.storage.tasks import TaskStore
 from broker.worker.actions.comparing import recorded
-from broker.worker.actions.copying import Copying, delete_partial_copies
+from broker.worker.actions.copying import Copying, delete_partial_files
 from broker.worker.actions.copying_datasets import DatasetCopying
 from broker.worker.actions.deleting import Clearing
 from broker.worker.actions.discovery import Looking
@@ -230,13 +230,13 @@ class Executor:
         async with self._database.read() as connection:
             return RateLimits(self._reservations, await CollectionStore(connection).limited(), task.pair)
 
-    async def delete_partial_copies(self, task: LaneCandidate, batch: Sequence[Work]) -> None:
+    async def delete_partial_files(self, task: LaneCandidate, batch: Sequence[Work]) -> None:
         """Delete the partial data of copies that will not be completed."""
         if task.options.dry_run:
             return
         _, sink = await self._ends(task, await self._rights(task), limited=False)  # temporary names belong to no user
         if sink and isinstance(sink.tree, GridFTPTree):
-            await delete_partial_copies(sink.tree, batch)
+            await delete_partial_files(sink.tree, batch)
         elif sink and isinstance(sink.tree, LocalTree):
             await discarded(sink.tree, batch)
 

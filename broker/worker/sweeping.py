@@ -30,7 +30,7 @@ log = structlog.get_logger("broker.worker")
 class Cleaner(Protocol):
     """An object that can delete the partial data of work items."""
 
-    async def delete_partial_copies(self, task: LaneCandidate, batch: Sequence[Work]) -> None:
+    async def delete_partial_files(self, task: LaneCandidate, batch: Sequence[Work]) -> None:
         """Delete the partial data of a batch of work items that no worker has, and that will not be finished.
 
         :raises BrokerError: :raises CoallocError: when some data may still exist
@@ -58,7 +58,7 @@ class Sweeper:
             return
         try:
             async with asyncio.timeout(SECONDS):
-                await self._delete_partial_copies(task)
+                await self._delete_partial_files(task)
         except (BrokerError, CoallocError, TimeoutError) as error:
             log.warning(
                 "failed to remove partial data of a task; trying again",
@@ -68,7 +68,7 @@ class Sweeper:
             return
         await self._done(number)
 
-    async def _delete_partial_copies(self, task: LaneCandidate) -> None:
+    async def _delete_partial_files(self, task: LaneCandidate) -> None:
         """Delete all partial data of a task; a failure in one batch does not stop the others.
 
         :raises BrokerError: :raises CoallocError: the first failure, after all batches were tried
@@ -80,7 +80,7 @@ class Sweeper:
             if not batch:
                 break
             try:
-                await self._cleaner.delete_partial_copies(task, batch)
+                await self._cleaner.delete_partial_files(task, batch)
             except (BrokerError, CoallocError) as error:
                 wrong.append(error)
             after = batch[-1].id

@@ -1,5 +1,6 @@
-"""The SQLite file with the results of this user's transfers, which is made if needed.
+"""This user's SQLite file, which is made if needed.
 
+It has the results of transfers, measured links, and the numbers from which names of collect jobs' partial files derive.
 A file that is broken, locked or unwritable never fails a transfer: one warning is logged, and it counts as empty.
 """
 
@@ -64,7 +65,7 @@ SCHEMAS = (
         """
         CREATE TABLE collections (
             folder BLOB PRIMARY KEY,       -- a directory to which files are collected
-            number BLOB NOT NULL,          -- random; the names of its partial copies derive from it
+            number BLOB NOT NULL,          -- random; the names of its partial files derive from it
             used REAL NOT NULL             -- seconds since the epoch
         )
         """,

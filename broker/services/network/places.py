@@ -54,9 +54,10 @@ class Map(NamedTuple):
 
 
 class Allowed(TypedDict):
-    """The limits of sessions with servers, as keyword arguments of coget's functions.
+    """The limits of what sessions may reach and hand out, as keyword arguments of coget's functions.
 
-    `policy` is for the addresses of servers and data; `delegate` are hosts that may get a limited proxy certificate.
+    `policy` has the permitted addresses of servers and data; `delegate` has the hosts that may get a limited proxy
+    certificate.
     """
 
     policy: AddressPolicy

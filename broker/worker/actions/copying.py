@@ -25,7 +25,7 @@ from coalloc.errors import CoallocError, ConnectionLost, NoSuchFile, ReplicaChan
 from coalloc.util.concurrency import gather
 from coalloc.util.intervals import Intervals
 
-__all__ = ["Copying", "delete_partial_copies"]
+__all__ = ["Copying", "delete_partial_files"]
 
 AT_ONCE = 32
 """Default number of files that one pair of sessions copies at once."""
@@ -75,7 +75,7 @@ class Copying:
                 outcomes = [error for _ in group]
             given_up = self._report(group, outcomes, recorder)
             with suppress(CoallocError):  # the cleanup after the task tries again
-                await delete_partial_copies(self._sink, given_up)
+                await delete_partial_files(self._sink, given_up)
             streams = self._ends.parallelism
             recorder.observe(self._owner, of_batch(self._source.server.source, self._site, began, moves, streams))
 
@@ -176,7 +176,7 @@ class Copying:
         return entry.size, Intervals()
 
     async def _has(self, route: Route, work: Work) -> bool:
-        """Return whether the partial copy of an earlier attempt exists, and is large enough."""
+        """Return whether the partial file of an earlier attempt exists, and is large enough."""
         try:
             beside = await route.sink.stat(temporary(self._sink.at(work.destination), work))
         except NoSuchFile:
@@ -267,10 +267,10 @@ class Copying:
         return None, None, None
 
 
-async def delete_partial_copies(sink: GridFTPTree, batch: Sequence[Work]) -> None:
-    """Delete the partial copies of work items from all workers; the source need not exist.
+async def delete_partial_files(sink: GridFTPTree, batch: Sequence[Work]) -> None:
+    """Delete the partial files of work items from all workers; the source need not exist.
 
-    :raises CoallocError: when partial copies may remain
+    :raises CoallocError: when partial files may remain
     """
 
     async def one(work: Work) -> None:

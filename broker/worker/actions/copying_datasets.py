@@ -8,7 +8,7 @@ from broker.models.work import WorkResult
 from broker.services.catalogue.replicas import ReadableReplicas
 from broker.services.collections.trees import GridFTPTree
 from broker.worker.actions.comparing import same
-from broker.worker.actions.copying import delete_partial_copies
+from broker.worker.actions.copying import delete_partial_files
 from broker.worker.concurrency import side_by_side
 from broker.worker.policy.faults import VerificationDemand
 from broker.worker.rate_limits import RateLimits
@@ -69,7 +69,7 @@ class DatasetCopying:
         known = [work.details.stated_checksum] if work.details.stated_checksum else recorded
         if work.details.compare and await same(self._sink, work, found.checksums, urls, policy):
             return WorkResult(work, "succeeded", counts={"files_skipped": 1, "bytes": -work.size})
-        await delete_partial_copies(self._sink, [work])  # partial data of a worker that died
+        await delete_partial_files(self._sink, [work])  # partial data of a worker that died
         arriving = ArrivingBytes(work.task_id, recorder)
 
         async def confirm(verified: bool) -> None:

@@ -13,7 +13,7 @@ from broker.services.collections.trees import Tree
 from broker.storage.database import Database
 from broker.storage.folders_of_tasks import Touch, Touched
 from broker.storage.work import WorkStore
-from broker.worker.actions.equal_names import Twins
+from broker.worker.actions.equal_names import EqualNames
 from broker.worker.actions.folders import Making
 from broker.worker.actions.overlap import Overlap
 from broker.worker.actions.pruning import Items, entries, is_link, ours
@@ -151,7 +151,7 @@ class Looking:
         names: set[str] = set()
         plan, found, warned = LookResult(), 0, False
         sink = None if self._options.dry_run else (self._destination, work.destination)
-        alike = Twins((self._source, work.source), sink)
+        alike = EqualNames((self._source, work.source), sink)
         if extra:
             await self._remember_folder(work)
         omitted: list[Omission] = []

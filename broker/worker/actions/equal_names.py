@@ -1,4 +1,4 @@
-"""Names that the destination does not distinguish, such as `a` and `A`, so that one file would replace another."""
+"""Names in a source folder that would be one file at the destination, such as `a` and `A`."""
 
 from collections.abc import Sequence
 
@@ -7,14 +7,16 @@ from broker.services.collections.trees import Tree
 from broker.worker.actions.pruning import entries
 from coalloc.model import Entry
 
-__all__ = ["Twins"]
+__all__ = ["EqualNames"]
 
 MOST = 200
 """Most names that are tested; a destination that distinguishes these is assumed to distinguish all."""
 
 
-class Twins:
-    """The entries of a folder whose names the destination does not distinguish from another entry's name.
+class EqualNames:
+    """Names in a source folder that would be one file at the destination.
+
+    The first name of a group is copied. `of` returns the others, each with the name that it equals.
 
     :param source: tree and folder that is listed
     :param sink: tree and folder at the destination; None: assume that it distinguishes all names

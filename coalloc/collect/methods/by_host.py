@@ -1,4 +1,7 @@
-"""The common part of direct methods that begin with some source hosts, and with others later."""
+"""The common part of `spread_in_time` and `concurrent`.
+
+Files go directly, without relays. Some source hosts begin to send, and the next ones begin later.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterator

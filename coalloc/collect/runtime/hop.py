@@ -53,8 +53,8 @@ class Hop:
         return self._sink_path()
 
     @property
-    def waits(self) -> bool:
-        """Return whether some bytes still have to be requested."""
+    def has_requests_left(self) -> bool:
+        """Return whether something still has to be requested: missing bytes, or an empty piece once."""
         return not self.over and (bool(self.left) or not self.requested)
 
     def take(self, most: int) -> tuple[int, int]:

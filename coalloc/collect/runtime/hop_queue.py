@@ -166,7 +166,7 @@ class HopQueue:
         return None
 
     def _next(self) -> Hop | None:
-        while self._waiting and not self._waiting[0].waits:
+        while self._waiting and not self._waiting[0].has_requests_left:
             self._waiting.popleft()
         return self._waiting[0] if self._waiting else None
 
@@ -212,7 +212,7 @@ class HopQueue:
             copied += 0 if error else end - start
             if isinstance(error, SourceError) and not isinstance(error, LOST):
                 self._blame(hop, error)
-            if hop.waits and hop not in self._waiting:
+            if hop.has_requests_left and hop not in self._waiting:
                 again.append(hop)
         self._waiting.extendleft(reversed(again))
         self._pace(copied)

@@ -1,4 +1,4 @@
-"""This machine as the destination: each file is kept in a partial copy beside its target, with a journal.
+"""This machine as the destination: each file is kept in a partial file beside its target, with a journal.
 
 A file is opened just before its first byte arrives, and closed when it is renamed, so that a job can have thousands of
 files.
@@ -28,7 +28,11 @@ class _Open:
     """A file that is being written."""
 
     def __init__(self, item: CollectItem, path: Path, within: Path | None, beside: str | None) -> None:
-        """Open the partial copy. :raises SinkError: :raises TargetInUse: as `PartialFile`"""
+        """Open the partial file.
+
+        :raises TargetInUse: if another process fetches this file
+        :raises SinkError: if the file cannot be written
+        """
         self.partial = PartialFile(path, within=within, beside=beside)
         try:
             self._begin(item)
@@ -66,7 +70,7 @@ class LocalDestination(Destination):
     """A directory of this machine.
 
     :param folder: directory, which is made if it does not exist
-    :param names: records of the names of partial copies; None to use `NAME.coget/`, as for a single file
+    :param names: records of the names of partial files; None to use `NAME.coget/`, as for a single file
     """
 
     label = HERE

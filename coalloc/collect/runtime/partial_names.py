@@ -1,7 +1,7 @@
-"""Random names of the partial copies of a collect job, stored in this user's records.
+"""Random names of the partial files of a collect job, stored in this user's records.
 
 Collected files may have any name. Random names cannot be predicted, and never equal the name of a file or
-directory that is collected. With the records, the next run finds the partial copies of an earlier one.
+directory that is collected. With the records, the next run finds the partial files of an earlier one.
 """
 
 import os

@@ -114,13 +114,13 @@ class CollectRunner:
     # Events
 
     def gone(self, host: str, reason: str) -> None:
-        """Handle a lost host, as `Listener`."""
+        """Drop the hops of a lost host, and tell the method that it is gone."""
         for number in [number for number, send in self._sends.items() if host in (send.source, send.sink)]:
             self._forget(number)
         self._notify(Gone(self._loop.time(), host, reason))
 
     def failed(self, error: Exception) -> None:
-        """Handle a fatal error, as `Listener`."""
+        """End the collect job with this error."""
         self._end(error)
 
     def _notify(self, event: Event) -> None:

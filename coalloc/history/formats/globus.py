@@ -1,8 +1,9 @@
 """A user's own tasks at Globus, from its Transfer API: one document per task, and the task's events.
 
-The duration of a task includes waiting in the queue, pauses, retries and checksums. This module reads only tasks whose
-time was spent on the network, measured from their STARTED event, because they may have been queued for hours. Globus
-deletes the events after 30 days; the rate of a task is then unknown.
+The duration that Globus states includes the time in the queue, which may be hours. So it is counted from the task's
+STARTED event instead. Tasks are left out if they were paused, had more than 3 faults, lasted less than 5 s, skipped
+files, or have small files (a mean below 8 MiB). Globus deletes the events after 30 days; the rate of a task is then
+unknown.
 
 A source collection is named `globus://ID`, a sink collection by its id, so that a broker that knows the collections
 can find them.

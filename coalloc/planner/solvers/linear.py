@@ -95,7 +95,7 @@ class _Program:
         while True:
             found = linprog(costs, bounds, capacities / self.rate, balances, np.zeros(balanced), method="highs")
             if found.status:
-                raise ArithmeticError(f"HiGHS says of a linear program that has a solution: {found.message}")
+                raise ArithmeticError(f"HiGHS did not solve a linear program that has a solution: {found.message}")
             theta = float(found.x[self.theta])
             if theta < LEAST:
                 return None

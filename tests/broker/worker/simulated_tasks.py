@@ -157,7 +157,7 @@ class _Carrier(Executor):
 
         return copy
 
-    async def delete_partial_copies(self, task: LaneCandidate, batch: Sequence[Work]) -> None:
+    async def delete_partial_files(self, task: LaneCandidate, batch: Sequence[Work]) -> None:
         _, sink = await self._ends(task, await self._rights(task), limited=False)
         assert sink is not None
 

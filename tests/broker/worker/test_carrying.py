@@ -350,7 +350,7 @@ async def test_what_the_destination_refuses_is_not_left_out(world):
     assert (task.status, task.skipped, task.failed) == ("FAILED", 0, 1)
 
 
-async def test_a_partial_copy_that_is_gone_is_made_anew(mortal_world):
+async def test_a_partial_file_that_is_gone_is_made_anew(mortal_world):
     files = write(mortal_world.source.root, {"a": 100_000_000})
     await held(mortal_world, rate=30e6)
     number = await mortal_world.submit("TRANSFER", [Item(source="/a", destination="/a")], verify_checksum=False)

@@ -102,7 +102,7 @@ async def test_it_is_cleared_away_without_the_source(world):
 
 async def test_what_cannot_be_reached_is_cleared_away_later(world, monkeypatch):
     monkeypatch.setattr(ended_tasks, "PAUSE", 0.5)
-    sweep_one, vain = sweeping.Sweeper._delete_partial_copies, []
+    sweep_one, vain = sweeping.Sweeper._delete_partial_files, []
 
     async def tried(*given: Any) -> None:
         try:
@@ -111,7 +111,7 @@ async def test_what_cannot_be_reached_is_cleared_away_later(world, monkeypatch):
             vain.append(given)
             raise
 
-    monkeypatch.setattr(sweeping.Sweeper, "_delete_partial_copies", tried)
+    monkeypatch.setattr(sweeping.Sweeper, "_delete_partial_files", tried)
     write(world.source.root, {"a": 150_000_000})
     await held(world, rate=20e6)
     async with working(world):

@@ -48,7 +48,7 @@ def children():
 
 @pytest.mark.parametrize("zone", ["UTC", "XXX-14", "XXX3:30"])
 async def test_size_and_time_of_change(gridftp_server, zone, monkeypatch):
-    """Times do not depend on the user's time zone: a partial copy survives travel and summer time."""
+    """Times do not depend on the user's time zone: a partial file survives travel and summer time."""
     monkeypatch.setenv("TZ", zone)
     random_file(gridftp_server.root / "file", SIZE)
     os.utime(gridftp_server.root / "file", (1_000_000, 1_000_000))

@@ -52,7 +52,7 @@ class HopTraffic:
         return self.over(send)
 
     def failed(self, now: float, pair: Pair, reason: str) -> None:
-        """Record a failure of a pair: pause it, and lower its estimated capacity."""
+        """Record a failure of a pair. Unless it is paused already, pause it and lower its estimated capacity."""
         queue = self.queues[pair]
         if now >= queue.resumes_at:
             self._estimates.measured(now, pair, 0.0, self._estimates.capacity(pair))

@@ -28,7 +28,7 @@ def made(piece, heard):
 
 def test_slices_make_up_the_piece(hop, heard):
     assert [hop.take(15), hop.take(15)] == [(10, 25), (25, 30)]
-    assert not hop.waits
+    assert not hop.has_requests_left
     hop.received(10, 20)
     hop.returned(10, 25, None)
     hop.returned(25, 30, None)
@@ -59,9 +59,9 @@ def test_what_was_told_before_the_loss_counts(hop):
 def test_a_piece_without_a_byte_is_asked_for_once(heard):
     hop = made(Piece("x", 0, 0), heard)
     assert hop.take(100) == (0, 0)
-    assert not hop.waits
+    assert not hop.has_requests_left
     hop.returned(0, 0, LOST)
-    assert hop.waits
+    assert hop.has_requests_left
     hop.take(100)
     hop.returned(0, 0, None)
     assert heard == [True]
@@ -70,7 +70,7 @@ def test_a_piece_without_a_byte_is_asked_for_once(heard):
 def test_a_hop_that_is_stopped_lands_when_nothing_of_it_comes_any_more(hop, heard):
     hop.take(5)
     hop.stop()
-    assert not hop.waits
+    assert not hop.has_requests_left
     assert not hop.landed.is_set()
     hop.received(10, 15)
     hop.returned(10, 15, None)
