@@ -2,9 +2,9 @@
 
 from broker.factory import Factory
 from broker.jobs.following import ObservationFollower, Rolling
-from broker.jobs.posting import Poster
 from broker.jobs.probing import Prober
 from broker.jobs.scoring import Scoring
+from broker.jobs.weekly_report import Poster
 from broker.worker.executor import Executor
 from broker.worker.wake_ups import WakeUps
 from broker.worker.worker import Worker

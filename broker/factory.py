@@ -15,10 +15,10 @@ from broker.services.auth.keys import SigningKeys
 from broker.services.auth.logins import BrowserSessions, Logins
 from broker.services.auth.provider import Provider
 from broker.services.auth.quotas import Quotas
+from broker.services.catalogue.bad_replica_reports import BadReplicaReports
 from broker.services.catalogue.bulk import Bulk
 from broker.services.catalogue.confirmation import Confirming
 from broker.services.catalogue.datasets import Catalogue
-from broker.services.catalogue.doubts import Doubts
 from broker.services.catalogue.replicas import Replicas
 from broker.services.collections.bookmarks import Bookmarks
 from broker.services.collections.collections import Collections
@@ -83,7 +83,7 @@ class Factory(NamedTuple):
     places: Places
     catalogue: Catalogue
     confirming: Confirming
-    doubts: Doubts
+    bad_replica_reports: BadReplicaReports
     bulk: Bulk
     forecasting: Forecasting
     transfers: Transfers
@@ -142,7 +142,7 @@ class Factory(NamedTuple):
             places,
             catalogue,
             Confirming(database),
-            Doubts(database, places, forecasting),
+            BadReplicaReports(database, places, forecasting),
             Bulk(catalogue, places, working, large, quotas),
             forecasting,
             transfers,

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 from starlette.exceptions import HTTPException
 
 from broker.background import WakeUps, followers_of, poster_of, prober_of, worker_of
-from broker.dependencies.access import checked
+from broker.dependencies.route_policies import checked
 from broker.errors import BrokerError, Insufficient, LoggedOut, OAuthRefused, TooManyRequests, Unauthenticated
 from broker.factory import Factory
 from broker.handlers import MANY, UNLIMITED, ga4gh, globus, others, own

@@ -27,14 +27,14 @@ def aside() -> None:
 def add(database: str, subject: str) -> None:
     """Ignore the reports of SUBJECT."""
     named = TypeAdapter(Subject).validate_python(subject)
-    with_services(Settings(database), lambda broker: broker.doubts.set_aside("coget-broker", named))
+    with_services(Settings(database), lambda broker: broker.bad_replica_reports.set_aside("coget-broker", named))
 
 
 @aside.command("list")
 @database_option
 def listed(database: str) -> None:
     """List the subjects whose reports are ignored."""
-    for each in with_services(Settings(database), lambda broker: broker.doubts.asides()):
+    for each in with_services(Settings(database), lambda broker: broker.bad_replica_reports.asides()):
         say(f"{datetime.fromtimestamp(each.at, UTC):%Y-%m-%d %H:%M}  {each.subject}  by {each.by}")
 
 
@@ -43,4 +43,4 @@ def listed(database: str) -> None:
 @click.argument("subject")
 def remove(database: str, subject: str) -> None:
     """Stop ignoring the reports of SUBJECT."""
-    with_services(Settings(database), lambda broker: broker.doubts.take_back("coget-broker", subject))
+    with_services(Settings(database), lambda broker: broker.bad_replica_reports.take_back("coget-broker", subject))

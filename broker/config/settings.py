@@ -19,7 +19,7 @@ from broker.config.identity_providers import (
     provider,
     texts,
 )
-from broker.config.posting import LOOPBACK, Posting, posting
+from broker.config.weekly_report import LOOPBACK, Posting, posting
 from broker.errors import Invalid
 from broker.models.subjects import Usernames
 from coalloc.planner.documents import units

@@ -10,8 +10,8 @@ from uuid import UUID
 
 from broker.demo.decisions import decided, downloads
 from broker.demo.finished_tasks import Copied, carry_out, enrol, tune
+from broker.demo.made_up_tasks import errands, tunings
 from broker.demo.places import note, place
-from broker.demo.tasks import errands, tunings
 from broker.demo.traffic import DemoTransfer, transfers
 from broker.demo.world import DAY, World, world
 from broker.factory import Factory

@@ -8,8 +8,8 @@ import orjson
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.demo.decisions import DemoDownload
+from broker.demo.made_up_tasks import Errand, Tuned
 from broker.demo.places import Note, collection
-from broker.demo.tasks import Errand, Tuned
 from broker.models.catalogue import Dataset
 from broker.models.lanes import CollectionPair, LaneTuning
 from broker.models.names import split

@@ -11,8 +11,8 @@ from urllib.parse import quote
 from fastapi import Depends, Request
 from starlette.responses import Response
 
-from broker.dependencies.access import RoutePolicy
 from broker.dependencies.context import home, services
+from broker.dependencies.route_policies import RoutePolicy
 from broker.errors import LoggedOut
 from broker.models.access import Caller, Role
 from broker.models.oauth import Bearer

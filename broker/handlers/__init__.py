@@ -2,7 +2,6 @@
 
 from broker.handlers import (
     access,
-    asides,
     bulk,
     collections,
     datasets,
@@ -17,6 +16,7 @@ from broker.handlers import (
     plans,
     replicas,
     reports,
+    subjects_set_aside,
     tasks,
     transfers,
 )
@@ -36,7 +36,7 @@ MODULES = (
     plans,
     tasks,
     access,
-    asides,
+    subjects_set_aside,
     monitoring,
     reports.data,
 )

@@ -4,8 +4,8 @@ from typing import Annotated
 
 from fastapi import Path, Query, Response, status
 
-from broker.dependencies.access import Admin, Issuer, Reader, Sent
 from broker.dependencies.context import Services
+from broker.dependencies.route_policies import Admin, Issuer, Reader, Sent
 from broker.handlers.routers import Before, Limit, own_router
 from broker.models.access import AuditEntry, Caller, IssuedToken, NewToken, TokenRecord
 from broker.models.base import Wire

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 from fastapi import Query, Request, Response
 from fastapi.responses import StreamingResponse
 
-from broker.dependencies.access import Curator, Reader
 from broker.dependencies.context import Services
+from broker.dependencies.route_policies import Curator, Reader
 from broker.handlers.routers import own_router
 from broker.models.names import Beginning, Named
 from broker.response_formats import NDJSON

@@ -5,8 +5,8 @@ from uuid import UUID
 
 from fastapi import Path, status
 
-from broker.dependencies.access import Admin, Reader
 from broker.dependencies.context import Services
+from broker.dependencies.route_policies import Admin, Reader
 from broker.errors import Invalid
 from broker.handlers.routers import own_router
 from broker.models.access import Caller

@@ -4,8 +4,8 @@ from typing import Annotated
 
 from fastapi import Path, Query, status
 
-from broker.dependencies.access import Curator, Reader
 from broker.dependencies.context import Services
+from broker.dependencies.route_policies import Curator, Reader
 from broker.errors import Invalid
 from broker.handlers.routers import Limit, own_router
 from broker.models.base import Wire

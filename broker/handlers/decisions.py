@@ -5,8 +5,8 @@ from typing import Annotated
 from fastapi import Body
 from pydantic import Discriminator, Field, Tag
 
-from broker.dependencies.access import Transferrer
 from broker.dependencies.context import Services
+from broker.dependencies.route_policies import Transferrer
 from broker.handlers.routers import own_router
 from broker.models.base import one_or_list
 from broker.models.decisions import DecisionsAccepted, Made, ReportedDecision

@@ -4,8 +4,8 @@ from typing import Annotated
 
 from fastapi import Query
 
-from broker.dependencies.access import Reader
 from broker.dependencies.context import Services
+from broker.dependencies.route_policies import Reader
 from broker.handlers.routers import own_router
 from broker.models.base import Size
 from broker.models.forecasts import Expected, ForecastRequest, Forecasts, Questions

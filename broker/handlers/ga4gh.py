@@ -10,8 +10,8 @@ from urllib.parse import quote, urlsplit
 
 from fastapi import APIRouter, Path, Request
 
-from broker.dependencies.access import Guarded, Open, Reader
 from broker.dependencies.context import Home, Services
+from broker.dependencies.route_policies import Guarded, Open, Reader
 from broker.errors import NotFound
 from broker.factory import Factory
 from broker.models.access import Caller

@@ -3,8 +3,8 @@
 from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from broker.dependencies.access import Guarded, Open
 from broker.dependencies.context import Services
+from broker.dependencies.route_policies import Guarded, Open
 from broker.models.base import Problem, Wire
 
 __all__ = ["router"]

@@ -7,8 +7,8 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from broker.dependencies.access import Reader
 from broker.dependencies.context import Services
+from broker.dependencies.route_policies import Reader
 from broker.handlers.routers import own_router
 from broker.reports.words import size_span
 from broker.services.forecasting.monitoring import MonitoringNumbers

@@ -5,8 +5,8 @@ from typing import Annotated
 from fastapi import Response
 from pydantic import Discriminator, Tag
 
-from broker.dependencies.access import Guarded, Reader
 from broker.dependencies.context import Services
+from broker.dependencies.route_policies import Guarded, Reader
 from broker.handlers.routers import own_router
 from broker.models.plans import DatasetPlan, FlowsPlanned, FlowsRequest, PlanRequest
 

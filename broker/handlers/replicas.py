@@ -8,8 +8,8 @@ from fastapi import Body, Query, Request, Response, status
 from fastapi.responses import StreamingResponse
 from pydantic import Discriminator, Field, Tag
 
-from broker.dependencies.access import Curator, Reader, Transferrer
 from broker.dependencies.context import Services
+from broker.dependencies.route_policies import Curator, Reader, Transferrer
 from broker.factory import Factory
 from broker.handlers.routers import Limit, own_router
 from broker.models.access import Caller
@@ -125,7 +125,7 @@ async def bad(bad: BadReplica, caller: Transferrer, services: Services) -> Catal
     The last available replica only becomes SUSPICIOUS, and is still offered. The report of a single subject does not
     change a state that a curator has set.
     """
-    return await services.doubts.report(caller.subject, bad, caller.role)
+    return await services.bad_replica_reports.report(caller.subject, bad, caller.role)
 
 
 @router.get("/replicas/resolve", response_class=Response, responses=FOUND)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
-from broker.dependencies.access import Guarded
+from broker.dependencies.route_policies import Guarded
 from broker.models.base import Problem
 
 __all__ = ["OWN", "RETRY", "UNHINDERED", "Before", "Limit", "errors_of", "own_router", "page_router"]

@@ -9,8 +9,8 @@ from uuid import UUID
 from fastapi import Header, Query, Response, status
 from fastapi.sse import EventSourceResponse, format_sse_event
 
-from broker.dependencies.access import Reader, Sent, Still, Transferrer
 from broker.dependencies.context import Services
+from broker.dependencies.route_policies import Reader, Sent, Still, Transferrer
 from broker.errors import Forbidden
 from broker.factory import Factory
 from broker.handlers.routers import RETRY, UNHINDERED, Limit, own_router

@@ -7,8 +7,8 @@ from fastapi import Body, Depends, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import Discriminator, Field, Tag
 
-from broker.dependencies.access import Reader, Transferrer
 from broker.dependencies.context import Services
+from broker.dependencies.route_policies import Reader, Transferrer
 from broker.factory import Factory
 from broker.handlers.routers import Before, Limit, own_router
 from broker.history_export import CSV, PARQUET, csv_of, parquet_of

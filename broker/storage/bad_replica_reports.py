@@ -13,7 +13,7 @@ from broker.schema.catalogue import datasets, doubts, endpoints, judgements, rep
 from broker.schema.history import asides
 from broker.storage.dialects import ALWAYS, insert, tabled
 
-__all__ = ["DoubtStore", "ReplicaStanding"]
+__all__ = ["BadReplicaReportStore", "ReplicaStanding"]
 
 
 class ReplicaStanding(NamedTuple):
@@ -39,7 +39,7 @@ class ReplicaStanding(NamedTuple):
         return self.dataset_id, self.endpoint_id
 
 
-class DoubtStore:
+class BadReplicaReportStore:
     """Reports about replicas, in the database."""
 
     def __init__(self, connection: AsyncConnection) -> None:

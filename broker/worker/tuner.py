@@ -9,7 +9,7 @@ from broker.models.lanes import CollectionPair, LaneTuning
 from broker.storage.database import Database
 from broker.storage.dialects import read_clock
 from broker.storage.lanes import LaneStore
-from broker.worker.policy.tuning import FIRST, PairTraffic, decide
+from broker.worker.policy.lane_count import FIRST, PairTraffic, decide
 
 __all__ = ["PairWork", "Tuner"]
 

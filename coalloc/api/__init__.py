@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from coalloc.broker_client import PlannedFile
     from coalloc.broker_client.imports import read_log, remember, remember_globus, report_globus
     from coalloc.broker_client.submission import TaskFailed, TaskRequest, cancel, dry_run, submit, tasks, watch
-    from coalloc.collect.runtime.name_equality import held
+    from coalloc.collect.runtime.server_name_equality import held
     from coalloc.collect.values import CollectReport, CollectRequest, CollectView
+    from coalloc.download.file_queries import ServerCheck, check_servers
     from coalloc.download.request import Engine, Request
-    from coalloc.download.server_answers import Probe, probe
-    from coalloc.download.servers import Storage, ThirdParty, copy, storage, third_party
+    from coalloc.download.server_to_server import Storage, ThirdParty, copy, storage, third_party
     from coalloc.engine.base import Admission, Leads
     from coalloc.history.formats import TransferLog as TransferLog
-    from coalloc.history.globus_tasks import tasks as globus_tasks
+    from coalloc.history.globus_client import tasks as globus_tasks
     from coalloc.history.values import SourceSummary
     from coalloc.model import ReplicaSet, Results, Strategy
     from coalloc.partial_file import discard, held_in
@@ -40,16 +40,17 @@ __all__ = [
     "Engine",
     "Leads",
     "PlannedFile",
-    "Probe",
     "Registered",
     "Request",
     "Results",
+    "ServerCheck",
     "Storage",
     "Strategy",
     "TaskFailed",
     "TaskRequest",
     "ThirdParty",
     "cancel",
+    "check_servers",
     "collect",
     "copy",
     "datasets",
@@ -67,7 +68,6 @@ __all__ = [
     "plan",
     "planned",
     "private_name",
-    "probe",
     "read_log",
     "register",
     "register_directory",
@@ -109,17 +109,17 @@ MODULES = {
         "tasks",
         "watch",
     ),
-    "coalloc.collect.runtime.name_equality": ("held",),
+    "coalloc.collect.runtime.server_name_equality": ("held",),
     "coalloc.collect.values": ("CollectRequest",),
     "coalloc.download.request": (
         "Engine",
         "Request",
     ),
-    "coalloc.download.server_answers": (
-        "Probe",
-        "probe",
+    "coalloc.download.file_queries": (
+        "ServerCheck",
+        "check_servers",
     ),
-    "coalloc.download.servers": (
+    "coalloc.download.server_to_server": (
         "Storage",
         "ThirdParty",
         "copy",
@@ -143,7 +143,7 @@ MODULES = {
 """Public names of each module."""
 PLACES = {
     **{name: (module, name) for module, names in MODULES.items() for name in names},
-    "globus_tasks": ("coalloc.history.globus_tasks", "tasks"),
+    "globus_tasks": ("coalloc.history.globus_client", "tasks"),
     "private_name": ("coalloc.util.partial_names", "private"),
 }
 """Module of each name, and its name there."""

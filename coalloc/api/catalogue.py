@@ -7,10 +7,10 @@ from functools import partial
 from coalloc.api.downloads import broker_of
 from coalloc.broker_client import Broker, DatasetEntry
 from coalloc.config import some_access
+from coalloc.download.file_queries import planned_file
 from coalloc.download.preview import preview
 from coalloc.download.request import Request, named_files
-from coalloc.download.server_answers import planned_file
-from coalloc.download.servers import storage
+from coalloc.download.server_to_server import storage
 from coalloc.errors import UsageError
 from coalloc.model import Estimate, FoundReplicas, Plan, ReplicaSet, Stat, Strategy
 from coalloc.resolve.inventory import Registered, register_below

@@ -20,7 +20,7 @@ from predictors.observation import Observation
 
 if TYPE_CHECKING:
     from coalloc.history.formats import ChangedValue, RefusedLine, TransferLog
-    from coalloc.history.globus_tasks import GlobusTasks
+    from coalloc.history.globus_client import GlobusTasks
 
 __all__ = ["Remembered", "address", "read_log", "remember", "remember_globus", "report_globus"]
 

@@ -12,8 +12,8 @@ from coalloc.errors import CoallocError, NothingToFetchFrom
 from coalloc.util.streams import say_json
 
 if TYPE_CHECKING:
-    from coalloc.api import Engine, Probe
-    from coalloc.cli.checkup import Finding
+    from coalloc.api import Engine, ServerCheck
+    from coalloc.cli.doctor_checks import Finding
 
 __all__ = ["doctor"]
 
@@ -35,20 +35,20 @@ def doctor(sources: tuple[str, ...], engine: "Engine", delegate: tuple[str, ...]
       coget doctor ftp://a.example/x gsiftp://b.example/x
     """
     from coalloc import api
-    from coalloc.cli.checkup import checkup
+    from coalloc.cli.doctor_checks import checkup
 
     findings = checkup()
-    probes = interrupts.run(api.probe(sources, engine, frozenset(delegate))) if sources else []
+    checks = interrupts.run(api.check_servers(sources, engine, frozenset(delegate))) if sources else []
     if as_json:
-        say_json(_document(findings, probes))
+        say_json(_document(findings, checks))
     else:
-        _print(findings, probes)
-    if not all(probe.ok for probe in probes):
+        _print(findings, checks)
+    if not all(check.ok for check in checks):
         return NothingToFetchFrom.status
     return CoallocError.status if any(finding.state == "wrong" for finding in findings) else 0
 
 
-def _document(findings: "Sequence[Finding]", probes: "Sequence[Probe]") -> dict[str, Any]:
+def _document(findings: "Sequence[Finding]", checks: "Sequence[ServerCheck]") -> dict[str, Any]:
     from coalloc.display.json import error_document
     from coalloc.safe_text import redact
 
@@ -56,40 +56,40 @@ def _document(findings: "Sequence[Finding]", probes: "Sequence[Probe]") -> dict[
         "findings": [asdict(finding) for finding in findings],
         "servers": [
             {
-                "url": redact(probe.url),
-                "ok": probe.ok,
-                "seconds": probe.seconds,
-                "size": probe.size,
-                "features": list(probe.features),
-                "error": error_document(probe.error) if probe.error else None,
+                "url": redact(check.url),
+                "ok": check.ok,
+                "seconds": check.seconds,
+                "size": check.size,
+                "features": list(check.features),
+                "error": error_document(check.error) if check.error else None,
             }
-            for probe in probes
+            for check in checks
         ],
     }
 
 
-def _print(findings: "Sequence[Finding]", probes: "Sequence[Probe]") -> None:
+def _print(findings: "Sequence[Finding]", checks: "Sequence[ServerCheck]") -> None:
     from coalloc.display.table import ReportPrinter, table
     from coalloc.util import human
 
     out = ReportPrinter(sys.stdout)
     out.print(table(("here", "state", ""), [(f.thing, f.state, human.one_line(f.detail)) for f in findings]))
-    names = human.labels([probe.url for probe in probes])
-    if probes:
+    names = human.labels([check.url for check in checks])
+    if checks:
         out.print()
-        out.print(table(("server", "state", ""), map(_row, names, probes)))
+        out.print(table(("server", "state", ""), map(_row, names, checks)))
     remedies = [(f.thing, f.remedy) for f in findings if f.remedy]
-    remedies += [(name, p.error.remedy) for name, p in zip(names, probes, strict=True) if p.error]
+    remedies += [(name, p.error.remedy) for name, p in zip(names, checks, strict=True) if p.error]
     if remedies:
         out.print()
         out.print(table(("to do", ""), [(thing, human.one_line(remedy)) for thing, remedy in remedies]))
 
 
-def _row(name: str, probe: "Probe") -> tuple[str, str, str]:
+def _row(name: str, check: "ServerCheck") -> tuple[str, str, str]:
     from coalloc.util import human
 
-    if probe.error:
-        return name, "wrong", human.about(name, probe.url, probe.error.message)
-    size = "size unknown" if probe.size is None else human.size(probe.size)
-    features = f"; {' '.join(probe.features)}" if probe.features else ""
-    return name, "ok", human.one_line(f"{size}, answered in {human.duration(probe.seconds)}{features}")
+    if check.error:
+        return name, "wrong", human.about(name, check.url, check.error.message)
+    size = "size unknown" if check.size is None else human.size(check.size)
+    features = f"; {' '.join(check.features)}" if check.features else ""
+    return name, "ok", human.one_line(f"{size}, answered in {human.duration(check.seconds)}{features}")

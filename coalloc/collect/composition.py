@@ -20,7 +20,7 @@ from coalloc.collect.methods import make
 from coalloc.collect.runtime.collection import CollectJob, Field, MethodChoice
 from coalloc.collect.runtime.destination import Destination, ServerDestination
 from coalloc.collect.runtime.local_destination import LocalDestination
-from coalloc.collect.runtime.partial_names import PartialNames
+from coalloc.collect.runtime.partial_name_records import PartialNames
 from coalloc.collect.runtime.resolution import CollectServers, speaks
 from coalloc.collect.runtime.staging import StagingArea
 from coalloc.collect.values import HERE, CollectReport, CollectRequest, CollectView
@@ -152,7 +152,7 @@ def default() -> str:
 
 def _plan(network: Network, demand: Demand) -> tuple[float, float | None] | None:
     """Return the makespan of the plan, and of the one without relays, in seconds; None if there is no plan."""
-    from coalloc.planner.least_makespan import least_makespan
+    from coalloc.planner import least_makespan
 
     try:
         plan = least_makespan(network, demand)

@@ -19,8 +19,20 @@ __all__ = [
     "PlannedPath",
     "Shared",
     "TransferPlan",
+    "least_makespan",
     "plan",
 ]
+
+
+def least_makespan(network: Network, demand: Demand) -> TransferPlan:
+    """Return Confluence's plan: the exact least makespan, with rates and paths. It is never slower than without relays.
+
+    :param demand: files with one common destination
+    :raises UsageError: when no links lead to it, or max-flow does not apply (use `plan`)
+    """
+    with needed():
+        from coalloc.planner.static import makespan
+    return makespan.solve(network, demand)
 
 
 def plan(network: Network, demand: Demand) -> TransferPlan:

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from coalloc.planner.least_makespan import least_makespan
+from coalloc.planner import least_makespan
 from coalloc.planner.results import TransferPlan
 from tests.benchmarks.bench import in_memory
 from tests.benchmarks.clairvoyant import Change, clairvoyant, kept

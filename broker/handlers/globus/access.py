@@ -6,8 +6,8 @@ from uuid import UUID
 from fastapi import Body, Request, status
 from pydantic import ValidationError
 
-from broker.dependencies.access import Reader, Transferrer
 from broker.dependencies.context import Services
+from broker.dependencies.route_policies import Reader, Transferrer
 from broker.errors import Invalid
 from broker.handlers.globus import documents, rule_documents
 from broker.handlers.globus.routers import CollectionId, Document, globus_router

@@ -6,8 +6,8 @@ from uuid import UUID
 from fastapi import Body, Request, status
 from pydantic import AfterValidator, StringConstraints
 
-from broker.dependencies.access import Reader, Transferrer
 from broker.dependencies.context import Services
+from broker.dependencies.route_policies import Reader, Transferrer
 from broker.handlers.globus import documents
 from broker.handlers.globus.routers import Document, globus_router
 from broker.handlers.globus.submitted_documents import ClientDocument, Text

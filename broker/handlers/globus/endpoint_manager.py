@@ -6,8 +6,8 @@ from uuid import UUID, uuid4
 from fastapi import Body, Query, Request
 from pydantic import Field
 
-from broker.dependencies.access import Admin
 from broker.dependencies.context import Services
+from broker.dependencies.route_policies import Admin
 from broker.errors import Invalid, NoTask, NotFound
 from broker.factory import Factory
 from broker.handlers.globus import documents, tasks

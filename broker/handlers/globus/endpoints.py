@@ -7,8 +7,8 @@ from uuid import UUID
 from fastapi import Body, Query, Request
 from pydantic import ConfigDict
 
-from broker.dependencies.access import Reader, Transferrer
 from broker.dependencies.context import Services
+from broker.dependencies.route_policies import Reader, Transferrer
 from broker.errors import Invalid, NoCollection
 from broker.factory import Factory
 from broker.handlers.globus import documents

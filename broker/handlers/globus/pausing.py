@@ -6,8 +6,8 @@ from uuid import UUID, uuid4
 
 from fastapi import Body, Request, status
 
-from broker.dependencies.access import Admin
 from broker.dependencies.context import Services
+from broker.dependencies.route_policies import Admin
 from broker.factory import Factory
 from broker.handlers.globus import documents, rule_documents
 from broker.handlers.globus.endpoint_manager import subject

@@ -6,7 +6,7 @@ from uuid import UUID
 import orjson
 from fastapi import APIRouter, Path, Query, Response
 
-from broker.dependencies.access import Guarded
+from broker.dependencies.route_policies import Guarded
 from broker.handlers.globus.errors import PREFIX, ErrorDocument
 from broker.handlers.routers import errors_of
 from broker.models.base import STORABLE

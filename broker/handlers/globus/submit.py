@@ -6,8 +6,8 @@ from uuid import uuid4
 
 from fastapi import Body, Request, Response, status
 
-from broker.dependencies.access import Reader, Sent, Transferrer
 from broker.dependencies.context import Services
+from broker.dependencies.route_policies import Reader, Sent, Transferrer
 from broker.factory import Factory
 from broker.handlers.globus.documents import result
 from broker.handlers.globus.routers import Document, globus_router

@@ -6,8 +6,8 @@ from typing import Annotated, cast
 
 from fastapi import Body, Query, Request
 
-from broker.dependencies.access import Reader, Transferrer
 from broker.dependencies.context import Services
+from broker.dependencies.route_policies import Reader, Transferrer
 from broker.factory import Factory
 from broker.handlers.globus import documents, task_documents
 from broker.handlers.globus.filters import between, chosen, clauses, ordered

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 from fastapi import Request
 from fastapi.responses import RedirectResponse, Response
 
-from broker.dependencies.access import Open
 from broker.dependencies.context import Home, Services
+from broker.dependencies.route_policies import Open
 from broker.dependencies.sessions import cookie, keep
 from broker.errors import Forbidden, NoRole, NotFound, OAuthRefused, Unauthenticated
 from broker.factory import Factory

@@ -6,8 +6,8 @@ from uuid import UUID
 from fastapi import Query, Request, status
 from pydantic import BaseModel, Field
 
-from broker.dependencies.access import Consenting, Identified, Open, Sent
 from broker.dependencies.context import Services
+from broker.dependencies.route_policies import Consenting, Identified, Open, Sent
 from broker.errors import Forbidden, Invalid
 from broker.factory import Factory
 from broker.handlers.oauth.documents import client_document, consent_document, identity_document

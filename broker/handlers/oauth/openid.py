@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from broker.dependencies.access import Named, Open, Sent
 from broker.dependencies.context import Home, Services
+from broker.dependencies.route_policies import Named, Open, Sent
 from broker.handlers.oauth.documents import about, identity_document
 from broker.handlers.routers import page_router
 from broker.models.oauth import SCOPES, VIEW_IDENTITY_SET

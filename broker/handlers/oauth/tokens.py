@@ -7,8 +7,8 @@ from typing import Any
 from fastapi import Request
 from fastapi.responses import JSONResponse
 
-from broker.dependencies.access import Open
 from broker.dependencies.context import Home, Services
+from broker.dependencies.route_policies import Open
 from broker.errors import OAuthRefused
 from broker.factory import Factory
 from broker.handlers.oauth.documents import about, identity_set

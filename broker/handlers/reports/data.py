@@ -4,7 +4,7 @@ from typing import Any
 
 from fastapi.responses import Response
 
-from broker.dependencies.access import Admin, Reader
+from broker.dependencies.route_policies import Admin, Reader
 from broker.handlers.reports.routes import csv, part_of, whole
 from broker.handlers.routers import own_router
 from broker.models.reports import ReportDocument

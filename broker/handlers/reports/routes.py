@@ -9,8 +9,8 @@ from fastapi import Query, Request
 from fastapi.responses import JSONResponse, RedirectResponse, Response
 from pydantic import BaseModel
 
-from broker.dependencies.access import Guarded
 from broker.dependencies.context import Services
+from broker.dependencies.route_policies import Guarded
 from broker.errors import Invalid, NotFound
 from broker.factory import Factory
 from broker.models.access import Caller

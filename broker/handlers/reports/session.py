@@ -13,8 +13,8 @@ from urllib.parse import urlencode
 from fastapi import Request
 from fastapi.responses import RedirectResponse, Response
 
-from broker.dependencies.access import Open
 from broker.dependencies.context import Home, Services
+from broker.dependencies.route_policies import Open
 from broker.dependencies.sessions import LOGIN, Browsing, Form, cookie, keep
 from broker.errors import Unauthenticated
 from broker.handlers.oauth.forms import parameters_of

@@ -2,7 +2,7 @@
 
 from fastapi.responses import Response
 
-from broker.dependencies.access import Open
+from broker.dependencies.route_policies import Open
 from broker.errors import NotFound
 from broker.handlers.routers import page_router
 from broker.pages import STATIC

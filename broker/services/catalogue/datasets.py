@@ -17,7 +17,7 @@ from broker.services.catalogue.enclosing import visible_replicas
 from broker.services.catalogue.formats import CatalogueEntry
 from broker.services.network.places import Places
 from broker.storage.access import AccessStore
-from broker.storage.bad_replica_reports import DoubtStore
+from broker.storage.bad_replica_reports import BadReplicaReportStore
 from broker.storage.catalogue import CatalogueStore as Stored
 from broker.storage.catalogue import Registrar, StoredDataset
 from broker.storage.collections import CollectionStore
@@ -73,9 +73,9 @@ class Catalogue:
             registrar = await _registrar(connection, by, role)
             changed = await stored.put_replicas(stated, now, registrar)
             if stated:
-                doubts = DoubtStore(connection)
-                await doubts.answer(stated)
-                await doubts.judge(by, [each for each in stated if each.state != "AVAILABLE"], now)
+                reports = BadReplicaReportStore(connection)
+                await reports.answer(stated)
+                await reports.judge(by, [each for each in stated if each.state != "AVAILABLE"], now)
             mentioned = [each for entry in accepted for each in entry.mentioned]
             changed += await stored.put_replicas(mentioned, now, registrar, True)
             if new_datasets:
@@ -99,10 +99,10 @@ class Catalogue:
                 raise NotFound(f"there is no endpoint {replica.endpoint}", "see GET /broker/v1/endpoints")
             if not await stored.known([replica.dataset]):
                 raise _no_dataset(replica.dataset)
-            judged = replica.state != "AVAILABLE" or await DoubtStore(connection).numbers(replica)
+            judged = replica.state != "AVAILABLE" or await BadReplicaReportStore(connection).numbers(replica)
             await stored.put_replicas([replica], now, await _registrar(connection, by, role))
             if judged:  # a new available replica is no curator's judgement
-                await DoubtStore(connection).judge(by, [replica], now)
+                await BadReplicaReportStore(connection).judge(by, [replica], now)
             await AccessStore(connection).note(now, by, f"put replica {replica.state}", _named(replica))
         return replica
 

@@ -14,7 +14,7 @@ from broker.models.plans import FlowsRequest
 from broker.services.auth.permissions import NOBODY
 from broker.services.forecasting.forecasts import Forecasting
 from broker.services.network.places import Places
-from broker.services.planning.planned_flows import HostNames, ends_of, planned
+from broker.services.planning.flow_computation import HostNames, ends_of, planned
 from broker.subprocesses import JobKind, SeparateProcess
 from coalloc.planner.network import Host, Isp, Link, LinkKey, Network
 

@@ -8,8 +8,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 
 from coalloc.collect.runtime.item import CollectItem
-from coalloc.collect.runtime.name_equality import held
 from coalloc.collect.runtime.server import CollectServer
+from coalloc.collect.runtime.server_name_equality import held
 from coalloc.collect.runtime.staging import SWEEP_SECONDS, SWEEPS
 from coalloc.engine.gridftp.storage import Storage
 from coalloc.errors import AlreadyThere, NoSuchFile, SourceError, TargetExists

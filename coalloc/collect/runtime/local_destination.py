@@ -12,7 +12,7 @@ from pathlib import Path
 
 from coalloc.collect.runtime.destination import Destination
 from coalloc.collect.runtime.item import CollectItem
-from coalloc.collect.runtime.partial_names import PartialNames
+from coalloc.collect.runtime.partial_name_records import PartialNames
 from coalloc.collect.values import HERE
 from coalloc.model import Checksum, Stat
 from coalloc.partial_file import HeldHere, Journal, PartialFile, describe, matching_bytes, recall, resembles, staged

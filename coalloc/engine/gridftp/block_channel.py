@@ -14,9 +14,9 @@ from ipaddress import ip_address
 
 from coalloc.engine.batched_reads import BUFFER, ReadBuffer
 from coalloc.engine.gridftp.control import PendingReply
-from coalloc.engine.gridftp.range_requests import RangeRequests
 from coalloc.engine.gridftp.refusals import refusal
 from coalloc.engine.gridftp.replies import port_command
+from coalloc.engine.gridftp.request_queue import RangeRequests
 from coalloc.engine.gridftp.session import Session
 from coalloc.engine.gridftp.stream import final_reply, lost
 from coalloc.engine.range_request import RangeRequest

@@ -27,7 +27,7 @@ class _Found(NamedTuple):
 
 
 def solve(network: Network, demand: Demand, backend: Backend | None = None) -> TransferPlan:
-    """Return the result of `coalloc.planner.least_makespan.least_makespan`, computed with this library."""
+    """Return the result of `coalloc.planner.least_makespan`, computed with this library."""
     backend = backend or fastest()
     sink, files = flow_question(network, demand)
     paths = tuple(resting(network, demand))

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from statistics import median
 
-from coalloc.planner.least_makespan import least_makespan
+from coalloc.planner import least_makespan
 from tests.benchmarks.collecting.confluence import (
     KS,
     MIDDLE,

@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from broker.config.settings import Settings
 from broker.demo.decisions import decided, downloads
 from broker.demo.filling import fill
+from broker.demo.made_up_tasks import errands
 from broker.demo.sharing import DemoServer, shared
-from broker.demo.tasks import errands
 from broker.demo.traffic import DemoTransfer, transfers
 from broker.demo.world import DAY, PEOPLE, PROBER, DemoLink, Story, World, world
 from broker.factory import Factory

@@ -173,7 +173,7 @@ def test_ones_own_tasks_are_remembered_and_told(place, home):
 def test_there_may_be_more_than_are_told_at_once(place, home, tmp_path):
     """The short form makes the pages smaller than Globus does."""
     clones(place.database, MANY)
-    code = f"{LATE}from coalloc.history import globus_tasks\nglobus_tasks.MOST = {PAGE}\n"
+    code = f"{LATE}from coalloc.history import globus_client\nglobus_client.MOST = {PAGE}\n"
     (tmp_path / "sitecustomize.py").write_text(code)
     place.environment["PYTHONPATH"] = str(tmp_path)
     said = place.imported(home)

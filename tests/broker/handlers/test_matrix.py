@@ -11,7 +11,7 @@ from fastapi import APIRouter
 from fastapi.routing import iter_route_contexts
 
 from broker.config.settings import Settings
-from broker.dependencies.access import Guarded, Open, checked
+from broker.dependencies.route_policies import Guarded, Open, checked
 from broker.models.access import ROLES, NewToken, Role
 from broker.models.identities import identity
 from broker.models.oauth import ALL, KNOWN, TRANSFER, VIEW_CONSENTS, VIEW_IDENTITIES, VIEW_IDENTITY_SET

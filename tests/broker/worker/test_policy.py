@@ -14,8 +14,8 @@ from broker.models.lanes import CollectionPair, LaneCandidate, OpenLane
 from broker.models.tasks import Details, FilterRule, Options, Work
 from broker.worker.policy.fairness import choose
 from broker.worker.policy.faults import at_source, failed, pause, poisoned
+from broker.worker.policy.lane_count import FIRST, MOST, PairTraffic, decide
 from broker.worker.policy.selection import included, outdated
-from broker.worker.policy.tuning import FIRST, MOST, PairTraffic, decide
 from broker.worker.transfer_records import Move, of_batch, of_sources
 from coalloc.errors import ConnectionLost, NoSpace, NoSuchFile, SourceError, UsageError, VerificationError
 from coalloc.model import Entry, PartialCopy, SourceReport

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coalloc.planner.least_makespan import least_makespan
+from coalloc.planner import least_makespan
 from coalloc.planner.network import Demand, Network
 from tests.coalloc.planner.networks import USUAL, USUAL_SIZES, demands, networks
 

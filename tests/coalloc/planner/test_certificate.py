@@ -7,8 +7,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from coalloc.planner import least_makespan
 from coalloc.planner.certificate import BadPlan, bound, check, faults
-from coalloc.planner.least_makespan import least_makespan
 from coalloc.planner.network import Demand, File, Host, Isp, Link, LinkKey, Network
 from coalloc.planner.results import Limit, PlannedPath
 from tests.coalloc.planner.networks import demands, networks

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from coalloc.planner import least_makespan
 from coalloc.planner.certificate import check
-from coalloc.planner.least_makespan import least_makespan
 from coalloc.planner.network import Demand, File, Host, Isp, Link, LinkKey, Network
 from tests.support.effort import effort
 

@@ -10,7 +10,7 @@ import pytest
 from fastapi.routing import APIRoute
 
 from broker.config.settings import Settings
-from broker.dependencies.access import Guarded, RoutePolicy
+from broker.dependencies.route_policies import Guarded, RoutePolicy
 from broker.models.access import ROLES, NewToken
 from broker.models.tasks import Item, NewTask
 from broker.services.auth.access import hashed

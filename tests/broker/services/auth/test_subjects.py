@@ -76,9 +76,9 @@ def test_what_nobody_may_be_called(subject):
 def test_the_broker_keeps_what_it_does_under_reserved_names():
     from broker.jobs import probing
     from broker.reports import pair
-    from broker.storage import probes, weekly_reports
+    from broker.storage import probes, weekly_report_claims
 
-    assert {pair.PROBER, weekly_reports.MARKS, probes.CLAIMS, probing.SUBJECT, "coget-broker"} == BROKERS
+    assert {pair.PROBER, weekly_report_claims.MARKS, probes.CLAIMS, probing.SUBJECT, "coget-broker"} == BROKERS
 
 
 def test_user_names_are_one_persons_each():

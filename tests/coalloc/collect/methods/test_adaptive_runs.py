@@ -12,8 +12,7 @@ from coalloc.collect.methods import AdaptiveCollecting, AllAtOnce
 from coalloc.collect.methods.actions import CollectDone, CollectGiveUp, Send
 from coalloc.collect.methods.adaptive.directives import Lot, reachable
 from coalloc.collect.simulation import Break, Capacity, Kill, SimulationRecord, Underlay, simulate
-from coalloc.planner import Demand, File, Host, Isp, Link, LinkKey, Network
-from coalloc.planner.least_makespan import least_makespan
+from coalloc.planner import Demand, File, Host, Isp, Link, LinkKey, Network, least_makespan
 from coalloc.util.intervals import Intervals
 from tests.support.effort import effort
 

@@ -8,7 +8,7 @@ import pytest
 from coalloc import api
 from coalloc.collect.runtime.item import CollectItem
 from coalloc.collect.runtime.local_destination import LocalDestination
-from coalloc.collect.runtime.partial_names import PartialNames
+from coalloc.collect.runtime.partial_name_records import PartialNames
 from coalloc.collect.values import CollectRequest
 from coalloc.errors import SinkError, TransferFailed
 from coalloc.partial_file import PartialFile

@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coalloc.errors import UsageError
-from coalloc.planner import plan
+from coalloc.planner import least_makespan, plan
 from coalloc.planner.certificate import bound
-from coalloc.planner.least_makespan import least_makespan
 from coalloc.planner.network import Demand, File, Host, Link, LinkKey, Network
 from coalloc.planner.results import Limit
 from coalloc.planner.static.deadline import refusal

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coalloc.errors import UsageError
+from coalloc.planner import least_makespan
 from coalloc.planner.certificate import check
-from coalloc.planner.least_makespan import least_makespan
 from coalloc.planner.network import Demand, File, Host, Isp, Link, LinkKey, Network
 from coalloc.planner.results import PlannedPath
 from coalloc.planner.solvers.maxflow import BACKENDS
@@ -133,7 +133,7 @@ def test_a_capacity_that_is_too_large():
         least_makespan(network, Demand((File("a", 5, ("x",), ("t",)),)))
 
 
-@pytest.mark.parametrize("ask", [".least_makespan.least_makespan", ".plan", ".static.deadline.refusal"])
+@pytest.mark.parametrize("ask", [".least_makespan", ".plan", ".static.deadline.refusal"])
 def test_without_the_libraries_it_says_what_to_install(ask: str):
     module, name = ask.rsplit(".", 1)
     code = f"""

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import structlog
 
-from broker.config.posting import Mail, Posting
+from broker.config.weekly_report import Mail, Posting
 from broker.errors import BrokerError
 from broker.reports.archive import Archive
 from broker.reports.document import Report
@@ -25,7 +25,7 @@ from broker.reports.files import page
 from broker.reports.registry import PRESENT, Period, listed
 from broker.reports.words import written
 from broker.storage.database import Database, retried
-from broker.storage.weekly_reports import Posted
+from broker.storage.weekly_report_claims import Posted
 from broker.subprocesses import SeparateProcess
 from coalloc.safe_text import escaped
 

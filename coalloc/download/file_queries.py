@@ -1,4 +1,4 @@
-"""Plans of downloads, and probes, from the servers' answers about a file; no data are moved."""
+"""Queries of servers about a file, for plans of downloads and for `coget doctor`; no data are moved."""
 
 import asyncio
 import time
@@ -19,11 +19,11 @@ from coalloc.schedule.policies import make
 from coalloc.util.concurrency import gather
 from coalloc.verify import WitnessServers, agreed_checksum
 
-__all__ = ["Probe", "planned_file", "probe"]
+__all__ = ["ServerCheck", "check_servers", "planned_file"]
 
 
-class Probe(NamedTuple):
-    """Result of a probe: whether a server answers, the seconds until its answer, the file's size, and its features."""
+class ServerCheck(NamedTuple):
+    """The result of checking a server: whether and after how many seconds it answers, the file's size, its features."""
 
     url: str
     ok: bool
@@ -90,13 +90,18 @@ async def _stat(source: Source, keep: bool = False) -> Stat | SourceError:
             await source.close()
 
 
-async def probe(urls: Sequence[str], engine: Engine = "auto", delegate: frozenset[str] = frozenset()) -> list[Probe]:
-    """Probe each of these servers; `delegate` are hosts that may get a limited proxy if they require one."""
+async def check_servers(
+    urls: Sequence[str], engine: Engine = "auto", delegate: frozenset[str] = frozenset()
+) -> list[ServerCheck]:
+    """Check whether these servers answer about their files.
+
+    :param delegate: hosts that may get a limited proxy if they require one
+    """
     request = Request(tuple(urls), engine=engine, delegate=delegate)
-    return list(await gather(*(_probe(url, request) for url in urls)))
+    return list(await gather(*(_check(url, request) for url in urls)))
 
 
-async def _probe(url: str, request: Request) -> Probe:
+async def _check(url: str, request: Request) -> ServerCheck:
     source = open_source(url, request.engine, request.options)
     began = time.monotonic()
     try:
@@ -105,6 +110,6 @@ async def _probe(url: str, request: Request) -> Probe:
         await source.close()
     seconds = time.monotonic() - began
     if isinstance(answer, SourceError):
-        return Probe(redact(url), False, seconds, error=answer)
+        return ServerCheck(redact(url), False, seconds, error=answer)
     features = () if answer.ranged else ("ignores ranges",)
-    return Probe(redact(url), True, seconds, answer.size, features)
+    return ServerCheck(redact(url), True, seconds, answer.size, features)

@@ -16,10 +16,10 @@ from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.config.posting import Mail, Posting
 from broker.config.settings import Settings, configured
+from broker.config.weekly_report import Mail, Posting
 from broker.errors import Invalid
-from broker.jobs.posting import Poster, week_before
+from broker.jobs.weekly_report import Poster, week_before
 from broker.reports.registry import REPORTS, Period, ReportKind, query_of
 from tests.broker.conftest import running
 from tests.support.gsi import Authority

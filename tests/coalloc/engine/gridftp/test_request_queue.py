@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coalloc.engine.gridftp.blocks import BlockReader
-from coalloc.engine.gridftp.range_requests import RangeRequests
+from coalloc.engine.gridftp.request_queue import RangeRequests
 from coalloc.engine.range_request import RangeRequest
 from coalloc.engine.span import Span
 from coalloc.errors import ServerSays

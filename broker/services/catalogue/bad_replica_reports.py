@@ -16,11 +16,11 @@ from broker.services.catalogue.enclosing import visible_replicas
 from broker.services.forecasting.forecasts import Forecasting
 from broker.services.network.places import Places
 from broker.storage.access import AccessStore
-from broker.storage.bad_replica_reports import DoubtStore, ReplicaStanding
+from broker.storage.bad_replica_reports import BadReplicaReportStore, ReplicaStanding
 from broker.storage.catalogue import CatalogueStore as Stored
 from broker.storage.database import Database, retried
 
-__all__ = ["Doubts", "changed_states"]
+__all__ = ["BadReplicaReports", "changed_states"]
 
 PART = 500
 """Most datasets in one transaction."""
@@ -60,7 +60,7 @@ def _state(each: ReplicaStanding, others: bool) -> str:
     return "BAD" if others or each.state == "BAD" else "SUSPICIOUS"
 
 
-class Doubts:
+class BadReplicaReports:
     """The reports of users about replicas, and the subjects whose reports are set aside."""
 
     def __init__(self, database: Database, places: Places, forecasting: Forecasting) -> None:
@@ -77,7 +77,7 @@ class Doubts:
         now = time.time()
         caller = Caller.model_construct(subject=by, role=role, site="")
         async with self._database.write() as connection:
-            stored, doubts = Stored(connection), DoubtStore(connection)
+            stored, reports = Stored(connection), BadReplicaReportStore(connection)
             known = await stored.known(
                 [bad.dataset], lock=True
             )  # otherwise two reports could make the last two replicas BAD
@@ -85,9 +85,9 @@ class Doubts:
                 connection, await self._places.map(), await stored.replicas(bad.dataset), caller
             )
             replica = await self._meant(there, bad)
-            if numbers := await doubts.numbers(replica):
-                await doubts.add(numbers, by, now, bad.reason)
-            await self._settle(doubts, [known[bad.dataset].id], now)
+            if numbers := await reports.numbers(replica):
+                await reports.add(numbers, by, now, bad.reason)
+            await self._settle(reports, [known[bad.dataset].id], now)
             found = [each for each in await stored.replicas(bad.dataset) if each.endpoint == replica.endpoint]
             thing = f"{replica.dataset} at {replica.endpoint}: {bad.reason}"
             await AccessStore(connection).note(now, by, "mark bad", thing)
@@ -104,29 +104,29 @@ class Doubts:
         raise NotFound(f"there is no replica of {bad.dataset} at {where}", f"see GET /broker/v1/datasets/{bad.dataset}")
 
     @staticmethod
-    async def _settle(doubts: DoubtStore, datasets: Sequence[int], now: float) -> None:
+    async def _settle(reports: BadReplicaReportStore, datasets: Sequence[int], now: float) -> None:
         """Set the states that follow from the stored reports, for all replicas of some datasets."""
         together: dict[int, list[ReplicaStanding]] = {}
-        for each in await doubts.standings(datasets):
+        for each in await reports.standings(datasets):
             together.setdefault(each.dataset_id, []).append(each)
         for standings in together.values():
             changed = changed_states(standings)
             for each in standings:
                 if state := changed.get(each.key):
                     reason = "{}: {}".format(*each.doubters[-1])[:500] if each.doubters else ""
-                    await doubts.put_state(each.key, state, reason, now)
+                    await reports.put_state(each.key, state, reason, now)
 
     async def asides(self) -> list[Aside]:
         """Return the subjects whose reports are set aside."""
         async with self._database.read() as connection:
-            return await DoubtStore(connection).asides()
+            return await BadReplicaReportStore(connection).asides()
 
     @retried
     async def set_aside(self, by: str, subject: str) -> None:
         """Set aside all past and future reports of a subject: the states of replicas and forecasts ignore them."""
         now = time.time()
         async with self._database.write() as connection:
-            if await DoubtStore(connection).set_aside(subject, now, by):
+            if await BadReplicaReportStore(connection).set_aside(subject, now, by):
                 await AccessStore(connection).note(now, by, "set reports aside", subject)
         await self._settle_all(subject)
         self._forecasting.news()
@@ -134,22 +134,22 @@ class Doubts:
     async def _settle_all(self, subject: str) -> None:
         """Set the states of all replicas that a subject may have influenced, `PART` datasets in each transaction."""
         async with self._database.read() as connection:
-            datasets = await DoubtStore(connection).doubted_by(subject)
+            datasets = await BadReplicaReportStore(connection).doubted_by(subject)
         for begin in range(0, len(datasets), PART):
             await self._settle_some(datasets[begin : begin + PART])
 
     @retried
     async def _settle_some(self, datasets: Sequence[int]) -> None:
         async with self._database.write() as connection:
-            await self._settle(DoubtStore(connection), datasets, time.time())
+            await self._settle(BadReplicaReportStore(connection), datasets, time.time())
 
     @retried
     async def take_back(self, by: str, subject: str) -> None:
         """Use a subject's reports again. :raises NotFound: when they are not set aside"""
         now = time.time()
         async with self._database.write() as connection:
-            doubts = DoubtStore(connection)
-            if not await doubts.take_back(subject):
+            reports = BadReplicaReportStore(connection)
+            if not await reports.take_back(subject):
                 raise NotFound(f"no reports of {subject} are set aside", "see GET /broker/v1/asides")
             await AccessStore(connection).note(now, by, "take reports back", subject)
         await self._settle_all(subject)

@@ -7,7 +7,7 @@ import pytest
 
 from broker.config.settings import Settings
 from broker.models.access import NewToken
-from broker.services.catalogue.doubts import changed_states
+from broker.services.catalogue.bad_replica_reports import changed_states
 from broker.services.forecasting import forecasts
 from broker.services.forecasting.per_subject import MOST, OWN, middle_of
 from broker.storage.bad_replica_reports import ReplicaStanding

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from coalloc.cli.checkup import checkup
+from coalloc.cli.doctor_checks import checkup
 from coalloc.engine.limits.server_slots import Slots
 from tests.support.gsi import Authority
 
