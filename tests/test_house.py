@@ -121,6 +121,16 @@ def test_the_picture_of_the_code_has_every_room(package: str):
     assert drawn == rooms - {"__init__.py"}
 
 
+def test_the_table_of_places_to_change_names_files_that_are_there():
+    table = text("docs/explanation/architecture.md").split("## Where to change something")[1].split("\n## ")[0]
+    named = re.findall(r"`((?:broker|coalloc|predictors)/[\w/.]*)`", table)
+    assert len(named) >= 20
+    for line in table.splitlines():  # a file without a directory is beside the one that its line names first
+        files = re.findall(r"`([\w/]+\.py)`", line)
+        named += [str(Path(files[0]).parent / file) for file in files if "/" not in file]
+    assert [path for path in named if not (HOUSE / path).exists()] == []
+
+
 def test_the_page_on_trust_names_tests_that_are_there():
     """Names have the form `file::test` below tests/, or `::test` for the last named file."""
     page, file, missing = text("docs/explanation/trust.md"), "", []

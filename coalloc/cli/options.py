@@ -146,10 +146,10 @@ def request(sources: tuple[str, ...], output: Path | None = None, checksum: str 
 def _refuse_nonsense(
     strategy: str, blocks: int | None, max_sources: int | None, engine: str, data_hosts: tuple[str, ...], **_: Any
 ) -> None:
-    if blocks and strategy not in ("conservative", "aggressive"):
-        raise UsageError(
-            f"--blocks makes no sense with --strategy {strategy}", "use it with conservative or aggressive"
-        )
+    if blocks:
+        from coalloc.schedule.policies import make
+
+        make(strategy, blocks)  # refuses blocks for a strategy without them
     if strategy == "single" and max_sources and max_sources > 1:
         raise UsageError(
             f"--max-sources {max_sources} makes no sense with --strategy single, which uses one",
