@@ -77,4 +77,4 @@ def test_stats_are_since_the_last():
 def test_a_topology_that_does_not_exist_is_named():
     done = typed("nowhere", "s1 hostname")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "nowhere.yaml: no such file; there are collect, far" in done.stderr
+    assert "nowhere.yaml: no such file; there are collect, distant, far" in done.stderr
