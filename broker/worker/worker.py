@@ -93,6 +93,8 @@ class Worker:
         self._site = site
         self._name = ""
         self._lanes: dict[int, WorkerLane] = {}
+        self._unconfirmed: set[str] = set()
+        """Tasks of all lanes that were open since the database last confirmed that this worker is alive."""
         self._idle: set[str] = set()
         self._leases = Leases(database, self._recorder)
         self._checks = PeriodicChecks(database)
@@ -178,6 +180,7 @@ class Worker:
             alive = await WorkerStore(connection).beat(name)
         if alive:
             self._recorder.fence.contacted(sent)
+            self._unconfirmed = {lane.candidate.task for lane in self._lanes.values()}
         else:
             log.warning("this worker counted as dead; it starts again", worker=name)
             await self._begin_anew()
@@ -197,13 +200,14 @@ class Worker:
     async def _begin_anew(self) -> None:
         """Stop all lanes, whose leases are lost, and begin under a new name.
 
-        Ended tasks of these lanes are swept again, since the lanes may have written data after the end.
+        Ended tasks of these lanes, and of lanes that ended meanwhile, are swept again, since the lanes may have written
+        data after the end.
         """
-        tasks = {lane.candidate.task for lane in self._lanes.values()}
         await self._stop(list(self._lanes))
         async with self._database.write() as connection:
-            await LeftoverStore(connection).again(tasks, await read_clock(connection))
+            await LeftoverStore(connection).again(self._unconfirmed, await read_clock(connection))
         await self._enrol()
+        self._unconfirmed.clear()
 
     async def _obey(self) -> None:
         """Stop the lanes of tasks that have ended, are paused, or have a collection where they are paused."""
@@ -262,6 +266,7 @@ class Worker:
                 await TaskStore(connection).note([(choice.candidate.task, _started(choice.candidate, tuned, now))])
         driver = asyncio.create_task(self._drive(choice.candidate, number))
         self._lanes[number] = WorkerLane(choice.candidate, number, driver)
+        self._unconfirmed.add(choice.candidate.task)
         driver.add_done_callback(lambda _: self._driven(number))
         return choice.candidate
 

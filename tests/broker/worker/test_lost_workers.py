@@ -13,11 +13,13 @@ import sqlalchemy as sa
 
 from broker.background import WakeUps, worker_of
 from broker.models.tasks import Item, Work
+from broker.storage.ended_tasks import LeftoverStore
 from broker.storage.work import WorkStore
 from broker.storage.workers import WorkerStore as Enrolled
 from broker.worker import fence as fencing
 from broker.worker.fence import Fence, LeaseLost
 from broker.worker.periodic_checks import SILENCE
+from broker.worker.temporary_names import earlier
 from broker.worker.worker import Worker
 from coalloc.partial_file.sparse_file import Data
 from tests.broker.worlds import Servers, World, begun, held, read, register, working, world_at, write
@@ -177,6 +179,39 @@ async def test_a_worker_that_was_stopped_at_its_last_step_names_no_file(world, m
             go_on.set()
             await until(lambda: not first._lanes)
     assert read(root(world, to)) == {"a": content}
+
+
+@ON_SQLITE
+async def test_what_appears_after_the_lane_of_a_lost_worker_has_ended_is_deleted(world, monkeypatch):
+    """A server may execute the last command of the worker late."""
+    check, reached, go_on = Fence.check, asyncio.Event(), asyncio.Event()
+
+    async def slow(self: Fence, work: object) -> None:
+        if not reached.is_set():
+            reached.set()
+            await go_on.wait()
+        await check(self, work)
+
+    async def swept() -> bool:
+        async with world.factory.database.read() as connection:
+            return (await connection.execute(sa.text("SELECT unswept FROM tasks"))).scalar_one() is None
+
+    monkeypatch.setattr(Fence, "check", slow)
+    number, content = await copying(world, "source", "sink", 1_000_000)
+    async with one_worker(world, monkeypatch) as first:
+        await reached.wait()
+        async with world.factory.database.write() as connection:
+            await Enrolled(connection).remove([first._name], died=True)
+        async with working(world):
+            assert (await world.over(number)).status == "SUCCEEDED"
+            go_on.set()
+            await until(lambda: not first._lanes)
+            await until(swept)
+            async with world.factory.database.read() as connection:
+                (work,) = await LeftoverStore(connection).begun(number, 0, 2)
+            (world.sink.root / earlier("a", work)[-1]).write_bytes(b"late")
+            await Worker._beat(first)
+            await until(lambda: read(world.sink.root) == {"a": content})
 
 
 @asynccontextmanager
