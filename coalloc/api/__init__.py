@@ -149,12 +149,14 @@ PLACES = {
 """Module of each name, and its name there."""
 
 
-def __getattr__(name: str) -> Any:
-    if name not in PLACES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, there = PLACES[name]
-    found = globals()[name] = getattr(import_module(module), there)
-    return found
+if not TYPE_CHECKING:  # or mypy would accept any name
+
+    def __getattr__(name: str) -> Any:
+        if name not in PLACES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module, there = PLACES[name]
+        found = globals()[name] = getattr(import_module(module), there)
+        return found
 
 
 async def collect(
