@@ -18,13 +18,13 @@ demo: $(DEMO_READY)
 	@$(RUN) scripts.demo
 
 # Checks style and types, then runs all tests, among them the import contracts. mypy runs beside slow preparations.
-# Most tests wait for servers, so more of them run at once than there are cores. Tests on a WAN measure short times, so
-# no others run beside them.
+# Most tests wait for servers, so more of them run at once than there are cores. Files with few, slow tests are not left
+# to the end, where one process would run alone. Tests on a WAN measure short times, so no others run beside them.
 test: $(READY)
 	$(RUN) ruff check
 	$(RUN) ruff format --check
 	@$(RUN) tests.support.prepared & preparing=$$!; $(RUN) mypy && wait $$preparing
-	$(RUN) pytest --numprocesses 4 --dist loadfile -m "not wan"
+	$(RUN) pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder -m "not wan"
 	$(RUN) pytest --numprocesses 3 --dist loadfile -m wan $(ON_A_WAN)
 
 # The tests that explore, in their long form.
