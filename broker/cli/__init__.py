@@ -13,9 +13,9 @@ from broker.memory import collect_seldom
 
 collect_seldom()  # loading the modules below makes many objects
 try:
-    from broker.cli.aside import aside
     from broker.cli.demo import demo
     from broker.cli.first_token import handed_over
+    from broker.cli.ignored import ignored
     from broker.cli.replica import list_unconfirmed, replica
     from broker.cli.report import report
     from broker.cli.shared import config_option, database_option, port_option, with_access, with_services
@@ -278,8 +278,8 @@ def rotate_key(database: str) -> None:
     click.echo(made.id)
 
 
-broker.add_command(aside)
 broker.add_command(demo)
+broker.add_command(ignored)
 broker.add_command(replica)
 broker.add_command(report)
 broker.add_command(subject)

@@ -10,13 +10,13 @@ from broker.handlers import (
     ga4gh,
     globus,
     health,
+    ignored_subjects,
     monitoring,
     oauth,
     places,
     plans,
     replicas,
     reports,
-    subjects_set_aside,
     tasks,
     transfers,
 )
@@ -36,7 +36,7 @@ MODULES = (
     plans,
     tasks,
     access,
-    subjects_set_aside,
+    ignored_subjects,
     monitoring,
     reports.data,
 )

@@ -10,9 +10,9 @@ from broker.models.subjects import CALLED, LONGEST, refusal
 
 __all__ = [
     "ROLES",
-    "Aside",
     "AuditEntry",
     "Caller",
+    "IgnoredSubject",
     "Issuable",
     "IssuedToken",
     "NewToken",
@@ -99,8 +99,8 @@ class IssuedToken(TokenRecord):
     token: str
 
 
-class Aside(Wire):
-    """A subject whose reports are ignored, with the time and the admin that set them aside."""
+class IgnoredSubject(Wire):
+    """A subject whose reports are ignored, with the time of this decision and the admin who made it."""
 
     subject: Subject
     at: Moment

@@ -18,7 +18,7 @@ from sqlalchemy import (
 
 from broker.schema.base import ACTOR, ID, METADATA, MOMENT, NAME
 
-__all__ = ["checksums", "datasets", "doubts", "endpoints", "judgements", "replicas", "sites"]
+__all__ = ["bad_replica_reports", "checksums", "datasets", "endpoints", "judgements", "replicas", "sites"]
 
 sites = Table(
     "sites",
@@ -102,8 +102,8 @@ replicas = Table(
 
 REPLICA = (["dataset_id", "endpoint_id"], ["replicas.dataset_id", "replicas.endpoint_id"])
 
-doubts = Table(
-    "doubts",
+bad_replica_reports = Table(
+    "bad_replica_reports",
     METADATA,
     Column("dataset_id", ID, primary_key=True),
     Column("endpoint_id", ID, primary_key=True),

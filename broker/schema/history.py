@@ -4,7 +4,7 @@ from sqlalchemy import BigInteger, Column, Double, ForeignKey, Index, Integer, T
 
 from broker.schema.base import ACTOR, ID, METADATA, MOMENT
 
-__all__ = ["BADLY", "asides", "forecasts", "observation_keys", "observations", "pairs", "reporters"]
+__all__ = ["BADLY", "forecasts", "ignored_subjects", "observation_keys", "observations", "pairs", "reporters"]
 
 BADLY = text("outcome IN ('failed', 'corrupt')")
 """The condition for failures. SQLite uses the index only if a query has exactly this text."""
@@ -32,7 +32,7 @@ of their numbers, and a query for numbers above the last seen one misses none.
 """
 
 reporters = Table(
-    "voices",
+    "reporters",
     METADATA,
     Column("pair_id", ForeignKey(pairs.c.id), primary_key=True),
     Column("subject", Text, primary_key=True, info=ACTOR),
@@ -40,17 +40,17 @@ reporters = Table(
     Column("newest_id", BigInteger, nullable=False),
     sqlite_with_rowid=False,
 )
-"""Subjects that reported transfers of a link, with their first and newest observation; the table is called `voices`."""
+"""Subjects that reported transfers of a link, with their first and newest observation."""
 
-asides = Table(
-    "asides",
+ignored_subjects = Table(
+    "ignored_subjects",
     METADATA,
     Column("subject", Text, primary_key=True, info=ACTOR),
     Column("at", MOMENT, nullable=False),
     Column("by", Text, nullable=False, info=ACTOR),
     sqlite_with_rowid=False,
 )
-"""Subjects whose reports an admin has set aside: forecasts and the states of replicas ignore these reports."""
+"""Subjects whose reports do not influence forecasts or the states of replicas, because an admin decided so."""
 
 observation_keys = Table(
     "observation_keys",

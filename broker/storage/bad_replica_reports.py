@@ -1,4 +1,4 @@
-"""Reports of bad replicas, curators' judgements of them, and subjects whose reports are set aside."""
+"""Reports of bad replicas, curators' judgements of them, and ignored subjects."""
 
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 from sqlalchemy import String, and_, delete, literal, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from broker.models.access import Aside
+from broker.models.access import IgnoredSubject
 from broker.models.catalogue import CatalogueReplica
 from broker.models.names import split
-from broker.schema.catalogue import datasets, doubts, endpoints, judgements, replicas
-from broker.schema.history import asides
+from broker.schema.catalogue import bad_replica_reports, datasets, endpoints, judgements, replicas
+from broker.schema.history import ignored_subjects
 from broker.storage.dialects import ALWAYS, insert, tabled
 
 __all__ = ["BadReplicaReportStore", "ReplicaStanding"]
@@ -21,8 +21,8 @@ class ReplicaStanding(NamedTuple):
 
     :param judged: whether a curator has set its state
     :param read: whether its endpoint may be read from
-    :param reported: whether there are reports, including those that are set aside
-    :param doubters: reporters, the earliest first
+    :param reported: whether there are reports, including those of ignored subjects
+    :param reports: subjects and reasons of reports, the earliest first, without ignored subjects
     """
 
     dataset_id: int
@@ -31,8 +31,7 @@ class ReplicaStanding(NamedTuple):
     judged: bool
     read: bool
     reported: bool
-    doubters: Sequence[tuple[str, str]]
-    """Subjects and reasons, without subjects whose reports are set aside."""
+    reports: Sequence[tuple[str, str]]
 
     @property
     def key(self) -> tuple[int, int]:
@@ -48,7 +47,7 @@ class BadReplicaReportStore:
     async def add(self, key: tuple[int, int], subject: str, at: float, reason: str) -> None:
         """Store a subject's report about a replica, in place of the subject's earlier report."""
         values = {"dataset_id": key[0], "endpoint_id": key[1], "subject": subject, "at": at, "reason": reason}
-        new = insert(self._connection, doubts).values(values)
+        new = insert(self._connection, bad_replica_reports).values(values)
         changed = {"at": new.excluded.at, "reason": new.excluded.reason}
         await self._connection.execute(
             new.on_conflict_do_update(index_elements=["dataset_id", "endpoint_id", "subject"], set_=changed)
@@ -56,7 +55,7 @@ class BadReplicaReportStore:
 
     async def standings(self, dataset_ids: Collection[int]) -> list[ReplicaStanding]:
         """Return the standings of all replicas of these datasets."""
-        word = and_(
+        judged = and_(
             judgements.c.dataset_id == replicas.c.dataset_id, judgements.c.endpoint_id == replicas.c.endpoint_id
         )
         query = (
@@ -69,28 +68,27 @@ class BadReplicaReportStore:
             )
             .select_from(replicas)
             .join(endpoints, endpoints.c.id == replicas.c.endpoint_id)
-            .outerjoin(judgements, word)
+            .outerjoin(judgements, judged)
             .where(replicas.c.dataset_id.in_(dataset_ids))
             .order_by(replicas.c.dataset_id, replicas.c.endpoint_id)
         )
         rows = (await self._connection.execute(query)).all()
-        reports = await self._connection.execute(
-            select(doubts, asides.c.at.label("aside_at"))
-            .outerjoin(asides, asides.c.subject == doubts.c.subject)
-            .where(doubts.c.dataset_id.in_(dataset_ids))
-            .order_by(doubts.c.at, doubts.c.subject)
+        of = bad_replica_reports.c
+        reported = await self._connection.execute(
+            select(bad_replica_reports, ignored_subjects.c.at.label("ignored_at"))
+            .outerjoin(ignored_subjects, ignored_subjects.c.subject == of.subject)
+            .where(of.dataset_id.in_(dataset_ids))
+            .order_by(of.at, of.subject)
         )
-        doubters: dict[tuple[int, int], list[tuple[str, str]]] = {}
-        for row in reports:
-            those = doubters.setdefault((row.dataset_id, row.endpoint_id), [])
-            if row.aside_at is None:
+        reports: dict[tuple[int, int], list[tuple[str, str]]] = {}
+        for row in reported:
+            those = reports.setdefault((row.dataset_id, row.endpoint_id), [])
+            if row.ignored_at is None:
                 those.append((row.subject, row.reason))
         found = []
         for dataset, endpoint, state, at, read in rows:
             key = (dataset, endpoint)
-            found.append(
-                ReplicaStanding(*key, state, at is not None, bool(read), key in doubters, doubters.get(key, []))
-            )
+            found.append(ReplicaStanding(*key, state, at is not None, bool(read), key in reports, reports.get(key, [])))
         return found
 
     async def put_state(self, key: tuple[int, int], state: str, reason: str, now: float) -> None:
@@ -113,10 +111,9 @@ class BadReplicaReportStore:
 
     async def answer(self, replicas: Sequence[CatalogueReplica]) -> None:
         """Delete the users' reports about replicas."""
-        found = self._found(replicas)
-        await self._connection.execute(
-            delete(doubts).where(tuple_(doubts.c.dataset_id, doubts.c.endpoint_id).in_(found))
-        )
+        of = bad_replica_reports.c
+        answered = tuple_(of.dataset_id, of.endpoint_id).in_(self._found(replicas))
+        await self._connection.execute(delete(bad_replica_reports).where(answered))
 
     async def numbers(self, replica: CatalogueReplica) -> tuple[int, int] | None:
         """Return the numbers of a replica's dataset and endpoint; None if the replica does not exist."""
@@ -136,25 +133,27 @@ class BadReplicaReportStore:
             .join(replicas, and_(replicas.c.dataset_id == datasets.c.id, replicas.c.endpoint_id == endpoints.c.id))
         )
 
-    async def doubted_by(self, subject: str) -> list[int]:
+    async def datasets_reported_by(self, subject: str) -> list[int]:
         """Return the numbers of datasets with replicas that this subject has reported."""
-        query = select(doubts.c.dataset_id).where(doubts.c.subject == subject).distinct().order_by(doubts.c.dataset_id)
+        of = bad_replica_reports.c
+        query = select(of.dataset_id).where(of.subject == subject).distinct().order_by(of.dataset_id)
         return list((await self._connection.execute(query)).scalars())
 
-    # Subjects whose reports are set aside
+    # Ignored subjects
 
-    async def asides(self) -> list[Aside]:
-        """Return the subjects whose reports are set aside, by name."""
-        rows = await self._connection.execute(select(asides).order_by(asides.c.subject))
-        return [Aside.model_construct(**row._mapping) for row in rows]
+    async def ignored_subjects(self) -> list[IgnoredSubject]:
+        """Return the subjects whose reports are ignored, by name."""
+        rows = await self._connection.execute(select(ignored_subjects).order_by(ignored_subjects.c.subject))
+        return [IgnoredSubject.model_construct(**row._mapping) for row in rows]
 
-    async def set_aside(self, subject: str, at: float, by: str) -> bool:
-        """Set a subject's reports aside; return whether they were not before."""
-        new = insert(self._connection, asides).values(subject=subject, at=at, by=by)
+    async def ignore(self, subject: str, at: float, by: str) -> bool:
+        """Ignore a subject's reports; return whether they were not ignored before."""
+        new = insert(self._connection, ignored_subjects).values(subject=subject, at=at, by=by)
         done = await self._connection.execute(new.on_conflict_do_nothing())
         return bool(done.rowcount)
 
-    async def take_back(self, subject: str) -> bool:
-        """Use a subject's reports again; return whether they were set aside."""
-        done = await self._connection.execute(delete(asides).where(asides.c.subject == subject))
+    async def stop_ignoring(self, subject: str) -> bool:
+        """Use a subject's reports again; return whether they were ignored."""
+        old = delete(ignored_subjects).where(ignored_subjects.c.subject == subject)
+        done = await self._connection.execute(old)
         return bool(done.rowcount)

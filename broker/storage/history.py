@@ -23,7 +23,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.history import INTERFACE, Observed, Pair, TransferRecord
 from broker.schema.base import ID
-from broker.schema.history import asides, forecasts, observation_keys, observations, pairs, reporters
+from broker.schema.history import forecasts, ignored_subjects, observation_keys, observations, pairs, reporters
 from broker.storage.dialects import ALWAYS, Columns, insert, tabled
 from predictors.context import size_class
 from predictors.experience import SMALLEST
@@ -55,7 +55,7 @@ SELECT virtualtransaction FROM pg_locks JOIN pg_database ON pg_database.oid = pg
 WHERE datname = current_database() AND relation = 'observations'::regclass AND mode = 'RowExclusiveLock' AND granted
 """
 """Query for the transactions that write observations; each locks the table from before its first row until its end."""
-IGNORED_SUBJECTS = select(asides.c.subject)
+IGNORED_SUBJECTS = select(ignored_subjects.c.subject)
 
 
 class LinkProgress(NamedTuple):
@@ -183,7 +183,7 @@ class ObservationStore:
         await self._connection.execute(statement, values)
 
     async def reporters(self, pair: int, limit: int) -> list[str]:
-        """Return a link's latest reporters, except those set aside, in the order of their first reports."""
+        """Return a link's latest reporters, except ignored subjects, in the order of their first reports."""
         newest = (
             select(reporters.c.subject, reporters.c.first_id)
             .where(reporters.c.pair_id == pair, reporters.c.subject.not_in(IGNORED_SUBJECTS))
@@ -200,7 +200,7 @@ class ObservationStore:
         return [stored_observation(row) for row in await self._connection.execute(page.limit(limit))][::-1]
 
     async def ignored_subjects(self) -> frozenset[str]:
-        """Return the subjects whose reports are set aside."""
+        """Return the subjects whose reports are ignored."""
         return frozenset((await self._connection.execute(IGNORED_SUBJECTS)).scalars())
 
     async def since(self, pair: int, newest_id: int, limit: int) -> list[StoredObservation]:
@@ -254,7 +254,7 @@ class ObservationStore:
 
     @classmethod
     def _counted(cls) -> Any:
-        """Return the query for successful observations by subjects whose reports are not set aside."""
+        """Return the query for successful observations by subjects that are not ignored."""
         return cls._selected().where(observations.c.subject.not_in(IGNORED_SUBJECTS))
 
     @staticmethod

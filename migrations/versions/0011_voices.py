@@ -1,4 +1,4 @@
-"""Reporters of each link, subjects whose reports are set aside, and reports about replicas."""
+"""Reporters of each link, subjects whose reports are ignored, and reports about replicas."""
 
 import sqlalchemy as sa
 from alembic import op

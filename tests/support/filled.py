@@ -5,16 +5,22 @@ from typing import Any
 
 import sqlalchemy as sa
 
-__all__ = ["columns", "fill", "found"]
+__all__ = ["RENAMED", "columns", "fill", "found", "new_name"]
 
 MARKED = ("subject", "owner", "principal", "made_by", "modified_by", "by", "canceled")
 """Names of columns that contain a subject."""
 FIRST = ("sites", "endpoints", "datasets", "replicas", "pairs", "collections", "workers", "tasks", "clients", "tokens")
 """Tables to which others refer, so that they are filled first."""
-
-
+RENAMED = {"voices": "reporters", "asides": "ignored_subjects", "doubts": "bad_replica_reports"}
+"""Tables that a later version renames, with their new names."""
 PARTS = "observations_"
 PARTITION = "CREATE TABLE observations_first PARTITION OF observations FOR VALUES FROM (0) TO (10000)"
+
+
+def new_name(column: str) -> str:
+    """Return the present name (TABLE.COLUMN) of a column of an older version."""
+    table, _, name = column.partition(".")
+    return f"{RENAMED.get(table, table)}.{name}"
 
 
 def columns(connection: sa.Connection) -> list[sa.Column[Any]]:

@@ -1,8 +1,9 @@
-"""Reports that replicas are bad, their effect on the states of replicas, and subjects whose reports are set aside.
+"""Reports that replicas are bad, their effect on the states of replicas, and ignored subjects.
 
 A report makes a replica BAD if the dataset has another available one. The last available replica only becomes
 SUSPICIOUS: it is still offered, as the last choice. A single report does not change a state that a curator has set. All
-states follow from the stored reports: to set a subject's reports aside undoes their effect, until they are taken back.
+states follow from the stored reports, without those of ignored subjects. So the effect of a subject's reports ends when
+the subject is ignored, and returns when it is no longer ignored.
 """
 
 import time
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 from urllib.parse import unquote
 
 from broker.errors import NotFound
-from broker.models.access import Aside, Caller, Role
+from broker.models.access import Caller, IgnoredSubject, Role
 from broker.models.catalogue import BadReplica, CatalogueReplica
 from broker.services.catalogue.enclosing import visible_replicas
 from broker.services.forecasting.forecasts import Forecasting
@@ -32,7 +33,7 @@ def changed_states(standings: Sequence[ReplicaStanding]) -> dict[tuple[int, int]
     """Return the new states of one dataset's replicas whose state has to change, by dataset and endpoint number.
 
     >>> one = ReplicaStanding(1, 1, "AVAILABLE", False, True, True, [("ann", "broken")])
-    >>> changed_states([one]), changed_states([one, one._replace(endpoint_id=2, doubters=[])])
+    >>> changed_states([one]), changed_states([one, one._replace(endpoint_id=2, reports=[])])
     ({(1, 1): 'SUSPICIOUS'}, {(1, 1): 'BAD'})
     """
     changed: dict[tuple[int, int], str] = {}
@@ -53,7 +54,7 @@ def _state(each: ReplicaStanding, others: bool) -> str:
     ours = ("AVAILABLE", "SUSPICIOUS") if each.judged else ("AVAILABLE", "SUSPICIOUS", "BAD")
     if not each.reported or each.state not in ours:
         return each.state
-    if len(each.doubters) < (ENOUGH if each.judged else 1):
+    if len(each.reports) < (ENOUGH if each.judged else 1):
         return "AVAILABLE"
     if each.judged:
         return "SUSPICIOUS"
@@ -61,7 +62,7 @@ def _state(each: ReplicaStanding, others: bool) -> str:
 
 
 class BadReplicaReports:
-    """The reports of users about replicas, and the subjects whose reports are set aside."""
+    """The reports of users about replicas, and the subjects whose reports are ignored."""
 
     def __init__(self, database: Database, places: Places, forecasting: Forecasting) -> None:
         self._database = database
@@ -113,28 +114,28 @@ class BadReplicaReports:
             changed = changed_states(standings)
             for each in standings:
                 if state := changed.get(each.key):
-                    reason = "{}: {}".format(*each.doubters[-1])[:500] if each.doubters else ""
+                    reason = "{}: {}".format(*each.reports[-1])[:500] if each.reports else ""
                     await reports.put_state(each.key, state, reason, now)
 
-    async def asides(self) -> list[Aside]:
-        """Return the subjects whose reports are set aside."""
+    async def ignored_subjects(self) -> list[IgnoredSubject]:
+        """Return the subjects whose reports are ignored."""
         async with self._database.read() as connection:
-            return await BadReplicaReportStore(connection).asides()
+            return await BadReplicaReportStore(connection).ignored_subjects()
 
     @retried
-    async def set_aside(self, by: str, subject: str) -> None:
-        """Set aside all past and future reports of a subject: the states of replicas and forecasts ignore them."""
+    async def ignore(self, by: str, subject: str) -> None:
+        """Ignore all past and future reports of a subject in forecasts and the states of replicas."""
         now = time.time()
         async with self._database.write() as connection:
-            if await BadReplicaReportStore(connection).set_aside(subject, now, by):
-                await AccessStore(connection).note(now, by, "set reports aside", subject)
+            if await BadReplicaReportStore(connection).ignore(subject, now, by):
+                await AccessStore(connection).note(now, by, "ignore subject", subject)
         await self._settle_all(subject)
         self._forecasting.news()
 
     async def _settle_all(self, subject: str) -> None:
         """Set the states of all replicas that a subject may have influenced, `PART` datasets in each transaction."""
         async with self._database.read() as connection:
-            datasets = await BadReplicaReportStore(connection).doubted_by(subject)
+            datasets = await BadReplicaReportStore(connection).datasets_reported_by(subject)
         for begin in range(0, len(datasets), PART):
             await self._settle_some(datasets[begin : begin + PART])
 
@@ -144,13 +145,13 @@ class BadReplicaReports:
             await self._settle(BadReplicaReportStore(connection), datasets, time.time())
 
     @retried
-    async def take_back(self, by: str, subject: str) -> None:
-        """Use a subject's reports again. :raises NotFound: when they are not set aside"""
+    async def stop_ignoring(self, by: str, subject: str) -> None:
+        """Use a subject's reports again. :raises NotFound: when they are not ignored"""
         now = time.time()
         async with self._database.write() as connection:
             reports = BadReplicaReportStore(connection)
-            if not await reports.take_back(subject):
-                raise NotFound(f"no reports of {subject} are set aside", "see GET /broker/v1/asides")
-            await AccessStore(connection).note(now, by, "take reports back", subject)
+            if not await reports.stop_ignoring(subject):
+                raise NotFound(f"the reports of {subject} are not ignored", "see GET /broker/v1/ignored-subjects")
+            await AccessStore(connection).note(now, by, "stop ignoring subject", subject)
         await self._settle_all(subject)
         self._forecasting.news()

@@ -292,7 +292,7 @@ class Forecasting:
             log.exception("failed to read new transfers; trying again")
 
     async def _check_ignored_subjects(self) -> None:
-        """Drop everything learned if an admin has set a subject's reports aside, or taken them back."""
+        """Drop everything learned if the ignored subjects have changed."""
         async with self._database.read() as connection:
             ignored_subjects = await ObservationStore(connection).ignored_subjects()
         if ignored_subjects == self._ignored_subjects:

@@ -59,9 +59,9 @@ admin     GET    /tokens
 issued    POST   /tokens
 admin     DELETE /tokens/{number}
 admin     GET    /audit
-admin     GET    /asides
-admin     PUT    /asides
-admin     DELETE /asides
+admin     GET    /ignored-subjects
+admin     PUT    /ignored-subjects
+admin     DELETE /ignored-subjects
 reader    GET    /metrics
 """
 OTHERS = """

@@ -24,6 +24,7 @@ from broker.storage import migration
 from broker.storage.database import addressed
 from broker.storage.migration import check, differences, upgrade
 from tests.support.effort import effort
+from tests.support.filled import RENAMED, fill
 
 
 def test_the_upgraded_tables_are_those_of_the_schema(empty_database):
@@ -146,6 +147,30 @@ def test_work_that_was_left_in_tasks_that_are_over_is_ended(empty_database):
         asked = sa.select(tasks.c.id, tasks.c.canceled_work, tasks.c.unswept).order_by(tasks.c.id)
         assert [tuple(row) for row in connection.execute(asked)] == [("active", 0, None), ("over", 2, 5.0)]
     engine.dispose()
+
+
+def test_renamed_tables_keep_their_rows(empty_database):
+    address = addressed(empty_database)
+    with migration._connected(address) as connection:
+        alembic.command.upgrade(migration._config(connection), "0022")
+        fill(connection, ["ann", "bob"], "token")
+        before = {new: _rows(connection, old) for old, new in RENAMED.items()}
+    upgrade(address)
+    differences(address)
+    with migration._connected(address) as connection:
+        assert {new: _rows(connection, new) for new in before} == before
+        inspected = sa.inspect(connection)
+        assert not RENAMED.keys() & set(inspected.get_table_names())
+        keys = [inspected.get_pk_constraint(new)["name"] for new in before]
+        keys += [each["name"] for new in before for each in inspected.get_foreign_keys(new)]
+    assert all(each.partition("_")[2].startswith(tuple(before)) for each in keys)
+    assert len(keys) == 5
+
+
+def _rows(connection: sa.Connection, table: str) -> set[tuple[object, ...]]:
+    rows = {tuple(row) for row in connection.execute(sa.text(f"SELECT * FROM {table}"))}
+    assert len(rows) == 2
+    return rows
 
 
 def _of_first_version(address: str, *tokens: str) -> None:

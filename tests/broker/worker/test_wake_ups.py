@@ -6,10 +6,12 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 
+import alembic.command
 import pytest
 import sqlalchemy as sa
 
 from broker.background import WakeUps
+from broker.storage import migration
 from broker.storage.migration import upgrade
 from broker.worker import wake_ups as module
 from tests.support.postgres import Postgres, postgres
@@ -76,14 +78,13 @@ async def test_they_are_woken_again_after_the_database_was_gone(server, monkeypa
 
 def test_an_upgrade_drops_the_queues_of_procrastinate(server):
     url = server.create()
-    upgrade(url)
-    engine = sa.create_engine(url)
-    with engine.begin() as connection:
+    with migration._connected(url) as connection:
+        alembic.command.upgrade(migration._config(connection), "0020")
         connection.execute(sa.text("CREATE SCHEMA coget_queue_3_2_2"))
         connection.execute(sa.text("CREATE TABLE coget_queue_3_2_2.jobs (id integer)"))
         connection.execute(sa.text("CREATE SCHEMA coget_queuesome"))
-        connection.execute(sa.text("UPDATE alembic_version SET version_num = '0020'"))
     upgrade(url)
+    engine = sa.create_engine(url)
     with engine.connect() as connection:
         names = set(connection.execute(sa.text("SELECT nspname FROM pg_namespace")).scalars())
     engine.dispose()

@@ -4,13 +4,17 @@ import json
 import time
 
 import pytest
+from click.testing import CliRunner
 
+from broker.cli import broker as command
 from broker.config.settings import Settings
 from broker.models.access import NewToken
 from broker.services.catalogue.bad_replica_reports import changed_states
 from broker.services.forecasting import forecasts
 from broker.services.forecasting.per_subject import MOST, OWN, middle_of
 from broker.storage.bad_replica_reports import ReplicaStanding
+from broker.storage.database import addressed
+from broker.storage.migration import upgrade
 from predictors.observation import Forecast, Rates
 from tests.broker.conftest import running
 
@@ -129,7 +133,7 @@ async def test_what_ends_later_than_now_counts_as_now(broker, stocked, admin):
     assert answer.status_code == 422
 
 
-async def test_reports_that_are_set_aside_count_for_nothing(broker, stocked, admin):
+async def test_reports_of_ignored_subjects_count_for_nothing(broker, stocked, admin):
     mallory = await user(broker, "mallory")
     rates = {"cern-1": 0.01, "cern-2": 5000}
     await report(mallory, [row for host, rate in rates.items() for row in transfers(host, rate, 20)])
@@ -139,29 +143,43 @@ async def test_reports_that_are_set_aside_count_for_nothing(broker, stocked, adm
     await broker.settled()
     reader = await user(broker, "reader", "reader")
     assert await cern(reader) == ["cern-2", "cern-1"]  # of two subjects, the first one counts
-    assert (await admin.put("/broker/v1/asides", json={"subject": "mallory"})).status_code == 200
+    assert (await admin.put("/broker/v1/ignored-subjects", json={"subject": "mallory"})).status_code == 200
     await broker.settled()
     await ranked(reader)
     await broker.settled()
     assert await cern(reader) == ["cern-1", "cern-2"]
-    (aside,) = (await admin.get("/broker/v1/asides")).json()["asides"]
-    assert (aside["subject"], aside["by"]) == ("mallory", "a-admin")
-    assert (await admin.delete("/broker/v1/asides", params={"subject": "mallory"})).status_code == 204
-    assert (await admin.delete("/broker/v1/asides", params={"subject": "mallory"})).status_code == 404
+    (ignored,) = (await admin.get("/broker/v1/ignored-subjects")).json()["subjects"]
+    assert (ignored["subject"], ignored["by"]) == ("mallory", "a-admin")
+    assert (await admin.delete("/broker/v1/ignored-subjects", params={"subject": "mallory"})).status_code == 204
+    assert (await admin.delete("/broker/v1/ignored-subjects", params={"subject": "mallory"})).status_code == 404
     await broker.settled()
     await ranked(reader)
     await broker.settled()
     assert await cern(reader) == ["cern-2", "cern-1"]
     actions = [each["action"] for each in (await admin.get("/broker/v1/audit")).json()["entries"]]
-    assert {"set reports aside", "take reports back"} <= set(actions)
+    assert {"ignore subject", "stop ignoring subject"} <= set(actions)
 
 
 @pytest.mark.parametrize("role", ["reader", "transfer", "curator"])
-async def test_only_admins_set_aside(broker, stocked, role):
+async def test_only_admins_ignore_subjects(broker, stocked, role):
     client = await broker.client(role)
-    assert (await client.get("/broker/v1/asides")).status_code == 403
-    assert (await client.put("/broker/v1/asides", json={"subject": "ann"})).status_code == 403
-    assert (await client.delete("/broker/v1/asides", params={"subject": "ann"})).status_code == 403
+    assert (await client.get("/broker/v1/ignored-subjects")).status_code == 403
+    assert (await client.put("/broker/v1/ignored-subjects", json={"subject": "ann"})).status_code == 403
+    assert (await client.delete("/broker/v1/ignored-subjects", params={"subject": "ann"})).status_code == 403
+
+
+def test_a_command_adds_lists_and_removes_ignored_subjects(tmp_path):
+    database = f"sqlite:///{tmp_path / 'broker.sqlite'}"
+    upgrade(addressed(database))
+
+    def run(*words):
+        return CliRunner().invoke(command, ["ignored", *words, "--database", database])
+
+    assert run("add", "mallory").exit_code == 0
+    assert run("list").output.endswith("  mallory  by coget-broker\n")
+    assert run("remove", "mallory").exit_code == 0
+    assert run("list").output == ""
+    assert "the reports of mallory are not ignored" in str(run("remove", "mallory").exception)
 
 
 # Replicas
@@ -223,7 +241,7 @@ async def test_a_curators_word_by_an_import_stands(broker, stocked):
     await stocked.post("/broker/v1/import", content=json.dumps(line))
     mallory = await user(broker, "mallory")
     assert await mark(mallory, "cern-1") == "BAD"
-    await stocked.put("/broker/v1/asides", json={"subject": "mallory"})
+    await stocked.put("/broker/v1/ignored-subjects", json={"subject": "mallory"})
     assert (await states(stocked))["cern-1"] == "BAD"
 
 
@@ -240,11 +258,11 @@ async def test_what_one_subject_reported_is_undone_and_done_again(broker, stocke
     await mark(ann, "fnal-1")
     before = {"cern-1": "BAD", "fnal-1": "BAD", "cern-2": "AVAILABLE"}
     assert await states(stocked) == before
-    await stocked.put("/broker/v1/asides", json={"subject": "mallory"})
+    await stocked.put("/broker/v1/ignored-subjects", json={"subject": "mallory"})
     assert await states(stocked) == {**before, "cern-1": "AVAILABLE"}
     assert await mark(mallory, "cern-1") == "AVAILABLE"
     assert await mark(mallory, "cern-2") == "AVAILABLE"
-    await stocked.delete("/broker/v1/asides", params={"subject": "mallory"})
+    await stocked.delete("/broker/v1/ignored-subjects", params={"subject": "mallory"})
     after = await states(stocked)
     assert after["fnal-1"] == "BAD"
     assert sorted(after.values()) == ["BAD", "BAD", "SUSPICIOUS"]
@@ -270,7 +288,7 @@ def test_no_single_subject_takes_the_last_one_away(state, judged):
     assert after == state or after in ("AVAILABLE", "SUSPICIOUS")
 
 
-def test_of_many_that_are_doubted_one_is_left():
+def test_of_many_that_are_reported_as_bad_one_is_left():
     all_of_them = [ReplicaStanding(1, i, "AVAILABLE", False, True, True, [("ann", "wrong")]) for i in range(5)]
     assert sorted(changed_states(all_of_them).values()) == ["BAD"] * 4 + ["SUSPICIOUS"]
 

@@ -118,12 +118,12 @@ async def test_an_unused_candidate_counts_as_it_did_at_about_that_time(broker):
     assert kept.shares == pytest.approx([30 * MB, 20 * MB, 50 * MB])
 
 
-async def test_transfers_that_are_set_aside_tell_nothing_of_an_unused_candidate(broker, admin):
+async def test_transfers_of_ignored_subjects_tell_nothing_of_an_unused_candidate(broker, admin):
     client, liar = await broker.client("transfer"), await broker.client("curator")
     unused = part("c", 0, 0.0, 0, outcome="unused", start_seconds=None, setup_seconds=None)
     seen = {"id": "t", "source": "ftp://c.example", "sink": "HERE", "started": AT - 50, "ended": AT - 40}
     await liar.post("/broker/v1/transfers", json={**seen, "bytes": 100 * MB})
-    assert (await admin.put("/broker/v1/asides", json={"subject": "a-curator"})).status_code == 200
+    assert (await admin.put("/broker/v1/ignored-subjects", json={"subject": "a-curator"})).status_code == 200
     await client.post("/broker/v1/decisions", json=decided(sources=[*decided()["sources"], unused]))
     (only,) = await listed(broker)
     assert (only.unknown, only.best_seconds) == (1, 11.0)
