@@ -30,7 +30,7 @@ MOST_REMEMBERED = 10_000
 DAY = 86_400.0
 
 
-class Believed(NamedTuple):
+class CachedToken(NamedTuple):
     """A cached token and its user, and the time at which this cache entry expires."""
 
     bearer: Bearer
@@ -65,8 +65,8 @@ class Access:
         self._database = database
         self._issuers = issuers
         self._introspection = introspection
-        self._believed: dict[str, Believed] = {}
-        self._doubts = 0
+        self._cached: dict[str, CachedToken] = {}
+        self._times_cleared = 0
         self._known: set[str] = set()
 
     async def caller(self, token: str) -> Caller:
@@ -96,21 +96,21 @@ class Access:
     async def _ours(self, token: str) -> Bearer:
         """Authenticate a token of the broker. :raises Unauthenticated: with the token's hash if it was valid once"""
         key, now = hashed(token), time.time()
-        believed = self._believed.get(key)
-        if believed and now < believed.until:
-            return believed.bearer
-        before = self._doubts
+        cached = self._cached.get(key)
+        if cached and now < cached.until:
+            return cached.bearer
+        before = self._times_cleared
         async with self._database.read() as connection:
             access_store = AccessStore(connection)
             bearer = await access_store.bearer(key, now)
             known = bearer is not None or await access_store.known(key)
         if bearer is None:
-            self._believed.pop(key, None)
+            self._cached.pop(key, None)
             raise _ended(key if known else "")
-        if len(self._believed) >= MOST_REMEMBERED:
-            self._believed.clear()
-        if before == self._doubts:  # otherwise a token may have been revoked since the query
-            self._believed[key] = Believed(bearer, min(now + REMEMBERED, bearer.expires_at or math.inf))
+        if len(self._cached) >= MOST_REMEMBERED:
+            self._cached.clear()
+        if before == self._times_cleared:  # otherwise a token may have been revoked since the query
+            self._cached[key] = CachedToken(bearer, min(now + REMEMBERED, bearer.expires_at or math.inf))
         return bearer
 
     async def _met(self, caller: Caller) -> Caller:
@@ -127,10 +127,10 @@ class Access:
         async with self._database.write() as connection:
             await IdentityStore(connection).seen(subject, time.time())
 
-    def doubt(self) -> None:
+    def clear_cache(self) -> None:
         """Clear the cache of tokens, after some were revoked."""
-        self._believed.clear()
-        self._doubts += 1
+        self._cached.clear()
+        self._times_cleared += 1
 
     @retried
     async def issue(self, by: str, new: NewToken, issuer: int | None = None) -> IssuedToken:
@@ -168,7 +168,7 @@ class Access:
             for each in found if issued else ():
                 await access_store.revoke(each.id, now)
                 await access_store.note(now, by, "revoke token", f"{each.id}, issued with {number}")
-        self.doubt()
+        self.clear_cache()
         return found
 
     async def tokens(self) -> list[TokenRecord]:

@@ -112,7 +112,7 @@ class Clients:
                 raise NotFound(f"there is no client {number[:100]}", "run: coget-broker client list")
             await GrantStore(connection).revoke_client(_canonical(number), now)
             await AccessStore(connection).note(now, by, "revoke client", number)
-        self._access.doubt()
+        self._access.clear_cache()
 
 
 def _canonical(number: str) -> str:

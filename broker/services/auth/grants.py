@@ -76,7 +76,7 @@ class Grants:
                 await used_by(client.id, connection, now), client, secret, redirect_uri, verifier, now
             )
         if given is None:
-            self._access.doubt()
+            self._access.clear_cache()
             raise OAuthRefused("invalid_grant", "the code is unknown, expired or used, or belongs to another request")
         return given
 
@@ -92,7 +92,7 @@ class Grants:
         async with self._database.write() as connection:
             given = await _refreshed(await used_by(client.id, connection, now), client, secret, scope, now)
         if given is None:
-            self._access.doubt()
+            self._access.clear_cache()
             raise OAuthRefused("invalid_grant", "the refresh token is unknown, expired or revoked, or another client's")
         return given
 
@@ -145,7 +145,7 @@ class Grants:
             stored = Stored(connection)
             if found := await stored.given(hashed(secret)):
                 await stored.revoke(await _first(stored, found[0]), now)
-        self._access.doubt()
+        self._access.clear_cache()
 
     @retried
     async def _forget(self, now: float) -> None:

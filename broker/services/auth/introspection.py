@@ -51,10 +51,10 @@ class Introspection:
         :raises Unavailable: when the server does not answer
         """
         key = hashlib.sha256(token.encode(errors="surrogatepass")).digest()
-        claims = self._believed(key)
+        claims = self._cached(key)
         if claims is None:
             async with self._asking:
-                claims = self._believed(key) or await self._learn(key, token)
+                claims = self._cached(key) or await self._learn(key, token)
         if claims.claims is None:
             raise Unauthenticated("the token is unknown, expired or revoked", "log in again, or ask an admin for one")
         return admitted(self._issuer(claims.claims.get("iss")), self._configured.roles, claims.claims)
@@ -69,7 +69,7 @@ class Introspection:
             return self._configured.issuer or self._configured.url
         return f"{self._configured.url}#{issuer}"
 
-    def _believed(self, key: bytes) -> CachedClaims | None:
+    def _cached(self, key: bytes) -> CachedClaims | None:
         known = self._known.get(key)
         return known if known and time.time() < known.until else None
 

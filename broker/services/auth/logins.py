@@ -64,7 +64,7 @@ class Logins:
             await _end(connection, caller.subject, now, but=caller.role)
             source = TokenSource(caller, login_at=now, limit_at=now + WORD)
             secret = await _begun(connection, source, now)
-        self._access.doubt()
+        self._access.clear_cache()
         return secret
 
     @retried
@@ -72,7 +72,7 @@ class Logins:
         """Revoke all logins of a user through the identity provider, and all tokens that derive from them."""
         async with self._database.write() as connection:
             await _end(connection, subject, time.time())
-        self._access.doubt()
+        self._access.clear_cache()
 
     async def current(self, secret: str) -> UserLogin | None:
         """Return the login with this secret; None if it is not valid."""
@@ -87,7 +87,7 @@ class Logins:
             stored = GrantStore(connection)
             if login := await stored.login("login", hashed(secret), now):
                 await stored.revoke(login.id, now)
-        self._access.doubt()
+        self._access.clear_cache()
 
 
 async def _end(connection: AsyncConnection, subject: str, now: float, but: Role | None = None) -> None:

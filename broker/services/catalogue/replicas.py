@@ -30,7 +30,7 @@ __all__ = ["ReadableReplicas", "Replicas"]
 
 CHUNK = 500
 """Names that are processed before other coroutines may run."""
-DOUBTED = "; last, because it was reported as bad"
+REPORTED = "; last, because it was reported as bad"
 EXPLORED = 300.0
 """Seconds until a link is put first again to measure it, long enough for its first transfer to be reported."""
 
@@ -183,18 +183,19 @@ class Replicas:
         size = size_class(located.size or 0)
         usable = [(i, path) for i, path in located.replicas if (i, size) in options]
         known = [(options[i, size], path) for i, path in usable]
-        doubted = [i in located.suspicious for i, _ in usable]
-        trusted = [option for (option, _), doubt in zip(known, doubted, strict=True) if not doubt]
+        suspicious = [i in located.suspicious for i, _ in usable]
+        trusted = [option for (option, _), suspected in zip(known, suspicious, strict=True) if not suspected]
         first = self._to_explore(trusted, sink)
         order = rank([option.choice for option, _ in known], located.size, self._settings.ranking, self._chance, first)
-        order.sort(key=doubted.__getitem__)  # suspicious replicas come last
+        order.sort(key=suspicious.__getitem__)  # suspicious replicas come last
         plain = split(name).name
         return Resolved(
             name=name,
             size=located.size,
             checksums=located.checksums,
             replicas=[
-                _candidate(*known[i], plain, place, located.size, first, doubted[i]) for place, i in enumerate(order, 1)
+                _candidate(*known[i], plain, place, located.size, first, suspicious[i])
+                for place, i in enumerate(order, 1)
             ],
         )
 
@@ -246,7 +247,7 @@ def _known(resolved: Resolved) -> Resolved:
 
 
 def _candidate(
-    option: Option, path: str | None, name: str, place: int, size: int | None, first: str | None, doubted: bool
+    option: Option, path: str | None, name: str, place: int, size: int | None, first: str | None, suspicious: bool
 ) -> RankedReplica:
     forecast, endpoint = option.choice.forecast, option.choice.endpoint
     tried = first == endpoint.name
@@ -259,5 +260,5 @@ def _candidate(
         measured=option.measured,
         setup_seconds=forecast.setup_seconds,
         seconds=None if size is None else forecast.seconds(size),
-        rationale=(rationale(option.choice, True) if tried else option.rationale) + (DOUBTED if doubted else ""),
+        rationale=(rationale(option.choice, True) if tried else option.rationale) + (REPORTED if suspicious else ""),
     )
