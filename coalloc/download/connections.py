@@ -9,8 +9,9 @@ from random import Random
 from typing import Any
 
 from coalloc.engine.base import Source
-from coalloc.errors import NoFreeConnection, ReplicaChanged, ServerBusy, SourceError
+from coalloc.errors import NoFreeConnection, ReplicaChanged, ServerBusy, SourceError, Stalled
 from coalloc.model import Stat
+from coalloc.safe_text import redact
 from coalloc.schedule.pauses import TRIES, pause_seconds
 
 __all__ = ["Agree", "SourceConnections", "stop"]
@@ -156,20 +157,29 @@ class SourceConnections:
         except SourceError as error:
             self.errors[source] = error
 
-    async def recheck(self, sources: Iterable[int]) -> dict[int, SourceError]:
+    async def recheck(self, sources: Iterable[int], seconds: float | None = None) -> dict[int, SourceError]:
         """Ask these sources, all at once, whether their replicas are unchanged.
 
+        :param seconds: time limit for their answers; None for no other limit than that of a connection
         :returns: the errors of sources whose replicas changed, or that cannot be asked
         """
         sources = list(sources)
         making_room = self._loop.create_task(self._make_room())
         try:
-            errors = await asyncio.gather(*(self._recheck(source) for source in sources))
+            errors = await asyncio.gather(*(self._rechecked_within(source, seconds) for source in sources))
         finally:
             await stop([making_room])
         found = {source: error for source, error in zip(sources, errors, strict=True) if error}
         self.errors |= found
         return found
+
+    async def _rechecked_within(self, source: int, seconds: float | None) -> SourceError | None:
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._recheck(source)
+        except TimeoutError:
+            silent = Stalled(f"{redact(self.sources[source].url)} did not answer again", "try again later")
+            return self.errors.get(source, silent)
 
     async def _recheck(self, source: int) -> SourceError | None:
         if isinstance(known := self.errors.get(source), ReplicaChanged):

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from coalloc.download.arrivals import Arrivals
 from coalloc.download.continuation import Continuation
 from coalloc.download.judge import Judge, JudgedFile
 from coalloc.download.transfer import Transfer
@@ -67,6 +68,8 @@ class Download(Transfer):
         self._journal: Journal | None = None
         self._verification: Verification | None = None
         self._resumed = Intervals()
+        self._arrivals = [Arrivals() for _ in sources]
+        self._time = asyncio.get_running_loop().time
         self._notice: str | None = None
         self._here: Checksum | None = None
         """Checksum of the existing target, if it is the wanted file."""
@@ -207,7 +210,7 @@ class Download(Transfer):
         )
         verification.add(self._partial.pieces())
         file = JudgedFile(self._target.name, self._partial, journal, self._resumed)
-        return Judge(file, self._urls, in_use, self._connections, verification, self._continuation)
+        return Judge(file, self._urls, in_use, self._connections, verification, self._continuation, self._arrivals)
 
     def _holders(self, now: Header, all_known: Header) -> dict[int, int]:
         """Return the current number of each earlier run's replica (by its journal number) that is named in this run."""
@@ -278,6 +281,7 @@ class Download(Transfer):
         fresh = self._partial.write(source, start, data)
         self._journal.append(fresh)
         self._verification.add(fresh)
+        self._arrivals[source].add(self._time(), start, end)
 
     @property
     def _name(self) -> str:

@@ -7,6 +7,7 @@ the engine by the URL's scheme.
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path
 from typing import NamedTuple
 
@@ -127,6 +128,15 @@ class Source(ABC):
     def will_queue(self) -> bool:
         """Return whether the source cannot queue now, but probably can when the current fetch has ended."""
         return False
+
+    @property
+    def unchanged_at(self) -> float:
+        """Return the time of the last request whose answer showed that the replica is the version that `open` saw.
+
+        It is a time of the event loop's clock. All bytes that had arrived by then are of this version. Minus infinity
+        if answers to requests for ranges do not show the version.
+        """
+        return -inf
 
     @property
     def wanted(self) -> bool:

@@ -25,15 +25,17 @@ class PartialCopies:
         self._next = 1
 
     def take(self, source: ScheduledSource, start: int, end: int, now: float) -> None:
-        """Fetch a range that is unassigned or in the source's own share."""
+        """Fetch those bytes of a range that are not final; they are unassigned, or in the source's own share."""
         source.share.remove(start, end)
         self._state.unassigned.remove(start, end)
-        self._fetch(source, start, end, now)
+        self._fetch(source, start, end, now, skip=self._state.final.within(start, end))
 
     def take_from_zero(self, source: ScheduledSource, now: float) -> None:
         """Fetch from byte 0 to the end of the last missing range in one copy, including bytes already present."""
         end = max(end for _, end in [*self._state.unassigned, *source.share])
-        self.take(source, 0, end, now)
+        source.share.remove(0, end)
+        self._state.unassigned.remove(0, end)
+        self._fetch(source, 0, end, now)
 
     def steal(self, victim: ScheduledSource, thief: ScheduledSource, nbytes: int, now: float) -> RunningCopy | None:
         """Move the last `nbytes` of the victim's backlog to the thief: from its share, if any, else from its copy.
@@ -53,10 +55,11 @@ class PartialCopies:
         copy.end, copy.stolen_from = middle, True
         spent = middle <= lacking[0][0]
         self._act(Abandon(copy.id) if spent else Shorten(copy.id, middle))
-        missing = self._state.final.gaps(middle, end)
-        for start, stop in missing[1:]:
+        for start, stop in self._state.final.gaps(middle, end):
             thief.share.add(start, stop)
-        self._fetch(thief, *missing[0], now)
+        stretch = self._state.first_stretch(thief.share)
+        assert stretch is not None, "it takes some bytes"
+        self.take(thief, *stretch, now)
         return copy if spent else None
 
     def race(self, copy: RunningCopy, source: ScheduledSource, now: float) -> None:
@@ -74,11 +77,7 @@ class PartialCopies:
         copies = list(self._state.copies.values())
         if not any(copy.racing for copy in copies):
             return []
-        lost = [
-            copy
-            for copy in copies
-            if copy.skipped + copy.received < copy.end - copy.start and not self._state.lacking(copy)
-        ]
+        lost = [copy for copy in copies if not (copy.ended or self._state.lacking(copy))]
         for copy in lost:
             self._act(Abandon(copy.id))
         return lost
@@ -130,8 +129,7 @@ class PartialCopies:
     def _fetch(
         self, source: ScheduledSource, start: int, end: int, now: float, skip: Sequence[tuple[int, int]] = ()
     ) -> RunningCopy:
-        skipped = sum(b - a for a, b in skip)
-        copy = RunningCopy(self._next, source.index, start, end, requested_at=now, skipped=skipped)
+        copy = RunningCopy(self._next, source.index, start, end, requested_at=now, skip=skip)
         self._next += 1
         self._state.copies[copy.id] = copy
         source.copy, source.status = copy.id, "fetching"

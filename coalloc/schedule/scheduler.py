@@ -109,6 +109,7 @@ class Scheduler:
             source.meter.add(event.end - event.start, event.at)
             source.longest_gap = max(0.99 * source.longest_gap, copy.silence(event.at))
         copy.last_byte_at = event.at
+        copy.front = max(copy.front, event.end)
         copy.received += event.end - event.start
         before = self.state.final.total
         self.state.final.add(event.start, event.end)
@@ -247,7 +248,7 @@ class Scheduler:
                     self._copies.race(self.state.copies[copy], source, now)
 
     def _choose(self, source: ScheduledSource, now: float) -> Choice | None:
-        own = next(iter(source.share), None)
+        own = self.state.first_stretch(source.share)
         return Take(*own) if own else self.policy.choose(self.state, source, now)
 
     def _retire(self, copy: RunningCopy, now: float) -> None:

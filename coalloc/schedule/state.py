@@ -87,8 +87,9 @@ class RunningCopy:
     """A partial copy: bytes [start, end) requested from one source. `end` may be lowered while it runs (`engine.span`).
 
     `received` counts the bytes it delivered, `bytes` those that no other copy had delivered before. `racing`: it is the
-    second copy of its range, without `skipped` bytes that were present. `stolen_from`: another source took over some of
-    its range. `held_at` is when its present wait for admission began, `held_seconds` the sum of earlier waits, and
+    second copy of its range. `skip`: parts of its range that were present already. `front`: no byte at or behind it has
+    arrived; most missing bytes before it are in flight. `stolen_from`: another source took over some of its range.
+    `held_at` is when its present wait for admission began, `held_seconds` the sum of earlier waits, and
     `went_on_at` the end of the last one.
     """
 
@@ -99,9 +100,10 @@ class RunningCopy:
     requested_at: float
     first_byte_at: float | None = None
     last_byte_at: float | None = None
-    skipped: int = 0
+    skip: Sequence[tuple[int, int]] = ()
     received: int = 0
     bytes: int = 0
+    front: int = 0
     racing: bool = False
     stolen_from: bool = False
     over_at: float | None = None
@@ -121,6 +123,12 @@ class RunningCopy:
     def throttled(self, now: float) -> bool:
         """Return whether the rate limit, by its waits for admission, is the copy's bottleneck."""
         return self.held(now) > THROTTLED * (now - self.requested_at)
+
+    @property
+    def ended(self) -> bool:
+        """Return whether it has delivered all bytes of its range that were missing at its start."""
+        present = sum(max(0, min(stop, self.end) - start) for start, stop in self.skip)
+        return present + self.received >= self.end - self.start
 
     def silence(self, now: float) -> float:
         """Return the seconds since the last byte, the request or the last admission; 0 while waiting for admission."""
@@ -174,6 +182,15 @@ class State:
         """Return the ranges of a partial copy that are not final yet."""
         return self.final.gaps(copy.start, copy.end)
 
+    def first_stretch(self, ranges: Intervals) -> tuple[int, int] | None:
+        """Return the first of these ranges, extended over those behind it as long as all bytes in between are final."""
+        stretch: tuple[int, int] | None = None
+        for start, end in ranges:
+            if stretch and not self.final.covers(stretch[1], start):
+                break
+            stretch = (stretch[0] if stretch else start, end)
+        return stretch
+
     def running(self, source: ScheduledSource) -> RunningCopy | None:
         """Return the source's partial copy, if it has one."""
         return None if source.copy is None else self.copies[source.copy]
@@ -212,7 +229,7 @@ class State:
         """Return a source with bytes to deliver in the form for the stealing rule.
 
         The bytes of its share follow those of its partial copy. If the copy lacks several ranges, or has parallel
-        streams, only the last range can be stolen: the bytes before it are in flight.
+        streams, only bytes behind those that have arrived can be stolen: the missing ones before are in flight.
         """
         return Victim(
             nbytes=self.backlog(source),
@@ -234,8 +251,7 @@ class State:
         copy = self.running(source)
         if copy is None or not self.scattered(source):
             return inf
-        start, end = self.lacking(copy)[-1]
-        return end - start
+        return sum(end - max(start, copy.front) for start, end in self.lacking(copy) if end > copy.front)
 
     def ending_seconds(self, source: ScheduledSource) -> float:
         """Return the seconds that parallel streams add at the end of a range, as they do not finish together."""

@@ -18,6 +18,7 @@ from coalloc.errors import (
 )
 from coalloc.model import Checksum, Stat
 from coalloc.util.dialer import DirectDialer
+from coalloc.util.intervals import Intervals
 
 __all__ = ["Behaviour", "Bottleneck", "SimulatedSource"]
 
@@ -132,21 +133,23 @@ class SimulatedSource(Source):
         if self.behaviour.certain and self._version != self._seen:
             raise ReplicaChanged(f"{self.url} changed while it was fetched", "start again")
         content = self._content
-        for at in self._offsets(span):
+        for at, end in self._chunks(span):
             if at >= span.end:
                 continue
-            await self._wait_for(min(self.behaviour.chunk, span.end - at))
+            await self._wait_for(min(end, span.end) - at)
             self._alive("closed the connection", ConnectionLost)
-            stop = min(at + self.behaviour.chunk, span.end)
+            stop = min(end, span.end)
             if at < stop:
                 self.sent += stop - at
                 deliver(at, stop, memoryview(self._content if self.behaviour.in_place else content)[at:stop])
 
-    def _offsets(self, span: Span) -> list[int]:
-        """Return the offsets of the chunks, in order of arrival."""
-        starts = range(span.start, span.end, self.behaviour.chunk)
-        groups = (starts[i : i + self.behaviour.disorder] for i in range(0, len(starts), self.behaviour.disorder))
-        return [start for group in groups for start in reversed(group)]
+    def _chunks(self, span: Span) -> list[tuple[int, int]]:
+        """Return the chunks of the missing bytes, in order of arrival."""
+        length, disorder = self.behaviour.chunk, self.behaviour.disorder
+        missing = Intervals(span.skip).gaps(span.start, span.end)
+        chunks = [(at, min(at + length, end)) for start, end in missing for at in range(start, end, length)]
+        groups = (chunks[i : i + disorder] for i in range(0, len(chunks), disorder))
+        return [chunk for group in groups for chunk in reversed(group)]
 
     async def checksum(self, algorithm: str, start: int, end: int) -> str | None:
         await asyncio.sleep(self.behaviour.setup_seconds)

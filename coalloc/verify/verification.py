@@ -4,11 +4,12 @@ A file is compared with an expected checksum if there is one, otherwise with a M
 with the checksums of other replicas. The caller decides what to fetch again, and from which sources.
 """
 
-from collections.abc import Container, Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 
 from coalloc.model import Basis, Checksum, Extent, PieceHashes
 from coalloc.partial_file import PartialFile
 from coalloc.util.disk import in_thread
+from coalloc.util.intervals import Intervals
 from coalloc.verify.blame import SUSPECTED, blame, blame_by_pieces
 from coalloc.verify.comparison import Comparison
 from coalloc.verify.witnesses import WitnessServers
@@ -129,15 +130,20 @@ class Verification:
         ]
         return blame_by_pieces(self._file.pieces(), wrong, self._suspected) if wrong else {}
 
-    async def forget(self, sources: Container[int]) -> list[Extent]:
-        """Remove all bytes of these sources, whose replicas have changed; this is not an error of theirs.
+    async def forget(self, sources: Mapping[int, Intervals | None]) -> list[Extent]:
+        """Remove bytes of sources whose replicas have changed, or may have; this is not an error of theirs.
 
         The other bytes are compared again, as earlier answers may have been about another version.
 
+        :param sources: the ranges to remove of each source's bytes; None for all
         :returns: the removed pieces
         """
-        pieces = await in_thread(self._file.pieces)
-        dropped = [piece for piece in pieces if piece.source in sources]
+        dropped = []
+        for piece in await in_thread(self._file.pieces):
+            if piece.source in sources:
+                ranges = sources[piece.source]
+                ranges = Intervals([(piece.start, piece.end)]) if ranges is None else ranges
+                dropped += [Extent(*each, piece.source) for each in ranges.within(piece.start, piece.end)]
         for piece in dropped:
             self._file.revoke(piece.start, piece.end)
         if self._comparison is not None:

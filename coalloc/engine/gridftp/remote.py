@@ -117,7 +117,8 @@ class _Slices:
         self._span = span
         self._deliver = deliver
         self._requested = span.start
-        self._arrived = Intervals()
+        self._present = Intervals(span.skip)
+        self._arrived = Intervals(span.skip)
         self._news: asyncio.Queue[tuple[int, int] | None] = asyncio.Queue()
         self._copies: deque[tuple[int, asyncio.Task[None]]] = deque()
         self._time = asyncio.get_running_loop().time
@@ -140,8 +141,9 @@ class _Slices:
         await _cancel(left)
 
     def _ask(self) -> None:
-        while len(self._copies) < AHEAD and self._requested < self._span.end:
-            start, self._requested = self._requested, min(self._requested + self._source.slice, self._span.end)
+        while len(self._copies) < AHEAD and (missing := self._present.gaps(self._requested, self._span.end)):
+            start, end = missing[0]
+            self._requested = min(start + self._source.slice, end)
             copy = asyncio.create_task(self._source.copy(start, self._requested, self._on_stored))
             copy.add_done_callback(lambda _: self._news.put_nowait(None))
             self._copies.append((self._requested - start, copy))

@@ -5,6 +5,7 @@ slow start. `sharing` decides which session fetches which range; `source` handle
 """
 
 import asyncio
+from math import inf
 from typing import Any, Protocol, Self
 
 from coalloc.engine.batched_reads import BUFFER, ReadBuffer
@@ -63,6 +64,7 @@ class HTTPChannel(asyncio.BufferedProtocol):
         self._transport = transport
         self._sock = transport.get_extra_info("socket")
         self._gather = ReadBuffer(self._sock, self._rtt, LEAST_SECONDS)
+        self._asked_at: list[float] = []
         self._hidden = RECORD if transport.get_extra_info("ssl_object") else 0
 
     @classmethod
@@ -79,6 +81,12 @@ class HTTPChannel(asyncio.BufferedProtocol):
         """The state of the network path of the data; None if unknown."""
         return path_state_of(self._sock) if self.usable else None
 
+    @property
+    def unchanged_at(self) -> float:
+        """Return the time of the newest answered request (see `Source`); answers come in the order of the requests."""
+        answered = self.pipeline.answered
+        return self._asked_at[answered - 1] if answered and not self.pipeline.vague else -inf
+
     async def fetch(self, span: Span, deliver: Deliver) -> None:
         """Receive `span`, after the ranges requested before.
 
@@ -90,6 +98,7 @@ class HTTPChannel(asyncio.BufferedProtocol):
             raise RangeEnded(span.start)
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         turn, until = RangeRequest(span, deliver, over), span.end
+        self._asked_at.append(asyncio.get_running_loop().time())
         self._transport.write(self.pipeline.ask(turn))
         try:
             await over

@@ -8,6 +8,7 @@ that ignores ranges is recognised by its response, not by its headers.
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from math import inf
 from urllib.parse import urlsplit
 
 from coalloc.engine.base import EngineOptions, Source
@@ -77,6 +78,7 @@ class HTTPSource(Source):
         self._idle: tuple[HTTPConnection, SentRequest] | None = None
         self._channel: HTTPChannel | None = None
         self._next = asyncio.Lock()
+        self._unchanged_at = -inf
 
     async def open(self) -> Stat:
         await self.close()
@@ -172,6 +174,7 @@ class HTTPSource(Source):
                 return
             finally:
                 self._known.vague |= channel.pipeline.vague
+                self._unchanged_at = max(self._unchanged_at, channel.unchanged_at)
 
     async def _usable_channel(self) -> HTTPChannel | None:
         """Return the persistent connection, or None if there is none."""
@@ -192,8 +195,10 @@ class HTTPSource(Source):
 
     async def _fetch_alone(self, span: Span, deliver: Deliver) -> None:
         """Request a range alone; the next request waits until all of it has come."""
-        requested_end = span.end
+        requested_end, requested_at = span.end, asyncio.get_running_loop().time()
         async with self._part(span.start, requested_end) as answer:
+            if validator(answer.headers):
+                self._unchanged_at = max(self._unchanged_at, requested_at)
             chunks = answer.aiter_raw()
             at = span.start
             while at < span.end:
@@ -218,6 +223,10 @@ class HTTPSource(Source):
         if self._channel:
             return self._channel.path_state
         return PathState(self._known.rtt) if self._known.rtt and not self._next.locked() else None
+
+    @property
+    def unchanged_at(self) -> float:
+        return max(self._unchanged_at, self._channel.unchanged_at) if self._channel else self._unchanged_at
 
     @property
     def queues(self) -> bool:

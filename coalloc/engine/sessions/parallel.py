@@ -52,6 +52,10 @@ class Parallel(Source):
         known = [state for session in self._sessions if (state := session.path_state)]
         return PathState(max(each.rtt for each in known), sum(each.disordered for each in known)) if known else None
 
+    @property
+    def unchanged_at(self) -> float:
+        return max(session.unchanged_at for session in self._sessions)
+
     async def fetch(self, span: Span, deliver: Deliver) -> None:
         assert self._agreed is not None, "it is open"
         if not self._agreed.ranged:

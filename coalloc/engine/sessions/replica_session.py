@@ -131,6 +131,10 @@ class ReplicaSession(Source):
         return self._source.will_queue
 
     @property
+    def unchanged_at(self) -> float:
+        return self._source.unchanged_at
+
+    @property
     def recalled(self) -> bool:
         """Return whether other sessions of this machine wait for the connection slot that this session borrowed."""
         return self._on_loan and self._is_wanted()

@@ -1,6 +1,7 @@
 """`adaptive`: coget's own strategy. Each source gets one contiguous share; idle sources steal from the slowest one.
 
 At the start the shares are such that all sources finish together, according to their forecast set-up times and rates.
+A source without a forecast gets no share before it answers; then it steals one, if that is worth its set-up.
 A source that has delivered its share steals from the source that would finish last: the tail of its undelivered bytes,
 by the rule in `schedule.steal_size`. If that would save less than the thief's set-up, the source stays idle and tries
 again a moment later.
@@ -38,7 +39,7 @@ class Adaptive(Policy):
         self.widens = widens
 
     def shares(self, state: State, now: float) -> Shares:
-        sources = candidates(state)
+        sources = [each for each in candidates(state) if each.status == "idle" or each.estimate.rate]
         if not sources:
             return {}
         setups = [state.setup(source) + (0.0 if source.status == "idle" else CONNECTING) for source in sources]

@@ -11,7 +11,7 @@ Shares = dict[int, list[tuple[int, int]]]
 
 
 class Take(NamedTuple):
-    """Fetch bytes [start, end), which are unassigned or in the source's own share."""
+    """Fetch those bytes of [start, end) that are not final. They are unassigned, or in the source's own share."""
 
     start: int
     end: int
@@ -71,8 +71,9 @@ class Policy(ABC):
 
 
 def first_unassigned(state: State) -> Take | None:
-    """Return the whole first unassigned range; None if all bytes are assigned."""
-    return next((Take(start, end) for start, end in state.unassigned), None)
+    """Return the first unassigned bytes, as many as one partial copy can fetch; None if all bytes are assigned."""
+    stretch = state.first_stretch(state.unassigned)
+    return Take(*stretch) if stretch else None
 
 
 def candidates(state: State) -> list[ScheduledSource]:
