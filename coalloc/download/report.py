@@ -116,13 +116,12 @@ def _outcome(source: ScheduledSource, bad: Container[int], slow: bool) -> Outcom
 def _busy(state: State, source: ScheduledSource, now: float, held: bool = True) -> float:
     """Return the seconds in which a source had work; without the waits for its rate limit, unless `held`."""
     copy = state.running(source)
-    busy = source.busy_seconds + (now - copy.requested_at if copy else 0.0)
+    busy = source.busy_seconds + (now - source.busy_at if copy else 0.0)
     return busy if held else busy - sum(copy.held(now) for copy in state.copies_of(source))
 
 
 def _flowing(state: State, source: ScheduledSource) -> bool:
-    copy = state.running(source)
-    return copy is not None and copy.last_byte_at is not None
+    return any(copy.last_byte_at is not None for copy in state.all_running(source))
 
 
 def _state(state: State, source: ScheduledSource, now: float) -> SourceState:

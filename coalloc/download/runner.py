@@ -45,6 +45,8 @@ class TransferRunner:
         self._answered: dict[int, Stat] = {}
         self._spans: dict[int, Span] = {}
         self._fetching: dict[int, asyncio.Task[None]] = {}
+        self._copies = [0] * len(self._sources)
+        """For each source, the number of copies that are being fetched."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._waker: asyncio.TimerHandle | None = None
         self._over: asyncio.Future[None] = self._loop.create_future()
@@ -103,7 +105,7 @@ class TransferRunner:
         match action:
             case Fetch(copy, source, start, end, skip):
                 self._spans[copy] = Span(start, end, skip)
-                task = self._work(source, lambda: self._fetch(copy, source))
+                task = self._begin(self._fetch_beside_others(copy, source))
                 self._fetching[copy] = task
                 task.add_done_callback(lambda _: self._fetching.pop(copy, None))
             case Shorten(copy, end):
@@ -132,7 +134,8 @@ class TransferRunner:
 
     def _tick(self) -> None:
         wanted = tuple(i for i, source in enumerate(self._sources) if source.wanted)
-        self._handle(Tick(self._loop.time(), tuple(source.path_state for source in self._sources), wanted))
+        queueing = tuple(i for i, source in enumerate(self._sources) if source.queues)
+        self._handle(Tick(self._loop.time(), tuple(source.path_state for source in self._sources), wanted, queueing))
 
     def _finish(self, error: Exception | None) -> None:
         """End the run. An error that a late replica causes between two runs ends the next run."""
@@ -147,10 +150,25 @@ class TransferRunner:
             async with self._connections.in_use[source]:
                 await job()
 
-        task = self._loop.create_task(work())
+        return self._begin(work())
+
+    def _begin(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+    async def _fetch_beside_others(self, copy: int, source: int) -> None:
+        """Fetch a copy, at the same time as other copies of its source, but not as anything else uses the source."""
+        if not self._copies[source]:
+            await self._connections.in_use[source].acquire()
+        self._copies[source] += 1
+        try:
+            await self._fetch(copy, source)
+        finally:
+            self._copies[source] -= 1
+            if not self._copies[source]:
+                self._connections.in_use[source].release()
 
     async def _open_when_free(self, source: int) -> Stat:
         """Open a source. If others have all connections to its server, report that and wait for a free one."""

@@ -97,12 +97,14 @@ class Tick(NamedTuple):
     """The time requested by a `Wake` has come.
 
     `paths` are the states of the sources' network paths, None if unknown. `wanted` are the sources without work whose
-    connections other transfers on this machine are waiting for.
+    connections other transfers on this machine are waiting for. `queueing` are those to which a range can be requested
+    while another one is under way, which it follows without a pause.
     """
 
     at: float
     paths: tuple[PathState | None, ...] = ()
     wanted: tuple[int, ...] = ()
+    queueing: tuple[int, ...] = ()
 
 
 Event = Started | Ready | Waiting | Held | Received | Finished | Failed | Rejected | Tick

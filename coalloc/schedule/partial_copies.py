@@ -54,7 +54,10 @@ class PartialCopies:
         middle, end = tail(lacking, nbytes), copy.end
         copy.end, copy.stolen_from = middle, True
         spent = middle <= lacking[0][0]
-        self._act(Abandon(copy.id) if spent else Shorten(copy.id, middle))
+        if spent:
+            self.abandon(copy)
+        else:
+            self._act(Shorten(copy.id, middle))
         for start, stop in self._state.final.gaps(middle, end):
             thief.share.add(start, stop)
         stretch = self._state.first_stretch(thief.share)
@@ -79,8 +82,20 @@ class PartialCopies:
             return []
         lost = [copy for copy in copies if not (copy.ended or self._state.lacking(copy))]
         for copy in lost:
-            self._act(Abandon(copy.id))
+            self.abandon(copy)
         return lost
+
+    def abandon(self, copy: RunningCopy) -> None:
+        """Stop a copy, unless it was stopped before; the caller releases it."""
+        if not copy.abandoned:
+            copy.abandoned = True
+            self._act(Abandon(copy.id))
+
+    def drain(self, source: ScheduledSource) -> None:
+        """Let the source's copy end beside the next one, as its missing bytes are in flight."""
+        assert source.copy is not None, "it has a copy"
+        source.draining.append(source.copy)
+        source.copy = None
 
     def hold(self, copy: RunningCopy, now: float, over: bool) -> None:
         """Record that a copy waits for admission; if `over`, that it no longer waits."""
@@ -96,16 +111,20 @@ class PartialCopies:
         copy.go_on(now)
         copy.over_at, copy.ending = now, ending
         source = self._state.sources[copy.source]
-        source.copy, source.status, source.idle_at = None, "idle", now
         source.ended.append(copy)
-        source.busy_seconds += now - copy.requested_at
-        source.meter.pause(now)
+        if copy.id in source.draining:
+            source.draining.remove(copy.id)
+        else:
+            source.copy = source.draining.pop() if source.draining else None
+        if source.copy is None:
+            source.status, source.idle_at = "idle", now
+            source.busy_seconds += now - source.busy_at
+            source.meter.pause(now)
         self._state.note(f"{now:.3f} copy {copy.id}: over at end {copy.end}")
 
     def hand_back(self, source: ScheduledSource, now: float) -> None:
-        """End the source's copy, and make all bytes that it still had to deliver unassigned."""
-        copy = self._state.running(source)
-        if copy is not None:
+        """End the source's copies, and make all bytes that it still had to deliver unassigned."""
+        for copy in self._state.all_running(source):
             self.release(copy, copy.ending or "failed", now)
             held = self._state.held
             for start, end in self._state.lacking(copy):
@@ -118,7 +137,8 @@ class PartialCopies:
     def begin_widening(self, source: ScheduledSource, now: float) -> None:
         """Set the initial number of streams of a source if it is known to be distant."""
         if self._widens:
-            self.widen(source, source.widening.begin(now, self._state.backlog(source)), now)
+            backlog = self._state.backlog(source) or self._state.equal_share()
+            self.widen(source, source.widening.begin(now, backlog), now)
 
     def widen(self, source: ScheduledSource, streams: int | None, now: float) -> None:
         """Set the number of streams, unless it is None."""
@@ -129,7 +149,10 @@ class PartialCopies:
     def _fetch(
         self, source: ScheduledSource, start: int, end: int, now: float, skip: Sequence[tuple[int, int]] = ()
     ) -> RunningCopy:
-        copy = RunningCopy(self._next, source.index, start, end, requested_at=now, skip=skip)
+        queued = bool(source.draining)
+        copy = RunningCopy(self._next, source.index, start, end, requested_at=now, skip=skip, queued=queued)
+        if not queued:
+            source.busy_at = now
         self._next += 1
         self._state.copies[copy.id] = copy
         source.copy, source.status = copy.id, "fetching"

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from random import Random
 
 from coalloc.model import Estimate
-from coalloc.schedule.actions import Abandon, Action, Close, Connect, Done, GiveUp, Wake
+from coalloc.schedule.actions import Action, Close, Connect, Done, GiveUp, Wake
 from coalloc.schedule.events import Event, Failed, Finished, Held, Ready, Received, Rejected, Started, Tick, Waiting
 from coalloc.schedule.partial_copies import PartialCopies
 from coalloc.schedule.pauses import TRIES, pause_seconds
@@ -24,6 +24,8 @@ SOON = 0.04
 """Seconds between checks for the round-trip time of a connecting source, which decides its number of streams."""
 IDLE_TICK = 0.1
 """Seconds after which an idle source asks for work again, if the policy `watches_idle`."""
+AHEAD_TRIPS = 3.0
+"""Round trips before the end of a copy at which the next range is requested: sessions get their last parts then."""
 LINGER = 2.0
 """Seconds for which a source without work stays connected, unless another source needs its place, or another transfer
 its connection.
@@ -101,12 +103,14 @@ class Scheduler:
     def _received(self, event: Received) -> None:
         copy = self._copy(event.copy)
         source = self.state.sources[copy.source]
-        if copy.last_byte_at is None:
-            copy.first_byte_at = event.at
+        if copy.last_byte_at is None and not copy.queued:
             source.learn_setup(copy.silence(event.at))
             source.meter.begin(event.at)
         else:
             source.meter.add(event.end - event.start, event.at)
+        if copy.last_byte_at is None:
+            copy.first_byte_at = event.at
+        else:
             source.longest_gap = max(0.99 * source.longest_gap, copy.silence(event.at))
         copy.last_byte_at = event.at
         copy.front = max(copy.front, event.end)
@@ -120,6 +124,7 @@ class Scheduler:
         copy = self._copy(event.copy)
         source = self.state.sources[copy.source]
         if self.state.lacking(copy):
+            copy.abandoned = True
             self._fail(source, "it ended before its range was delivered", permanent=False, now=event.at)
             return
         self.policy.delivered(copy, event.at)
@@ -156,6 +161,8 @@ class Scheduler:
         if source.status == "dropped" or (event.copy is not None and event.copy not in self.state.copies):
             return  # the source was rejected, or the copy abandoned, before this event arrived
         source.connected = False
+        if event.copy is not None:
+            self.state.copies[event.copy].abandoned = True
         self._fail(source, event.reason, permanent=event.permanent, now=event.at, retry_after=event.retry_after)
 
     def _rejected(self, event: Rejected) -> None:
@@ -176,12 +183,17 @@ class Scheduler:
                 source.wanted = source.index in event.wanted
         for copy in list(self.state.copies.values()):
             source = self.state.sources[copy.source]
+            if copy.id not in self.state.copies:  # it ended with another copy of its source
+                continue
             if stalled(copy, self.state.setup(source), source.longest_gap, now):
-                self._actions.append(Abandon(copy.id))
+                self._copies.abandon(copy)
                 self._fail_silent(source, copy, now)
             elif self.policy.widens and event.paths and not copy.throttled(now):
                 backlog, path = self.state.backlog(source), event.paths[source.index]
                 self._copies.widen(source, source.widening.look(now, source.bytes, backlog, path), now)
+        if self.policy.rebalances:
+            for index in event.queueing:
+                self._look_ahead(self.state.sources[index], now)
         for source in self.state.sources:
             if source.status == "pausing" and source.resume_at <= now:
                 source.status = "spare"
@@ -200,7 +212,8 @@ class Scheduler:
         if isinstance(event, Received):
             losers = self._copies.abandon_losers()
             for copy in losers:
-                self._retire(copy, now)
+                if copy.id in self.state.copies:
+                    self._retire(copy, now)
             if not losers:  # these events are frequent; idle sources get another chance at the next tick
                 return
         if self._begun:
@@ -247,6 +260,23 @@ class Scheduler:
                 case Race(copy):
                     self._copies.race(self.state.copies[copy], source, now)
 
+    def _look_ahead(self, source: ScheduledSource, now: float) -> None:
+        """Request the next range of a source shortly before its copy ends, so that its connections do not pause."""
+        copy, trip = self.state.running(source), source.widening.rtt or 0.0
+        if copy is None or source.draining or self.state.raced(copy) or copy.held(now):
+            return
+        left = self.state.lacking(copy)
+        if sum(end - start for start, end in left) > self.state.rate(source, now) * (TICK + AHEAD_TRIPS * trip):
+            return
+        match self._choose(source, now):
+            case Take(start, end):
+                self._copies.drain(source)
+                self._copies.take(source, start, end, now)
+            case Steal(victim, nbytes):
+                self._copies.drain(source)
+                if spent := self._copies.steal(self.state.sources[victim], source, nbytes, now):
+                    self._retire(spent, now)
+
     def _choose(self, source: ScheduledSource, now: float) -> Choice | None:
         own = self.state.first_stretch(source.share)
         return Take(*own) if own else self.policy.choose(self.state, source, now)
@@ -271,9 +301,10 @@ class Scheduler:
         """
         source.failures += 1
         source.reason = reason
-        copy = self.state.running(source)
-        if copy is not None and copy.bytes >= USEFUL:
-            source.failures = 1
+        for copy in self.state.all_running(source):
+            self._copies.abandon(copy)
+            if copy.bytes >= USEFUL:
+                source.failures = 1
         self._copies.hand_back(source, now)
         if permanent or source.failures >= TRIES:
             self._drop(source, reason, now)
@@ -343,8 +374,9 @@ class Scheduler:
 
     def _end(self, action: Done | GiveUp, now: float) -> None:
         for copy in list(self.state.copies.values()):
-            self._actions.append(Abandon(copy.id))
-            self._retire(copy, now)
+            if copy.id in self.state.copies:  # otherwise it ended with another copy of its source
+                self._copies.abandon(copy)
+                self._retire(copy, now)
         self._ended = True
         self._actions.append(action)
 

@@ -41,7 +41,8 @@ class ScheduledSource:
 
     `planned` is the number of bytes of its share at the start, None if the policy assigned no shares. `connected`: a
     connection exists or is being made. `wanted`: other transfers wait for its connection while it has no work.
-    `idle_at`: when it became idle.
+    `idle_at`, `busy_at`: when it became idle, or began to fetch. `copy` is its newest partial copy, whose range may be
+    changed; `draining` are earlier ones, whose missing bytes are all in flight.
     """
 
     index: int
@@ -60,6 +61,8 @@ class ScheduledSource:
     connected: bool = False
     wanted: bool = False
     idle_at: float = 0.0
+    busy_at: float = 0.0
+    draining: list[int] = field(default_factory=list)
     bytes: int = 0
     ended: list["RunningCopy"] = field(default_factory=list)
     busy_seconds: float = 0.0
@@ -73,8 +76,8 @@ class ScheduledSource:
 
     @property
     def answers(self) -> bool:
-        """Return whether the source can be asked for checksums: it answered, and is not dropped, pausing or waiting."""
-        return self.ready_at is not None and self.status not in ("dropped", "pausing", "waiting")
+        """Return whether the source can be asked for checksums: it answered, and has not failed since."""
+        return self.ready_at is not None and self.status not in ("connecting", "dropped", "pausing", "waiting")
 
     def learn_setup(self, seconds: float) -> None:
         """Update the set-up time with the seconds that a first byte took; the earlier value counts half."""
@@ -89,8 +92,9 @@ class RunningCopy:
     `received` counts the bytes it delivered, `bytes` those that no other copy had delivered before. `racing`: it is the
     second copy of its range. `skip`: parts of its range that were present already. `front`: no byte at or behind it has
     arrived; most missing bytes before it are in flight. `stolen_from`: another source took over some of its range.
-    `held_at` is when its present wait for admission began, `held_seconds` the sum of earlier waits, and
-    `went_on_at` the end of the last one.
+    `queued`: it was requested while its source still delivered an earlier copy. `abandoned`: it was stopped, or failed.
+    `held_at` is when its present wait for admission began, `held_seconds` the sum of earlier waits, and `went_on_at`
+    the end of the last one.
     """
 
     id: int
@@ -101,6 +105,8 @@ class RunningCopy:
     first_byte_at: float | None = None
     last_byte_at: float | None = None
     skip: Sequence[tuple[int, int]] = ()
+    queued: bool = False
+    abandoned: bool = False
     received: int = 0
     bytes: int = 0
     front: int = 0
@@ -195,15 +201,27 @@ class State:
         """Return the source's partial copy, if it has one."""
         return None if source.copy is None else self.copies[source.copy]
 
+    def all_running(self, source: ScheduledSource) -> list[RunningCopy]:
+        """Return the source's running partial copies, the newest last."""
+        newest = [] if source.copy is None else [source.copy]
+        return [self.copies[copy] for copy in (*source.draining, *newest)]
+
     def copies_of(self, source: ScheduledSource) -> list[RunningCopy]:
-        """Return the source's ended partial copies, then its running one."""
-        running = self.running(source)
-        return [*source.ended, running] if running else source.ended
+        """Return the source's ended partial copies, then its running ones."""
+        return [*source.ended, *self.all_running(source)]
+
+    def draining_bytes(self, source: ScheduledSource) -> int:
+        """Return the number of missing bytes of the source's earlier copies, which are in flight."""
+        return sum(b - a for copy in source.draining for a, b in self.lacking(self.copies[copy]))
 
     def backlog(self, source: ScheduledSource) -> int:
-        """Return the number of bytes that the source still has to deliver: of its running copy and its share."""
+        """Return the number of bytes that the source still has to deliver: of its newest copy and its share."""
         copy = self.running(source)
         return source.share.total + (sum(b - a for a, b in self.lacking(copy)) if copy else 0)
+
+    def equal_share(self) -> int:
+        """Return the missing bytes, divided by the number of sources in use."""
+        return (self.size - self.final.total) // max(1, sum(source.usable for source in self.sources))
 
     def rate(self, source: ScheduledSource, now: float) -> float:
         """Return a source's expected bytes per second: measured, else forecast, else the median of all known."""
@@ -221,7 +239,14 @@ class State:
         return median(known) if known else UNKNOWN_SETUP
 
     def thief(self, source: ScheduledSource, now: float) -> Thief:
-        """Return a source without work in the form for the stealing rule."""
+        """Return a source in the form for the stealing rule.
+
+        If it still delivers a copy, the next one follows without a pause, once it has been requested.
+        """
+        if self.running(source):
+            trip = self._round_trip(source)
+            busy = max(0.0, self.finish_seconds(source, now) - self.ending_seconds(source) - trip)
+            return Thief(self.rate(source, now), trip, 0.0, self.ending_seconds(source), busy=busy)
         setup = self.setup(source)
         return Thief(self.rate(source, now), setup, setup / SETUP_TRIPS, self.ending_seconds(source))
 
@@ -266,6 +291,8 @@ class State:
         if copy is None:
             return self.setup(source)
         silent = copy.silence(now)
+        if copy.last_byte_at is None and source.draining:  # the bytes of an earlier copy are arriving
+            return 0.0
         if copy.last_byte_at is not None:
             return silent if silent > USUAL_GAP + 3 * source.longest_gap else 0.0
         return max(self.setup(source) - silent, silent)
@@ -273,16 +300,20 @@ class State:
     def finish_seconds(self, source: ScheduledSource, now: float) -> float:
         """Return the seconds until the source has delivered its backlog at its present rate; infinite at rate 0.
 
-        At the beginning of a range TCP doubles its rate with each round trip: this is assumed to continue.
+        At the beginning of a range TCP doubles its rate with each round trip: this is assumed to continue, up to the
+        highest rate of all sources, or UNKNOWN_RATE.
         """
         backlog, rate = self.backlog(source), self.rate(source, now)
         if not backlog:
             return 0.0
+        backlog += self.draining_bytes(source)
         if rate <= 0:
             return inf
         seconds, trip = backlog / rate, rate * self._round_trip(source)
         if trip and self._grows(source, now):
-            seconds = min(seconds, self._round_trip(source) * log2(1 + backlog / trip))
+            fastest = max([UNKNOWN_RATE, *(other.meter.rate(now) or 0.0 for other in self.sources)])
+            growing = self._round_trip(source) * log2(1 + backlog / trip)
+            seconds = min(seconds, max(growing, backlog / fastest))
         return self.wait_seconds(source, now) + seconds + self.ending_seconds(source)
 
     def in_flight(self, source: ScheduledSource, now: float) -> int:
@@ -298,7 +329,7 @@ class State:
     def _grows(self, source: ScheduledSource, now: float) -> bool:
         """Return whether the source's range began so recently that TCP may still be raising its rate."""
         copy = self.running(source)
-        if copy is None or copy.first_byte_at is None:
+        if copy is None or copy.first_byte_at is None or copy.queued:
             return False
         return now < copy.first_byte_at + GROWING_TRIPS * self._round_trip(source)
 

@@ -51,13 +51,14 @@ class Victim(NamedTuple):
 
 
 class Thief(NamedTuple):
-    """A fetcher without work.
+    """A fetcher without work, or almost without.
 
     :param rate: expected bytes per second
     :param setup: expected seconds to the first byte of a range
     :param doubling: seconds in which TCP doubles its rate at first; 0 for a connection in use
     :param delay: seconds by which parallel streams delay the last byte
     :param least: minimum bytes of the parts into which a range is split
+    :param busy: seconds for which it still delivers other bytes, before `setup`
     """
 
     rate: float
@@ -65,11 +66,12 @@ class Thief(NamedTuple):
     doubling: float = 0.0
     delay: float = 0.0
     least: int = LEAST_STEAL
+    busy: float = 0.0
 
     def seconds(self, nbytes: int) -> float:
         """Return the expected seconds for a new range of `nbytes`: at `rate`, or in TCP's slow start if longer."""
         growing = self.doubling * log2(1 + nbytes / FIRST_WINDOW)
-        return self.setup + max(nbytes / self.rate if self.rate > 0 else inf, growing) + self.delay
+        return self.busy + self.setup + max(nbytes / self.rate if self.rate > 0 else inf, growing) + self.delay
 
     @property
     def worth(self) -> float:
@@ -79,7 +81,7 @@ class Thief(NamedTuple):
 
 def seconds_together(thief: Thief, victims: Iterable[Victim]) -> float:
     """Return the seconds until the end if `thief` and all victims end together."""
-    rate, work = thief.rate, thief.rate * (thief.setup + thief.delay)
+    rate, work = thief.rate, thief.rate * (thief.busy + thief.setup + thief.delay)
     for victim in victims:
         rate, work = rate + victim.rate, work + victim.nbytes + victim.rate * victim.pause
     return work / rate if rate else inf
@@ -97,7 +99,7 @@ def stolen(victim: Victim, thief: Thief, together: float, worth: float) -> int:
     if thief.rate <= 0:
         return 0
     spare = victim.nbytes - int(victim.rate * max(0.0, together - victim.pause))
-    takes = int(thief.rate * (together - thief.setup - thief.delay))
+    takes = int(thief.rate * (together - thief.busy - thief.setup - thief.delay))
     nbytes = max(0, min(victim.nbytes - victim.in_flight, spare, takes))
     if victim.nbytes - nbytes < thief.least:
         return victim.nbytes if saves_all(victim, thief, worth) else 0

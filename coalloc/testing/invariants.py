@@ -28,7 +28,8 @@ def check(scheduler: Scheduler) -> None:
     assert lost == 0, f"{lost} bytes are assigned to no source"
     for source in state.sources:
         assert (source.copy is not None) == (source.status == "fetching")
-        assert source.copy is None or state.copies[source.copy].source == source.index
+        assert all(copy.source == source.index for copy in state.all_running(source))
+        assert source.copy is not None or not source.draining
         assert source.status not in ("dropped", "waiting") or not source.share
 
 

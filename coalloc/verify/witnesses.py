@@ -2,6 +2,8 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
 from types import MappingProxyType
 
 from coalloc.engine.base import Source
@@ -17,12 +19,29 @@ GLANCES = 8
 """Number of checks, for a query of no bytes, after which a witness without an answer is given up."""
 UNKNOWN = 1.0
 """Assumed seconds for an answer of a server that has not answered yet."""
+TOGETHER = 16 << 20
+"""Maximum bytes of queries that are sent together only because the server was busy."""
 SLOWEST = 50e6
 """Minimum bytes per second at which a server must compute checksums, if another one can be asked."""
 
 
+@dataclass(slots=True, eq=False)
+class _Query:
+    """A query of one server for the checksums of some ranges; `values` are the answers."""
+
+    algorithm: str
+    ranges: Sequence[tuple[int, int]]
+    values: list[str | None] | None = None
+
+    @property
+    def nbytes(self) -> int:
+        return sum(end - start for start, end in self.ranges)
+
+
 class WitnessServers:
-    """The servers that are asked for checksums of ranges, each for one query at a time.
+    """The servers that are asked for checksums of ranges.
+
+    Queries of a server that come while it has not answered the ones before are sent together, when it has.
 
     :param sources: all replicas
     :param able: function that returns whether a replica can be asked now: it answered, and has not failed
@@ -39,6 +58,7 @@ class WitnessServers:
         self._able = able
         self._holders = holders
         self._busy = [asyncio.Lock() for _ in sources]
+        self._queued: list[list[_Query]] = [[] for _ in sources]
         self._requested_bytes = [0] * len(sources)
         self._seconds: dict[int, float] = {}
         """Seconds that each server's last answer took."""
@@ -75,11 +95,30 @@ class WitnessServers:
             return [None] * len(ranges)
         self._requested_bytes[witness] += sum(end - start for start, end in ranges)
         self._waiting[witness] += 1
+        query = _Query(algorithm, ranges)
+        self._queued[witness].append(query)
         try:
             async with self._busy[witness]:
-                return await self._answer(witness, algorithm, ranges)
+                if query.values is None:
+                    await self._answer_with_others(witness, query)
+                return query.values or []
         finally:
             self._waiting[witness] -= 1
+            if query in self._queued[witness]:
+                self._queued[witness].remove(query)
+
+    async def _answer_with_others(self, witness: int, query: _Query) -> None:
+        """Answer a query, together with those that were queued behind it, as far as they are not too much at once."""
+        together, nbytes = [query], query.nbytes
+        for other in self._queued[witness]:
+            if other is not query and other.algorithm == query.algorithm and nbytes + other.nbytes <= TOGETHER:
+                together.append(other)
+                nbytes += other.nbytes
+        values = iter(await self._answer(witness, query.algorithm, [each for one in together for each in one.ranges]))
+        for one in together:
+            one.values = list(islice(values, len(one.ranges)))
+            if one in self._queued[witness]:  # otherwise its caller no longer waits
+                self._queued[witness].remove(one)
 
     async def _answer(self, witness: int, algorithm: str, ranges: Sequence[tuple[int, int]]) -> list[str | None]:
         if witness not in self.members:

@@ -32,7 +32,8 @@ class Parallel(Source):
         super().__init__(self._sessions[0].url, self._sessions[0].options)
         self._owned = self._streams = streams
         self._agreed: Stat | None = None
-        self._sharing: RangeSharing | None = None
+        self._sharings: list[RangeSharing] = []
+        """One for each range under way."""
 
     async def open(self) -> Stat:
         await self._forget_joining()
@@ -44,8 +45,8 @@ class Parallel(Source):
         if self._agreed is None:  # further sessions connect at the same time as the first one
             for session in self._further():
                 session.begin_to_join()
-        if self._sharing:
-            self._invite(self._sharing)
+        for sharing in self._sharings:
+            self._invite(sharing)
 
     @property
     def path_state(self) -> PathState | None:
@@ -63,12 +64,13 @@ class Parallel(Source):
             return
         if span.start >= span.end:
             return
-        self._sharing = RangeSharing(span, deliver, self._agreed)
+        sharing = RangeSharing(span, deliver, self._agreed)
+        self._sharings.append(sharing)
         try:
-            self._invite(self._sharing)
-            await self._sharing.run()
+            self._invite(sharing)
+            await sharing.run()
         finally:
-            self._sharing = None
+            self._sharings.remove(sharing)
 
     def _invite(self, sharing: RangeSharing) -> None:
         sharing.invite(self._sessions[0], connected=True)
@@ -93,7 +95,11 @@ class Parallel(Source):
 
     @property
     def wanted(self) -> bool:
-        return self._sharing is None and self._sessions[0].wanted
+        return not self._sharings and self._sessions[0].wanted
+
+    @property
+    def queues(self) -> bool:
+        return bool(self._sharings) and all(sharing.queues for sharing in self._sharings)
 
     async def rest(self) -> None:
         await self._forget_joining()

@@ -62,6 +62,11 @@ class RangeSharing:
         if self._error:
             raise self._error
 
+    @property
+    def queues(self) -> bool:
+        """Return whether all sessions with parts accept further parts, also of another range."""
+        return bool(self._works) and all(session.queues for session in self._works)
+
     def invite(self, session: ReplicaSession, *, connected: bool = False) -> None:
         """Let a session take part, once it is connected; may be called twice."""
         if session not in self._tasks:

@@ -19,7 +19,7 @@ __all__ = ["Adaptive"]
 
 LEAST_SHARE = 256 * 1024
 """Smallest share in bytes at the start: a source that would get fewer gets none."""
-RACE_BUDGET = 0.005
+RACE_BUDGET = 0.01
 """Largest fraction of the file that may be fetched twice."""
 CONNECTING = 0.05
 """Seconds added to the set-up time of a source that is still connecting."""

@@ -27,7 +27,13 @@ def victims(draw):
 
 
 thieves = st.builds(
-    Thief, rates, delays, st.just(0.0) | delays, st.just(0.0) | delays, st.sampled_from([1024, LEAST_STEAL])
+    Thief,
+    rates,
+    delays,
+    st.just(0.0) | delays,
+    st.just(0.0) | delays,
+    st.sampled_from([1024, LEAST_STEAL]),
+    st.just(0.0) | delays,
 )
 
 
@@ -52,7 +58,7 @@ def test_both_end_together_where_nothing_hinders_it(victim, thief):
     together = seconds_together(thief, [victim])
     nbytes = stolen(victim, thief, together, thief.worth)
     if 0 < nbytes < victim.nbytes:
-        assert abs(thief.setup + nbytes / thief.rate + thief.delay - together) <= 1e-6 * together + 2 / thief.rate
+        assert abs(thief.busy + thief.setup + nbytes / thief.rate + thief.delay - together) <= 1e-6 * together + 2 / thief.rate
         rest = victim.pause + (victim.nbytes - nbytes) / victim.rate
         assert rest <= together * (1 + 1e-6) + 2 / victim.rate or victim.pause > together
 
