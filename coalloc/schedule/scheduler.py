@@ -26,6 +26,8 @@ IDLE_TICK = 0.1
 """Seconds after which an idle source asks for work again, if the policy `watches_idle`."""
 AHEAD_TRIPS = 3.0
 """Round trips before the end of a copy at which the next range is requested: sessions get their last parts then."""
+MOST_DRAINING = 4
+"""Maximum earlier copies of a source that end beside its newest one: a lost packet may delay one for seconds."""
 LINGER = 2.0
 """Seconds for which a source without work stays connected, unless another source needs its place, or another transfer
 its connection.
@@ -263,7 +265,7 @@ class Scheduler:
     def _look_ahead(self, source: ScheduledSource, now: float) -> None:
         """Request the next range of a source shortly before its copy ends, so that its connections do not pause."""
         copy, trip = self.state.running(source), source.widening.rtt or 0.0
-        if copy is None or source.draining or self.state.raced(copy) or copy.held(now):
+        if copy is None or len(source.draining) >= MOST_DRAINING or self.state.raced(copy) or copy.held(now):
             return
         left = self.state.lacking(copy)
         if sum(end - start for start, end in left) > self.state.rate(source, now) * (TICK + AHEAD_TRIPS * trip):

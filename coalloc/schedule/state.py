@@ -228,8 +228,23 @@ class State:
         own = source.meter.rate(now)
         if own is not None:
             return own
-        known = [r for other in self.sources if (r := other.meter.rate(now)) is not None and r > 0]
+        known = [self._pace(other, r, now) for other in self.sources if (r := other.meter.rate(now))]
         return median(known) if known else UNKNOWN_RATE
+
+    def pace(self, source: ScheduledSource, now: float) -> float:
+        """Return the bytes per second at which a source is expected to deliver its backlog.
+
+        At the beginning of a range TCP doubles its rate with each round trip. This is assumed to continue, up to the
+        highest rate of all sources, or UNKNOWN_RATE.
+        """
+        return self._pace(source, self.rate(source, now), now)
+
+    def _pace(self, source: ScheduledSource, rate: float, now: float) -> float:
+        trip, backlog = self._round_trip(source), self.backlog(source)
+        if rate <= 0 or not trip or not backlog or not self._grows(source, now):
+            return rate
+        growing = backlog / (trip * log2(1 + backlog / (rate * trip)))
+        return max(rate, min(growing, max([UNKNOWN_RATE, *(other.meter.rate(now) or 0.0 for other in self.sources)])))
 
     def setup(self, source: ScheduledSource) -> float:
         """Return the expected seconds from requesting a range from a source to its first byte."""
@@ -259,7 +274,7 @@ class State:
         return Victim(
             nbytes=self.backlog(source),
             seconds=self.finish_seconds(source, now),
-            rate=self.rate(source, now),
+            rate=self.pace(source, now),
             pause=self.wait_seconds(source, now) + self.ending_seconds(source),
             in_flight=self.in_flight(source, now),
             tail=self._tail(source),
@@ -298,23 +313,14 @@ class State:
         return max(self.setup(source) - silent, silent)
 
     def finish_seconds(self, source: ScheduledSource, now: float) -> float:
-        """Return the seconds until the source has delivered its backlog at its present rate; infinite at rate 0.
-
-        At the beginning of a range TCP doubles its rate with each round trip: this is assumed to continue, up to the
-        highest rate of all sources, or UNKNOWN_RATE.
-        """
-        backlog, rate = self.backlog(source), self.rate(source, now)
+        """Return the seconds until the source has delivered its backlog at its expected pace; infinite at rate 0."""
+        backlog, rate = self.backlog(source), self.pace(source, now)
         if not backlog:
             return 0.0
         backlog += self.draining_bytes(source)
         if rate <= 0:
             return inf
-        seconds, trip = backlog / rate, rate * self._round_trip(source)
-        if trip and self._grows(source, now):
-            fastest = max([UNKNOWN_RATE, *(other.meter.rate(now) or 0.0 for other in self.sources)])
-            growing = self._round_trip(source) * log2(1 + backlog / trip)
-            seconds = min(seconds, max(growing, backlog / fastest))
-        return self.wait_seconds(source, now) + seconds + self.ending_seconds(source)
+        return self.wait_seconds(source, now) + backlog / rate + self.ending_seconds(source)
 
     def in_flight(self, source: ScheduledSource, now: float) -> int:
         """Return the bytes that the server will have sent before it learns that another source takes over."""
