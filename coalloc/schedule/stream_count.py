@@ -1,13 +1,16 @@
 """The number of parallel TCP streams of a source. Pure; one `Widening` per source.
 
-On a path with a short round-trip time one stream is as fast as many. On a long one a stream needs seconds to reach the
-link's rate, and never does if one packet in a thousand is lost (docs/explanation/distance.md has measurements). So a
-near source begins with one stream, a distant one with several.
+On a path with a short round-trip time one stream is nearly as fast as many. On a long one a stream needs seconds to
+reach the link's rate, and never does if one packet in a thousand is lost (docs/explanation/distance.md has
+measurements). So a near source begins with one stream, a distant one with several.
 
 More streams help in two cases. On a full path packets queue, so the round-trip time rises before packets are lost. If
 packets are lost without a queue, the loss is random: each stream slows down as if the path were full, and more streams
 lose less of the rate. And if packets do not queue for a while and the rate does not grow, the streams are limited by
 something other than the path.
+
+A single stream that loses packets to a full queue halves its rate, and leaves a part of the path unused until it has
+regained it. A second stream uses that part.
 """
 
 from dataclasses import dataclass
@@ -20,6 +23,8 @@ FAR = 0.015
 """Minimum round-trip time in seconds of a distant source."""
 FIRST, MOST, FACTOR = 8, 32, 4
 """Initial and maximum streams of a distant source, and the factor of an increase."""
+NEAR = 0.001
+"""Minimum round-trip time in seconds of a source for a second stream: a nearer one regains its rate within a moment."""
 LEAST = 2 << 20
 """Minimum backlog in bytes per stream for an increase."""
 QUEUE, QUEUE_PART = 0.002, 0.02
@@ -67,6 +72,7 @@ class Widening:
     _queued_at: float = 0.0
     _disordered: int = 0
     _losses: int = 0
+    _all_losses: int = 0
     _before: float = 0.0
 
     def begin(self, now: float, backlog: int) -> int | None:
@@ -92,7 +98,7 @@ class Widening:
         self._watch(now, path)
         self._measure(now, delivered)
         if not (self._by_chance(now) or self._held_back(now)):
-            return None
+            return self._second(backlog)
         if self.streams >= MOST or backlog < LEAST * self.streams or self._rate < WORTH * self._before:
             return None
         self._before = self._rate
@@ -100,12 +106,20 @@ class Widening:
         self._wait(now)
         return self.streams
 
+    def _second(self, backlog: int) -> int | None:
+        """Return 2 if a single stream has lost packets; else None."""
+        if self.streams > 1 or (self.rtt or 0.0) < NEAR or not self._all_losses or backlog < LEAST * 2:
+            return None
+        self.streams = 2
+        return 2
+
     def _watch(self, now: float, path: PathState) -> None:
         """Record whether packets queue, and whether packets were lost without a queue."""
         if path.rtt > (self.rtt or 0.0) * (1 + QUEUE_PART) + QUEUE:
             self._queued_at, self._losses = now, 0
         elif now > self._queued_at + AFTER + AFTER_TRIPS * (self.rtt or 0.0):
             self._losses += path.disordered > self._disordered
+        self._all_losses += path.disordered > self._disordered
         self._disordered = path.disordered
 
     def _measure(self, now: float, delivered: int) -> None:
@@ -126,7 +140,7 @@ class Widening:
     def _held_back(self, now: float) -> bool:
         """Return whether several streams do not get faster although the path is not full."""
         empty = now > self._queued_at + EMPTY + EMPTY_TRIPS * (self.rtt or 0.0)
-        return self.streams > 1 and empty and not self._growing and now >= self._again_at
+        return self.streams >= FIRST and empty and not self._growing and now >= self._again_at
 
     def _wait(self, now: float) -> None:
         self._again_at = now + SETTLE + SETTLE_TRIPS * (self.rtt or 0.0)
