@@ -111,9 +111,11 @@ class WitnessServers:
         """Answer a query, together with those that were queued behind it, as far as they are not too much at once."""
         together, nbytes = [query], query.nbytes
         for other in self._queued[witness]:
-            if other is not query and other.algorithm == query.algorithm and nbytes + other.nbytes <= TOGETHER:
+            nbytes += 0 if other is query else other.nbytes
+            if nbytes > TOGETHER or other.algorithm != query.algorithm:
+                break
+            if other is not query:
                 together.append(other)
-                nbytes += other.nbytes
         values = iter(await self._answer(witness, query.algorithm, [each for one in together for each in one.ranges]))
         for one in together:
             one.values = list(islice(values, len(one.ranges)))

@@ -44,12 +44,16 @@ PARTS = st.floats(0, 1)
 
 @dataclass
 class Server:
-    """A source as seen by the runner. `line`: it waits for a free connection. `early`: not requested yet."""
+    """A source as seen by the runner. `line`: it waits for a free connection. `early`: not requested yet.
+
+    `queues`: several copies may be requested from it at once.
+    """
 
     ranged: bool
+    queues: bool = False
     state: str = "closed"
     early: bool = False
-    copy: int | None = None
+    copies: set[int] = field(default_factory=set)
     gave: Intervals = field(default_factory=Intervals)
 
 
@@ -75,7 +79,7 @@ class AnyOrder(RuleBasedStateMachine):
     @initialize(
         strategy=st.sampled_from(NAMES),
         size=st.sampled_from(SIZES),
-        sources=st.lists(st.tuples(st.sampled_from(RATES), RANGED), min_size=1, max_size=6),
+        sources=st.lists(st.tuples(st.sampled_from(RATES), RANGED, st.booleans()), min_size=1, max_size=6),
         most=st.none() | st.integers(1, 6),
         here=st.tuples(PARTS, PARTS) | st.none(),
         early=st.sets(st.integers(0, 5)),
@@ -84,7 +88,7 @@ class AnyOrder(RuleBasedStateMachine):
         self.now, self.wake, self.end = 0.0, inf, None
         self.size = size
         self.most = most or len(sources)
-        self.servers = [Server(ranged) for _, ranged in sources]
+        self.servers = [Server(ranged, queues and ranged) for _, ranged, queues in sources]
         self.ranges: dict[int, Range] = {}
         self.here = Intervals()
         if here is not None:
@@ -92,7 +96,7 @@ class AnyOrder(RuleBasedStateMachine):
         self.suspected: set[int] = set()
         self.bad: set[int] = set()
         self.begun = False
-        estimates = [Estimate(0.1 if rate else None, rate) for rate, _ in sources]
+        estimates = [Estimate(0.1 if rate else None, rate) for rate, _, _ in sources]
         self.scheduler = CheckedScheduler(
             size, estimates, make(strategy), missing=self.here.gaps(0, size), most=self.most
         )
@@ -123,21 +127,21 @@ class AnyOrder(RuleBasedStateMachine):
             case Close(source, _):
                 server = self.servers[source]
                 assert server.state != "closed", "there is nothing to close"
-                assert server.copy is None, "it fetches"
+                assert not server.copies, "it fetches"
                 server.state, server.early = "closed", False
             case Fetch(id, source, start, end, skip):
                 server = self.servers[source]
                 assert server.state == "open"
-                assert server.copy is None, "it fetches something else"
+                assert not server.copies or server.queues, "it fetches something else"
                 assert 0 <= start < end <= self.size
                 assert server.ranged or start == 0
-                server.copy = id
+                server.copies.add(id)
                 self.ranges[id] = Range(source, start, end, skip, Intervals(skip))
             case Shorten(id, end):
                 assert self.ranges[id].start <= end <= self.ranges[id].end
                 self.ranges[id].end = end
             case Abandon(id):
-                self.servers[self.ranges.pop(id).source].copy = None
+                self.servers[self.ranges.pop(id).source].copies.remove(id)
             case Widen(source, streams):
                 assert streams > 1
                 assert self.servers[source].state != "closed"
@@ -155,7 +159,8 @@ class AnyOrder(RuleBasedStateMachine):
     def tick(self, wanted: tuple[int, ...] = ()) -> None:
         self.wake = inf
         paths = tuple(PathState(0.02) if server.state == "open" else None for server in self.servers)
-        self.tell(Tick(self.now, paths, wanted))
+        queueing = tuple(i for i, server in enumerate(self.servers) if server.queues and server.copies)
+        self.tell(Tick(self.now, paths, wanted, queueing))
 
     # The servers
 
@@ -218,7 +223,7 @@ class AnyOrder(RuleBasedStateMachine):
         self.finishes(whole[place % len(whole)])
 
     def finishes(self, id: int) -> None:
-        self.servers[self.ranges.pop(id).source].copy = None
+        self.servers[self.ranges.pop(id).source].copies.remove(id)
         self.tell(Finished(self.now, id))
 
     @precondition(lambda self: self.ranges)
@@ -231,7 +236,8 @@ class AnyOrder(RuleBasedStateMachine):
     def lose(self, place, permanent, asked) -> None:
         id, copy = self.pick(place)
         del self.ranges[id]
-        self.servers[copy.source].copy, self.servers[copy.source].state = None, "closed"
+        self.servers[copy.source].copies.remove(id)
+        self.servers[copy.source].state = "closed"
         self.tell(Failed(self.now, copy.source, "lost", permanent, id, asked))
 
     @precondition(lambda self: self.ranges)
@@ -247,7 +253,7 @@ class AnyOrder(RuleBasedStateMachine):
         until = self.now + seconds
         while self.wake <= until and self.end is None:
             self.now = max(self.now, self.wake)
-            without = [i for i, server in enumerate(self.servers) if server.state == "open" and server.copy is None]
+            without = [i for i, server in enumerate(self.servers) if server.state == "open" and not server.copies]
             self.tick(tuple(sorted(wanted & set(without))))
         self.now = max(self.now, until)
 

@@ -103,6 +103,64 @@ def test_a_silent_copy_is_abandoned_and_its_source_connected_anew():
     assert (again.start, again.end) == (1000, 10 * MB)
 
 
+def test_what_a_failed_source_left_in_pieces_is_one_copy_of_another():
+    """Parallel streams deliver several parts of a range at once."""
+    machine = scheduler(size=12 * MB)
+    (first,) = kinds(machine.handle(Ready(0.0, 0)), Fetch)
+    (second,) = kinds(machine.handle(Ready(0.0, 1)), Fetch)
+    delivered = [(second.start + at, second.start + at + MB // 2) for at in range(MB // 2, 5 * MB, MB)]
+    for start, end in delivered:
+        machine.handle(Received(0.1, second.copy, start, end))
+    machine.handle(Failed(0.2, 1, "lost", permanent=True, copy=second.copy))
+    machine.handle(Received(0.3, first.copy, first.start, first.end))
+    (fetch,) = kinds(machine.handle(Finished(0.3, first.copy)), Fetch)
+    assert (fetch.source, fetch.start, fetch.end) == (0, second.start, second.end)
+    assert list(fetch.skip) == delivered
+    missing = machine.state.lacking(machine.state.copies[fetch.copy])
+    actions = [action for start, end in missing for action in machine.handle(Received(0.4, fetch.copy, start, end))]
+    assert kinds(actions, Done)
+
+
+def nearly_done(rtt=0.1, queueing=(0,)):
+    """Two sources of 1 MB/s, of which the first is soon done; return what happens at the next look, and its copy."""
+    machine = scheduler(size=20 * MB)
+    (first,) = kinds(machine.handle(Ready(0.0, 0, rtt=rtt)), Fetch)
+    (second,) = kinds(machine.handle(Ready(0.0, 1, rtt=rtt)), Fetch)
+    machine.handle(Received(0.1, second.copy, second.start, second.start + 1000))
+    at = first.start
+    while first.end - at > 300_000:
+        machine.handle(Received(0.2 + at / 5 / MB, first.copy, at, at + 100_000))
+        at += 100_000
+    now = 0.2 + at / 5 / MB
+    return machine, machine.handle(Tick(now, (PathState(rtt),) * 2, (), queueing)), first, at, now
+
+
+def test_a_source_that_queues_gets_its_next_range_before_the_present_one_ends():
+    machine, actions, first, at, now = nearly_done()
+    (fetch,) = kinds(actions, Fetch)
+    assert fetch.source == 0
+    machine.handle(Received(now + 0.1, fetch.copy, fetch.start, fetch.start + 1000))  # they may overlap
+    machine.handle(Received(now + 0.2, first.copy, at, first.end))
+    machine.handle(Finished(now + 0.2, first.copy))
+    assert machine.state.sources[0].copy == fetch.copy
+    assert not kinds(nearly_done(queueing=())[1], Fetch)
+
+
+def test_when_a_source_fails_all_its_copies_end():
+    machine, actions, first, _, now = nearly_done()
+    (fetch,) = kinds(actions, Fetch)
+    actions = machine.handle(Failed(now, 0, "lost", permanent=False, copy=first.copy))
+    assert kinds(actions, Abandon) == [Abandon(fetch.copy)]
+    assert machine.state.sources[0].status == "pausing"
+    machine, actions, first, _, now = nearly_done()
+    (fetch,) = kinds(actions, Fetch)
+    machine.handle(Received(now + 0.1, fetch.copy, fetch.start, fetch.end))
+    machine.handle(Finished(now + 0.1, fetch.copy))
+    assert machine.state.sources[0].copy == first.copy  # the earlier one is slower
+    actions = machine.handle(Tick(now + 20.0, (PathState(0.1),) * 2, (), ()))
+    assert Abandon(first.copy) in actions
+
+
 def test_pauses_grow_and_a_hopeless_source_is_left():
     machine = scheduler(sources=1)
     pauses, now = [], 0.0

@@ -58,7 +58,10 @@ def test_both_end_together_where_nothing_hinders_it(victim, thief):
     together = seconds_together(thief, [victim])
     nbytes = stolen(victim, thief, together, thief.worth)
     if 0 < nbytes < victim.nbytes:
-        assert abs(thief.busy + thief.setup + nbytes / thief.rate + thief.delay - together) <= 1e-6 * together + 2 / thief.rate
+        assert (
+            abs(thief.busy + thief.setup + nbytes / thief.rate + thief.delay - together)
+            <= 1e-6 * together + 2 / thief.rate
+        )
         rest = victim.pause + (victim.nbytes - nbytes) / victim.rate
         assert rest <= together * (1 + 1e-6) + 2 / victim.rate or victim.pause > together
 

@@ -66,7 +66,17 @@ def test_a_near_source_that_loses_packets_by_chance_is_given_more_streams():
     for i, rate in enumerate(rates):
         delivered += int(rate * 0.4)
         seen.append(widening.look(0.4 * (i + 1), delivered, MUCH, PathState(0.005, 10 * (i + 1))))
-    assert [streams for streams in seen if streams] == [FIRST]
+    assert [streams for streams in seen if streams] == [2, FIRST]
+
+
+@pytest.mark.parametrize(("rtt", "streams"), [(0.005, 2), (0.0005, 1)])
+def test_a_near_source_that_loses_packets_of_a_full_queue_gets_a_second_stream(rtt, streams):
+    """One that is nearer regains its rate within a moment."""
+    widening = Widening(rtt=rtt)
+    widening.begin(0.0, MUCH)
+    for i in range(10):
+        widening.look(0.4 * i, int(5e6 * 0.4 * i), MUCH, PathState(rtt + 0.02, disordered=i))
+    assert widening.streams == streams
 
 
 def test_more_where_nothing_queues_and_the_rate_grows_no_more():

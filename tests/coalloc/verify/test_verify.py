@@ -205,6 +205,41 @@ def questions(monkeypatch):
     return asked
 
 
+def test_queries_that_come_while_a_server_is_busy_are_sent_together():
+    """Over a long round trip, hundreds of small pieces would take minutes one by one."""
+    servers = WitnessServers([SimulatedSource("s0", DATA, Behaviour(setup_seconds=1.0, offers_checksum=True))])
+    started = []
+
+    async def many() -> list[str | None]:
+        loop = asyncio.get_running_loop()
+        queries = [asyncio.create_task(servers.digest(0, "adler32", 10 * i, 10 * i + 10)) for i in range(200)]
+        await asyncio.sleep(0.5)
+        queries[3].cancel()  # nobody waits for this one any more
+        answers = await asyncio.gather(*queries[:3], *queries[4:])
+        started.append(loop.time())
+        return answers
+
+    answers = run(many())
+    assert started == [2.0]  # the first alone, then all others
+    assert answers == [f"{adler32(DATA[10 * i : 10 * i + 10]):08x}" for i in range(200) if i != 3]
+
+
+def test_a_query_whose_first_caller_gave_up_is_answered_for_the_others():
+    servers = WitnessServers([SimulatedSource("s0", DATA, Behaviour(setup_seconds=1.0, offers_checksum=True))])
+
+    async def cancelled() -> str | None:
+        first = asyncio.create_task(servers.digest(0, "adler32", 0, 10))
+        await asyncio.sleep(0.1)
+        second = asyncio.create_task(servers.digest(0, "adler32", 10, 20))
+        third = asyncio.create_task(servers.digest(0, "adler32", 20, 30))
+        await asyncio.sleep(1.0)  # the second and the third are asked together
+        second.cancel()
+        await asyncio.gather(first, second, return_exceptions=True)
+        return await third
+
+    assert run(cancelled()) == f"{adler32(DATA[20:30]):08x}"
+
+
 def test_neighbours_are_asked_about_at_once_of_one_who_delivered_none_of_them(questions):
     replicas = [replica(i) for i in range(4)]
     assert run(compare(WitnessServers(replicas), thirds(replicas))) == ("agree", {})
