@@ -80,7 +80,7 @@ class PartialCopies:
         copies = list(self._state.copies.values())
         if not any(copy.racing for copy in copies):
             return []
-        lost = [copy for copy in copies if not (copy.ended or self._state.lacking(copy))]
+        lost = [copy for copy in copies if not (copy.is_delivered or self._state.lacking(copy))]
         for copy in lost:
             self.abandon(copy)
         return lost

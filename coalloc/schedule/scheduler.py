@@ -14,7 +14,7 @@ from coalloc.schedule.partial_copies import PartialCopies
 from coalloc.schedule.pauses import TRIES, pause_seconds
 from coalloc.schedule.policies.base import Choice, Policy, Race, Steal, Take
 from coalloc.schedule.stalls import SUSPICIOUS, stalled
-from coalloc.schedule.state import RunningCopy, ScheduledSource, State
+from coalloc.schedule.state import AHEAD_TRIPS, RunningCopy, ScheduledSource, State
 
 __all__ = ["IllegalEventError", "Scheduler"]
 
@@ -24,8 +24,6 @@ SOON = 0.04
 """Seconds between checks for the round-trip time of a connecting source, which decides its number of streams."""
 IDLE_TICK = 0.1
 """Seconds after which an idle source asks for work again, if the policy `watches_idle`."""
-AHEAD_TRIPS = 3.0
-"""Round trips before the end of a copy at which the next range is requested: sessions get their last parts then."""
 MOST_DRAINING = 4
 """Maximum earlier copies of a source that end beside its newest one: a lost packet may delay one for seconds."""
 LINGER = 2.0
@@ -115,7 +113,6 @@ class Scheduler:
         else:
             source.longest_gap = max(0.99 * source.longest_gap, copy.silence(event.at))
         copy.last_byte_at = event.at
-        copy.front = max(copy.front, event.end)
         copy.received += event.end - event.start
         before = self.state.final.total
         self.state.final.add(event.start, event.end)

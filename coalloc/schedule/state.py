@@ -16,7 +16,7 @@ from coalloc.schedule.steal_size import SETUP_TRIPS, Thief, Victim
 from coalloc.schedule.stream_count import Widening
 from coalloc.util.intervals import Intervals
 
-__all__ = ["RunningCopy", "ScheduledSource", "State", "Status", "median"]
+__all__ = ["AHEAD_TRIPS", "RunningCopy", "ScheduledSource", "State", "Status", "median"]
 
 Status = Literal["spare", "connecting", "idle", "fetching", "waiting", "pausing", "dropped"]
 
@@ -31,6 +31,8 @@ GROWING_TRIPS = 10
 THROTTLED = 0.1
 """Fraction of a partial copy's time spent waiting for admission above which the rate limit is its bottleneck."""
 
+AHEAD_TRIPS = 3.0
+"""Round trips' worth of bytes that are requested ahead over parallel streams."""
 USUAL_GAP = 0.05
 """Normal seconds between two arrivals."""
 
@@ -90,11 +92,10 @@ class RunningCopy:
     """A partial copy: bytes [start, end) requested from one source. `end` may be lowered while it runs (`engine.span`).
 
     `received` counts the bytes it delivered, `bytes` those that no other copy had delivered before. `racing`: it is the
-    second copy of its range. `skip`: parts of its range that were present already. `front`: no byte at or behind it has
-    arrived; most missing bytes before it are in flight. `stolen_from`: another source took over some of its range.
-    `queued`: it was requested while its source still delivered an earlier copy. `abandoned`: it was stopped, or failed.
-    `held_at` is when its present wait for admission began, `held_seconds` the sum of earlier waits, and `went_on_at`
-    the end of the last one.
+    second copy of its range. `skip`: parts of its range that were present already. `stolen_from`: another source took
+    over some of its range. `queued`: it was requested while its source still delivered an earlier copy. `abandoned`: it
+    was stopped, or failed. `held_at` is when its present wait for admission began, `held_seconds` the sum of earlier
+    waits, and `went_on_at` the end of the last one.
     """
 
     id: int
@@ -109,7 +110,6 @@ class RunningCopy:
     abandoned: bool = False
     received: int = 0
     bytes: int = 0
-    front: int = 0
     racing: bool = False
     stolen_from: bool = False
     over_at: float | None = None
@@ -131,7 +131,7 @@ class RunningCopy:
         return self.held(now) > THROTTLED * (now - self.requested_at)
 
     @property
-    def ended(self) -> bool:
+    def is_delivered(self) -> bool:
         """Return whether it has delivered all bytes of its range that were missing at its start."""
         present = sum(max(0, min(stop, self.end) - start) for start, stop in self.skip)
         return present + self.received >= self.end - self.start
@@ -268,8 +268,7 @@ class State:
     def victim(self, source: ScheduledSource, now: float) -> Victim:
         """Return a source with bytes to deliver in the form for the stealing rule.
 
-        The bytes of its share follow those of its partial copy. If the copy lacks several ranges, or has parallel
-        streams, only bytes behind those that have arrived can be stolen: the missing ones before are in flight.
+        The bytes of its share follow those of its partial copy.
         """
         return Victim(
             nbytes=self.backlog(source),
@@ -277,7 +276,6 @@ class State:
             rate=self.pace(source, now),
             pause=self.wait_seconds(source, now) + self.ending_seconds(source),
             in_flight=self.in_flight(source, now),
-            tail=self._tail(source),
         )
 
     def scattered(self, source: ScheduledSource) -> bool:
@@ -286,12 +284,6 @@ class State:
         if copy is None or source.share:
             return False
         return source.widening.streams > 1 or len(self.lacking(copy)) > 1
-
-    def _tail(self, source: ScheduledSource) -> float:
-        copy = self.running(source)
-        if copy is None or not self.scattered(source):
-            return inf
-        return sum(end - max(start, copy.front) for start, end in self.lacking(copy) if end > copy.front)
 
     def ending_seconds(self, source: ScheduledSource) -> float:
         """Return the seconds that parallel streams add at the end of a range, as they do not finish together."""
@@ -323,10 +315,14 @@ class State:
         return self.wait_seconds(source, now) + backlog / rate + self.ending_seconds(source)
 
     def in_flight(self, source: ScheduledSource, now: float) -> int:
-        """Return the bytes that the server will have sent before it learns that another source takes over."""
+        """Return the bytes that the server will have sent before it learns that another source takes over.
+
+        Parallel streams deliver several parts of a range at once, requested some round trips ahead.
+        """
         if self.wait_seconds(source, now):
             return 0
-        return int((2 if self._grows(source, now) else 1) * self.rate(source, now) * self._round_trip(source))
+        trips = AHEAD_TRIPS if self.scattered(source) else 2 if self._grows(source, now) else 1
+        return int(trips * self.rate(source, now) * self._round_trip(source))
 
     @staticmethod
     def _round_trip(source: ScheduledSource) -> float:

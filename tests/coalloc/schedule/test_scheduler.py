@@ -339,15 +339,33 @@ def test_blocks_that_are_delivered_quickly_do_not_put_off_the_look_at_the_silent
 
 def test_what_is_on_its_way_over_parallel_streams_is_not_taken():
     machine = scheduler(size=20 * MB)
-    (fetch,) = kinds(machine.handle(Ready(0.0, 0)), Fetch)
+    (fetch,) = kinds(machine.handle(Ready(0.0, 0, rtt=2.0)), Fetch)
     (other,) = kinds(machine.handle(Ready(0.0, 1)), Fetch)
     for at in range(0, 4 * MB, MB):  # every other half megabyte of the first four, and nothing beyond
         machine.handle(Received(0.5 + at / MB / 10, fetch.copy, fetch.start + at, fetch.start + at + MB // 2))
     machine.handle(Received(0.1, other.copy, other.start, other.start + 1000))
     machine.handle(Received(1.0, other.copy, other.start + 1000, other.end))
     (stolen,) = kinds(machine.handle(Finished(1.0, other.copy)), Fetch)
-    assert stolen.start >= fetch.start + 4 * MB - MB // 2
-    assert not machine.state.sources[1].share
+    copy = machine.state.copies[fetch.copy]
+    left = sum(end - start for start, end in machine.state.lacking(copy))
+    assert left >= 3 * 2.0 * machine.state.rate(machine.state.sources[0], 1.0)  # three round trips
+    assert (stolen.start, stolen.end) == (copy.end, fetch.end)
+
+
+def test_the_first_part_can_be_taken_when_the_last_part_is_there():
+    """Two sessions without a queue have divided a range, and the second one has delivered its part."""
+    machine = scheduler(size=20 * MB)
+    (fetch,) = kinds(machine.handle(Ready(0.0, 0, rtt=0.001)), Fetch)
+    (other,) = kinds(machine.handle(Ready(0.0, 1, rtt=0.001)), Fetch)
+    middle = (fetch.start + fetch.end) // 2
+    machine.state.sources[0].widening.streams = 2
+    for i in range(1, 11):
+        machine.handle(Received(0.1 * i, fetch.copy, fetch.start + (i - 1) * 1000, fetch.start + i * 1000))
+    machine.handle(Received(1.0, fetch.copy, middle, fetch.end))
+    machine.handle(Received(1.1, other.copy, other.start, other.start + 1000))
+    machine.handle(Received(2.0, other.copy, other.start + 1000, other.end))
+    (stolen,) = kinds(machine.handle(Finished(2.0, other.copy)), Fetch)
+    assert fetch.start + 10_000 < stolen.start < middle
 
 
 def test_who_raced_alone_may_be_relieved_again():
