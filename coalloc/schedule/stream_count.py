@@ -25,6 +25,8 @@ FIRST, MOST, FACTOR = 8, 32, 4
 """Initial and maximum streams of a distant source, and the factor of an increase."""
 NEAR = 0.001
 """Minimum round-trip time in seconds of a source for a second stream: a nearer one regains its rate within a moment."""
+FAST = 10e6
+"""Minimum bytes per second of a source for a second stream, as it costs processor time."""
 LEAST = 2 << 20
 """Minimum backlog in bytes per stream for an increase."""
 QUEUE, QUEUE_PART = 0.002, 0.02
@@ -107,8 +109,10 @@ class Widening:
         return self.streams
 
     def _second(self, backlog: int) -> int | None:
-        """Return 2 if a single stream has lost packets; else None."""
-        if self.streams > 1 or (self.rtt or 0.0) < NEAR or not self._all_losses or backlog < LEAST * 2:
+        """Return 2 if a single fast stream has lost packets; else None."""
+        if self.streams > 1 or not self._all_losses or backlog < LEAST * 2:
+            return None
+        if (self.rtt or 0.0) < NEAR or self._rate < FAST:
             return None
         self.streams = 2
         return 2

@@ -339,7 +339,7 @@ def test_blocks_that_are_delivered_quickly_do_not_put_off_the_look_at_the_silent
 
 def test_what_is_on_its_way_over_parallel_streams_is_not_taken():
     machine = scheduler(size=20 * MB)
-    (fetch,) = kinds(machine.handle(Ready(0.0, 0, rtt=2.0)), Fetch)
+    (fetch,) = kinds(machine.handle(Ready(0.0, 0, rtt=0.3)), Fetch)
     (other,) = kinds(machine.handle(Ready(0.0, 1)), Fetch)
     for at in range(0, 4 * MB, MB):  # every other half megabyte of the first four, and nothing beyond
         machine.handle(Received(0.5 + at / MB / 10, fetch.copy, fetch.start + at, fetch.start + at + MB // 2))
@@ -348,7 +348,7 @@ def test_what_is_on_its_way_over_parallel_streams_is_not_taken():
     (stolen,) = kinds(machine.handle(Finished(1.0, other.copy)), Fetch)
     copy = machine.state.copies[fetch.copy]
     left = sum(end - start for start, end in machine.state.lacking(copy))
-    assert left >= 3 * 2.0 * machine.state.rate(machine.state.sources[0], 1.0)  # three round trips
+    assert left >= 3 * 0.3 * machine.state.rate(machine.state.sources[0], 1.0)  # three round trips
     assert (stolen.start, stolen.end) == (copy.end, fetch.end)
 
 
@@ -365,7 +365,7 @@ def test_the_first_part_can_be_taken_when_the_last_part_is_there():
     machine.handle(Received(1.1, other.copy, other.start, other.start + 1000))
     machine.handle(Received(2.0, other.copy, other.start + 1000, other.end))
     (stolen,) = kinds(machine.handle(Finished(2.0, other.copy)), Fetch)
-    assert fetch.start + 10_000 < stolen.start < middle
+    assert fetch.start + 10_000 <= stolen.start < middle
 
 
 def test_who_raced_alone_may_be_relieved_again():

@@ -66,16 +66,16 @@ def test_a_near_source_that_loses_packets_by_chance_is_given_more_streams():
     for i, rate in enumerate(rates):
         delivered += int(rate * 0.4)
         seen.append(widening.look(0.4 * (i + 1), delivered, MUCH, PathState(0.005, 10 * (i + 1))))
-    assert [streams for streams in seen if streams] == [2, FIRST]
+    assert [streams for streams in seen if streams] == [FIRST]
 
 
-@pytest.mark.parametrize(("rtt", "streams"), [(0.005, 2), (0.0005, 1)])
-def test_a_near_source_that_loses_packets_of_a_full_queue_gets_a_second_stream(rtt, streams):
-    """One that is nearer regains its rate within a moment."""
+@pytest.mark.parametrize(("rtt", "rate", "streams"), [(0.005, 20e6, 2), (0.0005, 20e6, 1), (0.005, 5e6, 1)])
+def test_a_near_source_that_loses_packets_of_a_full_queue_gets_a_second_stream(rtt, rate, streams):
+    """One that is nearer regains its rate within a moment; for a slow one it is not worth the processor time."""
     widening = Widening(rtt=rtt)
     widening.begin(0.0, MUCH)
     for i in range(10):
-        widening.look(0.4 * i, int(5e6 * 0.4 * i), MUCH, PathState(rtt + 0.02, disordered=i))
+        widening.look(0.4 * i, int(rate * 0.4 * i), MUCH, PathState(rtt + 0.02, disordered=i))
     assert widening.streams == streams
 
 
