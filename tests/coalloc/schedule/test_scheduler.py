@@ -348,7 +348,7 @@ def test_what_is_on_its_way_over_parallel_streams_is_not_taken():
     (stolen,) = kinds(machine.handle(Finished(1.0, other.copy)), Fetch)
     copy = machine.state.copies[fetch.copy]
     left = sum(end - start for start, end in machine.state.lacking(copy))
-    assert left >= 3 * 0.3 * machine.state.rate(machine.state.sources[0], 1.0)  # three round trips
+    assert left >= int(3 * 0.3 * machine.state.rate(machine.state.sources[0], 1.0))  # three round trips
     assert (stolen.start, stolen.end) == (copy.end, fetch.end)
 
 

@@ -206,7 +206,7 @@ def questions(monkeypatch):
 
 
 def test_queries_that_come_while_a_server_is_busy_are_sent_together():
-    """Over a long round trip, hundreds of small pieces would take minutes one by one."""
+    """Hundreds of small pieces would take minutes one by one over a long round trip."""
     servers = WitnessServers([SimulatedSource("s0", DATA, Behaviour(setup_seconds=1.0, offers_checksum=True))])
     started = []
 
