@@ -120,6 +120,8 @@ class PartialCopies:
             source.status, source.idle_at = "idle", now
             source.busy_seconds += now - source.busy_at
             source.meter.pause(now)
+        else:
+            self._state.copies[source.copy].went_on_at = now  # it was not silent, but behind this one
         self._state.note(f"{now:.3f} copy {copy.id}: over at end {copy.end}")
 
     def hand_back(self, source: ScheduledSource, now: float) -> None:

@@ -184,7 +184,8 @@ class Scheduler:
             source = self.state.sources[copy.source]
             if copy.id not in self.state.copies:  # it ended with another copy of its source
                 continue
-            if stalled(copy, self.state.setup(source), source.longest_gap, now):
+            behind = copy.queued and copy.last_byte_at is None and source.draining
+            if not behind and stalled(copy, self.state.setup(source), source.longest_gap, now):
                 self._copies.abandon(copy)
                 self._fail_silent(source, copy, now)
             elif self.policy.widens and event.paths and not copy.throttled(now):

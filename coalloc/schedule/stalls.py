@@ -18,6 +18,6 @@ def stalled(copy: RunningCopy, setup: float, longest_gap: float, now: float) -> 
     :param setup: usual seconds from requesting a range from the source to its first byte
     :param longest_gap: longest silence in seconds after which the source continued
     """
-    if copy.last_byte_at is None:
+    if copy.last_byte_at is None and not copy.queued:  # a queued one follows its source's earlier copy without a pause
         return copy.silence(now) > max(FIRST_BYTE, SETUPS * setup)
     return copy.silence(now) > max(SILENCE, GAPS * longest_gap)

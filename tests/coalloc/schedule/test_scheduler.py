@@ -146,6 +146,18 @@ def test_a_source_that_queues_gets_its_next_range_before_the_present_one_ends():
     assert not kinds(nearly_done(queueing=())[1], Fetch)
 
 
+def test_a_queued_copy_may_wait_for_the_earlier_one_but_not_longer():
+    machine, actions, first, at, now = nearly_done()
+    (fetch,) = kinds(actions, Fetch)
+    for i in range(1, 9):  # the source becomes slow
+        machine.handle(Received(now + i, first.copy, at + i * 1000, at + (i + 1) * 1000))
+        assert not kinds(machine.handle(Tick(now + i, (PathState(0.1),) * 2)), Abandon)
+    machine.handle(Received(now + 9, first.copy, at, first.end))
+    machine.handle(Finished(now + 9, first.copy))
+    assert not kinds(machine.handle(Tick(now + 9.1, (PathState(0.1),) * 2)), Abandon)
+    assert Abandon(fetch.copy) in machine.handle(Tick(now + 40, (PathState(0.1),) * 2))
+
+
 def test_when_a_source_fails_all_its_copies_end():
     machine, actions, first, _, now = nearly_done()
     (fetch,) = kinds(actions, Fetch)
