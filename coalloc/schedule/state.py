@@ -224,9 +224,12 @@ class State:
         return (self.size - self.final.total) // max(1, sum(source.usable for source in self.sources))
 
     def rate(self, source: ScheduledSource, now: float) -> float:
-        """Return a source's expected bytes per second: measured, else forecast, else the median of all known."""
+        """Return a source's expected bytes per second: measured, else forecast, else the median of all known.
+
+        A rate of 0 is no measurement if the source has no work, or has only just begun a range.
+        """
         own = source.meter.rate(now)
-        if own is not None:
+        if own or (own is not None and self.running(source) and not self._grows(source, now)):
             return own
         known = [self._pace(other, r, now) for other in self.sources if (r := other.meter.rate(now))]
         return median(known) if known else UNKNOWN_RATE

@@ -146,6 +146,23 @@ def test_a_source_that_queues_gets_its_next_range_before_the_present_one_ends():
     assert not kinds(nearly_done(queueing=())[1], Fetch)
 
 
+def test_who_has_just_begun_keeps_its_range_and_who_is_idle_gets_one():
+    """One packet is no measurement: at a distance, the next ones come a round trip later."""
+    machine = scheduler(size=100 * MB, sources=3, rate=None)
+    (first,) = kinds(machine.handle(Ready(0.0, 0, rtt=0.05)), Fetch)
+    (second,) = kinds(machine.handle(Ready(0.0, 1, rtt=0.05)), Fetch)
+    for copy in (first, second):
+        machine.handle(Received(0.1, copy.copy, copy.start, copy.start + 1448))
+    machine.handle(Received(0.12, first.copy, first.start + 1448, first.start + 100_000))
+    actions = machine.handle(Ready(0.14, 2, rtt=0.05))
+    assert kinds(actions, Fetch)
+    assert not kinds(actions, Abandon)
+    machine.handle(Received(0.15, second.copy, second.start + 1448, second.start + 2000))
+    state = machine.state
+    machine.handle(Failed(0.2, 1, "lost", permanent=False, copy=second.copy))
+    assert state.rate(state.sources[1], 0.2) > 0
+
+
 def test_a_queued_copy_may_wait_for_the_earlier_one_but_not_longer():
     machine, actions, first, at, now = nearly_done()
     (fetch,) = kinds(actions, Fetch)
