@@ -43,6 +43,5 @@ class Arrivals:
         self._ranges[:2] = [(at, newer)]
 
     def after(self, moment: float) -> Intervals:
-        """Return the ranges that arrived after this moment; forget the others."""
-        self._ranges = [(at, ranges) for at, ranges in self._ranges if at > moment]
-        return Intervals(each for _, ranges in self._ranges for each in ranges)
+        """Return the ranges that arrived after this moment."""
+        return Intervals(each for at, ranges in self._ranges if at > moment for each in ranges)

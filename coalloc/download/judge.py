@@ -11,6 +11,7 @@ from coalloc.download.continuation import Continuation
 from coalloc.errors import ReplicaChanged, TransferFailed, VerificationError
 from coalloc.model import Basis, Extent
 from coalloc.partial_file import Journal, PartialFile
+from coalloc.safe_text import redact
 from coalloc.schedule.events import Rejected
 from coalloc.schedule.state import ScheduledSource
 from coalloc.util.intervals import Intervals
@@ -55,7 +56,7 @@ class Judge:
         arrivals: Sequence[Arrivals],
     ) -> None:
         self._file = file
-        self._urls = urls
+        self._urls = [redact(url) for url in urls]
         self._states = sources
         self._connections = connections
         self._verification = verification

@@ -14,7 +14,8 @@ from coalloc.schedule.partial_copies import PartialCopies
 from coalloc.schedule.pauses import TRIES, pause_seconds
 from coalloc.schedule.policies.base import Choice, Policy, Race, Steal, Take
 from coalloc.schedule.stalls import SUSPICIOUS, stalled
-from coalloc.schedule.state import AHEAD_TRIPS, RunningCopy, ScheduledSource, State
+from coalloc.schedule.state import RunningCopy, ScheduledSource, State
+from coalloc.schedule.steal_size import AHEAD_TRIPS
 
 __all__ = ["IllegalEventError", "Scheduler"]
 
@@ -248,17 +249,19 @@ class Scheduler:
     def _employ(self, now: float) -> None:
         idle = [source for source in self.state.sources if source.status == "idle" and self._can_take_part(source)]
         for source in sorted(idle, key=lambda source: not source.share):
-            choice = self._choose(source, now)
-            match choice:
-                case Take() if not source.ranged:
-                    self._copies.take_from_zero(source, now)
-                case Take(start, end):
-                    self._copies.take(source, start, end, now)
-                case Steal(victim, nbytes):
-                    if spent := self._copies.steal(self.state.sources[victim], source, nbytes, now):
-                        self._retire(spent, now)
-                case Race(copy):
-                    self._copies.race(self.state.copies[copy], source, now)
+            self._carry_out(self._choose(source, now), source, now)
+
+    def _carry_out(self, choice: Choice | None, source: ScheduledSource, now: float) -> None:
+        match choice:
+            case Take() if not source.ranged:
+                self._copies.take_from_zero(source, now)
+            case Take(start, end):
+                self._copies.take(source, start, end, now)
+            case Steal(victim, nbytes):
+                if spent := self._copies.steal(self.state.sources[victim], source, nbytes, now):
+                    self._retire(spent, now)
+            case Race(copy):
+                self._copies.race(self.state.copies[copy], source, now)
 
     def _look_ahead(self, source: ScheduledSource, now: float) -> None:
         """Request the next range of a source shortly before its copy ends, so that its connections do not pause."""
@@ -268,14 +271,10 @@ class Scheduler:
         left = self.state.lacking(copy)
         if sum(end - start for start, end in left) > self.state.rate(source, now) * (TICK + AHEAD_TRIPS * trip):
             return
-        match self._choose(source, now):
-            case Take(start, end):
-                self._copies.drain(source)
-                self._copies.take(source, start, end, now)
-            case Steal(victim, nbytes):
-                self._copies.drain(source)
-                if spent := self._copies.steal(self.state.sources[victim], source, nbytes, now):
-                    self._retire(spent, now)
+        choice = self._choose(source, now)
+        if isinstance(choice, Take | Steal):
+            self._copies.drain(source)
+            self._carry_out(choice, source, now)
 
     def _choose(self, source: ScheduledSource, now: float) -> Choice | None:
         own = self.state.first_stretch(source.share)

@@ -12,11 +12,11 @@ from typing import Literal
 
 from coalloc.model import Ending, Estimate
 from coalloc.schedule.rate import RateMeter
-from coalloc.schedule.steal_size import SETUP_TRIPS, Thief, Victim
+from coalloc.schedule.steal_size import AHEAD_TRIPS, SETUP_TRIPS, Thief, Victim
 from coalloc.schedule.stream_count import Widening
 from coalloc.util.intervals import Intervals
 
-__all__ = ["AHEAD_TRIPS", "RunningCopy", "ScheduledSource", "State", "Status", "median"]
+__all__ = ["RunningCopy", "ScheduledSource", "State", "Status", "median"]
 
 Status = Literal["spare", "connecting", "idle", "fetching", "waiting", "pausing", "dropped"]
 
@@ -31,8 +31,6 @@ GROWING_TRIPS = 10
 THROTTLED = 0.1
 """Fraction of a partial copy's time spent waiting for admission above which the rate limit is its bottleneck."""
 
-AHEAD_TRIPS = 3.0
-"""Round trips' worth of bytes that are requested ahead over parallel streams."""
 USUAL_GAP = 0.05
 """Normal seconds between two arrivals."""
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from math import inf, log2
 from typing import NamedTuple
 
-__all__ = ["LEAST_STEAL", "SETUP_TRIPS", "Thief", "Victim", "saves_all", "seconds_together", "stolen"]
+__all__ = ["AHEAD_TRIPS", "LEAST_STEAL", "SETUP_TRIPS", "Thief", "Victim", "saves_all", "seconds_together", "stolen"]
 
 LEAST_STEAL = 64 * 1024
 """Minimum bytes of the parts into which a range is split, if each part needs a set-up."""
@@ -27,6 +27,10 @@ first, by an unknown amount.
 """
 FIRST_WINDOW = 14_600
 """Bytes that TCP sends in the first round trip of a connection (RFC 6928); the number doubles with each round trip."""
+AHEAD_TRIPS = 3.0
+"""Maximum round trips' worth of bytes that are requested ahead over parallel streams: one until the request arrives,
+and more as TCP may become faster.
+"""
 SETUP_TRIPS = 2
 """Round trips from requesting a range to its first byte."""
 

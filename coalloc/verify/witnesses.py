@@ -100,23 +100,24 @@ class WitnessServers:
         try:
             async with self._busy[witness]:
                 if query.values is None:
-                    await self._answer_with_others(witness, query)
-                return query.values or []
+                    await self._answer_queued(witness)
+                assert query.values is not None, "the lock is fair: it was the first in the queue"
+                return query.values
         finally:
             self._waiting[witness] -= 1
             if query in self._queued[witness]:
                 self._queued[witness].remove(query)
 
-    async def _answer_with_others(self, witness: int, query: _Query) -> None:
-        """Answer a query, together with those that were queued behind it, as far as they are not too much at once."""
-        together, nbytes = [query], query.nbytes
-        for other in self._queued[witness]:
-            nbytes += 0 if other is query else other.nbytes
-            if nbytes > TOGETHER or other.algorithm != query.algorithm:
+    async def _answer_queued(self, witness: int) -> None:
+        """Answer the first query in the queue, together with the next ones, as far as they are not too much at once."""
+        first, *others = self._queued[witness]
+        together, nbytes = [first], first.nbytes
+        for other in others:
+            nbytes += other.nbytes
+            if nbytes > TOGETHER or other.algorithm != first.algorithm:
                 break
-            if other is not query:
-                together.append(other)
-        values = iter(await self._answer(witness, query.algorithm, [each for one in together for each in one.ranges]))
+            together.append(other)
+        values = iter(await self._answer(witness, first.algorithm, [each for one in together for each in one.ranges]))
         for one in together:
             one.values = list(islice(values, len(one.ranges)))
             if one in self._queued[witness]:  # otherwise its caller no longer waits

@@ -226,6 +226,8 @@ class HTTPSource(Source):
 
     @property
     def unchanged_at(self) -> float:
+        if self._agreed is None or not condition(self._agreed.validator):
+            return -inf  # the requests name no version, so their answers show none
         return max(self._unchanged_at, self._channel.unchanged_at) if self._channel else self._unchanged_at
 
     @property

@@ -10,7 +10,7 @@ from math import inf
 
 from coalloc.engine.base import Source
 from coalloc.engine.span import Span
-from coalloc.schedule.steal_size import SETUP_TRIPS, Thief, Victim
+from coalloc.schedule.steal_size import AHEAD_TRIPS, SETUP_TRIPS, Thief, Victim
 
 __all__ = ["RangePart", "SessionWork"]
 
@@ -20,10 +20,8 @@ LEAST_SLICE, LONGEST = 64 * 1024, 64 * 1024 * 1024
 """Minimum bytes of a slice near the end, where all sessions should end together; maximum bytes of any part, as slots
 may be recalled.
 """
-AHEAD_TRIPS, LEAST_TRIPS = 3.0, 1.5
-"""Round trips' worth of bytes given ahead: one until the request arrives, and more as TCP may become faster; the lower
-value is for the end, where all sessions should end together.
-"""
+LEAST_TRIPS = 1.5
+"""As AHEAD_TRIPS, but near the end, where all sessions should end together."""
 MEASURE_SECONDS, STALE_SECONDS = 0.1, 1.0
 """Seconds over which a rate is measured: for sessions that queue, whose slices should adapt quickly, and for others.
 A rate is ignored if no bytes came within the longer time.

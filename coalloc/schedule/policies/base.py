@@ -53,7 +53,7 @@ class Policy(ABC):
 
     @abstractmethod
     def choose(self, state: State, source: ScheduledSource, now: float) -> Choice | None:
-        """Return the next step of an idle source with an empty share; None for nothing."""
+        """Return the next step of a source with an empty share that is idle, or soon will be; None for nothing."""
 
     def role(self, state: State, source: ScheduledSource, now: float) -> Role:
         """Return the role of a source without work once the shares are assigned.

@@ -1,5 +1,6 @@
 """The HTTP engine against nginx in many configurations, and against answers that no nginx would give."""
 
+import asyncio
 import os
 import socket
 import subprocess
@@ -293,6 +294,23 @@ async def test_answers_that_are_not_what_was_asked(answer, kind):
 async def test_an_answer_that_is_right():
     async with saying(STAT, f"{PART}0123456789") as url, opened(HTTPSource(url, options())) as source:
         assert await collect(source, 0, 10) == b"0123456789"
+
+
+@pytest.mark.parametrize(
+    ("version", "shows"),
+    [
+        ('ETag: "1"', True),
+        ("Last-Modified: Thu, 26 Nov 2026 00:00:00 GMT", True),
+        ('ETag: W/"1"', False),  # versions may share it
+        ("X: nothing", False),
+    ],
+)
+async def test_whether_an_answer_shows_that_the_file_is_unchanged(version, shows):
+    stat, part = (text.replace('ETag: "1"', version) for text in (STAT, PART))
+    async with saying(stat, f"{part}0123456789") as url, opened(HTTPSource(url, options())) as source:
+        before = asyncio.get_running_loop().time()
+        await collect(source, 0, 10)
+        assert (source.unchanged_at >= before) == shows
 
 
 async def test_a_size_that_is_not_told():

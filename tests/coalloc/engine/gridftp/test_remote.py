@@ -44,3 +44,16 @@ async def test_ranges_are_delivered_without_their_bytes(start_gridftp, tmp_path)
         await remote.fetch(Span(10, SIZE), deliver)
     assert list(arrived) == [(10, SIZE)]
     assert (sink.root / "out").read_bytes()[10:] == content[10:]
+
+
+async def test_bytes_that_are_there_are_not_copied_again(start_gridftp, tmp_path):
+    source, sink = start_gridftp(tmp_path / "source", "127.0.0.2"), start_gridftp(tmp_path / "sink", "127.0.0.3")
+    content, arrived = random_file(source.root / "file", SIZE), Intervals()
+    async with opened(
+        RemoteSource(source.url("file"), Sink(sink.url("out"), str(sink.root / "out")), options())
+    ) as remote:
+        await remote.fetch(Span(10, SIZE, [(1000, 50_000)]), lambda start, end, _: arrived.add(start, end))
+    assert list(arrived) == [(10, 1000), (50_000, SIZE)]
+    there = (sink.root / "out").read_bytes()
+    assert (there[10:1000], there[50_000:]) == (content[10:1000], content[50_000:])
+    assert not any(there[1000:50_000])
