@@ -251,6 +251,8 @@ class State:
         """Return the expected seconds from requesting a range from a source to its first byte."""
         if source.setup_seconds is not None:
             return source.setup_seconds
+        if source.widening.rtt is not None:
+            return SETUP_TRIPS * source.widening.rtt
         known = [other.setup_seconds for other in self.sources if other.setup_seconds is not None]
         return median(known) if known else UNKNOWN_SETUP
 

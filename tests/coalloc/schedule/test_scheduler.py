@@ -163,6 +163,15 @@ def test_who_has_just_begun_keeps_its_range_and_who_is_idle_gets_one():
     assert state.rate(state.sources[1], 0.2) > 0
 
 
+def test_a_distant_source_takes_nothing_that_a_near_one_delivers_before():
+    machine = scheduler(size=2 * MB, sources=2, rate=None)
+    machine.state.sources[0].setup_seconds = machine.state.sources[1].setup_seconds = None
+    (fetch,) = kinds(machine.handle(Ready(0.0, 0, rtt=0.01)), Fetch)
+    for i in range(1, 11):
+        machine.handle(Received(0.01 * i, fetch.copy, (i - 1) * 50_000, i * 50_000))
+    assert not kinds(machine.handle(Ready(0.1, 1, rtt=0.06)), Fetch)  # its first byte would come after 0.12 s
+
+
 def test_a_queued_copy_may_wait_for_the_earlier_one_but_not_longer():
     machine, actions, first, at, now = nearly_done()
     (fetch,) = kinds(actions, Fetch)
