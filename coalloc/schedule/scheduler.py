@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from random import Random
 
 from coalloc.model import Estimate
-from coalloc.schedule.actions import Action, Close, Connect, Done, GiveUp, Wake
+from coalloc.schedule.actions import Action, Done, GiveUp, Wake
+from coalloc.schedule.connections import Connections
 from coalloc.schedule.events import Event, Failed, Finished, Held, Ready, Received, Rejected, Started, Tick, Waiting
 from coalloc.schedule.partial_copies import PartialCopies
 from coalloc.schedule.pauses import TRIES, pause_seconds
@@ -27,10 +28,6 @@ IDLE_TICK = 0.1
 """Seconds after which an idle source asks for work again, if the policy `watches_idle`."""
 MOST_DRAINING = 4
 """Maximum earlier copies of a source that end beside its newest one: a lost packet may delay one for seconds."""
-LINGER = 2.0
-"""Seconds for which a source without work stays connected, unless another source needs its place, or another transfer
-its connection.
-"""
 USEFUL = 1 << 20
 """Bytes that a partial copy must deliver for earlier failures of its source to be forgotten."""
 
@@ -63,7 +60,6 @@ class Scheduler:
         self.state = State(size, estimates, missing)
         self.policy = policy
         self.rationale = ""
-        self._most = most or len(estimates)
         self._chance = Random(seed)
         self._begun = False
         self._ended = False
@@ -71,6 +67,7 @@ class Scheduler:
         self._looked_at = 0.0
         self._actions: list[Action] = []
         self._copies = PartialCopies(self.state, policy.widens, self._act)
+        self._connections = Connections(self.state, policy, most or len(estimates), self._act)
 
     def handle(self, event: Event) -> list[Action]:
         """Process one event and return the actions to take now, in this order."""
@@ -137,17 +134,17 @@ class Scheduler:
             raise self._illegal(f"source {source.index} is ready but was {source.status}")
         if source.status == "waiting":
             source.reason = None
-            if self._working() >= self._most:  # a spare source replaced it
-                self._set_spare(source)
+            if self._connections.full:  # a spare source replaced it
+                self._connections.set_spare(source)
                 return
         source.ranged = event.ranged
         source.widening.rtt = event.rtt
         source.status, source.idle_at, source.wanted = "idle", event.at, False
         source.ready_at = event.at if source.ready_at is None else source.ready_at
         self._first_ready = event.at if self._first_ready is None else self._first_ready
-        if not self._can_take_part(source):
+        if not self._connections.can_take_part(source):
             self._copies.hand_back(source, event.at)
-            self._set_spare(source)
+            self._connections.set_spare(source)
 
     def _waiting(self, event: Waiting) -> None:
         """Continue without this source until it is ready: waiting may take long and is not a failure."""
@@ -219,14 +216,14 @@ class Scheduler:
                 return
         if self._begun:
             self._employ(now)  # before other sources are connected for the same bytes
-        self._admit(now)
+        self._connections.admit(now, begun=self._begun)
         if not any(source.usable for source in state.sources):
             self._end(GiveUp("; ".join(sorted({source.reason for source in state.sources if source.reason}))), now)
             return
         if not self._begun and self._begin(now):
             self._employ(now)
         if self._first_ready is not None:
-            self._spare(now)
+            self._connections.disconnect_unused(now, begun=self._begun)
         self._wake(now)
 
     def _begin(self, now: float) -> bool:
@@ -247,7 +244,8 @@ class Scheduler:
         return True
 
     def _employ(self, now: float) -> None:
-        idle = [source for source in self.state.sources if source.status == "idle" and self._can_take_part(source)]
+        can_take_part = self._connections.can_take_part
+        idle = [source for source in self.state.sources if source.status == "idle" and can_take_part(source)]
         for source in sorted(idle, key=lambda source: not source.share):
             self._carry_out(self._choose(source, now), source, now)
 
@@ -309,67 +307,14 @@ class Scheduler:
             self._drop(source, reason, now)
             return
         source.status = "pausing"
-        self._close(source)
+        self._connections.close(source)
         source.resume_at = now + pause_seconds(source.failures, retry_after, self._chance)
 
     def _drop(self, source: ScheduledSource, reason: str, now: float) -> None:
         self._copies.hand_back(source, now)
         source.status, source.reason = "dropped", reason
-        self._close(source)
+        self._connections.close(source)
         self.state.note(f"{now:.3f} source {source.index}: left, {reason}")
-
-    def _admit(self, now: float) -> None:
-        """Connect sources up to the allowed number; spare ones replace those that pause, wait or have failed."""
-        for source in sorted(self.state.sources, key=lambda source: (not source.ranged, source.failures)):
-            if self._working() < self._most and self._is_wanted(source, now):
-                source.status, source.connected = "connecting", True
-                self._actions.append(Connect(source.index))
-
-    def _is_wanted(self, source: ScheduledSource, now: float) -> bool:
-        """Return whether this source is unused and should be connected."""
-        if source.status != "spare" or not source.ranged:
-            return source.status == "spare" and self.state.is_last(source)
-        role = self.policy.role(self.state, source, now) if self._begun else "needed"
-        return role == "needed" or (role == "reserve" and not source.wanted)
-
-    def _spare(self, now: float) -> None:
-        """Disconnect sources without work that are not needed, including those connected before the start."""
-        for source in self.state.sources:
-            unused = source.status == "spare" and source.connected
-            if unused or (self._begun and source.status == "idle" and self._is_spare(source, now)):
-                self._set_spare(source)
-        self._admit(now)  # others take their places
-
-    def _can_take_part(self, source: ScheduledSource) -> bool:
-        """Return whether a source can send ranges, or is the only usable one and can send the whole file."""
-        return source.ranged or self.state.is_last(source)
-
-    def _set_spare(self, source: ScheduledSource) -> None:
-        source.status = "spare"
-        if not source.ranged:
-            source.reason = "it ignores ranges, so it is used only when it is the last"
-        self._close(source, temporary=True)
-
-    def _close(self, source: ScheduledSource, *, temporary: bool = False) -> None:
-        if source.connected:
-            source.connected = False
-            self._actions.append(Close(source.index, temporary))
-
-    def _is_spare(self, source: ScheduledSource, now: float) -> bool:
-        if not self._can_take_part(source):
-            return True
-        role = self.policy.role(self.state, source, now)
-        if role == "needed":
-            return False
-        limited = source.wanted or any(self._would_be_needed(other, now) for other in self.state.sources)
-        return limited or (role == "spare" and now >= source.idle_at + LINGER)
-
-    def _would_be_needed(self, source: ScheduledSource, now: float) -> bool:
-        """Return whether a source is unused only because the maximum number of others is in use."""
-        return source.status == "spare" and source.ranged and self.policy.role(self.state, source, now) == "needed"
-
-    def _working(self) -> int:
-        return sum(1 for source in self.state.sources if source.usable and source.status not in ("pausing", "waiting"))
 
     def _end(self, action: Done | GiveUp, now: float) -> None:
         for copy in list(self.state.copies.values()):

@@ -21,7 +21,7 @@ PRIOR = 3.0
 """Number of transfers as which the estimate of the level above counts."""
 MEMORY = 30.0
 """Number of later transfers that reduce the weight of a value to 1/e."""
-VOICES = 15
+MOST_REPORTERS = 15
 """Maximum number of reporters kept per group."""
 MOST = 20_000
 """Maximum number of groups kept, about 2 KB each; a path has some 4."""
@@ -35,15 +35,15 @@ class Level(Experience):
         self.ago = Ago(2)
         self.weight = 0.0
         self.mean = 0.0
-        self._voices: dict[str, tuple[float, float]] = {}
+        self._reporters: dict[str, tuple[float, float]] = {}
 
-    def learn(self, value: float, end: float, voice: str) -> None:
-        if voice not in self._voices and len(self._voices) >= VOICES:
-            del self._voices[next(iter(self._voices))]
-        weight, mean = self._voices.get(voice, (0.0, 0.0))
+    def learn(self, value: float, end: float, reporter: str) -> None:
+        if reporter not in self._reporters and len(self._reporters) >= MOST_REPORTERS:
+            del self._reporters[next(iter(self._reporters))]
+        weight, mean = self._reporters.get(reporter, (0.0, 0.0))
         weight = weight * (1 - 1 / MEMORY) + 1.0
-        self._voices[voice] = weight, mean + (value - mean) / weight
-        estimates = list(self._voices.values())
+        self._reporters[reporter] = weight, mean + (value - mean) / weight
+        estimates = list(self._reporters.values())
         estimates = estimates if len(estimates) % 2 else estimates[:-1]  # an odd number, so that there is a middle one
         self.weight, self.mean = sorted(estimates, key=lambda known: known[1])[len(estimates) // 2]
         self.rate(end)
@@ -66,10 +66,10 @@ class Hierarchy(Forecaster):
         self._levels: OrderedDict[tuple[str, Key], Level] = OrderedDict()
         self._bounds = {name: Conformal() for name in CHAIN}
 
-    def learn(self, observation: Observation, voice: str = "") -> None:
+    def learn(self, observation: Observation, reporter: str = "") -> None:
         """Learn a transfer.
 
-        :param voice: the reporter of the transfer; the median over reporters limits the influence of each
+        :param reporter: who reported the transfer; the median over reporters limits the influence of each
         """
         groups = [(name, LEVELS[name](observation)) for name in CHAIN]
         levels = [self._level(group) for group in groups]
@@ -81,7 +81,7 @@ class Hierarchy(Forecaster):
         for name, expected in self._estimates(observation, observation.start):
             self._bounds[name].learn(expected, rate)
         for level in levels:
-            level.learn(log(rate), observation.end, voice)
+            level.learn(log(rate), observation.end, reporter)
 
     def _level(self, group: tuple[str, Key]) -> Level:
         """Return the level of a group, and mark it as the last to be dropped; drop the first if there are too many."""

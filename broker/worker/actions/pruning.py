@@ -76,7 +76,7 @@ class Pruning:
         missing = set() if self._options.dry_run else here.brought - there.keys()
         reasons = [*here.reasons, *([Reason("names", len(missing), min(missing))] if missing else [])]
         lineage = await self._destination.lineage(work.destination)
-        reasons += await self._doubts(work, lineage)
+        reasons += await self._reasons_against(work, lineage)
         children = []
         if not reasons:
             to_keep = await self._to_keep(work, spare, lineage, [source for source, _ in items])
@@ -139,7 +139,7 @@ class Pruning:
                 raise
             return {}
 
-    async def _doubts(self, work: Work, lineage: Sequence[str | None]) -> list[Reason]:
+    async def _reasons_against(self, work: Work, lineage: Sequence[str | None]) -> list[Reason]:
         """Return the reasons why nothing may be deleted in a folder of the destination."""
         if work.details.linked:
             return [Reason("link")]

@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from coalloc.model import Estimate, PathState
 from coalloc.schedule.actions import Abandon, Action, Close, Connect, Done, Fetch, GiveUp, Shorten, Wake, Widen
+from coalloc.schedule.connections import LINGER
 from coalloc.schedule.events import (
     Event,
     Failed,
@@ -27,7 +28,6 @@ from coalloc.schedule.events import (
     Waiting,
 )
 from coalloc.schedule.policies import NAMES, make
-from coalloc.schedule.scheduler import LINGER
 from coalloc.testing.invariants import CheckedScheduler
 from coalloc.util.intervals import Intervals
 from tests.support.effort import effort

@@ -4,10 +4,11 @@ import pytest
 
 from coalloc.model import Estimate, PathState
 from coalloc.schedule.actions import Abandon, Close, Connect, Done, Fetch, GiveUp, Shorten, Wake, Widen
+from coalloc.schedule.connections import LINGER
 from coalloc.schedule.events import Failed, Finished, Held, Ready, Received, Rejected, Started, Tick, Waiting
 from coalloc.schedule.pauses import TRIES
 from coalloc.schedule.policies import make
-from coalloc.schedule.scheduler import LINGER, SOON, TICK, IllegalEventError
+from coalloc.schedule.scheduler import SOON, TICK, IllegalEventError
 from coalloc.schedule.stream_count import FIRST
 from coalloc.testing.invariants import CheckedScheduler
 
