@@ -1,0 +1,163 @@
+"""Connections over depots, for programs: `create_connection` and `open_connection` with one more argument, `route`.
+
+They have the signatures of `socket.create_connection` and `asyncio.open_connection`, so that a program uses depots once
+its import is changed. If the route fails, they connect directly, and log a warning.
+
+Source: the paper on the logistical session layer, section 2 (the AF_LSL sockets, which fall back to TCP).
+"""
+
+import asyncio
+import logging
+import socket
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from coalloc.depot.protocol.addresses import HostPort
+from coalloc.depot.protocol.failures import DepotFailure
+from coalloc.depot.protocol.session_header import Answer
+from coalloc.depot.route import DepotRoute
+
+__all__ = ["ANSWER_SECONDS", "create_connection", "describe", "open_connection", "relay"]
+
+log = logging.getLogger(__name__)
+
+ANSWER_SECONDS = 20.0
+"""Time for the depots of a route to answer, if the caller sets no time limit."""
+
+Address = tuple[str, int]
+Connect = Callable[[HostPort], Awaitable[socket.socket]]
+
+
+def create_connection(
+    address: Address,
+    timeout: float | None = None,
+    source_address: Address | None = None,
+    *,
+    route: DepotRoute | str | None = None,
+    first: bytes = b"",
+) -> socket.socket:
+    """Connect to a server over the depots of a route, or directly if the route fails.
+
+    :param timeout: time limit in seconds for the connection, and afterwards of the socket's operations
+    :param route: a route, or its text as for `coget --via`; None to connect directly
+    :param first: first bytes for the server; they travel with the request, so they save a round trip
+    :raises OSError: if the server cannot be reached directly either
+    :raises ValueError: if the route or the address is invalid
+    """
+    over, to = _route(route), HostPort.of(*address)
+    sock = _relayed(over, to, timeout, source_address, first) if over.depots else None
+    if sock is not None:
+        return sock
+    sock = socket.create_connection(address, timeout, source_address)
+    try:
+        sock.sendall(first)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+async def open_connection(
+    host: str, port: int, *, route: DepotRoute | str | None = None, first: bytes = b"", **options: Any
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect to a server over the depots of a route, or directly if the route fails.
+
+    :param route: a route, or its text as for `coget --via`; None to connect directly
+    :param first: first bytes for the server; they travel with the request, so they save a round trip
+    :param options: further arguments of `asyncio.open_connection`, such as `ssl`
+    :raises OSError: if the server cannot be reached directly either
+    :raises ValueError: if the route or the address is invalid
+    """
+    over, to = _route(route), HostPort.of(host, port)
+    if over.depots:
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                sock, _ = await relay(over, to, _connect, first)
+        except (DepotFailure, OSError) as error:
+            _warn(error, over, to)
+        else:
+            named = {"server_hostname": host} if options.get("ssl") else {}
+            return await asyncio.open_connection(sock=sock, **named | options)
+    reader, writer = await asyncio.open_connection(host, port, **options)
+    writer.write(first)
+    return reader, writer
+
+
+async def relay(
+    route: DepotRoute, to: HostPort, connect: Connect, first: bytes = b""
+) -> tuple[socket.socket, tuple[float, ...]]:
+    """Return a connection to a server over the depots of a route, and the seconds that each depot's connection took.
+
+    :param connect: connects to the first depot, with a non-blocking socket
+    :raises DepotFailure: if a depot refuses, or the server cannot be reached from the last one
+    :raises OSError: if the connection to the first depot fails
+    """
+    loop = asyncio.get_running_loop()
+    sock, data = await connect(route.depots[0]), b""
+    try:
+        await loop.sock_sendall(sock, route.header(to, time.time()).encode() + first)
+        while missing := Answer.missing(data):
+            data += _received(await loop.sock_recv(sock, missing))
+        return sock, _legs(data)
+    except BaseException:
+        sock.close()
+        raise
+
+
+def describe(error: DepotFailure | OSError, route: DepotRoute) -> str:
+    """Return a sentence that names the depot that failed, and why."""
+    if isinstance(error, TimeoutError):
+        return f"the route {route} gave no answer in time"
+    if isinstance(error, DepotFailure) and error.hop is not None and error.hop < len(route.depots):
+        return f"depot {route.depots[error.hop]}: {error.message}"
+    return f"depot {route.depots[0]}: {error}"
+
+
+def _relayed(
+    route: DepotRoute, to: HostPort, timeout: float | None, source: Address | None, first: bytes
+) -> socket.socket | None:
+    """Do what `relay` does, without an event loop; return None if it fails."""
+    try:
+        sock, data = socket.create_connection(route.depots[0], timeout or ANSWER_SECONDS, source), b""
+        try:
+            sock.sendall(route.header(to, time.time()).encode() + first)
+            while missing := Answer.missing(data):
+                data += _received(sock.recv(missing))
+            _legs(data)
+        except BaseException:
+            sock.close()
+            raise
+    except (DepotFailure, OSError) as error:
+        _warn(error, route, to)
+        return None
+    sock.settimeout(timeout)
+    return sock
+
+
+async def _connect(depot: HostPort) -> socket.socket:
+    loop = asyncio.get_running_loop()
+    sock = await loop.run_in_executor(None, socket.create_connection, depot, ANSWER_SECONDS)
+    sock.setblocking(False)
+    return sock
+
+
+def _received(data: bytes) -> bytes:
+    if not data:
+        raise DepotFailure("unreachable", "it closed the connection without an answer", 0)
+    return data
+
+
+def _legs(data: bytes) -> tuple[float, ...]:
+    answer = Answer.decode(data)
+    if answer.failure:
+        raise answer.failure
+    return answer.legs
+
+
+def _route(route: DepotRoute | str | None) -> DepotRoute:
+    return DepotRoute.parse(route) if isinstance(route, str) else route or DepotRoute()
+
+
+def _warn(error: DepotFailure | OSError, route: DepotRoute, to: HostPort) -> None:
+    log.warning("%s; connecting to %s directly", describe(error, route), to)

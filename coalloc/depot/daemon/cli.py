@@ -1,0 +1,230 @@
+"""The command `coget-depot`."""
+
+import asyncio
+import logging
+import secrets
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from coalloc.depot.daemon.server import serve
+from coalloc.depot.daemon.settings import DepotSettings
+from coalloc.depot.protocol.addresses import DestinationPattern, HostPort, is_numeric
+from coalloc.depot.tickets import Ticket, key_of, sign
+from coalloc.errors import CoallocError
+from coalloc.util.addresses import parse_networks
+from coalloc.util.secret_files import read_secret
+
+__all__ = ["depot", "main"]
+
+LEAST_SECRET = 16
+DEFAULTS = DepotSettings()
+
+
+class _Parsed(click.ParamType[Any]):
+    """An option's value, parsed by a function that raises ValueError."""
+
+    def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
+        self.name = name
+        self._parse = parse
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isinstance(value, str):
+            return value
+        try:
+            return self._parse(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+def _secret(path: str) -> bytes:
+    try:
+        secret = read_secret(Path(path)).encode()
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}") from None
+    if len(secret) < LEAST_SECRET:
+        raise ValueError(f"the secret in {path} is shorter than {LEAST_SECRET} bytes")
+    return secret
+
+
+def _address(text: str) -> str:
+    if text and not is_numeric(text):
+        raise ValueError(f"{text!r} is not a numeric address")
+    return text
+
+
+PLACE = _Parsed("host:port", lambda text: HostPort.parse(text, least_port=0))
+NETWORK = _Parsed("network", lambda text: parse_networks([text])[0])
+DESTINATION = _Parsed("destination", DestinationPattern.parse)
+SECRET = _Parsed("file", _secret)
+ADDRESS = _Parsed("address", _address)
+
+
+@click.group(name="coget-depot", context_settings={"max_content_width": 100})
+@click.version_option(package_name="coget", message="coget-depot %(version)s")
+def depot() -> None:
+    """Relay connections at the session layer, so that each leg has a short round trip.
+
+    \b
+    Examples:
+      coget-depot serve
+      coget-depot serve --listen 0.0.0.0:4000 --clients 192.0.2.0/24 --destinations ftp.example:2811
+      coget-depot serve --listen 0.0.0.0:4000 --name depot-a --secret-file secret
+      coget-depot ticket --secret-file secret --name depot-a --user ann --destination ftp.example
+    """
+
+
+@depot.command("serve")
+@click.option("--listen", type=PLACE, default=str(DEFAULTS.listen), show_default=True, help="Address of the depot.")
+@click.option("--name", default=DEFAULTS.name, show_default=True, help="Name of the depot in tickets.")
+@click.option(
+    "--secret-file",
+    "secret",
+    type=SECRET,
+    help="File with the secret shared with the broker: every client needs a ticket.",
+)
+@click.option(
+    "--clients",
+    type=NETWORK,
+    multiple=True,
+    help="Network of permitted clients; repeatable. [default: this machine; with a secret, all]",
+)
+@click.option(
+    "--destinations",
+    type=DESTINATION,
+    multiple=True,
+    help="Permitted HOST or NETWORK[:PORT[-PORT]]; repeatable. Internal addresses must be in a network. "
+    "[default: this machine; with a secret, the public ones in the ticket]",
+)
+@click.option(
+    "--table", type=click.Path(path_type=Path), help="TOML file with the next depots by destination, for loose routes."
+)
+@click.option(
+    "--audit",
+    type=click.Path(path_type=Path),
+    help="File for a line of JSON about each session. [default: standard error]",
+)
+@click.option("--congestion", default="", help="Congestion control of outgoing connections. [default: the system's]")
+@click.option(
+    "--sessions",
+    "most_sessions",
+    type=click.IntRange(1),
+    default=DEFAULTS.most_sessions,
+    show_default=True,
+    help="Maximum number of sessions at once.",
+)
+@click.option(
+    "--sessions-per-user",
+    "most_per_user",
+    type=click.IntRange(1),
+    default=DEFAULTS.most_per_user,
+    show_default=True,
+    help="Maximum number of sessions of each user at once.",
+)
+@click.option(
+    "--idle",
+    "idle_seconds",
+    type=click.FloatRange(1),
+    default=DEFAULTS.idle_seconds,
+    show_default=True,
+    help="Seconds without any byte after which a session is reset.",
+)
+@click.option(
+    "--drain",
+    "drain_seconds",
+    type=click.FloatRange(0),
+    default=DEFAULTS.drain_seconds,
+    show_default=True,
+    help="Seconds for sessions to end after SIGTERM.",
+)
+def _serve(clients: Sequence[Any], destinations: Sequence[Any], **given: Any) -> None:
+    """Accept sessions until SIGTERM.
+
+    Clients use the project's own session header, SOCKS5 or HTTP CONNECT, all at the same port. Without options, the
+    depot serves this machine only. Its metrics are at http://ADDRESS/metrics, for this machine.
+
+    \b
+    Examples:
+      coget-depot serve
+      coget-depot serve --listen 0.0.0.0:4000 --clients 192.0.2.0/24 --destinations ftp.example:2811
+    """
+    settings = DepotSettings(clients=tuple(clients), destinations=tuple(destinations), **given)
+    if settings.clients and not settings.destinations and settings.secret is None:
+        raise click.UsageError("--clients needs --destinations, or a --secret-file")
+    logging.basicConfig(format="coget-depot: %(message)s", level=logging.WARNING)
+    asyncio.run(serve(settings, lambda place: click.echo(f"coget-depot accepts sessions at {place}")))
+
+
+@depot.command("ticket")
+@click.option("--secret-file", "secret", type=SECRET, required=True, help="File with the depot's secret.")
+@click.option("--name", default=DEFAULTS.name, show_default=True, help="Name of the depot.")
+@click.option("--user", required=True, help="User, for the audit log and limits.")
+@click.option(
+    "--destination",
+    "destinations",
+    type=DESTINATION,
+    multiple=True,
+    required=True,
+    help="Permitted HOST or NETWORK[:PORT[-PORT]]; repeatable.",
+)
+@click.option(
+    "--minutes",
+    type=click.FloatRange(0, min_open=True),
+    default=60.0,
+    show_default=True,
+    help="Time for which it is valid.",
+)
+@click.option(
+    "--bytes",
+    "count",
+    type=click.IntRange(1),
+    default=10**12,
+    show_default=True,
+    help="Maximum bytes of all sessions, both directions.",
+)
+@click.option("--sessions", type=click.IntRange(1), default=1000, show_default=True, help="Maximum number of sessions.")
+@click.option(
+    "--client",
+    type=ADDRESS,
+    default="",
+    help="Numeric address of the client, which SOCKS5 and HTTP CONNECT require. [default: any]",
+)
+def _ticket(
+    secret: bytes,
+    name: str,
+    user: str,
+    destinations: Sequence[DestinationPattern],
+    minutes: float,
+    count: int,
+    sessions: int,
+    client: str,
+) -> None:
+    """Print a ticket, and the key that belongs to it.
+
+    \b
+    Example:
+      coget-depot ticket --secret-file secret --name depot-a --user ann --destination ftp.example
+    """
+    expires = int(time.time() + 60 * minutes)
+    ticket = Ticket(secrets.token_urlsafe(9), user, name, tuple(destinations), expires, count, sessions, client)
+    try:
+        text = sign(ticket, secret)
+    except ValueError as error:
+        raise click.UsageError(f"{error}: name fewer destinations") from None
+    click.echo(f"ticket {text}\nkey    {key_of(text, secret).hex()}")
+
+
+def main() -> None:
+    """Run the command; an error of ours becomes a message and an exit status."""
+    try:
+        depot(standalone_mode=True)
+    except CoallocError as error:
+        remedy = f"\n{error.remedy}" if error.remedy else ""
+        click.echo(f"coget-depot: {error.message}{remedy}", err=True)
+        sys.exit(error.status)
+    except KeyboardInterrupt:
+        sys.exit(130)

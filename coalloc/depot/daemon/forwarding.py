@@ -1,0 +1,81 @@
+"""The forwarding table of a depot: the next hop of sessions with a loose route, by destination.
+
+The table is a TOML file; the first entry that covers a destination counts, and without one the depot connects the
+destination itself:
+
+    [[next]]
+    destinations = ["198.51.100.0/24", "gridftp.example:2811-2812"]
+    depot = "depot-b.example:4000"
+    ticket = "t1...."    # only if that depot needs one
+    key = "0123..."      # the ticket's key, in hexadecimal digits
+"""
+
+import logging
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from coalloc.depot.protocol.addresses import DestinationPattern, HostPort
+from coalloc.errors import UsageError
+
+__all__ = ["ForwardingTable", "NextHop"]
+
+log = logging.getLogger(__name__)
+
+
+class NextHop(NamedTuple):
+    """A depot that leads to some destinations.
+
+    :param ticket: its ticket and the ticket's key; None if it needs none
+    """
+
+    depot: HostPort
+    ticket: tuple[str, bytes] | None = None
+
+
+class ForwardingTable:
+    """A forwarding table, read from its file again whenever the file has changed.
+
+    If the changed file is invalid, the earlier table stays in force.
+
+    :raises UsageError: if the file cannot be used
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._stamp: tuple[int, int, int] | None = None
+        self._entries: list[tuple[list[DestinationPattern], NextHop]] = []
+        self._read_if_changed()
+
+    def _read_if_changed(self) -> None:
+        try:
+            status = self._path.stat()
+            stamp = status.st_mtime_ns, status.st_size, status.st_ino
+            if stamp != self._stamp:
+                self._stamp = stamp
+                self._entries = list(map(_entry, tomllib.loads(self._path.read_text()).get("next", [])))
+        except OSError as error:
+            raise UsageError(f"the table {self._path} cannot be read: {error.strerror}", "make it readable") from None
+        except (ValueError, TypeError, KeyError) as error:
+            raise UsageError(f"the table {self._path} is invalid: {error}", "see coget-depot serve --help") from None
+
+    def next_hop(self, to: HostPort, addresses: Iterable[str]) -> NextHop | None:
+        """Return the next hop to a destination with these addresses; None to connect it directly."""
+        try:
+            self._read_if_changed()
+        except UsageError as error:
+            log.warning("%s; the earlier table stays in force", error.message)
+        addresses = list(addresses)
+        for patterns, hop in self._entries:
+            for pattern in patterns:
+                named = pattern.host == to.host or any(map(pattern.covers_address, addresses))
+                if named and pattern.covers_port(to.port):
+                    return hop
+        return None
+
+
+def _entry(fields: dict[str, Any]) -> tuple[list[DestinationPattern], NextHop]:
+    ticket = (fields["ticket"], bytes.fromhex(fields["key"])) if "ticket" in fields else None
+    depot = HostPort.parse(fields["depot"])
+    return list(map(DestinationPattern.parse, fields["destinations"])), NextHop(depot, ticket)

@@ -1,0 +1,97 @@
+"""Limits of a depot: sessions and buffers at once, the use of each ticket, and replayed requests."""
+
+from collections import Counter
+
+from coalloc.depot.daemon.permissions import CLOCK_SECONDS, SessionPermission
+from coalloc.depot.daemon.pump import Account
+from coalloc.depot.daemon.settings import DepotSettings
+from coalloc.depot.protocol.failures import DepotFailure
+from coalloc.depot.protocol.session_header import SessionHeader
+from coalloc.depot.tickets import Ticket
+
+__all__ = ["Limits"]
+
+
+class _TicketUse:
+    """The use of one ticket so far."""
+
+    def __init__(self, ticket: Ticket) -> None:
+        self.sessions = 0
+        self.account = Account(ticket.bytes)
+        self.expires = ticket.expires
+
+
+class Limits:
+    """The use of a depot by all users.
+
+    :param started: time since when all requests are known, in seconds since 1970
+    :ivar sessions: number of running sessions
+    """
+
+    def __init__(self, settings: DepotSettings, started: float) -> None:
+        self._settings = settings
+        self._started = started
+        self.sessions = 0
+        self._by_user: Counter[str] = Counter()
+        self._buffers: Counter[str] = Counter()
+        self._tickets: dict[str, _TicketUse] = {}
+        self._requests: dict[str, float] = {}
+        """Time at which each request with a proof came, by its session."""
+
+    def take(self, permission: SessionPermission, header: SessionHeader | None, now: float) -> tuple[Account, int]:
+        """Count a session that begins.
+
+        :returns: the account of its bytes, and the bytes that it may buffer
+        :raises DepotFailure: if a limit is reached, or the request was seen before
+        """
+        if self._by_user[permission.user] >= self._settings.most_per_user:
+            raise DepotFailure("busy", "you have too many sessions at this depot")
+        account = Account()
+        if permission.ticket is not None:
+            if header:
+                self._note(header, now)
+            account = self._use(permission.ticket, now)
+        self.sessions += 1
+        self._by_user[permission.user] += 1
+        buffer = self._buffer(permission.user, header.request.buffer if header else 0)
+        self._buffers[permission.user] += 2 * buffer
+        return account, buffer
+
+    def give_back(self, permission: SessionPermission, buffer: int) -> None:
+        """Count a session that has ended."""
+        self.sessions -= 1
+        for counter, count in ((self._by_user, 1), (self._buffers, 2 * buffer)):
+            counter[permission.user] -= count
+            if not counter[permission.user]:
+                del counter[permission.user]
+
+    def _buffer(self, user: str, wanted: int) -> int:
+        """Return how much of a wanted buffer is free, for each of two directions."""
+        settings = self._settings
+        free = min(
+            settings.buffer_per_session,
+            settings.buffer_per_user - self._buffers[user],
+            settings.buffer_in_all - self._buffers.total(),
+        )
+        return max(0, min(wanted, free // 2))
+
+    def _note(self, header: SessionHeader, now: float) -> None:
+        """Remember a request as long as its proof is valid.
+
+        :raises DepotFailure: if it was seen before, or may have been seen before the depot's start
+        """
+        request = header.request
+        if request.session in self._requests or request.time < self._started:
+            raise DepotFailure("ticket", "the session header was used before")
+        self._requests[request.session] = now
+        while self._requests[oldest := next(iter(self._requests))] < now - 2 * CLOCK_SECONDS:
+            del self._requests[oldest]
+
+    def _use(self, ticket: Ticket, now: float) -> Account:
+        for each in [each for each, use in self._tickets.items() if use.expires < now]:
+            del self._tickets[each]
+        use = self._tickets.setdefault(ticket.id, _TicketUse(ticket))
+        if use.sessions >= ticket.sessions or use.account.exhausted:
+            raise DepotFailure("ticket", "the ticket is used up")
+        use.sessions += 1
+        return use.account

@@ -1,0 +1,131 @@
+"""Decisions about who may use a depot, and for which destinations.
+
+A destination is judged by the addresses that its name resolves to, and only these are connected.
+"""
+
+import asyncio
+import hmac
+import socket
+from collections.abc import Iterable
+from contextlib import suppress
+from ipaddress import ip_address
+from typing import NamedTuple, cast
+
+from aiohappyeyeballs import AddrInfoType
+
+from coalloc.depot.daemon.settings import DepotSettings
+from coalloc.depot.protocol.addresses import DestinationPattern, HostPort, is_numeric
+from coalloc.depot.protocol.failures import DepotFailure
+from coalloc.depot.protocol.opening import Opening
+from coalloc.depot.protocol.session_header import prove
+from coalloc.depot.tickets import Ticket, key_of, read_ticket
+from coalloc.util.addresses import AddressClass, carried, class_of
+
+__all__ = ["SessionPermission", "allowed_addresses", "permission"]
+
+CLOCK_SECONDS = 120.0
+"""Maximum difference between the clocks of client and depot."""
+
+
+class SessionPermission(NamedTuple):
+    """A permission to open one session.
+
+    :param user: user of the ticket, or address of the client without ticket
+    :param ticket: None if the depot takes no tickets
+    """
+
+    user: str
+    ticket: Ticket | None
+
+
+def permission(settings: DepotSettings, client: str, opening: Opening, now: float) -> SessionPermission:
+    """Return the permission of a client.
+
+    :param client: numeric address
+    :param now: time in seconds since 1970
+    :raises DepotFailure: if it has none
+    """
+    if settings.clients and not _in_networks(client, settings):
+        raise DepotFailure("denied", "this depot does not serve your address")
+    if settings.secret is None:
+        if not settings.clients and class_of(client) != AddressClass.LOOPBACK:
+            raise DepotFailure("denied", "this depot does not serve your address")
+        return SessionPermission(client, None)
+    text = opening.header.passes[0].ticket if opening.header else opening.ticket
+    if not text:
+        raise DepotFailure("ticket", "this depot needs a ticket of its broker")
+    ticket = read_ticket(text, settings.secret, settings.name, now)
+    if ticket.client and ip_address(ticket.client) != ip_address(carried(client)[0]):
+        raise DepotFailure("ticket", "the ticket is for another client address")
+    if opening.header:
+        _check_proof(opening, key_of(text, settings.secret), now)
+    elif not ticket.client:
+        raise DepotFailure("ticket", "a ticket without a client address is valid only in session headers")
+    return SessionPermission(ticket.user, ticket)
+
+
+def _check_proof(opening: Opening, key: bytes, now: float) -> None:
+    header = opening.header
+    assert header is not None, "the caller has checked it"
+    proof = header.passes[0].proof.encode(errors="replace")
+    if not hmac.compare_digest(proof, prove(key, header.hop, header.raw).encode()):
+        raise DepotFailure("ticket", "the proof of the ticket's owner is wrong")
+    if abs(header.request.time - now) > CLOCK_SECONDS:
+        raise DepotFailure("ticket", "the session header is too old, or a clock is wrong")
+
+
+def _in_networks(client: str, settings: DepotSettings) -> bool:
+    return all(any(ip_address(each) in network for network in settings.clients) for each in carried(client))
+
+
+async def allowed_addresses(settings: DepotSettings, to: HostPort, ticket: Ticket | None) -> list[AddrInfoType]:
+    """Look a destination up, and return those of its addresses that may be connected.
+
+    :raises DepotFailure: if there is none
+    """
+    found = await look_up(to)
+    usable = [each for each in found if _is_permitted(settings, to, str(each[4][0]), ticket is not None)]
+    if ticket is not None:
+        usable = [each for each in usable if await _is_covered(ticket.destinations, to, str(each[4][0]))]
+    if not usable:
+        raise DepotFailure("denied", f"this depot may not connect to {to}")
+    return usable
+
+
+async def look_up(to: HostPort) -> list[AddrInfoType]:
+    """Return the addresses of a host.
+
+    :raises DepotFailure: if it has none
+    """
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(to.host, to.port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        raise DepotFailure("unknown_host", f"there is no host named {to.host}") from None
+    return cast(list[AddrInfoType], found)
+
+
+def _is_permitted(settings: DepotSettings, to: HostPort, address: str, has_ticket: bool) -> bool:
+    """Return whether the settings permit an address; internal ones must be in a network that they name."""
+    known = class_of(address)
+    if known == AddressClass.LINK_LOCAL:
+        return False
+    patterns = [each for each in settings.destinations if each.covers_port(to.port)]
+    if any(each.covers_address(address) for each in patterns):
+        return True
+    if known == AddressClass.PUBLIC:
+        return any(each.host == to.host for each in patterns) or (has_ticket and not settings.destinations)
+    return known == AddressClass.LOOPBACK and not settings.destinations and not has_ticket and not settings.clients
+
+
+async def _is_covered(patterns: Iterable[DestinationPattern], to: HostPort, address: str) -> bool:
+    """Return whether a ticket covers an address; a numeric one also if it is an address of a host in the ticket."""
+    for pattern in patterns:
+        if not pattern.covers_port(to.port):
+            continue
+        if pattern.covers_address(address) or (pattern.host and pattern.host == to.host):
+            return True
+        if pattern.host and is_numeric(to.host):
+            with suppress(DepotFailure):
+                if address in {str(each[4][0]) for each in await look_up(HostPort(pattern.host, to.port))}:
+                    return True
+    return False

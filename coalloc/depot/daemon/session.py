@@ -1,0 +1,341 @@
+"""One session at a depot, from the client's first byte until its bytes are carried."""
+
+import asyncio
+import secrets
+import socket
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from http import HTTPStatus
+from typing import NamedTuple, Protocol
+
+import aiohappyeyeballs
+from aiohappyeyeballs import AddrInfoType
+
+from coalloc.depot.daemon.audit import AuditLog
+from coalloc.depot.daemon.forwarding import ForwardingTable, NextHop
+from coalloc.depot.daemon.limits import Limits
+from coalloc.depot.daemon.metrics import Metrics
+from coalloc.depot.daemon.permissions import SessionPermission, allowed_addresses, look_up, permission
+from coalloc.depot.daemon.pump import Account, ConnectionPair, Ending, Pump, reset_on_close
+from coalloc.depot.daemon.settings import DepotSettings
+from coalloc.depot.protocol.addresses import HostPort
+from coalloc.depot.protocol.failures import DepotFailure
+from coalloc.depot.protocol.http_connect import METRICS, HttpConnect, response
+from coalloc.depot.protocol.lsl import LogisticalSession
+from coalloc.depot.protocol.opening import Opening
+from coalloc.depot.protocol.session_header import (
+    MAGIC,
+    MOST_HOPS,
+    Answer,
+    SessionHeader,
+    SessionRequest,
+    credentials,
+)
+from coalloc.depot.protocol.socks5 import VERSION, Socks5
+from coalloc.util.addresses import AddressClass, class_of
+
+__all__ = ["Depot", "DepotSession", "Front"]
+
+RECEIVE = 1 << 16
+LINGER = 2.0
+"""Seconds for a client to read why it was refused."""
+KEEPALIVE = ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 20), (socket.TCP_KEEPCNT, 6))
+"""Probes that find out within three minutes that the other host is gone."""
+
+
+class Front(Protocol):
+    """The messages of a client until its session begins, in one protocol."""
+
+    def receive(self, data: bytes) -> tuple[bytes, Opening | None]:
+        """Process bytes; return bytes to send, and the opening once it is complete."""
+        ...
+
+    def accepted(self, legs: tuple[float, ...]) -> bytes:
+        """Return the reply once the destination is connected."""
+        ...
+
+    def refused(self, failure: DepotFailure) -> bytes:
+        """Return the reply to a client whose session failed."""
+        ...
+
+
+class Depot(NamedTuple):
+    """The parts of a depot that its sessions share.
+
+    :param table: forwarding table; None if all destinations are connected directly
+    """
+
+    settings: DepotSettings
+    limits: Limits
+    pump: Pump
+    audit: AuditLog
+    metrics: Metrics
+    table: ForwardingTable | None
+
+
+class _Hop(NamedTuple):
+    """The next hop of a session.
+
+    :param header: header to send, if the next hop is a depot
+    """
+
+    place: HostPort
+    addresses: Sequence[AddrInfoType]
+    header: SessionHeader | None = None
+
+
+class DepotSession:
+    """One session at a depot.
+
+    :param peer: numeric address of the client
+    """
+
+    def __init__(self, depot: Depot, client: socket.socket, peer: str) -> None:
+        self._depot = depot
+        self._client = client
+        self._peer = peer
+        self._loop = asyncio.get_running_loop()
+        self._front: Front | None = None
+        self._opening: Opening | None = None
+        self._user = ""
+
+    async def run(self, pending: int) -> None:
+        """Carry out the session until its bytes are carried by the pump, or it has failed.
+
+        :param pending: number of connections that are no session yet
+        """
+        try:
+            async with asyncio.timeout(self._depot.settings.header_seconds):
+                self._opening = await self._receive_opening()
+            if self._opening is None:
+                self._client.close()
+            elif self._opening.destination is METRICS:
+                await self._send_metrics(pending)
+            else:
+                await self._begin(self._opening)
+        except DepotFailure as failure:
+            await self._refuse(failure)
+        except (OSError, TimeoutError):  # the client is gone, or sent no complete request in time
+            self._depot.metrics.refused["client"] += 1
+            self._client.close()
+        except asyncio.CancelledError:
+            await self._refuse(DepotFailure("closing", "this depot is shutting down"))
+            raise
+
+    async def _receive_opening(self) -> Opening | None:
+        data = await self._receive()
+        while data:
+            if self._front is None:
+                self._front = self._front_of(data)
+            reply, opening = self._front.receive(data)
+            if reply:
+                await self._loop.sock_sendall(self._client, reply)
+            if opening:
+                return opening
+            data = await self._receive()
+        return None
+
+    async def _receive(self) -> bytes:
+        return await self._loop.sock_recv(self._client, RECEIVE)
+
+    def _front_of(self, data: bytes) -> Front:
+        """Return the protocol of a client that sends these first bytes.
+
+        :raises DepotFailure: if they belong to none
+        """
+        if data.startswith(VERSION):
+            return Socks5(needs_ticket=self._depot.settings.secret is not None)
+        if data[:1] == MAGIC[:1] and MAGIC.startswith(data[:4]):
+            return LogisticalSession()
+        if data[:1].isalpha():
+            return HttpConnect()
+        raise DepotFailure("malformed", "the client speaks no protocol of a depot")
+
+    async def _begin(self, opening: Opening) -> None:
+        now = time.time()
+        granted = permission(self._depot.settings, self._peer, opening, now)
+        self._user = granted.user
+        account, buffer = self._depot.limits.take(granted, opening.header, now)
+        try:
+            server = await self._connect_on(opening, granted)
+        except BaseException:
+            self._depot.limits.give_back(granted, buffer)
+            raise
+        self._carry(server, granted, account, buffer)
+
+    async def _connect_on(self, opening: Opening, granted: SessionPermission) -> socket.socket:
+        """Connect the next hop, send it what is for it, and answer the client."""
+        hop = await self._next_hop(opening, granted)
+        began = self._loop.time()
+        server = await self._connect(hop, opening.header)
+        legs: tuple[float, ...] = (round(self._loop.time() - began, 6),)
+        try:
+            if hop.header:
+                await self._loop.sock_sendall(server, hop.header.encode() + opening.rest)
+                legs += await self._await_answer(server, hop.header)
+            elif opening.rest:
+                await self._loop.sock_sendall(server, opening.rest)
+            assert self._front is not None, "it made the opening"
+            await self._loop.sock_sendall(self._client, self._front.accepted(legs))
+        except BaseException:
+            server.close()
+            raise
+        return server
+
+    async def _next_hop(self, opening: Opening, granted: SessionPermission) -> _Hop:
+        settings, header, to = self._depot.settings, opening.header, opening.destination
+        if header and header.next:
+            return _Hop(header.next, await allowed_addresses(settings, header.next, granted.ticket), header.forwarded())
+        addresses = await self._addresses(to, granted)
+        if header and not header.request.loose:
+            return _Hop(to, addresses)
+        chosen = self._choose(to, addresses)
+        if chosen is None:
+            return _Hop(to, addresses)
+        return _Hop(chosen.depot, await look_up(chosen.depot), self._own_header(chosen, to, header))
+
+    async def _addresses(self, to: HostPort, granted: SessionPermission) -> Sequence[AddrInfoType]:
+        return await allowed_addresses(self._depot.settings, to, granted.ticket)
+
+    def _choose(self, to: HostPort, addresses: Sequence[AddrInfoType]) -> NextHop | None:
+        if self._depot.table is None:
+            return None
+        return self._depot.table.next_hop(to, [str(each[4][0]) for each in addresses])
+
+    def _own_header(self, chosen: NextHop, to: HostPort, header: SessionHeader | None) -> SessionHeader:
+        """Return the header for a next hop that this depot has chosen.
+
+        :raises DepotFailure: if the session has been here before
+        """
+        name = self._depot.settings.name
+        visited = header.request.visited if header else ()
+        if name in visited or len(visited) >= MOST_HOPS:
+            raise DepotFailure("loop", f"the session comes to the depot {name} for the second time")
+        request = SessionRequest(
+            session=header.request.session if header else secrets.token_hex(16),
+            route=(chosen.depot,),
+            destination=to,
+            loose=True,
+            time=time.time(),
+            buffer=header.request.buffer if header else 0,
+            congestion=header.request.congestion if header else "",
+            visited=(*visited, name),
+        )
+        raw = request.encode()
+        return SessionHeader(request, raw, credentials(raw, [chosen.ticket]))
+
+    async def _connect(self, hop: _Hop, header: SessionHeader | None) -> socket.socket:
+        try:
+            async with asyncio.timeout(self._depot.settings.connect_seconds):
+                server = await aiohappyeyeballs.start_connection(hop.addresses, happy_eyeballs_delay=0.25)
+        except TimeoutError:
+            raise DepotFailure("timeout", f"{hop.place} did not answer") from None
+        except ConnectionRefusedError:
+            raise DepotFailure("refused", f"{hop.place} refused the connection") from None
+        except OSError as error:
+            raise DepotFailure("unreachable", f"{hop.place} cannot be reached: {error.strerror or error}") from None
+        try:
+            reset_on_close(server)
+            self._set_options(server, header)
+        except BaseException:
+            server.close()
+            raise
+        return server
+
+    def _set_options(self, server: socket.socket, header: SessionHeader | None) -> None:
+        settings = self._depot.settings
+        wanted = (header.request.congestion if header else "") or settings.congestion
+        if wanted:
+            try:
+                server.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, wanted.encode())
+            except OSError:
+                raise DepotFailure("unsupported", f"this depot may not use congestion control {wanted}") from None
+        for sock in (self._client, server):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for option, value in KEEPALIVE:
+                sock.setsockopt(socket.IPPROTO_TCP, option, value)
+
+    async def _await_answer(self, server: socket.socket, header: SessionHeader) -> tuple[float, ...]:
+        """Return the legs that follow, from the answer of the next depot.
+
+        :raises DepotFailure: if it refuses, or gives no answer
+        """
+        hop, data = self._hop + 1, b""
+        try:
+            async with asyncio.timeout(self._depot.settings.connect_seconds * (len(header.passes) + 1)):
+                while missing := Answer.missing(data):
+                    if not (more := await self._loop.sock_recv(server, missing)):
+                        raise DepotFailure("unreachable", "the depot closed the connection", hop)
+                    data += more
+        except TimeoutError:
+            raise DepotFailure("timeout", "the depot did not answer", hop) from None
+        except OSError as error:
+            raise DepotFailure("unreachable", f"the connection failed: {error.strerror}", hop) from None
+        answer = Answer.decode(data)
+        if answer.failure is None:
+            return answer.legs
+        known = answer.failure.hop or 0
+        raise DepotFailure(answer.failure.code, answer.failure.message, known if self._forwards else hop + known)
+
+    @property
+    def _hop(self) -> int:
+        """The position of this depot in the client's route."""
+        header = self._opening.header if self._opening else None
+        return header.hop if header else 0
+
+    @property
+    def _forwards(self) -> bool:
+        """Return whether the next hop is in the client's own route."""
+        header = self._opening.header if self._opening else None
+        return header is not None and header.next is not None
+
+    def _carry(self, server: socket.socket, granted: SessionPermission, account: Account, buffer: int) -> None:
+        opening, began = self._opening, time.time()
+        assert opening is not None, "the session has begun"
+
+        def end(pair: ConnectionPair, ending: Ending) -> None:
+            self._depot.limits.give_back(granted, buffer)
+            self._depot.metrics.ended[ending] += 1
+            self._depot.metrics.moved["up"] += pair.up.moved
+            self._depot.metrics.moved["down"] += pair.down.moved
+            self._log(
+                end=ending,
+                up=pair.up.moved,
+                down=pair.down.moved,
+                seconds=round(time.time() - began, 3),
+            )
+
+        self._depot.pump.add(self._client, server, account, end, buffer=buffer)
+
+    async def _refuse(self, failure: DepotFailure) -> None:
+        self._depot.metrics.refused[failure.code] += 1
+        self._log(refused=failure.code, reason=failure.message)
+        reply = self._front.refused(failure) if self._front else b""
+        with suppress(OSError, TimeoutError):
+            self._client.send(reply)  # a few bytes, which fit into the buffer of a new connection
+            self._client.shutdown(socket.SHUT_WR)
+            async with asyncio.timeout(LINGER):  # unread bytes would become a reset, and the reply could be lost
+                while await self._receive():
+                    pass
+        self._client.close()
+
+    async def _send_metrics(self, pending: int) -> None:
+        if class_of(self._peer) != AddressClass.LOOPBACK:
+            raise DepotFailure("denied", "metrics are for this machine only")
+        text = self._depot.metrics.text(self._depot.limits.sessions, pending)
+        await self._loop.sock_sendall(self._client, response(HTTPStatus.OK, text))
+        self._client.close()
+
+    def _log(self, **fields: object) -> None:
+        opening = self._opening
+        header = opening.header if opening else None
+        self._depot.audit.write(
+            session=header.request.session if header else None,
+            user=self._user or None,
+            client=self._peer,
+            protocol=type(self._front).__name__ if self._front else None,
+            destination=str(opening.destination) if opening else None,
+            **fields,
+        )

@@ -1,0 +1,54 @@
+"""Settings of a depot."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from coalloc.depot.protocol.addresses import DestinationPattern, HostPort
+from coalloc.util.addresses import Network
+
+__all__ = ["DepotSettings"]
+
+
+class DepotSettings(NamedTuple):
+    """Settings of a depot.
+
+    :param listen: address to accept connections at
+    :param name: name of the depot in tickets
+    :param secret: secret shared with the broker; None if the depot takes no tickets
+    :param clients: networks of permitted clients; empty: with a secret, all that have a ticket, else this machine
+    :param destinations: permitted destinations; empty: with a secret, those in the ticket, else this machine
+    :param table: file with the next hops of loose routes
+    :param audit: file for a line about each session; None for the standard error stream
+    :param congestion: congestion control of outgoing connections; "" for the system's
+    :param send_buffer: bytes of the send buffer of each connection; 0 for the system's automatic size
+    :param receive_buffer: the same for the receive buffer
+    :param most_sessions: maximum number of sessions at once
+    :param most_per_user: the same for each user, or for each client without ticket
+    :param buffer_per_session: maximum bytes of the buffers that a session may ask for
+    :param buffer_per_user: the same for all sessions of a user
+    :param buffer_in_all: the same for all sessions
+    :param header_seconds: time for a client to send its request
+    :param connect_seconds: time to connect the next hop
+    :param idle_seconds: time without any byte after which a session is reset
+    :param drain_seconds: time for running sessions to end when the depot shuts down
+    """
+
+    listen: HostPort = HostPort("127.0.0.1", 4000)
+    name: str = "depot"
+    secret: bytes | None = None
+    clients: tuple[Network, ...] = ()
+    destinations: tuple[DestinationPattern, ...] = ()
+    table: Path | None = None
+    audit: Path | None = None
+    congestion: str = ""
+    send_buffer: int = 0
+    receive_buffer: int = 0
+    most_sessions: int = 10_000
+    most_per_user: int = 1_000
+    buffer_per_session: int = 64 << 20
+    buffer_per_user: int = 256 << 20
+    buffer_in_all: int = 1 << 30
+    header_seconds: float = 10.0
+    connect_seconds: float = 15.0
+    idle_seconds: float = 3600.0
+    drain_seconds: float = 60.0

@@ -1,0 +1,44 @@
+"""Reasons why a depot refuses a session, or cannot carry it. Pure."""
+
+from typing import Literal, get_args
+
+__all__ = ["CODES", "DepotFailure", "FailureCode"]
+
+FailureCode = Literal[
+    "malformed",
+    "unsupported",
+    "denied",
+    "ticket",
+    "loop",
+    "no_route",
+    "busy",
+    "closing",
+    "unknown_host",
+    "unreachable",
+    "refused",
+    "timeout",
+]
+"""Kind of a failure:
+
+- malformed, unsupported: the request is invalid, or asks for what the depot cannot do
+- denied: the client or the destination is not allowed
+- ticket: the ticket is missing, forged, expired, used up, or for something else
+- loop: the route leads through a depot twice
+- no_route: the depot knows no next hop
+- busy, closing: a limit is reached, or the depot is shutting down
+- unknown_host, unreachable, refused, timeout: the next hop cannot be connected
+"""
+CODES: frozenset[str] = frozenset(get_args(FailureCode))
+
+
+class DepotFailure(Exception):
+    """A session that a depot refuses, or cannot carry.
+
+    :param hop: position of the depot in the session's route, from 0; None if it is the depot that raises this
+    """
+
+    def __init__(self, code: FailureCode, message: str, hop: int | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.hop = hop

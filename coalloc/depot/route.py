@@ -1,0 +1,74 @@
+"""Routes over depots, as users write them. Pure."""
+
+import secrets
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from coalloc.depot.protocol.addresses import HostPort
+from coalloc.depot.protocol.session_header import MOST_HOPS, SessionHeader, SessionRequest, credentials
+
+__all__ = ["DIRECT", "DepotRoute", "DepotTicket"]
+
+DEFAULT_PORT = 4000
+
+
+class DepotTicket(NamedTuple):
+    """A ticket for a depot, and the key that belongs to it."""
+
+    text: str
+    key: bytes
+
+
+class DepotRoute(NamedTuple):
+    """A route to a server.
+
+    :param depots: depots to go through, in this order; none to connect directly
+    :param loose: whether the last depot may choose further depots
+    :param buffer: bytes to buffer at each depot, for each direction
+    :param congestion: congestion control of the depots' connections; "" for their default
+    :param tickets: tickets by depot; without one, a depot is used without ticket
+    """
+
+    depots: tuple[HostPort, ...] = ()
+    loose: bool = False
+    buffer: int = 0
+    congestion: str = ""
+    tickets: Mapping[HostPort, DepotTicket] = {}
+
+    @classmethod
+    def parse(cls, text: str, tickets: Mapping[HostPort, DepotTicket] | None = None) -> "DepotRoute":
+        """Return the route in "A,B" (exactly these depots), "A,B,*" (B may choose further ones) or "none".
+
+        A depot is HOST or HOST:PORT.
+
+        >>> str(DepotRoute.parse("depot-a.example,depot-b.example:5000,*"))
+        'depot-a.example:4000,depot-b.example:5000,*'
+
+        :raises ValueError: if the text has another form
+        """
+        names = [] if text == "none" else text.split(",")
+        loose = names[-1:] == ["*"]
+        depots = tuple(map(_depot, names[:-1] if loose else names))
+        if (loose and not depots) or len(set(depots)) < len(depots) or len(depots) > MOST_HOPS:
+            raise ValueError(f"{text!r} is not a route: name up to {MOST_HOPS} different depots")
+        return cls(depots, loose, tickets=tickets or {})
+
+    def header(self, to: HostPort, now: float) -> SessionHeader:
+        """Return the header of a new session to a server.
+
+        :param now: time in seconds since 1970
+        """
+        request = SessionRequest(secrets.token_hex(16), self.depots, to, self.loose, now, self.buffer, self.congestion)
+        raw = request.encode()
+        known = [self.tickets.get(depot) for depot in self.depots]
+        return SessionHeader(request, raw, credentials(raw, known))
+
+    def __str__(self) -> str:
+        return ",".join([*map(str, self.depots), *["*"] * self.loose]) or "none"
+
+
+DIRECT = DepotRoute()
+
+
+def _depot(text: str) -> HostPort:
+    return HostPort.of(text, DEFAULT_PORT) if ":" not in text else HostPort.parse(text)

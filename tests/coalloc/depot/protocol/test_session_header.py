@@ -1,0 +1,169 @@
+import contextlib
+import json
+import struct
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from coalloc.depot.protocol.addresses import HostPort
+from coalloc.depot.protocol.failures import DepotFailure
+from coalloc.depot.protocol.session_header import (
+    MAGIC,
+    MOST_HOPS,
+    Answer,
+    Pass,
+    SessionHeader,
+    SessionRequest,
+    credentials,
+    prove,
+)
+
+A, B, C = (HostPort(f"{name}.example", 4000) for name in "abc")
+TO = HostPort("2001:db8::1", 2811)
+REQUEST = SessionRequest("0f" * 16, (A, B, C), TO, False, 1785000000.5, 1 << 20, "bbr", ("depot-x",))
+
+
+def header(request: SessionRequest = REQUEST, keys=(("ticket", b"key"), None, ("other", b"k"))) -> SessionHeader:
+    raw = request.encode()
+    return SessionHeader(request, raw, credentials(raw, keys))
+
+
+def encoded(fields: dict, passes=(("", ""),)) -> bytes:
+    raw, rest = json.dumps(fields).encode(), json.dumps(passes).encode()
+    return struct.pack(">4sHH", MAGIC, len(raw), len(rest)) + raw + rest
+
+
+def fields(**changed: object) -> dict:
+    return {**json.loads(REQUEST.encode()), "route": ["a.example:4000"], **changed}
+
+
+@given(st.integers(0, 2000))
+def test_it_is_complete_at_its_last_byte_and_not_before(cut: int):
+    whole = header().encode() + b"payload"
+    found = SessionHeader.decode(whole[:cut])
+    if cut < len(whole) - 7:
+        assert found is None
+    else:
+        assert found == (header(), whole[:cut][len(whole) - 7 :])
+
+
+def test_each_hop_takes_its_pass_and_knows_its_place():
+    first = header()
+    second = SessionHeader.decode(first.forwarded().encode())[0]
+    third = SessionHeader.decode(second.forwarded().encode())[0]
+    assert [each.hop for each in (first, second, third)] == [0, 1, 2]
+    assert [each.next for each in (first, second, third)] == [B, C, None]
+    assert third.raw == first.raw
+    assert [each.passes[0].ticket for each in (first, second, third)] == ["ticket", "", "other"]
+
+
+def test_a_proof_is_for_one_request_one_key_and_one_place():
+    proofs = {
+        prove(key, hop, raw)
+        for key in (b"key", b"other")
+        for hop in (0, 1)
+        for raw in (REQUEST.encode(), REQUEST._replace(destination=A).encode())
+    }
+    assert len(proofs) == 8
+    assert header().passes[0].proof in proofs
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"route": []},
+        {"route": ["a.example"]},
+        {"route": ["a.example:4000", "a.example:4000"]},
+        {"route": ["A.example.:4000", "a.example:4000"]},
+        {"route": [f"h{number}:1" for number in range(MOST_HOPS + 1)]},
+        {"visited": ["x"] * (MOST_HOPS + 1)},
+        {"session": "+" + "0" * 31},
+        {"session": "0" * 31},
+        {"destination": "a.example:0"},
+        {"destination": "a b:1"},
+        {"destination": "[fe80::1%eth0]:1"},
+        {"loose": 1},
+        {"buffer": -1},
+        {"buffer": True},
+        {"buffer": 1.5},
+        {"time": "now"},
+        {"time": float("nan")},
+        {"time": float("inf")},
+        {"time": 10**400},
+        {"congestion": "x" * 16},
+        {"visited": [1]},
+        {"visited": "x"},
+    ],
+)
+def test_what_is_malformed_is_refused(changed: dict):
+    with pytest.raises(DepotFailure) as refused:
+        SessionHeader.decode(encoded(fields(**changed)))
+    assert refused.value.code in ("malformed", "loop")
+
+
+@pytest.mark.parametrize("passes", [[], [["", ""], ["", ""]], [["a"]], [[1, 2]], {}, 1])
+def test_malformed_passes_are_refused(passes: object):
+    with pytest.raises(DepotFailure, match=r"malformed|JSON|passes"):
+        SessionHeader.decode(encoded(fields(), passes))
+
+
+@given(st.binary(max_size=200))
+@example(MAGIC + b"\xff\xff\0\0")
+@example(MAGIC + b"\0\x02\0\x02[][]")
+@example(struct.pack(">4sHH", MAGIC, 4000, 2) + b"[" * 4000 + b"[]")
+@example(b"LSL\x02")
+def test_any_bytes_are_a_header_or_incomplete_or_refused(data: bytes):
+    for whole in (data, MAGIC + data):
+        with contextlib.suppress(DepotFailure):
+            SessionHeader.decode(whole)
+
+
+def test_a_header_is_not_longer_than_a_depot_reads():
+    long = REQUEST._replace(visited=("x" * 300,) * MOST_HOPS)
+    assert SessionHeader.decode(header(long).encode())
+    with pytest.raises(ValueError, match="too long"):
+        header(long._replace(visited=("x" * 3000, "y" * 2000))).encode()
+    with pytest.raises(ValueError, match="too long"):
+        header()._replace(passes=(Pass("x" * 5000),)).encode()
+
+
+ANSWERS = st.one_of(
+    st.builds(Answer, st.none(), st.lists(st.floats(0, 100), max_size=8).map(tuple)),
+    st.builds(lambda text, hop: Answer(DepotFailure("refused", text, hop)), st.text(max_size=600), st.integers(0, 9)),
+)
+
+
+@given(ANSWERS, st.binary(max_size=20), st.data())
+def test_an_answer_is_received_to_its_last_byte_and_no_further(answer: Answer, payload: bytes, data: st.DataObject):
+    stream, received = answer.encode() + payload, b""
+    while missing := Answer.missing(received):
+        count = data.draw(st.integers(1, missing))
+        received += stream[len(received) : len(received) + count]
+    found = Answer.decode(received)
+    assert stream[len(received) :] == payload
+    assert found.legs == answer.legs
+    if answer.failure:
+        assert found.failure.code == "refused"
+        assert found.failure.hop == answer.failure.hop
+        assert answer.failure.message.startswith(found.failure.message)
+
+
+@given(st.binary(max_size=100))
+@example(b"")
+@example(b"{}")
+@example(b'{"legs": [1e999]}')
+@example(b'{"code": "x", "message": "m", "hop": 0}')
+def test_any_bytes_are_an_answer_or_refused(data: bytes):
+    for whole in (data, MAGIC + data, MAGIC + struct.pack(">H", len(data)) + data):
+        try:
+            if not Answer.missing(whole):
+                assert isinstance(Answer.decode(whole), Answer)
+        except DepotFailure:
+            pass
+
+
+def test_an_unknown_failure_is_a_failure():
+    raw = b'{"code": "new", "message": "m", "hop": 2}'
+    failure = Answer.decode(MAGIC + struct.pack(">H", len(raw)) + raw).failure
+    assert (failure.code, failure.message, failure.hop) == ("unsupported", "m", 2)

@@ -1,0 +1,73 @@
+"""Depots of the tests: real processes at ports of the loopback interface."""
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from coalloc.depot.protocol.addresses import HostPort
+from tests.support.programs import with_this_checkout
+from tests.support.waiting import PATIENCE, wait_until
+
+__all__ = ["LOOPBACK", "RunningDepot", "depots"]
+
+DEPOT = Path(sys.executable).with_name("coget-depot")
+LOOPBACK = ("--destinations", "127.0.0.0/8")
+
+
+class RunningDepot:
+    """A depot that runs.
+
+    :ivar place: its address
+    """
+
+    def __init__(self, folder: Path, options: tuple[str, ...], limit: int | None) -> None:
+        folder.mkdir()
+        self.audit = folder / "audit"
+        prefix = ["prlimit", f"--nofile={limit}"] if limit else []
+        command = [*prefix, str(DEPOT), "serve", "--listen", "127.0.0.1:0", "--audit", str(self.audit), *options]
+        environment = with_this_checkout({"PATH": "/usr/bin:/bin"})
+        self.errors = folder / "errors"
+        with self.errors.open("w") as errors:
+            self.process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True)
+        assert self.process.stdout is not None
+        said = self.process.stdout.readline()
+        if not said:
+            raise RuntimeError(f"the depot did not start: {self.errors.read_text()}")
+        self.place = HostPort.parse(said.split()[-1])
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        """The lines of the audit log."""
+        return [json.loads(line) for line in self.audit.read_text().splitlines()]
+
+    def wait_for_line(self, **fields: object) -> dict[str, Any]:
+        """Return the first line of the audit log with these fields."""
+        return wait_until(lambda: next((each for each in self.lines if fields.items() <= each.items()), None))
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """Send the signal, and return the exit status."""
+        self.process.send_signal(number)
+        return self.process.wait(PATIENCE)
+
+
+@contextmanager
+def depots(folder: Path, *options: tuple[str, ...], limit: int | None = None) -> Iterator[list[RunningDepot]]:
+    """Run depots with these options; end them at the end.
+
+    :param limit: maximum number of open files of each
+    """
+    running: list[RunningDepot] = []
+    try:
+        for number, given in enumerate(options):
+            running.append(RunningDepot(folder / f"depot-{number}", given, limit))
+        yield running
+    finally:
+        for each in running:
+            each.process.kill()
+            each.process.wait()
+            each.process.stdout.close()
