@@ -1,8 +1,8 @@
-"""The user's permanent settings: the broker, the site, the networks that servers may name, and a token for each broker.
+"""The user's permanent settings: the broker, the site, the networks that servers may name, routes, and secrets.
 
 `config.toml` and `tokens.toml` are in ~/.config/coget, or below XDG_CONFIG_HOME. COGET_BROKER, COGET_SITE and
 COGET_BROKER_TOKEN (or the file that COGET_BROKER_TOKEN_FILE names) take precedence; the token is for the host of
-COGET_BROKER.
+COGET_BROKER. tokens.toml has a token for each broker, and tickets for depots.
 """
 
 import os
@@ -17,8 +17,10 @@ from coalloc.safe_text import redact
 from coalloc.util.addresses import AddressPolicy, parse_networks
 from coalloc.util.secret_files import secret_variable
 
-__all__ = ["BrokerAccess", "access", "own_policy", "some_access"]
+__all__ = ["BrokerAccess", "access", "depot_tickets", "own_policy", "own_routes", "some_access"]
 
+OTHERS = ("networks", "via", "depots")
+"""Values with functions of their own."""
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -81,6 +83,32 @@ def own_policy() -> AddressPolicy:
         ) from None
 
 
+def own_routes() -> tuple[str, ...]:
+    """Return the routes over depots that this user always takes: `via` in config.toml, a text or a list.
+
+    :raises UsageError: for an unreadable file, or another value
+    """
+    named = _table("config.toml").get("via", [])
+    texts = named if isinstance(named, list) else [named]
+    if not all(isinstance(text, str) for text in texts):
+        raise UsageError("via in config.toml is invalid", 'write via = "DEPOT,DEPOT", or a list of HOST=ROUTE')
+    return tuple(texts)
+
+
+def depot_tickets() -> Mapping[str, tuple[str, bytes]]:
+    """Return this user's tickets and their keys by depot, from the table `depots` of tokens.toml.
+
+    :raises UsageError: for an unreadable file, tickets that others may read, or an invalid table
+    """
+    named = _table("tokens.toml", secret=True).get("depots", {})
+    try:
+        return {depot: (str(each["ticket"]), bytes.fromhex(each["key"])) for depot, each in named.items()}
+    except (AttributeError, TypeError, KeyError, ValueError):
+        raise UsageError(
+            "depots in tokens.toml is invalid", 'write [depots."HOST:PORT"], then ticket = "..." and key = "..."'
+        ) from None
+
+
 def _host(url: str) -> str:
     """Return host and port in the form of the keys of tokens.toml."""
     try:
@@ -104,9 +132,9 @@ def _token(host: str, usual: str | None) -> str | None:
 def _texts(name: str, secret: bool = False) -> Mapping[str, str]:
     """Return all text values of a file.
 
-    :raises UsageError: when a value other than `networks` is not text
+    :raises UsageError: when a value other than those of `OTHERS` is not text
     """
-    table = {key: value for key, value in _table(name, secret).items() if key != "networks"}
+    table = {key: value for key, value in _table(name, secret).items() if key not in OTHERS}
     for key, value in table.items():
         if not isinstance(value, str):
             raise UsageError(f"{key} in {name} is not text", f'write {key} = "..."')

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from coalloc.broker_client.submission import TaskFailed, TaskRequest, cancel, dry_run, submit, tasks, watch
     from coalloc.collect.runtime.server_name_equality import held
     from coalloc.collect.values import CollectReport, CollectRequest, CollectView
-    from coalloc.download.file_queries import ServerCheck, check_servers
+    from coalloc.download.file_queries import ServerCheck, check_routes, check_servers
     from coalloc.download.request import Engine, Request
     from coalloc.download.server_to_server import Storage, ThirdParty, copy, storage, third_party
     from coalloc.engine.base import Admission, Leads
@@ -50,6 +50,7 @@ __all__ = [
     "TaskRequest",
     "ThirdParty",
     "cancel",
+    "check_routes",
     "check_servers",
     "collect",
     "copy",
@@ -117,6 +118,7 @@ MODULES = {
     ),
     "coalloc.download.file_queries": (
         "ServerCheck",
+        "check_routes",
         "check_servers",
     ),
     "coalloc.download.server_to_server": (

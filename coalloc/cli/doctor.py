@@ -14,6 +14,7 @@ from coalloc.util.streams import say_json
 if TYPE_CHECKING:
     from coalloc.api import Engine, ServerCheck
     from coalloc.cli.doctor_checks import Finding
+    from coalloc.depot.hop_checks import HopCheck
 
 __all__ = ["doctor"]
 
@@ -22,33 +23,40 @@ __all__ = ["doctor"]
 @options.sources(required=False)
 @options.engine
 @options.delegate
+@options.via
 @options.as_json
-def doctor(sources: tuple[str, ...], engine: "Engine", delegate: tuple[str, ...], as_json: bool) -> int:
+def doctor(
+    sources: tuple[str, ...], engine: "Engine", delegate: tuple[str, ...], via: tuple[str, ...], as_json: bool
+) -> int:
     """Show what is installed and configured here, whether each named server answers, and remedies for problems.
 
     The exit status is 3 when a named server does not answer, otherwise 1 when something here is wrong and must be
-    repaired. Limits, such as a missing certificate, do not change it.
+    repaired. Limits, such as a missing certificate, do not change it. With --via, each hop of the route is checked.
 
     \b
     Examples:
       coget doctor
       coget doctor ftp://a.example/x gsiftp://b.example/x
+      coget doctor --via depot-a.example,depot-b.example ftp://a.example/x
     """
     from coalloc import api
     from coalloc.cli.doctor_checks import checkup
 
     findings = checkup()
-    checks = interrupts.run(api.check_servers(sources, engine, frozenset(delegate))) if sources else []
+    routes = interrupts.run(api.check_routes(sources, via)) if via else []
+    checks = interrupts.run(api.check_servers(sources, engine, frozenset(delegate), via or None)) if sources else []
     if as_json:
-        say_json(_document(findings, checks))
+        say_json(_document(findings, checks, routes))
     else:
-        _print(findings, checks)
-    if not all(check.ok for check in checks):
+        _print(findings, checks, routes)
+    if not all(check.ok for check in checks) or any(hop.error for hops in routes for hop in hops):
         return NothingToFetchFrom.status
     return CoallocError.status if any(finding.state == "wrong" for finding in findings) else 0
 
 
-def _document(findings: "Sequence[Finding]", checks: "Sequence[ServerCheck]") -> dict[str, Any]:
+def _document(
+    findings: "Sequence[Finding]", checks: "Sequence[ServerCheck]", routes: "Sequence[Sequence[HopCheck]]"
+) -> dict[str, Any]:
     from coalloc.display.json import error_document
     from coalloc.safe_text import redact
 
@@ -65,16 +73,22 @@ def _document(findings: "Sequence[Finding]", checks: "Sequence[ServerCheck]") ->
             }
             for check in checks
         ],
+        "routes": [[{**hop._asdict(), "place": str(hop.place)} for hop in hops] for hops in routes],
     }
 
 
-def _print(findings: "Sequence[Finding]", checks: "Sequence[ServerCheck]") -> None:
+def _print(
+    findings: "Sequence[Finding]", checks: "Sequence[ServerCheck]", routes: "Sequence[Sequence[HopCheck]]"
+) -> None:
     from coalloc.display.table import ReportPrinter, table
     from coalloc.util import human
 
     out = ReportPrinter(sys.stdout)
     out.print(table(("here", "state", ""), [(f.thing, f.state, human.one_line(f.detail)) for f in findings]))
     names = human.labels([check.url for check in checks])
+    for hops in filter(None, routes):
+        out.print()
+        out.print(table(("hop", "state", ""), map(_hop_row, hops)))
     if checks:
         out.print()
         out.print(table(("server", "state", ""), map(_row, names, checks)))
@@ -83,6 +97,16 @@ def _print(findings: "Sequence[Finding]", checks: "Sequence[ServerCheck]") -> No
     if remedies:
         out.print()
         out.print(table(("to do", ""), [(thing, human.one_line(remedy)) for thing, remedy in remedies]))
+
+
+def _hop_row(hop: "HopCheck") -> tuple[str, str, str]:
+    from coalloc.util import human
+
+    if hop.error:
+        return str(hop.place), "wrong", human.one_line(hop.error)
+    if not hop.reached:
+        return str(hop.place), "unknown", "not reached"
+    return str(hop.place), "ok", "" if hop.seconds is None else f"connected in {1000 * hop.seconds:.1f} ms"
 
 
 def _row(name: str, check: "ServerCheck") -> tuple[str, str, str]:

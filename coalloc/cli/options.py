@@ -24,6 +24,7 @@ __all__ = [
     "size",
     "sources",
     "transfer_options",
+    "via",
 ]
 
 STRATEGIES = ("single", "brute", "history", "conservative", "aggressive", "adaptive")
@@ -85,6 +86,14 @@ delegate = click.option(
     help="Host that receives a limited proxy for an hour if it insists on one (gsiftp). May be repeated.",
 )
 
+via = click.option(
+    "--via",
+    multiple=True,
+    metavar="ROUTE",
+    help="Route over depots: A,B for exactly these, A,* to let A choose further ones, none for none. HOST=ROUTE is for "
+    "one server. May be repeated.  [default: config.toml]",
+)
+
 overwrite = click.option(
     "--overwrite",
     is_flag=True,
@@ -121,6 +130,7 @@ _TRANSFER_OPTIONS = (
     broker,
     data_hosts,
     delegate,
+    via,
 )
 
 
@@ -140,6 +150,7 @@ def request(sources: tuple[str, ...], output: Path | None = None, checksum: str 
 
     _refuse_nonsense(**how)
     how["data_hosts"], how["delegate"] = frozenset(how["data_hosts"]), frozenset(how["delegate"])
+    how["via"] = how["via"] or None
     return Request(sources, output, checksum=checksum, **how)
 
 

@@ -7,9 +7,10 @@ from typing import NamedTuple
 from coalloc.depot.protocol.addresses import HostPort
 from coalloc.depot.protocol.session_header import MOST_HOPS, SessionHeader, SessionRequest, credentials
 
-__all__ = ["DIRECT", "DepotRoute", "DepotTicket"]
+__all__ = ["DIRECT", "DepotRoute", "DepotTicket", "tickets_of"]
 
 DEFAULT_PORT = 4000
+NONE = "none"
 
 
 class DepotTicket(NamedTuple):
@@ -37,7 +38,7 @@ class DepotRoute(NamedTuple):
 
     @classmethod
     def parse(cls, text: str, tickets: Mapping[HostPort, DepotTicket] | None = None) -> "DepotRoute":
-        """Return the route in "A,B" (exactly these depots), "A,B,*" (B may choose further ones) or "none".
+        """Return the route in "A,B" (exactly these depots), "A,B,*" (B may choose further ones) or NONE.
 
         A depot is HOST or HOST:PORT.
 
@@ -46,10 +47,10 @@ class DepotRoute(NamedTuple):
 
         :raises ValueError: if the text has another form
         """
-        names = [] if text == "none" else text.split(",")
+        names = [] if text == NONE else text.split(",")
         loose = names[-1:] == ["*"]
         depots = tuple(map(_depot, names[:-1] if loose else names))
-        if (loose and not depots) or len(set(depots)) < len(depots) or len(depots) > MOST_HOPS:
+        if (loose and not depots) or NONE in names or len(set(depots)) < len(depots) or len(depots) > MOST_HOPS:
             raise ValueError(f"{text!r} is not a route: name up to {MOST_HOPS} different depots")
         return cls(depots, loose, tickets=tickets or {})
 
@@ -64,10 +65,18 @@ class DepotRoute(NamedTuple):
         return SessionHeader(request, raw, credentials(raw, known))
 
     def __str__(self) -> str:
-        return ",".join([*map(str, self.depots), *["*"] * self.loose]) or "none"
+        return ",".join([*map(str, self.depots), *["*"] * self.loose]) or NONE
 
 
 DIRECT = DepotRoute()
+
+
+def tickets_of(known: Mapping[str, tuple[str, bytes]]) -> dict[HostPort, DepotTicket]:
+    """Return tickets by depot, from texts and keys by HOST or HOST:PORT.
+
+    :raises ValueError: for an invalid name of a depot
+    """
+    return {_depot(name): DepotTicket(*ticket) for name, ticket in known.items()}
 
 
 def _depot(text: str) -> HostPort:

@@ -3,23 +3,28 @@
 import asyncio
 import time
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
 
 from coalloc.download.agreement import Agreement, unusable
 from coalloc.download.preview import preview
-from coalloc.download.request import Engine, Request, ranked, sources_of
+from coalloc.download.request import Engine, Request, depot_routes, ranked, sources_of
 from coalloc.engine import open_source
 from coalloc.engine.base import Source
 from coalloc.engine.limits.within_process import PROCESSES
-from coalloc.errors import NoFreeConnection, SourceError
+from coalloc.errors import NoFreeConnection, SourceError, UsageError
 from coalloc.history.transfers import TransferHistory
+from coalloc.history.values import DEFAULT_PORTS
 from coalloc.model import FoundReplicas, Plan, ReplicaSet, Stat
 from coalloc.safe_text import redact
 from coalloc.schedule.policies import make
 from coalloc.util.concurrency import gather
 from coalloc.verify import WitnessServers, agreed_checksum
 
-__all__ = ["ServerCheck", "check_servers", "planned_file"]
+if TYPE_CHECKING:
+    from coalloc.depot.hop_checks import HopCheck
+
+__all__ = ["ServerCheck", "check_routes", "check_servers", "planned_file"]
 
 
 class ServerCheck(NamedTuple):
@@ -91,13 +96,17 @@ async def _stat(source: Source, keep: bool = False) -> Stat | SourceError:
 
 
 async def check_servers(
-    urls: Sequence[str], engine: Engine = "auto", delegate: frozenset[str] = frozenset()
+    urls: Sequence[str],
+    engine: Engine = "auto",
+    delegate: frozenset[str] = frozenset(),
+    via: tuple[str, ...] | None = None,
 ) -> list[ServerCheck]:
     """Check whether these servers answer about their files.
 
     :param delegate: hosts that may get a limited proxy if they require one
+    :param via: routes over depots, as in a `Request`
     """
-    request = Request(tuple(urls), engine=engine, delegate=delegate)
+    request = Request(tuple(urls), engine=engine, delegate=delegate, via=via)
     return list(await gather(*(_check(url, request) for url in urls)))
 
 
@@ -113,3 +122,24 @@ async def _check(url: str, request: Request) -> ServerCheck:
         return ServerCheck(redact(url), False, seconds, error=answer)
     features = () if answer.ranged else ("ignores ranges",)
     return ServerCheck(redact(url), True, seconds, answer.size, features)
+
+
+async def check_routes(urls: Sequence[str], via: tuple[str, ...]) -> "list[list[HopCheck]]":
+    """Check each hop of the routes to these servers; the list of a server without depots is empty.
+
+    :raises UsageError: for an invalid route or URL
+    """
+    from coalloc.depot.hop_checks import check_hops
+    from coalloc.depot.protocol.addresses import HostPort
+
+    routes = depot_routes(via)
+    checks = []
+    for url in urls:
+        parts = urlsplit(url)
+        try:
+            to = HostPort.of(parts.hostname or "", parts.port or DEFAULT_PORTS.get(parts.scheme, 0))
+        except ValueError as error:
+            raise UsageError(f"{redact(url)} cannot be reached over depots: {error}", "check the URL") from None
+        route = routes.to(to.host)
+        checks.append(await check_hops(route, to) if route.depots else [])
+    return checks

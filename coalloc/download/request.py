@@ -2,13 +2,13 @@
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 from urllib.parse import urlsplit
 
-from coalloc.config import own_policy
+from coalloc.config import depot_tickets, own_policy, own_routes
 from coalloc.engine import open_source, speaks
 from coalloc.engine.base import (
     Admission,
@@ -29,8 +29,9 @@ from coalloc.util.dialer import DirectDialer
 
 if TYPE_CHECKING:
     from coalloc.broker_client import Broker
+    from coalloc.depot.dialer import DepotRoutes
 
-__all__ = ["Engine", "Request", "named_files", "ranked", "sources_of"]
+__all__ = ["Engine", "Request", "depot_routes", "dialer", "named_files", "ranked", "sources_of"]
 
 Engine = Literal["auto", "gridftp", "globus-url-copy"]
 
@@ -50,6 +51,7 @@ class Request(NamedTuple):
     addresses of the sources; None for the user's own policy, which allows any. `within` is the real path of a directory
     that `output`, then the file itself, must not leave by a symbolic link, even one created meanwhile; None for the
     directory of `output`. `beside` is the name of the directory for partial data; None for `NAME.coget`.
+    `via` are routes over depots, as ROUTE or HOST=ROUTE; None for the user's usual ones.
     `first` keeps the answers of servers that were asked whether a URL is a Metalink, for the sources.
     """
 
@@ -73,6 +75,7 @@ class Request(NamedTuple):
     leads: Leads | None = None
     beside: str | None = None
     first: FirstAnswers | None = None
+    via: tuple[str, ...] | None = None
 
     @property
     def expected(self) -> Checksum | None:
@@ -88,7 +91,7 @@ class Request(NamedTuple):
     def options(self) -> EngineOptions:
         """The options for reaching servers, without a limit of connections, as for queries, which move no data."""
         return EngineOptions(
-            DirectDialer(self.own),
+            dialer(self.own, self.via),
             streams=self.streams or 1,
             data_hosts=self.data_hosts,
             delegate=self.delegate,
@@ -96,6 +99,33 @@ class Request(NamedTuple):
             leads=self.leads,
             first=self.first,
         )
+
+
+def dialer(policy: AddressPolicy, via: tuple[str, ...] | None) -> DirectDialer:
+    """Return a dialer that takes these routes over depots, or the user's usual ones if they are None.
+
+    :raises UsageError: for an invalid route or ticket
+    """
+    texts = own_routes() if via is None else via
+    if not texts:
+        return DirectDialer(policy)
+    from coalloc.depot.dialer import RelayedDialer  # imported here because few users have depots
+
+    return RelayedDialer(policy, depot_routes(texts))
+
+
+def depot_routes(texts: Sequence[str]) -> "DepotRoutes":
+    """Return routes over depots, with this user's tickets.
+
+    :raises UsageError: for an invalid route or ticket
+    """
+    from coalloc.depot.dialer import DepotRoutes
+    from coalloc.depot.route import tickets_of
+
+    try:
+        return DepotRoutes.parse(texts, tickets_of(depot_tickets()))
+    except ValueError as error:
+        raise UsageError(f"invalid route: {error}", "write --via DEPOT,DEPOT, --via DEPOT,* or --via none") from None
 
 
 async def named_files(request: Request, broker: "Broker | None") -> list[FoundReplicas]:

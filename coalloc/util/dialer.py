@@ -20,7 +20,7 @@ from aiohappyeyeballs import AddrInfoType
 from coalloc.errors import AddressRefused, SourceError, UnknownHost, Unreachable
 from coalloc.util.addresses import ANYWHERE, AddressClass, AddressPolicy, class_of, server
 
-__all__ = ["Dialer", "DirectDialer", "checked", "numeric", "refuse_numeric", "round_trip"]
+__all__ = ["Dialer", "DirectDialer", "RelayedSocket", "checked", "numeric", "refuse_numeric", "round_trip"]
 
 LEAST_RTT = slice(148, 152)
 """Bytes of tcpi_min_rtt (in microseconds) in `struct tcp_info` of linux/tcp.h."""
@@ -70,14 +70,35 @@ class Dialer(Protocol):
         ...
 
 
+class RelayedSocket(socket.socket):
+    """A connection that other hosts relay: its peer is the server that they have connected.
+
+    :param connection: connection to the first of these hosts, which is taken over
+    :param server: numeric address and port of the server
+    :ivar further: seconds of the round trips behind the first host
+    """
+
+    def __init__(self, connection: socket.socket, server: tuple[str, int], further: float) -> None:
+        super().__init__(fileno=connection.detach())
+        self.setblocking(False)
+        self.further = further
+        self._server = server
+
+    def getpeername(self) -> tuple[str, int]:
+        """Return the address and port of the server."""
+        super().getpeername()  # raises an error if the connection has been reset
+        return self._server
+
+
 def round_trip(sock: socket.socket) -> float | None:
-    """Return the shortest round-trip time in seconds of a TCP connection so far; None if unknown."""
+    """Return the shortest round-trip time in seconds of a connection so far; None if unknown."""
+    further = getattr(getattr(sock, "_sock", sock), "further", 0.0)  # asyncio wraps the sockets of transports
     try:
         info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, LEAST_RTT.stop)
     except OSError:  # not a TCP connection
         return None
     least = int.from_bytes(info[LEAST_RTT], sys.byteorder)
-    return None if least in UNKNOWN else least / 1e6
+    return None if least in UNKNOWN else least / 1e6 + further
 
 
 class DirectDialer:

@@ -173,7 +173,7 @@ class DepotSession:
         try:
             if hop.header:
                 await self._loop.sock_sendall(server, hop.header.encode() + opening.rest)
-                legs += await self._await_answer(server, hop.header)
+                legs += await self._await_answer(server, hop.header, hop.place)
             elif opening.rest:
                 await self._loop.sock_sendall(server, opening.rest)
             assert self._front is not None, "it made the opening"
@@ -257,27 +257,27 @@ class DepotSession:
             for option, value in KEEPALIVE:
                 sock.setsockopt(socket.IPPROTO_TCP, option, value)
 
-    async def _await_answer(self, server: socket.socket, header: SessionHeader) -> tuple[float, ...]:
+    async def _await_answer(self, server: socket.socket, header: SessionHeader, place: HostPort) -> tuple[float, ...]:
         """Return the legs that follow, from the answer of the next depot.
 
         :raises DepotFailure: if it refuses, or gives no answer
         """
-        hop, data = self._hop + 1, b""
+        data = b""
         try:
             async with asyncio.timeout(self._depot.settings.connect_seconds * (len(header.passes) + 1)):
                 while missing := Answer.missing(data):
                     if not (more := await self._loop.sock_recv(server, missing)):
-                        raise DepotFailure("unreachable", "the depot closed the connection", hop)
+                        raise DepotFailure("unreachable", f"{place} closed the connection")
                     data += more
         except TimeoutError:
-            raise DepotFailure("timeout", "the depot did not answer", hop) from None
+            raise DepotFailure("timeout", f"{place} did not answer") from None
         except OSError as error:
-            raise DepotFailure("unreachable", f"the connection failed: {error.strerror}", hop) from None
+            raise DepotFailure("unreachable", f"{place} failed: {error.strerror}") from None
         answer = Answer.decode(data)
         if answer.failure is None:
             return answer.legs
-        known = answer.failure.hop or 0
-        raise DepotFailure(answer.failure.code, answer.failure.message, known if self._forwards else hop + known)
+        at = answer.failure.hop or 0  # a depot that this one has chosen counts from itself
+        raise DepotFailure(answer.failure.code, answer.failure.message, at if self._forwards else self._hop + 1 + at)
 
     @property
     def _hop(self) -> int:

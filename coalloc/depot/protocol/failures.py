@@ -2,7 +2,7 @@
 
 from typing import Literal, get_args
 
-__all__ = ["CODES", "DepotFailure", "FailureCode"]
+__all__ = ["CODES", "CONNECTING", "DepotFailure", "FailureCode"]
 
 FailureCode = Literal[
     "malformed",
@@ -10,7 +10,6 @@ FailureCode = Literal[
     "denied",
     "ticket",
     "loop",
-    "no_route",
     "busy",
     "closing",
     "unknown_host",
@@ -24,17 +23,18 @@ FailureCode = Literal[
 - denied: the client or the destination is not allowed
 - ticket: the ticket is missing, forged, expired, used up, or for something else
 - loop: the route leads through a depot twice
-- no_route: the depot knows no next hop
 - busy, closing: a limit is reached, or the depot is shutting down
 - unknown_host, unreachable, refused, timeout: the next hop cannot be connected
 """
+CONNECTING = frozenset({"unknown_host", "unreachable", "refused", "timeout"})
+"""Failures of the next hop, not of the depot that reports them."""
 CODES: frozenset[str] = frozenset(get_args(FailureCode))
 
 
 class DepotFailure(Exception):
     """A session that a depot refuses, or cannot carry.
 
-    :param hop: position of the depot in the session's route, from 0; None if it is the depot that raises this
+    :param hop: position of the depot that reports it, in the session's route, from 0; None for the one that raises this
     """
 
     def __init__(self, code: FailureCode, message: str, hop: int | None = None) -> None:

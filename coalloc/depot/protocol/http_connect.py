@@ -25,7 +25,6 @@ STATUSES: dict[FailureCode, HTTPStatus] = {
     "denied": HTTPStatus.FORBIDDEN,
     "ticket": HTTPStatus.PROXY_AUTHENTICATION_REQUIRED,
     "loop": HTTPStatus.LOOP_DETECTED,
-    "no_route": HTTPStatus.BAD_GATEWAY,
     "busy": HTTPStatus.SERVICE_UNAVAILABLE,
     "closing": HTTPStatus.SERVICE_UNAVAILABLE,
     "unknown_host": HTTPStatus.BAD_GATEWAY,

@@ -21,7 +21,6 @@ SUCCEEDED = 0
 REPLIES: dict[FailureCode, int] = {
     "denied": 2,
     "ticket": 2,
-    "no_route": 3,
     "unknown_host": 4,
     "unreachable": 4,
     "timeout": 6,

@@ -91,7 +91,7 @@ class BlockChannel:
         """Open a port for the server to connect to, and send it the address, in MODE E."""
         control = self._session.control
         host = control.local
-        if translated(host, control.peer):
+        if control.relayed or translated(host, control.peer):  # the server's connection would not come over depots
             raise BlockModeUnavailable
         self._session.data.forget()
         listener = socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET)

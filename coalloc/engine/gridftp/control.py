@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol, cast
 from coalloc.engine.gridftp.refusals import refusal
 from coalloc.engine.gridftp.replies import LineReader, Reply, ReplyReader, format_command
 from coalloc.errors import ConnectionLost, LimitExceeded, NoGreeting, NotThatProtocol, ServerBusy, SourceError, Stalled
-from coalloc.util.dialer import Dialer, round_trip
+from coalloc.util.dialer import Dialer, RelayedSocket, round_trip
 
 __all__ = ["ControlConnection", "PendingReply", "Protection"]
 
@@ -61,12 +61,14 @@ class ControlConnection(asyncio.Protocol):
 
     :param where: host:port, for messages
     :param seconds: time limit for any one reply
+    :ivar relayed: whether other hosts relay the connection
     """
 
     def __init__(self, where: str, seconds: float) -> None:
         self.where = where
         self.seconds = seconds
         self.protection: Protection | None = None
+        self.relayed = False
         self._lines = LineReader()
         self._plain_lines = LineReader()
         self._replies = ReplyReader()
@@ -90,6 +92,7 @@ class ControlConnection(asyncio.Protocol):
         """
         sock = await dialer.dial(host, port, seconds)
         control = cls(f"{host}:{port}", seconds)
+        control.relayed = isinstance(sock, RelayedSocket)
         try:
             transport, _ = await asyncio.get_running_loop().create_connection(lambda: control, sock=sock)
             if transport.get_extra_info("peername") is None:  # the connection was reset as soon as it was made

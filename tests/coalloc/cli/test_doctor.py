@@ -2,8 +2,10 @@
 
 import json
 import re
+import signal
 
 from tests.support.coget import CONTENT, coget, without
+from tests.support.depot import LOOPBACK, depots
 
 
 def test_a_machine_alone_is_looked_at(home):
@@ -55,3 +57,23 @@ def test_a_malformed_url_is_a_usage_error(home):
     assert result.returncode == 2
     assert "ftp://[::1" in result.stderr
     assert "secret" not in result.stderr
+
+
+def test_each_hop_of_a_route_is_checked(urls, home, tmp_path):
+    with depots(tmp_path, LOOPBACK, LOOPBACK) as (one, two):
+        route = f"{one.place},{two.place}"
+        result = coget(["doctor", "--via", route, urls[0]], home)
+        assert result.returncode == 0, result.stderr
+        host, port = urls[0].split("/")[2].split(":")
+        for place in (one.place, two.place, f"{host}:{port}"):
+            assert re.search(rf"^{place} +ok +connected in \d+\.\d ms", result.stdout, re.M), place
+        assert re.search(rf"^{host}:{port} +ok +8\.39 MB, answered in", result.stdout, re.M)
+        two.stop(signal.SIGKILL)
+        result = coget(["doctor", "--json", "--via", route, urls[0]], home)
+    assert result.returncode == 3
+    document = json.loads(result.stdout)
+    ((first, second, server),) = document["routes"]
+    assert (first["reached"], first["error"]) == (True, "")
+    assert (second["reached"], second["error"]) == (False, f"{two.place} refused the connection")
+    assert (server["reached"], server["error"]) == (False, "")
+    assert document["servers"][0]["ok"]  # directly
