@@ -1,5 +1,5 @@
 # Commands for newcomers. Each installs what it needs and what is missing.
-.PHONY: demo test test-long fuzz repeat bench bench-copies bench-broker bench-hostile bench-reports bench-forecasts bench-planner bench-paper bench-collecting bench-wan bench-staging bench-testbed results docs
+.PHONY: demo test test-long fuzz repeat bench bench-copies bench-broker bench-hostile bench-reports bench-forecasts bench-planner bench-paper bench-collecting bench-depots bench-wan bench-staging bench-testbed results docs
 
 # The directories of servers and tc, which are not in a user's PATH on Debian.
 export PATH := $(PATH):/usr/sbin:/sbin
@@ -73,6 +73,10 @@ bench-forecasts: $(READY)
 bench-planner: $(READY)
 	@$(RUN) tests.benchmarks.planner
 	@$(RUN) tests.benchmarks.timeline
+
+# A depot beside HAProxy. Takes some minutes.
+bench-depots: $(READY)
+	@$(RUN) tests.benchmarks.depots
 
 # coget beside its peers on networks that differ, change and fail. Takes hours, and needs root.
 bench-wan: $(READY)

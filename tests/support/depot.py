@@ -13,7 +13,7 @@ from coalloc.depot.protocol.addresses import HostPort
 from tests.support.programs import with_this_checkout
 from tests.support.waiting import PATIENCE, wait_until
 
-__all__ = ["LOOPBACK", "RunningDepot", "depots"]
+__all__ = ["DEPOT", "LOOPBACK", "RunningDepot", "depots"]
 
 DEPOT = Path(sys.executable).with_name("coget-depot")
 LOOPBACK = ("--destinations", "127.0.0.0/8")

@@ -92,8 +92,6 @@ def _within_limits(settings: DepotSettings) -> DepotSettings:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     possible = max(1, (most - OTHER_FILES) // FILES_PER_SESSION)
-    if possible < settings.most_sessions:
-        log.warning("this process may open %d files, which is enough for %d sessions", most, possible)
     return settings._replace(most_sessions=min(settings.most_sessions, possible))
 
 
