@@ -29,6 +29,7 @@ from broker.services.forecasting.forecasts import Forecasting
 from broker.services.forecasting.history import Transfers
 from broker.services.forecasting.logs import Logs
 from broker.services.forecasting.monitoring import Monitoring
+from broker.services.network.depots import Depots
 from broker.services.network.places import Places
 from broker.services.network.probes import Probes
 from broker.services.planning.flows import Flows
@@ -81,6 +82,7 @@ class Factory(NamedTuple):
     keys: SigningKeys
     provider: Provider | None
     places: Places
+    depots: Depots
     catalogue: Catalogue
     confirming: Confirming
     bad_replica_reports: BadReplicaReports
@@ -140,6 +142,7 @@ class Factory(NamedTuple):
             keys,
             Provider(settings.provider, issuers, keys, settings.network) if settings.provider else None,
             places,
+            Depots(database, places),
             catalogue,
             Confirming(database),
             BadReplicaReports(database, places, forecasting),

@@ -6,6 +6,7 @@ from broker.handlers import (
     collections,
     datasets,
     decisions,
+    depots,
     forecasts,
     ga4gh,
     globus,
@@ -26,6 +27,7 @@ __all__ = ["MANY", "UNLIMITED", "ga4gh", "globus", "others", "own"]
 
 MODULES = (
     places,
+    depots,
     collections,
     datasets,
     replicas,

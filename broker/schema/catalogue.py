@@ -1,4 +1,4 @@
-"""Sites, endpoints, datasets with their checksums, and replicas."""
+"""Sites, endpoints, depots, datasets with their checksums, and replicas."""
 
 from sqlalchemy import (
     BigInteger,
@@ -18,7 +18,7 @@ from sqlalchemy import (
 
 from broker.schema.base import ACTOR, ID, METADATA, MOMENT, NAME
 
-__all__ = ["bad_replica_reports", "checksums", "datasets", "endpoints", "judgements", "replicas", "sites"]
+__all__ = ["bad_replica_reports", "checksums", "datasets", "depots", "endpoints", "judgements", "replicas", "sites"]
 
 sites = Table(
     "sites",
@@ -51,6 +51,17 @@ endpoints = Table(
     Column("data_hosts", Text, nullable=False, server_default=""),  # separated by blanks
     Column("opened", Text, nullable=False, server_default=""),  # approval of a private address: "admin" or "upgrade"
     Column("moves", Integer, nullable=False, server_default="0"),  # counts changes of its address or folder
+)
+
+depots = Table(
+    "depots",
+    METADATA,
+    Column("id", ID, primary_key=True),
+    Column("name", NAME, nullable=False, unique=True),
+    Column("site_id", ForeignKey(sites.c.id), nullable=False),
+    Column("host", Text, nullable=False),
+    Column("port", Integer, nullable=False),
+    Column("secret", Text),  # shared with the depot; NULL: it takes no tickets
 )
 
 datasets = Table(

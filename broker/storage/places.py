@@ -59,9 +59,9 @@ class PlaceStore:
         """Remove a site.
 
         :raises NotFound: when it does not exist
-        :raises Conflict: when it has endpoints
+        :raises Conflict: when it has endpoints or depots
         """
-        await self._remove(delete(sites).where(sites.c.name == name), f"site {name}", "it has endpoints")
+        await self._remove(delete(sites).where(sites.c.name == name), f"site {name}", "it has endpoints or depots")
 
     async def endpoints(self) -> list[Placed]:
         """Return all endpoints, by name."""

@@ -3,15 +3,15 @@
 import asyncio
 import logging
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from coalloc.depot.client import describe, relay
 from coalloc.depot.protocol.addresses import HostPort
 from coalloc.depot.protocol.failures import DepotFailure
 from coalloc.depot.route import DIRECT, DepotRoute, DepotTicket
-from coalloc.errors import Unreachable
-from coalloc.util.addresses import AddressPolicy
+from coalloc.errors import CoallocError, Unreachable
+from coalloc.util.addresses import ANYWHERE, AddressPolicy
 from coalloc.util.dialer import DirectDialer, RelayedSocket, checked
 
 __all__ = ["DepotRoutes", "RelayedDialer"]
@@ -21,6 +21,8 @@ log = logging.getLogger(__name__)
 HEAD_START = 1.5
 """Seconds for a route before the direct connection is tried, too."""
 CHECK = "check host and port, and that the server is running"
+TICKETS = 1800.0
+"""Seconds for which tickets are used."""
 AGAIN = 30.0
 """Seconds after a failure for which a route is not tried."""
 
@@ -59,18 +61,28 @@ class DepotRoutes(NamedTuple):
         return self.by_host.get(_plain(host), self.usual)
 
 
+Completion = Callable[[DepotRoute, str], Awaitable[tuple[DepotRoute, AddressPolicy]]]
+"""`await completion(route, host)`: return the route to a host with addresses and tickets of its depots, and the policy
+that the depots' addresses must satisfy. Raises a CoallocError if it cannot be completed.
+"""
+
+
 class RelayedDialer(DirectDialer):
     """A dialer that connects over depots.
 
     The depots get the numeric address of the server, which this machine has looked up and checked. If a route fails, or
     takes long, the server is connected directly, and a warning is logged.
 
-    :param policy: policy that the servers' addresses must satisfy; depots may have any address
+    :param policy: policy that the servers' addresses must satisfy; depots that the user names may have any address
+    :param completion: completes routes; None to use them as they are
     """
 
-    def __init__(self, policy: AddressPolicy, routes: DepotRoutes) -> None:
+    def __init__(self, policy: AddressPolicy, routes: DepotRoutes, completion: Completion | None = None) -> None:
         super().__init__(policy)
         self._routes = routes
+        self._completion = completion
+        self._completed: dict[str, tuple[float, asyncio.Task[tuple[DepotRoute, AddressPolicy]]]] = {}
+        """Completed route to each host, and the time until which it is used."""
         self._names: dict[str, str] = {}
         """Host of each numeric address, as data connections go to the address."""
         self._avoided: dict[str, float] = {}
@@ -83,7 +95,7 @@ class RelayedDialer(DirectDialer):
             return await super().dial(host, port, seconds)
         address = await checked(host, port, self.policy)
         self._names[address] = name
-        relayed = loop.create_task(self._relay(route, HostPort(address, port), seconds))
+        relayed = loop.create_task(self._relay(name, HostPort(address, port), seconds))
         tasks, kept = [relayed], None
         try:
             await asyncio.wait([relayed], timeout=HEAD_START)
@@ -100,13 +112,33 @@ class RelayedDialer(DirectDialer):
         finally:
             await _discard(tasks, kept)
 
-    async def _relay(self, route: DepotRoute, to: HostPort, seconds: float) -> socket.socket:
-        async def connect(depot: HostPort) -> socket.socket:
-            return await DirectDialer().dial(depot.host, depot.port, seconds)
-
+    async def _relay(self, name: str, to: HostPort, seconds: float) -> socket.socket:
         async with asyncio.timeout(seconds):
+            route, policy = await asyncio.shield(self._complete(name))
+
+            async def connect(depot: HostPort) -> socket.socket:
+                return await DirectDialer(policy).dial(depot.host, depot.port, seconds)
+
             sock, legs = await relay(route, to, connect)
         return RelayedSocket(sock, to, sum(legs))
+
+    def _complete(self, name: str) -> "asyncio.Task[tuple[DepotRoute, AddressPolicy]]":
+        """Return the task that completes the route to a host; a new one if its tickets may expire soon."""
+        loop = asyncio.get_running_loop()
+        until, task = self._completed.get(name, (0.0, None))
+        if task is None or loop.time() >= until:
+            task = loop.create_task(self._ask(self._routes.to(name), name))
+            self._completed[name] = loop.time() + TICKETS, task
+        return task
+
+    async def _ask(self, route: DepotRoute, name: str) -> tuple[DepotRoute, AddressPolicy]:
+        if self._completion is None or route.tickets.keys() >= set(route.depots):
+            return route, ANYWHERE
+        try:
+            return await self._completion(route, name)
+        except CoallocError as error:
+            log.warning("no tickets for the route %s to %s: %s", route, name, error.message)
+            return route, ANYWHERE
 
     def _avoid(self, host: str, why: str) -> None:
         """Log why the route to a host is not used, and do not try it for a while."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 from urllib.parse import urlsplit
 
-from coalloc.config import depot_tickets, own_policy, own_routes
+from coalloc.config import access, depot_tickets, own_policy, own_routes
 from coalloc.engine import open_source, speaks
 from coalloc.engine.base import (
     Admission,
@@ -91,7 +91,7 @@ class Request(NamedTuple):
     def options(self) -> EngineOptions:
         """The options for reaching servers, without a limit of connections, as for queries, which move no data."""
         return EngineOptions(
-            dialer(self.own, self.via),
+            dialer(self.own, self.via, self.broker),
             streams=self.streams or 1,
             data_hosts=self.data_hosts,
             delegate=self.delegate,
@@ -101,8 +101,10 @@ class Request(NamedTuple):
         )
 
 
-def dialer(policy: AddressPolicy, via: tuple[str, ...] | None) -> DirectDialer:
+def dialer(policy: AddressPolicy, via: tuple[str, ...] | None, broker: str | None) -> DirectDialer:
     """Return a dialer that takes these routes over depots, or the user's usual ones if they are None.
+
+    :param broker: the broker that knows depots, and gives tickets; None for the user's usual one
 
     :raises UsageError: for an invalid route or ticket
     """
@@ -111,7 +113,12 @@ def dialer(policy: AddressPolicy, via: tuple[str, ...] | None) -> DirectDialer:
         return DirectDialer(policy)
     from coalloc.depot.dialer import RelayedDialer  # imported here because few users have depots
 
-    return RelayedDialer(policy, depot_routes(texts))
+    known = access(broker)
+    if known is None:
+        return RelayedDialer(policy, depot_routes(texts))
+    from coalloc.broker_client.depots import DepotDirectory
+
+    return RelayedDialer(policy, depot_routes(texts), DepotDirectory(known, own_policy()).complete)
 
 
 def depot_routes(texts: Sequence[str]) -> "DepotRoutes":

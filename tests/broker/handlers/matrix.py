@@ -17,6 +17,11 @@ reader    GET    /endpoints
 reader    GET    /endpoints/{name}
 curator   PUT    /endpoints/{name}
 curator   DELETE /endpoints/{name}
+reader    GET    /depots
+reader    GET    /depots/{name}
+admin     PUT    /depots/{name}
+admin     DELETE /depots/{name}
+transfer  POST   /depot-tickets
 reader    GET    /collections
 admin     GET    /collections/{name}
 admin     PUT    /collections/{name}
