@@ -17,7 +17,7 @@ from coalloc.safe_text import redact
 from coalloc.util.addresses import AddressPolicy, parse_networks
 from coalloc.util.secret_files import secret_variable
 
-__all__ = ["BrokerAccess", "access", "depot_tickets", "own_policy", "own_routes", "some_access"]
+__all__ = ["BrokerAccess", "access", "depot_tickets", "own_depots", "own_policy", "own_routes", "some_access"]
 
 OTHERS = ("networks", "via", "depots")
 """Values with functions of their own."""
@@ -88,10 +88,22 @@ def own_routes() -> tuple[str, ...]:
 
     :raises UsageError: for an unreadable file, or another value
     """
-    named = _table("config.toml").get("via", [])
+    return _list("via", 'write via = "DEPOT,DEPOT", or a list of HOST=ROUTE')
+
+
+def own_depots() -> tuple[str, ...]:
+    """Return the depots among which automatic routes choose: `depots` in config.toml, a text or a list.
+
+    :raises UsageError: for an unreadable file, or another value
+    """
+    return _list("depots", 'write depots = ["HOST:PORT"]')
+
+
+def _list(name: str, remedy: str) -> tuple[str, ...]:
+    named = _table("config.toml").get(name, [])
     texts = named if isinstance(named, list) else [named]
     if not all(isinstance(text, str) for text in texts):
-        raise UsageError("via in config.toml is invalid", 'write via = "DEPOT,DEPOT", or a list of HOST=ROUTE')
+        raise UsageError(f"{name} in config.toml is invalid", remedy)
     return tuple(texts)
 
 

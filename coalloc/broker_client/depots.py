@@ -46,6 +46,12 @@ class DepotDirectory:
             raise self._broker.nonsense(error) from None
         return route._replace(depots=places, tickets=tickets), self._policy.named_by(self._broker.address)
 
+    async def listed(self) -> Sequence[HostPort]:
+        """Return all depots. :raises CoallocError: when the broker does not answer"""
+        if self._names is None:
+            self._names = await self._depots()
+        return list(self._names.values())
+
     def _name(self, depot: HostPort) -> str | None:
         """Return the name of a depot, which the user has named by it or by its address; None if it is unknown."""
         assert self._names is not None, "it was read before"

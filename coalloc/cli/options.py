@@ -90,8 +90,8 @@ via = click.option(
     "--via",
     multiple=True,
     metavar="ROUTE",
-    help="Route over depots: A,B for exactly these, A,* to let A choose further ones, none for none. HOST=ROUTE is for "
-    "one server. May be repeated.  [default: config.toml]",
+    help="Route over depots: A,B for exactly these, A,* to let A choose further ones, auto for both the direct route "
+    "and the best depot, none for none. HOST=ROUTE is for one server. May be repeated.  [default: config.toml]",
 )
 
 overwrite = click.option(

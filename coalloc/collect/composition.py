@@ -180,7 +180,9 @@ async def _named(wanted: CollectRequest) -> tuple[list[str], list[FoundReplicas]
         raise UsageError("no source was given", "name URLs of files, or of directories with a / at the end")
     known = access(wanted.broker)
     ask = Broker(known).resolve if known else None
-    found = [each for source in others for each in await resolve([source], _no_document, ask, own_policy())]
+    found = [
+        each for source in others for each in await resolve([source], _no_document, ask, DirectDialer(own_policy()))
+    ]
     return urls, found
 
 

@@ -7,10 +7,10 @@ from typing import NamedTuple
 from coalloc.depot.protocol.addresses import HostPort
 from coalloc.depot.protocol.session_header import MOST_HOPS, SessionHeader, SessionRequest, credentials
 
-__all__ = ["DIRECT", "DepotRoute", "DepotTicket", "tickets_of"]
+__all__ = ["DIRECT", "DepotRoute", "DepotTicket", "depot_place", "tickets_of"]
 
 DEFAULT_PORT = 4000
-NONE = "none"
+NONE, CHOSEN = "none", "auto"
 
 
 class DepotTicket(NamedTuple):
@@ -24,6 +24,7 @@ class DepotRoute(NamedTuple):
     """A route to a server.
 
     :param depots: depots to go through, in this order; none to connect directly
+    :param automatic: whether to connect directly and over the best depot, and to use both
     :param loose: whether the last depot may choose further depots
     :param buffer: bytes to buffer at each depot, for each direction
     :param congestion: congestion control of the depots' connections; "" for their default
@@ -35,10 +36,11 @@ class DepotRoute(NamedTuple):
     buffer: int = 0
     congestion: str = ""
     tickets: Mapping[HostPort, DepotTicket] = {}
+    automatic: bool = False
 
     @classmethod
     def parse(cls, text: str, tickets: Mapping[HostPort, DepotTicket] | None = None) -> "DepotRoute":
-        """Return the route in "A,B" (exactly these depots), "A,B,*" (B may choose further ones) or NONE.
+        """Return the route in "A,B" (exactly these depots), "A,B,*" (B may choose further ones), "auto" or "none".
 
         A depot is HOST or HOST:PORT.
 
@@ -47,10 +49,13 @@ class DepotRoute(NamedTuple):
 
         :raises ValueError: if the text has another form
         """
+        if text == CHOSEN:
+            return cls(tickets=tickets or {}, automatic=True)
         names = [] if text == NONE else text.split(",")
         loose = names[-1:] == ["*"]
-        depots = tuple(map(_depot, names[:-1] if loose else names))
-        if (loose and not depots) or NONE in names or len(set(depots)) < len(depots) or len(depots) > MOST_HOPS:
+        depots = tuple(map(depot_place, names[:-1] if loose else names))
+        repeated, words = len(set(depots)) < len(depots), {NONE, CHOSEN}.intersection(names)
+        if (loose and not depots) or words or repeated or len(depots) > MOST_HOPS:
             raise ValueError(f"{text!r} is not a route: name up to {MOST_HOPS} different depots")
         return cls(depots, loose, tickets=tickets or {})
 
@@ -65,7 +70,7 @@ class DepotRoute(NamedTuple):
         return SessionHeader(request, raw, credentials(raw, known))
 
     def __str__(self) -> str:
-        return ",".join([*map(str, self.depots), *["*"] * self.loose]) or NONE
+        return ",".join([*map(str, self.depots), *["*"] * self.loose]) or (CHOSEN if self.automatic else NONE)
 
 
 DIRECT = DepotRoute()
@@ -76,8 +81,9 @@ def tickets_of(known: Mapping[str, tuple[str, bytes]]) -> dict[HostPort, DepotTi
 
     :raises ValueError: for an invalid name of a depot
     """
-    return {_depot(name): DepotTicket(*ticket) for name, ticket in known.items()}
+    return {depot_place(name): DepotTicket(*ticket) for name, ticket in known.items()}
 
 
-def _depot(text: str) -> HostPort:
+def depot_place(text: str) -> HostPort:
+    """Return the depot in HOST or HOST:PORT. :raises ValueError: for another form"""
     return HostPort.of(text, DEFAULT_PORT) if ":" not in text else HostPort.parse(text)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 from urllib.parse import urlsplit
 
-from coalloc.config import access, depot_tickets, own_policy, own_routes
+from coalloc.config import access, depot_tickets, own_depots, own_policy, own_routes
 from coalloc.engine import open_source, speaks
 from coalloc.engine.base import (
     Admission,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from coalloc.broker_client import Broker
     from coalloc.depot.dialer import DepotRoutes
 
-__all__ = ["Engine", "Request", "depot_routes", "dialer", "named_files", "ranked", "sources_of"]
+__all__ = ["Engine", "Request", "depot_routes", "named_files", "ranked", "sources_of"]
 
 Engine = Literal["auto", "gridftp", "globus-url-copy"]
 
@@ -90,8 +90,10 @@ class Request(NamedTuple):
     @property
     def options(self) -> EngineOptions:
         """The options for reaching servers, without a limit of connections, as for queries, which move no data."""
+        dialer, further = dialers(self.own, self.via, self.broker)
         return EngineOptions(
-            dialer(self.own, self.via, self.broker),
+            dialer,
+            further,
             streams=self.streams or 1,
             data_hosts=self.data_hosts,
             delegate=self.delegate,
@@ -101,24 +103,27 @@ class Request(NamedTuple):
         )
 
 
-def dialer(policy: AddressPolicy, via: tuple[str, ...] | None, broker: str | None) -> DirectDialer:
-    """Return a dialer that takes these routes over depots, or the user's usual ones if they are None.
+def dialers(
+    policy: AddressPolicy, via: tuple[str, ...] | None, broker: str | None
+) -> tuple[DirectDialer, tuple[DirectDialer, ...]]:
+    """Return a dialer that takes these routes over depots, or the user's usual ones, and dialers of further routes.
 
     :param broker: the broker that knows depots, and gives tickets; None for the user's usual one
-
     :raises UsageError: for an invalid route or ticket
     """
     texts = own_routes() if via is None else via
     if not texts:
-        return DirectDialer(policy)
-    from coalloc.depot.dialer import RelayedDialer  # imported here because few users have depots
+        return DirectDialer(policy), ()
+    from coalloc.depot.dialer import BestDepotDialer, RelayedDialer  # imported here because few users have depots
 
-    known = access(broker)
-    if known is None:
-        return RelayedDialer(policy, depot_routes(texts))
-    from coalloc.broker_client.depots import DepotDirectory
+    routes, known, completion, listed = depot_routes(texts), access(broker), None, None
+    if known:
+        from coalloc.broker_client.depots import DepotDirectory
 
-    return RelayedDialer(policy, depot_routes(texts), DepotDirectory(known, own_policy()).complete)
+        directory = DepotDirectory(known, own_policy())
+        completion, listed = directory.complete, directory.listed
+    best = BestDepotDialer(policy, routes, completion, listed) if routes.some_automatic else None
+    return RelayedDialer(policy, routes, completion, best), (best,) if best else ()
 
 
 def depot_routes(texts: Sequence[str]) -> "DepotRoutes":
@@ -130,7 +135,7 @@ def depot_routes(texts: Sequence[str]) -> "DepotRoutes":
     from coalloc.depot.route import tickets_of
 
     try:
-        return DepotRoutes.parse(texts, tickets_of(depot_tickets()))
+        return DepotRoutes.parse(texts, tickets_of(depot_tickets()), own_depots())
     except ValueError as error:
         raise UsageError(f"invalid route: {error}", "write --via DEPOT,DEPOT, --via DEPOT,* or --via none") from None
 
@@ -149,7 +154,7 @@ async def named_files(request: Request, broker: "Broker | None") -> list[FoundRe
         named = [FoundReplicas(request.file, {})]
     else:
         ask = broker.resolve if broker else None
-        named = await resolve(request.sources, fetch_document, ask, request.own, request.first)
+        named = await resolve(request.sources, fetch_document, ask, request.options.dialer, request.first)
     files = [found._replace(file=_spoken(request.engine, _wanted(request, found.file))) for found in named]
     if expected is None:
         return files

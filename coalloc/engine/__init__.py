@@ -32,6 +32,8 @@ def open_source(url: str, engine: Engine, options: EngineOptions) -> Source:
     :raises UsageError: if the URL is malformed, or the engine does not support its scheme
     """
     scheme = _scheme(url)
+    further = tuple(dialer for dialer in options.further if dialer.serves(urlsplit(url).hostname or ""))
+    options = replace(options, further=further, streams=max(options.streams, 1 + len(further)))
     if options.slots:
         options = replace(options, streams=min(options.streams, options.slots.most))
     if not speaks(engine, url):
@@ -56,8 +58,8 @@ def _scheme(url: str) -> str:
 def _gridftp(url: str, options: EngineOptions) -> Source:
     from coalloc.engine.gridftp import GridFTPFindings, GridFTPSource
 
-    known = GridFTPFindings()
-    return Parallel(lambda number: GridFTPSource(url, options, known, number), options.streams)
+    known, routes = GridFTPFindings(), 1 + len(options.further)
+    return Parallel(lambda number: GridFTPSource(url, options.over(number), known, number), options.streams, routes)
 
 
 def _url_copy(url: str, options: EngineOptions) -> Source:
@@ -69,8 +71,8 @@ def _url_copy(url: str, options: EngineOptions) -> Source:
 def _web(url: str, options: EngineOptions) -> Source:
     from coalloc.engine.http import HTTPFindings, HTTPSource
 
-    known = HTTPFindings()
-    return Parallel(lambda number: HTTPSource(url, options, known, number), options.streams)
+    known, routes = HTTPFindings(), 1 + len(options.further)
+    return Parallel(lambda number: HTTPSource(url, options.over(number), known, number), options.streams, routes)
 
 
 def _bridge(url: str, options: EngineOptions) -> Source:

@@ -40,6 +40,8 @@ class EngineOptions:
     """The settings for reaching a replica, from the user or an endpoint's record."""
 
     dialer: Dialer
+    further: tuple[Dialer, ...] = ()
+    """Dialers over further routes to the server; the sessions with a replica take the routes in turn."""
     streams: int = 1
     connect_seconds: float = 10.0
     data_hosts: frozenset[str] = frozenset()
@@ -62,7 +64,15 @@ class EngineOptions:
     def named(self, origin: Origin) -> "EngineOptions":
         """Return the options for a replica of this origin: if a server named it, its addresses are restricted."""
         policy = policy_of(origin, self.dialer.policy)
-        return self if policy == self.dialer.policy else replace(self, dialer=self.dialer.under(policy))
+        if policy == self.dialer.policy:
+            return self
+        further = tuple(dialer.under(policy) for dialer in self.further)
+        return replace(self, dialer=self.dialer.under(policy), further=further)
+
+    def over(self, number: int) -> "EngineOptions":
+        """Return the options for the session with this number, from 0: the sessions take the routes in turn."""
+        dialers = (self.dialer, *self.further)
+        return replace(self, dialer=dialers[number % len(dialers)])
 
     def delegates_to(self, host: str) -> bool:
         """Return whether `host` may get a proxy: `delegate` must have this name, in upper or lower case."""

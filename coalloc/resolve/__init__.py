@@ -15,7 +15,7 @@ from coalloc.resolve.file_names import refuse_collisions
 from coalloc.resolve.replica_urls import admitted, check, replica_set
 from coalloc.resolve.targets import bounds, target
 from coalloc.safe_text import redact
-from coalloc.util.addresses import ANYWHERE, AddressPolicy
+from coalloc.util.dialer import DIRECT, Dialer
 
 __all__ = ["Ask", "Fetch", "bounds", "refuse_collisions", "resolve", "target"]
 
@@ -36,7 +36,7 @@ async def resolve(
     sources: Sequence[str],
     fetch_document: Fetch,
     ask: Ask | None = None,
-    policy: AddressPolicy = ANYWHERE,
+    dialer: Dialer = DIRECT,
     first: FirstAnswers | None = None,
 ) -> list[FoundReplicas]:
     """Resolve `sources`: replica URLs of one file, one Metalink as a path or URL, or a broker's datasets.
@@ -47,7 +47,7 @@ async def resolve(
 
     :param fetch_document: function that fetches Metalinks by protocols other than http(s)
     :param ask: function that asks the broker, if there is one
-    :param policy: the addresses that http servers may have
+    :param dialer: connects to http servers
     :param first: keeps the answer of a server that was asked whether its URL is a Metalink, for the source
     :raises UsageError: if a source is none of these, or a Metalink is malformed or not alone
     :raises SourceError: if a Metalink cannot be fetched from its server
@@ -59,7 +59,7 @@ async def resolve(
             check(source)
     if ask and all(map(_may_be_dataset, sources)):
         return _checked(await ask(sources))
-    files = await _files(sources, fetch_document, policy, first)
+    files = await _files(sources, fetch_document, dialer, first)
     return [FoundReplicas(file, {}) for file in files]
 
 
@@ -81,20 +81,20 @@ def _checked(files: Sequence[FoundReplicas]) -> list[FoundReplicas]:
 
 
 async def _files(
-    sources: Sequence[str], fetch_document: Fetch, policy: AddressPolicy, first: FirstAnswers | None
+    sources: Sequence[str], fetch_document: Fetch, dialer: Dialer, first: FirstAnswers | None
 ) -> list[ReplicaSet]:
     documents = [source for source in sources if "://" not in source or _ends_as_metalink(source)]
-    if not documents and not (len(sources) == 1 and await _server_declares_metalink(sources[0], policy, first)):
+    if not documents and not (len(sources) == 1 and await _server_declares_metalink(sources[0], dialer, first)):
         return [replica_set(sources)]
     if len(sources) > 1:
         raise UsageError(
             f"{redact(documents[0])} was given with other sources, but a Metalink must be the only one",
             "name one Metalink, or only replica URLs of one file",
         )
-    return await _read(sources[0], fetch_document, policy)
+    return await _read(sources[0], fetch_document, dialer)
 
 
-async def _read(source: str, fetch_document: Fetch, policy: AddressPolicy) -> list[ReplicaSet]:
+async def _read(source: str, fetch_document: Fetch, dialer: Dialer) -> list[ReplicaSet]:
     from coalloc.resolve import metalink  # imported here because few transfers need a parser of XML
 
     if "://" not in source:
@@ -103,7 +103,7 @@ async def _read(source: str, fetch_document: Fetch, policy: AddressPolicy) -> li
     elif _is_http(source):
         from coalloc.resolve import http_documents
 
-        document, address, secure = await http_documents.get(source, metalink.MAX_BYTES, policy)
+        document, address, secure = await http_documents.get(source, metalink.MAX_BYTES, dialer)
         files, origin = metalink.read(document, redact(source)), Origin("server", address)
     else:
         document, address = await fetch_document(source, metalink.MAX_BYTES)
@@ -126,12 +126,12 @@ def _local(path: str, limit: int) -> bytes:
         raise UsageError(f"{redact(path)} is neither a URL nor a readable file: {reason}", remedy) from None
 
 
-async def _server_declares_metalink(source: str, policy: AddressPolicy, first: FirstAnswers | None) -> bool:
+async def _server_declares_metalink(source: str, dialer: Dialer, first: FirstAnswers | None) -> bool:
     if not _is_http(source):
         return False
     from coalloc.resolve import http_documents  # imported here because it imports all of http
 
-    return await http_documents.declares_metalink(source, policy, first)
+    return await http_documents.declares_metalink(source, dialer, first)
 
 
 def _is_http(url: str) -> bool:

@@ -10,8 +10,7 @@ from coalloc.engine.first_answers import FirstAnswers
 from coalloc.engine.http.answers import WANTED_DIGESTS
 from coalloc.engine.http.exchange import HTTPExchange
 from coalloc.errors import SourceError, Stalled, Unreachable, Unsupported, UsageError
-from coalloc.util.addresses import ANYWHERE, AddressPolicy
-from coalloc.util.dialer import DirectDialer
+from coalloc.util.dialer import DIRECT, Dialer
 
 __all__ = ["FetchedDocument", "declares_metalink", "get"]
 
@@ -33,20 +32,20 @@ class FetchedDocument(NamedTuple):
     secure: bool
 
 
-async def declares_metalink(url: str, policy: AddressPolicy = ANYWHERE, first: FirstAnswers | None = None) -> bool:
+async def declares_metalink(url: str, dialer: Dialer = DIRECT, first: FirstAnswers | None = None) -> bool:
     """Return whether the server declares a URL a Metalink; False on errors, which an engine will report.
 
-    :param policy: the addresses that servers may have
+    :param dialer: connects to servers
     :param first: keeps the answer for the engine, if the URL is not a Metalink
     :raises Unreachable: if the server does not answer, as an engine would only wait for it again
     """
-    async with _exchange(url, policy) as server:
+    async with _exchange(url, dialer) as server:
         try:
             async with _timely(server), server.answer("HEAD", WANTED_DIGESTS) as answer:
                 kind: str = answer.headers.get("content-type", "")
                 declared = answer.is_success and kind.partition(";")[0].strip().lower() in METALINKS
                 if first and not declared and (begun := server.detach(answer)):
-                    first.keep(url, policy, begun)
+                    first.keep(url, dialer.policy, begun)
                 return declared
         except Stalled:
             raise
@@ -54,14 +53,14 @@ async def declares_metalink(url: str, policy: AddressPolicy = ANYWHERE, first: F
             return False
 
 
-async def get(url: str, limit: int, policy: AddressPolicy = ANYWHERE) -> FetchedDocument:
+async def get(url: str, limit: int, dialer: Dialer = DIRECT) -> FetchedDocument:
     """Return the document at `url`.
 
-    :param policy: the addresses that servers may have
+    :param dialer: connects to servers
     :raises UsageError: if the document is longer than `limit` bytes
     :raises SourceError: if the document cannot be fetched
     """
-    async with _exchange(url, policy) as server, AsyncExitStack() as stack:
+    async with _exchange(url, dialer) as server, AsyncExitStack() as stack:
         async with _timely(server):
             answer = await stack.enter_async_context(server.answer("GET", {}))
         if not answer.is_success:
@@ -85,8 +84,8 @@ async def get(url: str, limit: int, policy: AddressPolicy = ANYWHERE) -> Fetched
 
 
 @asynccontextmanager
-async def _exchange(url: str, policy: AddressPolicy) -> AsyncIterator[HTTPExchange]:
-    options = EngineOptions(DirectDialer(policy), connect_seconds=2 * SECONDS)  # `_timely` ends earlier
+async def _exchange(url: str, dialer: Dialer) -> AsyncIterator[HTTPExchange]:
+    options = EngineOptions(dialer, connect_seconds=2 * SECONDS)  # `_timely` ends earlier
     server = HTTPExchange(url, options, lambda _: None)
     try:
         yield server

@@ -74,6 +74,7 @@ class GridFTPSource(Source):
         self._channel: BlockChannel | None = None
         self._data: socket.socket | None = None
         self._agreed: Stat | None = None
+        self._relayed = False
 
     @property
     def path(self) -> str:
@@ -97,6 +98,7 @@ class GridFTPSource(Source):
 
     def _reached(self, control: ControlConnection) -> None:
         self._known.rtt = control.round_trip
+        self._relayed = control.relayed
 
     async def _connected(self) -> Session:
         """Replace the session by a new one, and return it."""
@@ -135,7 +137,7 @@ class GridFTPSource(Source):
     def _may_keep(self) -> bool:
         """Return whether a persistent data connection is worthwhile, and may be possible."""
         far = self._session is not None and (self._session.stat.rtt or 0.0) >= FAR and self._session.sends_blocks
-        return far and self._known.connects_back is not False
+        return far and self._known.connects_back is not False and not self._relayed
 
     @property
     def _keeps(self) -> bool:

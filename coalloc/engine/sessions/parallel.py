@@ -24,10 +24,13 @@ class Parallel(Source):
 
     :param make: function that makes the session with this number, from 0
     :param streams: number of sessions until `widen` raises it; sessions added by it only borrow their slots
+    :param routes: number of routes to the server, which the sessions take in turn; the first session of each connects
+        at once, but no range waits for those of further routes
     """
 
-    def __init__(self, make: Callable[[int], Source], streams: int = 1) -> None:
+    def __init__(self, make: Callable[[int], Source], streams: int = 1, routes: int = 1) -> None:
         self._make = make
+        self._routes = routes
         self._sessions = [ReplicaSession(make(0))]
         super().__init__(self._sessions[0].url, self._sessions[0].options)
         self._owned = self._streams = streams
@@ -37,6 +40,9 @@ class Parallel(Source):
 
     async def open(self) -> Stat:
         await self._forget_joining()
+        if self._routes > 1:
+            for session in self._further()[: self._routes - 1]:
+                session.begin_to_join()
         self._agreed = await self._sessions[0].open()
         return self._agreed
 
@@ -80,7 +86,9 @@ class Parallel(Source):
     def _further(self) -> list[ReplicaSession]:
         """Return all sessions but the first."""
         for number in range(len(self._sessions), self._streams):
-            self._sessions.append(ReplicaSession(self._make(number), on_loan=number >= self._owned))
+            expected = number % self._routes == 0
+            session = ReplicaSession(self._make(number), on_loan=number >= self._owned, expected=expected)
+            self._sessions.append(session)
         return self._sessions[1:]
 
     async def checksum(self, algorithm: str, start: int, end: int) -> str | None:

@@ -44,10 +44,12 @@ class ReplicaSession(Source):
 
     :param source: the connection with the server
     :param on_loan: whether the slot is given back when others wait for one
+    :param expected: whether ranges are divided with it in mind while it still connects
     """
 
-    def __init__(self, source: Source, *, on_loan: bool = False) -> None:
+    def __init__(self, source: Source, *, on_loan: bool = False, expected: bool = True) -> None:
         super().__init__(source.url, source.options)
+        self.expected = expected
         self._source = source
         self._server = server_of(source.url) or ""
         self._slots = source.options.slots if self._server else None

@@ -200,7 +200,7 @@ class RangeSharing:
 
     def _fair(self, work: SessionWork) -> int:
         """Return the bytes per part if all undealt bytes were given now to idle or queueing sessions."""
-        working = sum(not task.done() for task in self._tasks.values())  # sessions that are still connecting count
+        working = self._working
         if work.session.queues:
             return self._unshared.total // working
         if working == 1:
@@ -209,6 +209,13 @@ class RangeSharing:
             return MOMENT
         without = max(1, working - sum(bool(other.parts) for other in self._works.values()))
         return max(SMALLEST, -(-self._unshared.total // without))
+
+    @property
+    def _working(self) -> int:
+        """The number of sessions that take part, including those that are still connecting and expected to."""
+        return sum(
+            not task.done() and (session in self._works or session.expected) for session, task in self._tasks.items()
+        )
 
     def _take(self, work: SessionWork, part: RangePart, start: int, end: int, data: memoryview | None) -> None:
         if self._caller and self._caller.cancelling():  # the caller is cancelled, but has not ended the sessions yet

@@ -83,6 +83,8 @@ class SessionWork:
 
     def given(self, task: Task[None], part: RangePart, now: float) -> None:
         if not self.parts:
+            if self._rate is None and self._since and not self.session.queues:  # a new part begins slowly
+                self._rate = self._since / max(self._last - self._marked, 1e-6)
             self._marked, self._last, self._setup, self._since = now, now, None, 0
         self.parts[task] = part
 
