@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from coalloc.config import access
 from coalloc.download.report import past_transfers
-from coalloc.download.request import Request, named_files, ranked, sources_of
+from coalloc.download.request import Request, dialers, named_files, ranked, sources_of
 from coalloc.download.to_disk import Download, DownloadSettings
 from coalloc.engine.base import Admission
 from coalloc.engine.first_answers import FirstAnswers
@@ -50,7 +50,9 @@ async def download(
     cancellation, `results` has the reports of the finished files and of the interrupted one.
     """
     with closing(FirstAnswers()) as first:
-        return await _downloads(request._replace(first=first), watch, expected, limits, confirm, results or Results())
+        made = request.dialers or dialers(request.own, request.via, request.broker)
+        request = request._replace(first=first, dialers=made)
+        return await _downloads(request, watch, expected, limits, confirm, results or Results())
 
 
 async def _downloads(

@@ -31,8 +31,10 @@ if TYPE_CHECKING:
     from coalloc.broker_client import Broker
     from coalloc.depot.dialer import DepotRoutes
 
-__all__ = ["Engine", "Request", "depot_routes", "named_files", "ranked", "sources_of"]
+__all__ = ["Engine", "Request", "depot_routes", "dialers", "named_files", "ranked", "sources_of"]
 
+Dialers = tuple[DirectDialer, tuple[DirectDialer, ...]]
+"""A dialer for connections to servers, and dialers over further routes, which sessions take in turn."""
 Engine = Literal["auto", "gridftp", "globus-url-copy"]
 
 
@@ -51,7 +53,8 @@ class Request(NamedTuple):
     addresses of the sources; None for the user's own policy, which allows any. `within` is the real path of a directory
     that `output`, then the file itself, must not leave by a symbolic link, even one created meanwhile; None for the
     directory of `output`. `beside` is the name of the directory for partial data; None for `NAME.coget`.
-    `via` are routes over depots, as ROUTE or HOST=ROUTE; None for the user's usual ones.
+    `via` are routes over depots, as ROUTE or HOST=ROUTE; None for the user's usual ones. `dialers` are made of the
+    policy and the routes, once for all connections; None to make new ones.
     `first` keeps the answers of servers that were asked whether a URL is a Metalink, for the sources.
     """
 
@@ -76,6 +79,7 @@ class Request(NamedTuple):
     beside: str | None = None
     first: FirstAnswers | None = None
     via: tuple[str, ...] | None = None
+    dialers: Dialers | None = None
 
     @property
     def expected(self) -> Checksum | None:
@@ -90,7 +94,7 @@ class Request(NamedTuple):
     @property
     def options(self) -> EngineOptions:
         """The options for reaching servers, without a limit of connections, as for queries, which move no data."""
-        dialer, further = dialers(self.own, self.via, self.broker)
+        dialer, further = self.dialers or dialers(self.own, self.via, self.broker)
         return EngineOptions(
             dialer,
             further,
@@ -103,9 +107,7 @@ class Request(NamedTuple):
         )
 
 
-def dialers(
-    policy: AddressPolicy, via: tuple[str, ...] | None, broker: str | None
-) -> tuple[DirectDialer, tuple[DirectDialer, ...]]:
+def dialers(policy: AddressPolicy, via: tuple[str, ...] | None, broker: str | None) -> Dialers:
     """Return a dialer that takes these routes over depots, or the user's usual ones, and dialers of further routes.
 
     :param broker: the broker that knows depots, and gives tickets; None for the user's usual one
@@ -114,7 +116,7 @@ def dialers(
     texts = own_routes() if via is None else via
     if not texts:
         return DirectDialer(policy), ()
-    from coalloc.depot.dialer import BestDepotDialer, RelayedDialer  # imported here because few users have depots
+    from coalloc.depot.dialer import RelayedDialer  # imported here because few users have depots
 
     routes, known, completion, listed = depot_routes(texts), access(broker), None, None
     if known:
@@ -122,8 +124,13 @@ def dialers(
 
         directory = DepotDirectory(known, own_policy())
         completion, listed = directory.complete, directory.listed
-    best = BestDepotDialer(policy, routes, completion, listed) if routes.some_automatic else None
-    return RelayedDialer(policy, routes, completion, best), (best,) if best else ()
+    fixed = RelayedDialer(policy, routes, completion)
+    if not routes.some_automatic:
+        return fixed, ()
+    from coalloc.depot.automatic import AutomaticDialer, AutomaticRoutes
+
+    automatic = AutomaticRoutes(routes, completion, listed)
+    return AutomaticDialer(policy, automatic, 0, fixed), (AutomaticDialer(policy, automatic, 1, fixed),)
 
 
 def depot_routes(texts: Sequence[str]) -> "DepotRoutes":

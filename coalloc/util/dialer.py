@@ -8,7 +8,7 @@ import asyncio
 import re
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import copy
 from types import MappingProxyType
 from typing import Protocol, Self, cast
@@ -79,13 +79,15 @@ class RelayedSocket(socket.socket):
 
     :param connection: connection to the first of these hosts, which is taken over
     :param server: numeric address and port of the server
-    :ivar further: seconds of the round trips behind the first host
+    :param legs: round-trip times in seconds behind the first host
+    :ivar further: the sum of these
     """
 
-    def __init__(self, connection: socket.socket, server: tuple[str, int], further: float) -> None:
+    def __init__(self, connection: socket.socket, server: tuple[str, int], legs: Sequence[float]) -> None:
         super().__init__(fileno=connection.detach())
         self.setblocking(False)
-        self.further = further
+        self.legs = legs
+        self.further = sum(legs)
         self._server = server
 
     def getpeername(self) -> tuple[str, int]:

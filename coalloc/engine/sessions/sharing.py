@@ -21,6 +21,8 @@ __all__ = ["SMALLEST", "RangeSharing"]
 
 SMALLEST = 512 * 1024
 """Minimum bytes of a part that is worth its set-up."""
+WORTH_A_ROUTE = 4 * 1024 * 1024
+"""The same of a range for a session that takes a further route, whose rate is not known yet."""
 MOMENT = 2 * 1024 * 1024
 """Bytes of a part for a session that can queue only after this part, if other sessions deliver, too."""
 LOOK_SECONDS = 0.1
@@ -85,7 +87,8 @@ class RangeSharing:
             self._over.set_result(None)
 
     async def _work(self, session: ReplicaSession, connected: bool) -> None:
-        if self._span.end - self._span.start <= SMALLEST * len(self._works):
+        least = SMALLEST * len(self._works) if session.expected else WORTH_A_ROUTE
+        if self._span.end - self._span.start <= least:
             return  # too little for one more session
         if not (connected or await session.join(self._agreed)):
             return

@@ -7,12 +7,12 @@ from contextlib import closing, contextmanager
 import pytest
 
 from coalloc.depot import dialer as module
-from coalloc.depot.dialer import BestDepotDialer, DepotRoutes, RelayedDialer
+from coalloc.depot.dialer import DepotRoutes, RelayedDialer
 from coalloc.depot.protocol.addresses import HostPort
 from coalloc.depot.route import DepotRoute
 from coalloc.errors import AddressRefused, Unreachable
 from coalloc.util.addresses import ANYWHERE, AddressClass, AddressPolicy
-from coalloc.util.dialer import DirectDialer, RelayedSocket, round_trip
+from coalloc.util.dialer import RelayedSocket, round_trip
 from tests.support.depot import LOOPBACK, RunningDepot, depots
 from tests.support.waiting import PATIENCE, until
 
@@ -144,60 +144,3 @@ async def test_a_cancelled_attempt_leaves_no_connection(server):
 def test_other_text_is_no_route(text: str):
     with pytest.raises(ValueError, match=r"."):
         DepotRoutes.parse([text], {})
-
-
-def automatic(*places: object) -> BestDepotDialer:
-    return BestDepotDialer(ANYWHERE, DepotRoutes.parse(["auto"], {}, [str(place) for place in places]))
-
-
-async def test_the_depot_that_answers_first_is_chosen(two, server):
-    with silent() as depot:
-        dialer = automatic(HostPort("127.0.0.1", port(depot)), two[0].place)
-        for _ in range(2):
-            (await dialer.dial("localhost", port(server), PATIENCE)).close()
-            server.accept()[0].close()
-        depot.accept()[0].close()  # only the first time
-        depot.setblocking(False)
-        with pytest.raises(BlockingIOError):
-            depot.accept()
-    assert await until(lambda: len(two[0].lines) == 2)
-
-
-async def test_without_a_depot_that_answers_there_is_no_further_route(server, unused):
-    with pytest.raises(Unreachable, match="over any of 1 depots"):
-        await automatic(HostPort("127.0.0.1", unused)).dial("127.0.0.1", port(server), PATIENCE)
-    with pytest.raises(Unreachable, match="over any of 0 depots"):
-        await automatic().dial("127.0.0.1", port(server), PATIENCE)
-
-
-async def test_only_automatic_routes_are_served():
-    routes = DepotRoutes.parse(["a.example", "ftp.example=auto"], {}, ["b.example"])
-    dialer = BestDepotDialer(ANYWHERE, routes)
-    assert dialer.serves("FTP.example")
-    assert not dialer.serves("other.example")
-
-
-async def test_depots_of_a_broker_are_candidates_too(two, server):
-    async def listed() -> list[HostPort]:
-        return [two[1].place]
-
-    dialer = BestDepotDialer(ANYWHERE, DepotRoutes.parse(["auto"], {}), None, listed)
-    (await dialer.dial("127.0.0.1", port(server), PATIENCE)).close()
-    server.accept()[0].close()
-    assert await until(lambda: two[1].lines)
-
-
-async def test_a_server_that_cannot_be_reached_directly_is_reached_over_a_depot(two, server, monkeypatch):
-    async def fail(self, host, port, seconds):
-        raise Unreachable(f"{host} is behind a firewall", "")
-
-    routes = DepotRoutes.parse(["auto"], {}, [str(two[0].place)])
-    dialer = RelayedDialer(ANYWHERE, routes, None, BestDepotDialer(ANYWHERE, routes))
-    dial = DirectDialer.dial
-
-    async def only_depots(self, host, number, seconds):
-        return await (fail if number == port(server) else dial)(self, host, number, seconds)
-
-    monkeypatch.setattr(DirectDialer, "dial", only_depots)
-    with await dialer.dial("127.0.0.1", port(server), PATIENCE) as sock:
-        assert sock.getpeername() == ("127.0.0.1", port(server))
