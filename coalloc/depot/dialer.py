@@ -10,7 +10,7 @@ from coalloc.depot.client import describe
 from coalloc.depot.completion import CompletedRoutes, Completion, ConnectionTask, discard, first_success, succeeded
 from coalloc.depot.protocol.addresses import HostPort
 from coalloc.depot.protocol.failures import DepotFailure
-from coalloc.depot.route import DIRECT, DepotRoute, DepotTicket, depot_place
+from coalloc.depot.route import DIRECT, DepotRoute, DepotTicket, depot_of
 from coalloc.errors import Unreachable
 from coalloc.util.addresses import AddressPolicy
 from coalloc.util.dialer import DirectDialer, checked
@@ -59,7 +59,7 @@ class DepotRoutes(NamedTuple):
                 by_host[_plain(host)] = parsed
             else:
                 usual = parsed
-        return cls(usual, by_host, tuple(map(depot_place, depots)))
+        return cls(usual, by_host, tuple(map(depot_of, depots)))
 
     @property
     def some_automatic(self) -> bool:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from coalloc.depot.protocol.addresses import HostPort
 from coalloc.depot.protocol.session_header import MOST_HOPS, SessionHeader, SessionRequest, credentials
 
-__all__ = ["DIRECT", "DepotRoute", "DepotTicket", "depot_place", "tickets_of"]
+__all__ = ["DIRECT", "DepotRoute", "DepotTicket", "depot_of", "tickets_of"]
 
 DEFAULT_PORT = 4000
 NONE, CHOSEN = "none", "auto"
@@ -53,7 +53,7 @@ class DepotRoute(NamedTuple):
             return cls(tickets=tickets or {}, automatic=True)
         names = [] if text == NONE else text.split(",")
         loose = names[-1:] == ["*"]
-        depots = tuple(map(depot_place, names[:-1] if loose else names))
+        depots = tuple(map(depot_of, names[:-1] if loose else names))
         repeated, words = len(set(depots)) < len(depots), {NONE, CHOSEN}.intersection(names)
         if (loose and not depots) or words or repeated or len(depots) > MOST_HOPS:
             raise ValueError(f"{text!r} is not a route: name up to {MOST_HOPS} different depots")
@@ -81,9 +81,16 @@ def tickets_of(known: Mapping[str, tuple[str, bytes]]) -> dict[HostPort, DepotTi
 
     :raises ValueError: for an invalid name of a depot
     """
-    return {depot_place(name): DepotTicket(*ticket) for name, ticket in known.items()}
+    return {depot_of(name): DepotTicket(*ticket) for name, ticket in known.items()}
 
 
-def depot_place(text: str) -> HostPort:
-    """Return the depot in HOST or HOST:PORT. :raises ValueError: for another form"""
-    return HostPort.of(text, DEFAULT_PORT) if ":" not in text else HostPort.parse(text)
+def depot_of(text: str) -> HostPort:
+    """Return the depot in HOST or HOST:PORT.
+
+    >>> depot_of("[2001:db8::1]")
+    HostPort(host='2001:db8::1', port=4000)
+
+    :raises ValueError: if the text has another form
+    """
+    has_port = ":" in text and not text.endswith("]")
+    return HostPort.parse(text if has_port else f"{text}:{DEFAULT_PORT}")

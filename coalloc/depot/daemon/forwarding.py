@@ -8,20 +8,27 @@ destination itself:
     depot = "depot-b.example:4000"
     ticket = "t1...."    # only if that depot needs one
     key = "0123..."      # the ticket's key, in hexadecimal digits
+
+Names in it count as in `permissions`.
 """
 
 import logging
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from coalloc.depot.daemon.permissions import covers
 from coalloc.depot.protocol.addresses import DestinationPattern, HostPort
+from coalloc.depot.route import depot_of
 from coalloc.errors import UsageError
 
 __all__ = ["ForwardingTable", "NextHop"]
 
 log = logging.getLogger(__name__)
+
+FIELDS = {"destinations", "depot", "ticket", "key"}
+FORM = 'write [[next]], and below it destinations = ["HOST:PORT"] and depot = "HOST:PORT"'
 
 
 class NextHop(NamedTuple):
@@ -54,28 +61,43 @@ class ForwardingTable:
             stamp = status.st_mtime_ns, status.st_size, status.st_ino
             if stamp != self._stamp:
                 self._stamp = stamp
-                self._entries = list(map(_entry, tomllib.loads(self._path.read_text()).get("next", [])))
+                self._entries = _entries(tomllib.loads(self._path.read_text()))
         except OSError as error:
             raise UsageError(f"the table {self._path} cannot be read: {error.strerror}", "make it readable") from None
-        except (ValueError, TypeError, KeyError) as error:
-            raise UsageError(f"the table {self._path} is invalid: {error}", "see coget-depot serve --help") from None
+        except (ValueError, TypeError) as error:
+            raise UsageError(f"the table {self._path} is invalid: {error}", FORM) from None
 
-    def next_hop(self, to: HostPort, addresses: Iterable[str]) -> NextHop | None:
+    async def next_hop(self, to: HostPort, addresses: Sequence[str]) -> NextHop | None:
         """Return the next hop to a destination with these addresses; None to connect it directly."""
         try:
             self._read_if_changed()
         except UsageError as error:
             log.warning("%s; the earlier table stays in force", error.message)
-        addresses = list(addresses)
         for patterns, hop in self._entries:
             for pattern in patterns:
-                named = pattern.host == to.host or any(map(pattern.covers_address, addresses))
-                if named and pattern.covers_port(to.port):
-                    return hop
+                for address in addresses:
+                    if await covers(pattern, to, address):
+                        return hop
         return None
 
 
+def _entries(table: dict[str, Any]) -> list[tuple[list[DestinationPattern], NextHop]]:
+    """Return the entries of a table.
+
+    :raises ValueError: if it is invalid
+    :raises TypeError: the same
+    """
+    entries = table.pop("next", [])
+    if table or not isinstance(entries, list):
+        raise ValueError(f"{next(iter(table), 'next')!r} is not [[next]]")
+    return list(map(_entry, entries))
+
+
 def _entry(fields: dict[str, Any]) -> tuple[list[DestinationPattern], NextHop]:
-    ticket = (fields["ticket"], bytes.fromhex(fields["key"])) if "ticket" in fields else None
-    depot = HostPort.parse(fields["depot"])
-    return list(map(DestinationPattern.parse, fields["destinations"])), NextHop(depot, ticket)
+    destinations, depot = fields.get("destinations"), fields.get("depot")
+    if not isinstance(destinations, list) or not isinstance(depot, str) or fields.keys() - FIELDS:
+        raise ValueError("an entry needs destinations, which are a list, and a depot; ticket and key may follow")
+    if ("ticket" in fields) != ("key" in fields):
+        raise ValueError("a ticket and its key belong together")
+    ticket = (str(fields["ticket"]), bytes.fromhex(fields["key"])) if "ticket" in fields else None
+    return list(map(DestinationPattern.parse, destinations)), NextHop(depot_of(depot), ticket)

@@ -21,7 +21,7 @@ from coalloc.depot.protocol.session_header import prove
 from coalloc.depot.tickets import Ticket, key_of, read_ticket
 from coalloc.util.addresses import AddressClass, carried, class_of
 
-__all__ = ["SessionPermission", "allowed_addresses", "permission"]
+__all__ = ["SessionPermission", "allowed_addresses", "covers", "look_up", "permission"]
 
 CLOCK_SECONDS = 120.0
 """Maximum difference between the clocks of client and depot."""
@@ -84,11 +84,13 @@ async def allowed_addresses(settings: DepotSettings, to: HostPort, ticket: Ticke
     :raises DepotFailure: if there is none
     """
     found = await look_up(to)
-    usable = [each for each in found if _is_permitted(settings, to, str(each[4][0]), ticket is not None)]
-    if ticket is not None:
-        usable = [each for each in usable if await _is_covered(ticket.destinations, to, str(each[4][0]))]
+    usable = [each for each in found if await _is_permitted(settings, to, str(each[4][0]), ticket is not None)]
     if not usable:
         raise DepotFailure("denied", f"this depot may not connect to {to}")
+    if ticket is not None:
+        usable = [each for each in usable if await _any_covers(ticket.destinations, to, str(each[4][0]))]
+    if not usable:
+        raise DepotFailure("ticket", f"the ticket does not permit {to}")
     return usable
 
 
@@ -104,28 +106,39 @@ async def look_up(to: HostPort) -> list[AddrInfoType]:
     return cast(list[AddrInfoType], found)
 
 
-def _is_permitted(settings: DepotSettings, to: HostPort, address: str, has_ticket: bool) -> bool:
+async def covers(pattern: DestinationPattern, to: HostPort, address: str) -> bool:
+    """Return whether a pattern covers a destination at this address.
+
+    A host name covers a destination of the same name, and numeric destinations that are an address of the host: coget
+    looks names up itself, and sends depots the address.
+    """
+    if not pattern.covers_port(to.port):
+        return False
+    if not pattern.host:
+        return pattern.covers_address(address)
+    if pattern.host == to.host:
+        return True
+    if is_numeric(to.host):
+        with suppress(DepotFailure):
+            return address in {str(each[4][0]) for each in await look_up(HostPort(pattern.host, to.port))}
+    return False
+
+
+async def _any_covers(patterns: Iterable[DestinationPattern], to: HostPort, address: str) -> bool:
+    for pattern in patterns:
+        if await covers(pattern, to, address):
+            return True
+    return False
+
+
+async def _is_permitted(settings: DepotSettings, to: HostPort, address: str, has_ticket: bool) -> bool:
     """Return whether the settings permit an address; internal ones must be in a network that they name."""
     known = class_of(address)
     if known == AddressClass.LINK_LOCAL:
         return False
-    patterns = [each for each in settings.destinations if each.covers_port(to.port)]
-    if any(each.covers_address(address) for each in patterns):
-        return True
-    if known == AddressClass.PUBLIC:
-        return any(each.host == to.host for each in patterns) or (has_ticket and not settings.destinations)
-    return known == AddressClass.LOOPBACK and not settings.destinations and not has_ticket and not settings.clients
-
-
-async def _is_covered(patterns: Iterable[DestinationPattern], to: HostPort, address: str) -> bool:
-    """Return whether a ticket covers an address; a numeric one also if it is an address of a host in the ticket."""
-    for pattern in patterns:
-        if not pattern.covers_port(to.port):
-            continue
-        if pattern.covers_address(address) or (pattern.host and pattern.host == to.host):
-            return True
-        if pattern.host and is_numeric(to.host):
-            with suppress(DepotFailure):
-                if address in {str(each[4][0]) for each in await look_up(HostPort(pattern.host, to.port))}:
-                    return True
-    return False
+    if settings.destinations:
+        named = [each for each in settings.destinations if not each.host or known == AddressClass.PUBLIC]
+        return await _any_covers(named, to, address)
+    if has_ticket:
+        return known == AddressClass.PUBLIC
+    return known == AddressClass.LOOPBACK and not settings.clients

@@ -190,7 +190,7 @@ class DepotSession:
         addresses = await self._addresses(to, granted)
         if header and not header.request.loose:
             return _Hop(to, addresses)
-        chosen = self._choose(to, addresses)
+        chosen = await self._choose(to, addresses)
         if chosen is None:
             return _Hop(to, addresses)
         return _Hop(chosen.depot, await look_up(chosen.depot), self._own_header(chosen, to, header))
@@ -198,10 +198,10 @@ class DepotSession:
     async def _addresses(self, to: HostPort, granted: SessionPermission) -> Sequence[AddrInfoType]:
         return await allowed_addresses(self._depot.settings, to, granted.ticket)
 
-    def _choose(self, to: HostPort, addresses: Sequence[AddrInfoType]) -> NextHop | None:
+    async def _choose(self, to: HostPort, addresses: Sequence[AddrInfoType]) -> NextHop | None:
         if self._depot.table is None:
             return None
-        return self._depot.table.next_hop(to, [str(each[4][0]) for each in addresses])
+        return await self._depot.table.next_hop(to, [str(each[4][0]) for each in addresses])
 
     def _own_header(self, chosen: NextHop, to: HostPort, header: SessionHeader | None) -> SessionHeader:
         """Return the header for a next hop that this depot has chosen.

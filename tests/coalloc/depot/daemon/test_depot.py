@@ -17,11 +17,13 @@ import pytest
 
 from coalloc.depot import DepotRoute, create_connection, open_connection
 from coalloc.depot.client import relay
+from coalloc.depot.daemon.forwarding import ForwardingTable, NextHop
 from coalloc.depot.protocol.addresses import DestinationPattern, HostPort
 from coalloc.depot.protocol.failures import DepotFailure
 from coalloc.depot.protocol.session_header import MAGIC, Answer
 from coalloc.depot.route import DepotTicket
 from coalloc.depot.tickets import Ticket, key_of, sign
+from coalloc.errors import UsageError
 from tests.support.depot import LOOPBACK, RunningDepot, depots
 from tests.support.nginx import Nginx
 from tests.support.waiting import PATIENCE, wait_until
@@ -213,6 +215,39 @@ def test_a_table_that_becomes_invalid_stays_in_force_as_it_was(web, run, tmp_pat
     assert curl("--proxy", f"socks5h://{first.place}", url(web)).stdout == CONTENT
     assert last.wait_for_line(end="closed")
     assert f"{table} is invalid" in first.errors.read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("next = 3", "'next' is not [[next]]"),
+        ("[next]\n", "'next' is not [[next]]"),
+        ("[[nxt]]\n", "'nxt' is not [[next]]"),
+        ("[[next]]\n", "an entry needs destinations"),
+        ('[[next]]\ndestinations = "a.example"\ndepot = "b.example"\n', "destinations, which are a list"),
+        ('[[next]]\ndestinations = ["a.example"]\ndepot = "b.example"\nkey = "00"\n', "belong together"),
+        ('[[next]]\ndestinations = ["a.example:x"]\ndepot = "b.example"\n', "'a.example:x'"),
+        ("no TOML", "at line 1"),
+    ],
+)
+def test_an_invalid_table_is_described(tmp_path, text: str, why: str):
+    table = tmp_path / "table"
+    table.write_text(text)
+    with pytest.raises(UsageError) as error:
+        ForwardingTable(table)
+    assert f"the table {table} is invalid: " in error.value.message
+    assert why in error.value.message
+    assert "[[next]]" in error.value.remedy
+
+
+async def test_a_name_in_the_table_covers_the_addresses_of_its_host(tmp_path):
+    table = tmp_path / "table"
+    table.write_text('[[next]]\ndestinations = ["localhost:2811"]\ndepot = "b.example"\n')
+    known, hop = ForwardingTable(table), NextHop(HostPort("b.example", 4000))
+    assert await known.next_hop(HostPort("localhost", 2811), ["127.0.0.1"]) == hop
+    assert await known.next_hop(HostPort("127.0.0.1", 2811), ["127.0.0.1"]) == hop
+    assert await known.next_hop(HostPort("127.0.0.1", 2812), ["127.0.0.1"]) is None
+    assert await known.next_hop(HostPort("127.0.0.2", 2811), ["127.0.0.2"]) is None
 
 
 def test_a_loop_of_loose_routes_is_refused(web, run, tmp_path):

@@ -1,7 +1,10 @@
+import socket
 import time
 
 import pytest
+from aiohappyeyeballs import AddrInfoType
 
+from coalloc.depot.daemon import permissions
 from coalloc.depot.daemon.limits import Limits
 from coalloc.depot.daemon.permissions import CLOCK_SECONDS, allowed_addresses, permission
 from coalloc.depot.daemon.settings import DepotSettings
@@ -109,7 +112,7 @@ async def judged(settings: DepotSettings, to: str, of: Ticket | None = None) -> 
     try:
         return bool(await allowed_addresses(settings, HostPort.parse(to), of))
     except DepotFailure as failure:
-        return failure.code != "denied"
+        return failure.code not in ("denied", "ticket")
 
 
 @pytest.mark.parametrize(
@@ -158,6 +161,37 @@ async def test_destinations_without_tickets(destinations: tuple[str, ...], to: s
 async def test_destinations_with_tickets(destinations, named, to: str, allowed: bool):
     settings = OURS._replace(destinations=patterns(*destinations))
     assert await judged(settings, to, ticket(destinations=patterns(*named))) == allowed
+
+
+NAMES = {"ftp.example": ["198.51.100.7", "198.51.100.8"], "inside.example": ["10.0.0.7"]}
+"""Addresses of hosts."""
+
+
+@pytest.fixture
+def names(monkeypatch):
+    async def look_up(to: HostPort) -> list[AddrInfoType]:
+        found = NAMES.get(to.host, [to.host])
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (each, to.port)) for each in found]
+
+    monkeypatch.setattr(permissions, "look_up", look_up)
+
+
+@pytest.mark.parametrize(
+    ("to", "allowed"),
+    [
+        ("ftp.example:2811", True),
+        ("198.51.100.8:2811", True),  # coget looks names up itself
+        ("198.51.100.8:2812", False),
+        ("198.51.100.9:2811", False),
+        ("inside.example:2811", False),
+        ("10.0.0.7:2811", False),
+    ],
+)
+@pytest.mark.usefixtures("names")
+async def test_a_name_permits_the_public_addresses_of_its_host(to: str, allowed: bool):
+    settings = DepotSettings(destinations=patterns("ftp.example:2811", "inside.example"))
+    assert await judged(settings, to) == allowed
+    assert await judged(OURS, to, ticket(destinations=settings.destinations)) == allowed
 
 
 async def test_a_name_without_an_address_is_unknown():
