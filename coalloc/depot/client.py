@@ -111,7 +111,7 @@ def describe(error: DepotFailure | OSError, route: DepotRoute) -> str:
         return f"the route {route} gave no answer in time"
     if isinstance(error, DepotFailure) and error.hop is not None and error.hop < len(route.depots):
         return f"depot {route.depots[error.hop]}: {error.message}"
-    return f"depot {route.depots[0]}: {error}"
+    return f"depot {route.depots[0]}: {getattr(error, 'strerror', None) or error}"
 
 
 def _relayed(

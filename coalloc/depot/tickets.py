@@ -78,7 +78,7 @@ def read_ticket(text: str, secret: bytes, depot: str, now: float) -> Ticket:
     fields = Ticket(*json.loads(base64.urlsafe_b64decode(claims + "==")))
     ticket = fields._replace(destinations=tuple(map(DestinationPattern.parse, map(str, fields.destinations))))
     if ticket.depot != depot:
-        raise DepotFailure("ticket", "the ticket is for another depot")
+        raise DepotFailure("ticket", f"the ticket is for another depot: {ticket.depot}, not {depot}")
     if now >= ticket.expires:
         raise DepotFailure("ticket", "the ticket has expired")
     return ticket

@@ -46,21 +46,24 @@ def permission(settings: DepotSettings, client: str, opening: Opening, now: floa
     :raises DepotFailure: if it has none
     """
     if settings.clients and not _in_networks(client, settings):
-        raise DepotFailure("denied", "this depot does not serve your address")
+        raise DepotFailure("denied", f"this depot does not serve your address, {client}")
     if settings.secret is None:
         if not settings.clients and class_of(client) != AddressClass.LOOPBACK:
-            raise DepotFailure("denied", "this depot does not serve your address")
+            raise DepotFailure("denied", f"this depot does not serve your address, {client}")
         return SessionPermission(client, None)
     text = opening.header.passes[0].ticket if opening.header else opening.ticket
     if not text:
-        raise DepotFailure("ticket", "this depot needs a ticket of its broker")
+        raise DepotFailure("ticket", "this depot needs a ticket")
     ticket = read_ticket(text, settings.secret, settings.name, now)
     if ticket.client and ip_address(ticket.client) != ip_address(carried(client)[0]):
-        raise DepotFailure("ticket", "the ticket is for another client address")
+        raise DepotFailure("ticket", f"the ticket is for another client address than {client}")
     if opening.header:
         _check_proof(opening, key_of(text, settings.secret), now)
     elif not ticket.client:
-        raise DepotFailure("ticket", "a ticket without a client address is valid only in session headers")
+        raise DepotFailure(
+            "ticket",
+            f"SOCKS5 and HTTP CONNECT need a ticket for the address {client}; yours is without a client address",
+        )
     return SessionPermission(ticket.user, ticket)
 
 
@@ -69,9 +72,9 @@ def _check_proof(opening: Opening, key: bytes, now: float) -> None:
     assert header is not None, "the caller has checked it"
     proof = header.passes[0].proof.encode(errors="replace")
     if not hmac.compare_digest(proof, prove(key, header.hop, header.raw).encode()):
-        raise DepotFailure("ticket", "the proof of the ticket's owner is wrong")
-    if abs(header.request.time - now) > CLOCK_SECONDS:
-        raise DepotFailure("ticket", "the session header is too old, or a clock is wrong")
+        raise DepotFailure("ticket", "the proof is wrong: this key does not belong to the ticket")
+    if (age := abs(header.request.time - now)) > CLOCK_SECONDS:
+        raise DepotFailure("ticket", f"the session header is too old, or the clocks differ by {age:.0f} s")
 
 
 def _in_networks(client: str, settings: DepotSettings) -> bool:
