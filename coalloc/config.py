@@ -17,10 +17,20 @@ from coalloc.safe_text import redact
 from coalloc.util.addresses import AddressPolicy, parse_networks
 from coalloc.util.secret_files import secret_variable
 
-__all__ = ["BrokerAccess", "access", "depot_tickets", "own_depots", "own_policy", "own_routes", "some_access"]
+__all__ = [
+    "DEPOTS_FORM",
+    "BrokerAccess",
+    "access",
+    "depot_tickets",
+    "own_depots",
+    "own_policy",
+    "own_routes",
+    "some_access",
+]
 
 OTHERS = ("networks", "via", "depots")
 """Values with functions of their own."""
+DEPOTS_FORM = 'write [depots."HOST:PORT"], then ticket = "..." and key = "..." as coget-depot ticket prints them'
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -113,12 +123,16 @@ def depot_tickets() -> Mapping[str, tuple[str, bytes]]:
     :raises UsageError: for an unreadable file, tickets that others may read, or an invalid table
     """
     named = _table("tokens.toml", secret=True).get("depots", {})
+    if not isinstance(named, dict):
+        raise UsageError("depots in tokens.toml is invalid", DEPOTS_FORM)
+    return {depot: _depot_ticket(depot, fields) for depot, fields in named.items()}
+
+
+def _depot_ticket(depot: str, fields: Any) -> tuple[str, bytes]:
     try:
-        return {depot: (str(each["ticket"]), bytes.fromhex(each["key"])) for depot, each in named.items()}
-    except (AttributeError, TypeError, KeyError, ValueError):
-        raise UsageError(
-            "depots in tokens.toml is invalid", 'write [depots."HOST:PORT"], then ticket = "..." and key = "..."'
-        ) from None
+        return str(fields["ticket"]), bytes.fromhex(fields["key"])
+    except (TypeError, KeyError, ValueError):
+        raise UsageError(f'[depots."{depot}"] in tokens.toml is invalid', DEPOTS_FORM) from None
 
 
 def _host(url: str) -> str:

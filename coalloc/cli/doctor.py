@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from coalloc.cli import interrupts, options
-from coalloc.errors import CoallocError, NothingToFetchFrom
+from coalloc.errors import CoallocError, NothingToFetchFrom, UsageError
 from coalloc.util.streams import say_json
 
 if TYPE_CHECKING:
@@ -31,7 +31,8 @@ def doctor(
     """Show what is installed and configured here, whether each named server answers, and remedies for problems.
 
     The exit status is 3 when a named server does not answer, otherwise 1 when something here is wrong and must be
-    repaired. Limits, such as a missing certificate, do not change it. With --via, each hop of the route is checked.
+    repaired. Limits, such as a missing certificate, do not change it. If a server has a route over depots, each hop is
+    checked, too.
 
     \b
     Examples:
@@ -42,8 +43,10 @@ def doctor(
     from coalloc import api
     from coalloc.cli.doctor_checks import checkup
 
+    if via and not sources:
+        raise UsageError("--via needs a server at its end", "name a URL: coget doctor --via ROUTE URL")
     findings = checkup()
-    routes = interrupts.run(api.check_routes(sources, via)) if via else []
+    routes = interrupts.run(api.check_routes(sources, via or None)) if sources else []
     checks = interrupts.run(api.check_servers(sources, engine, frozenset(delegate), via or None)) if sources else []
     if as_json:
         say_json(_document(findings, checks, routes))
@@ -93,6 +96,7 @@ def _print(
         out.print()
         out.print(table(("server", "state", ""), map(_row, names, checks)))
     remedies = [(f.thing, f.remedy) for f in findings if f.remedy]
+    remedies += [(str(hop.place), hop.remedy) for hops in routes for hop in hops if hop.remedy]
     remedies += [(name, p.error.remedy) for name, p in zip(names, checks, strict=True) if p.error]
     if remedies:
         out.print()

@@ -155,7 +155,13 @@ def request(sources: tuple[str, ...], output: Path | None = None, checksum: str 
 
 
 def _refuse_nonsense(
-    strategy: str, blocks: int | None, max_sources: int | None, engine: str, data_hosts: tuple[str, ...], **_: Any
+    strategy: str,
+    blocks: int | None,
+    max_sources: int | None,
+    engine: str,
+    data_hosts: tuple[str, ...],
+    via: tuple[str, ...],
+    **_: Any,
 ) -> None:
     if blocks:
         from coalloc.schedule.policies import make
@@ -170,4 +176,9 @@ def _refuse_nonsense(
         raise UsageError(
             "--data-host makes no sense with --engine globus-url-copy, which accepts any data host",
             "leave one of them out",
+        )
+    if engine == "globus-url-copy" and via:
+        raise UsageError(
+            "--via makes no sense with --engine globus-url-copy, which connects directly",
+            "leave one of them out, or run globus-url-copy itself with proxychains4",
         )

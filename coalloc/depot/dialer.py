@@ -56,7 +56,7 @@ class DepotRoutes(NamedTuple):
             host, equals, route = text.rpartition("=")
             parsed = DepotRoute.parse(route, tickets)
             if equals:
-                by_host[_plain(host)] = parsed
+                by_host[_checked(host)] = parsed
             else:
                 usual = parsed
         return cls(usual, by_host, tuple(map(depot_of, depots)))
@@ -140,6 +140,11 @@ def _refused_by_server(relayed: ConnectionTask, route: DepotRoute) -> bool:
     error = relayed.exception() if relayed.done() else None
     at_end = isinstance(error, DepotFailure) and error.hop == len(route.depots) - 1
     return at_end and error.code == "refused" and not route.loose  # type: ignore[union-attr]
+
+
+def _checked(host: str) -> str:
+    """Return a plain host; a port would never match, as all ports of a host have the same route."""
+    return _plain(HostPort.of(host.strip("[]"), 1).host)
 
 
 def _plain(host: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
+from coalloc.config import own_routes
 from coalloc.download.agreement import Agreement, unusable
 from coalloc.download.preview import preview
 from coalloc.download.request import Engine, Request, depot_routes, ranked, sources_of
@@ -22,9 +23,13 @@ from coalloc.util.concurrency import gather
 from coalloc.verify import WitnessServers, agreed_checksum
 
 if TYPE_CHECKING:
+    from coalloc.depot.dialer import DepotRoutes
     from coalloc.depot.hop_checks import HopCheck
 
 __all__ = ["ServerCheck", "check_routes", "check_servers", "planned_file"]
+
+RELAYED = ("ftp", "gsiftp", "http", "https")
+"""Schemes whose connections depots relay."""
 
 
 class ServerCheck(NamedTuple):
@@ -124,22 +129,29 @@ async def _check(url: str, request: Request) -> ServerCheck:
     return ServerCheck(redact(url), True, seconds, answer.size, features)
 
 
-async def check_routes(urls: Sequence[str], via: tuple[str, ...]) -> "list[list[HopCheck]]":
-    """Check each hop of the routes to these servers; the list of a server without depots is empty.
+async def check_routes(urls: Sequence[str], via: tuple[str, ...] | None = None) -> "list[list[HopCheck]]":
+    """Check each hop of the routes to these servers; the list of a server that is connected directly is empty.
 
+    :param via: routes over depots, as in a `Request`
     :raises UsageError: for an invalid route or URL
     """
+    texts = own_routes() if via is None else via
+    if not texts:
+        return [[] for _ in urls]
+    routes = depot_routes(texts)
+    return [await _check_route(url, routes) for url in urls]
+
+
+async def _check_route(url: str, routes: "DepotRoutes") -> "list[HopCheck]":
     from coalloc.depot.hop_checks import check_hops
     from coalloc.depot.protocol.addresses import HostPort
 
-    routes = depot_routes(via)
-    checks = []
-    for url in urls:
-        parts = urlsplit(url)
-        try:
-            to = HostPort.of(parts.hostname or "", parts.port or DEFAULT_PORTS.get(parts.scheme, 0))
-        except ValueError as error:
-            raise UsageError(f"{redact(url)} cannot be reached over depots: {error}", "check the URL") from None
-        route = routes.to(to.host)
-        checks.append(await check_hops(route, to) if route.depots else [])
-    return checks
+    parts = urlsplit(url)
+    if parts.scheme not in RELAYED:
+        return []
+    try:
+        to = HostPort.of(parts.hostname or "", parts.port or DEFAULT_PORTS[parts.scheme])
+    except ValueError as error:
+        raise UsageError(f"{redact(url)} cannot be reached over depots: {error}", "check the URL") from None
+    route = routes.to(to.host)
+    return await check_hops(route, to) if route.depots else []

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 from urllib.parse import urlsplit
 
-from coalloc.config import access, depot_tickets, own_depots, own_policy, own_routes
+from coalloc.config import DEPOTS_FORM, access, depot_tickets, own_depots, own_policy, own_routes
 from coalloc.engine import open_source, speaks
 from coalloc.engine.base import (
     Admission,
@@ -36,6 +36,8 @@ __all__ = ["Engine", "Request", "depot_routes", "dialers", "named_files", "ranke
 Dialers = tuple[DirectDialer, tuple[DirectDialer, ...]]
 """A dialer for connections to servers, and dialers over further routes, which sessions take in turn."""
 Engine = Literal["auto", "gridftp", "globus-url-copy"]
+
+ROUTE_FORM = "write --via DEPOT,DEPOT, --via DEPOT,*, --via auto or --via none; HOST=ROUTE for one server, without a port"
 
 
 class Request(NamedTuple):
@@ -142,9 +144,13 @@ def depot_routes(texts: Sequence[str]) -> "DepotRoutes":
     from coalloc.depot.route import tickets_of
 
     try:
-        return DepotRoutes.parse(texts, tickets_of(depot_tickets()), own_depots())
+        tickets = tickets_of(depot_tickets())
     except ValueError as error:
-        raise UsageError(f"invalid route: {error}", "write --via DEPOT,DEPOT, --via DEPOT,* or --via none") from None
+        raise UsageError(f"depots in tokens.toml is invalid: {error}", DEPOTS_FORM) from None
+    try:
+        return DepotRoutes.parse(texts, tickets, own_depots())
+    except ValueError as error:
+        raise UsageError(f"invalid route: {error}", ROUTE_FORM) from None
 
 
 async def named_files(request: Request, broker: "Broker | None") -> list[FoundReplicas]:

@@ -98,8 +98,34 @@ def test_the_usual_route_is_in_the_configuration(replicas, three, tmp_path, cont
     assert len(three[0].lines) == before
 
 
-@pytest.mark.parametrize("text", ["a,a", "", "*", "a:b"])
+@pytest.mark.parametrize("text", ["a,a", "", "*", "a:b", "a:21=none", "=none", "a=b=c"])
 def test_an_invalid_route_is_an_error_of_usage(tmp_path, text: str):
     done = coget(["ftp://127.0.0.1/x", "--via", text], tmp_path)
     assert done.returncode == 2
     assert "route" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("depots = 3", "depots in tokens.toml"),
+        ('[depots."a:1"]\nticket = "t1"', '[depots."a:1"] in tokens.toml'),
+        ('[depots."a:1"]\nticket = "t1"\nkey = "x"', '[depots."a:1"] in tokens.toml'),
+        ('[depots."a:b"]\nticket = "t1"\nkey = "00"', "'a:b' is not HOST:PORT"),
+    ],
+)
+def test_an_invalid_ticket_is_described(tmp_path, text: str, why: str):
+    folder = tmp_path / "config" / "coget"
+    folder.mkdir(parents=True)
+    (folder / "tokens.toml").write_text(text)
+    (folder / "tokens.toml").chmod(0o600)
+    done = coget(["ftp://127.0.0.1/x", "--via", "a"], tmp_path, XDG_CONFIG_HOME=str(tmp_path / "config"))
+    assert done.returncode == 2
+    assert why in done.stderr
+    assert 'write [depots."HOST:PORT"]' in done.stderr
+
+
+def test_globus_url_copy_takes_no_route(tmp_path):
+    done = coget(["ftp://127.0.0.1/x", "--via", "a", "--engine", "globus-url-copy"], tmp_path)
+    assert done.returncode == 2
+    assert "--via makes no sense with --engine globus-url-copy" in done.stderr

@@ -26,7 +26,7 @@ FailureCode = Literal[
 - busy, closing: a limit is reached, or the depot is shutting down
 - unknown_host, unreachable, refused, timeout: the next hop cannot be connected
 """
-CONNECTING = frozenset({"unknown_host", "unreachable", "refused", "timeout"})
+CONNECTING: frozenset[FailureCode] = frozenset({"unknown_host", "unreachable", "refused", "timeout"})
 """Failures of the next hop, not of the depot that reports them."""
 CODES: frozenset[str] = frozenset(get_args(FailureCode))
 

@@ -75,5 +75,24 @@ def test_each_hop_of_a_route_is_checked(urls, home, tmp_path):
     ((first, second, server),) = document["routes"]
     assert (first["reached"], first["error"]) == (True, "")
     assert (second["reached"], second["error"]) == (False, f"{two.place} refused the connection")
+    assert second["remedy"] == "check host and port, and that it is running"
     assert (server["reached"], server["error"]) == (False, "")
     assert document["servers"][0]["ok"]  # directly
+
+
+def test_each_hop_of_a_usual_route_is_checked(urls, home, tmp_path):
+    folder = tmp_path / "config" / "coget"
+    folder.mkdir(parents=True)
+    with depots(tmp_path, (*LOOPBACK, "--clients", "192.0.2.0/24")) as (depot,):
+        (folder / "config.toml").write_text(f'via = "{depot.place}"\n')
+        result = coget(["doctor", urls[0], "sftp://127.0.0.1/x"], home, XDG_CONFIG_HOME=str(tmp_path / "config"))
+    assert result.returncode == 3
+    assert re.search(rf"^{depot.place} +wrong +this depot does not serve your address", result.stdout, re.M)
+    assert re.search(rf"^{depot.place} +ask the depot's admin to permit it", result.stdout, re.M)
+    assert len(re.findall(r"^hop ", result.stdout, re.M)) == 1
+
+
+def test_a_route_without_a_server_cannot_be_checked(home):
+    result = coget(["doctor", "--via", "depot.example"], home)
+    assert result.returncode == 2
+    assert "coget doctor --via ROUTE URL" in result.stderr
