@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import secrets
+import stat
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -21,7 +22,10 @@ from coalloc.util.secret_files import read_secret
 
 __all__ = ["depot", "main"]
 
+log = logging.getLogger(__name__)
+
 LEAST_SECRET = 16
+NEW_SECRET = "create one with: openssl rand -hex 32 >"
 DEFAULTS = DepotSettings()
 
 
@@ -44,10 +48,15 @@ class _Parsed(click.ParamType[Any]):
 def _secret(path: str) -> bytes:
     try:
         secret = read_secret(Path(path)).encode()
+        mode = Path(path).stat().st_mode
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise ValueError(f"the secret in {path} cannot be used: {error}; {NEW_SECRET} {path}") from None
     if len(secret) < LEAST_SECRET:
-        raise ValueError(f"the secret in {path} is shorter than {LEAST_SECRET} bytes")
+        raise ValueError(f"the secret in {path} is shorter than {LEAST_SECRET} bytes; {NEW_SECRET} {path}")
+    if mode & (stat.S_IROTH | stat.S_IWOTH):  # no error, as container systems may mount secrets so
+        log.warning("others may read or change the secret in %s; run: chmod 600 %s", path, path)
     return secret
 
 
@@ -63,6 +72,14 @@ DESTINATION = _Parsed("destination", DestinationPattern.parse)
 SECRET = _Parsed("file", _secret)
 ADDRESS = _Parsed("address", _address)
 
+depot_name = click.option(
+    "--name",
+    default=DEFAULTS.name,
+    show_default=True,
+    metavar="NAME",
+    help="Name of the depot in tickets. Depots with a --table need different names.",
+)
+
 
 @click.group(name="coget-depot", context_settings={"max_content_width": 100})
 @click.version_option(package_name="coget", message="coget-depot %(version)s")
@@ -72,49 +89,71 @@ def depot() -> None:
     \b
     Examples:
       coget-depot serve
-      coget-depot serve --listen 0.0.0.0:4000 --clients 192.0.2.0/24 --destinations ftp.example:2811
       coget-depot serve --listen 0.0.0.0:4000 --name depot-a --secret-file secret
-      coget-depot ticket --secret-file secret --name depot-a --user ann --destination ftp.example
+      coget-depot ticket --secret-file secret --name depot-a --user ann \\
+                         --destinations ftp.example
     """
+    logging.basicConfig(format="coget-depot: %(message)s", level=logging.WARNING)
 
 
 @depot.command("serve")
-@click.option("--listen", type=PLACE, default=str(DEFAULTS.listen), show_default=True, help="Address of the depot.")
-@click.option("--name", default=DEFAULTS.name, show_default=True, help="Name of the depot in tickets.")
+@click.option(
+    "--listen",
+    type=PLACE,
+    default=str(DEFAULTS.listen),
+    show_default=True,
+    metavar="HOST:PORT",
+    help="Address to listen at; port 0: any free port.",
+)
+@depot_name
 @click.option(
     "--secret-file",
     "secret",
     type=SECRET,
-    help="File with the secret shared with the broker: every client needs a ticket.",
+    metavar="FILE",
+    help="File with the secret that signs tickets: every client needs a ticket.",
 )
 @click.option(
     "--clients",
     type=NETWORK,
     multiple=True,
-    help="Network of permitted clients; repeatable. [default: this machine; with a secret, all]",
+    metavar="NETWORK",
+    help="Permitted clients. May be repeated.  [default: this machine; with a secret, all]",
 )
 @click.option(
     "--destinations",
     type=DESTINATION,
     multiple=True,
-    help="Permitted HOST or NETWORK[:PORT[-PORT]]; repeatable. Internal addresses must be in a network. "
-    "[default: this machine; with a secret, the public ones in the ticket]",
+    metavar="PATTERN",
+    help="Permitted servers and next depots: HOST or NETWORK, with :PORT or :FIRST-LAST for some ports only. Those at "
+    "private addresses must be in a NETWORK. May be repeated.  [default: this machine; with a secret, the public ones "
+    "in the ticket]",
 )
 @click.option(
-    "--table", type=click.Path(path_type=Path), help="TOML file with the next depots by destination, for loose routes."
+    "--table",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Forwarding table (TOML): the next depots by destination.",
 )
 @click.option(
     "--audit",
     type=click.Path(path_type=Path),
-    help="File for a line of JSON about each session. [default: standard error]",
+    metavar="FILE",
+    help="File for a line of JSON about each session.  [default: standard error]",
 )
-@click.option("--congestion", default="", help="Congestion control of outgoing connections. [default: the system's]")
+@click.option(
+    "--congestion",
+    default="",
+    metavar="NAME",
+    help="Congestion control of outgoing connections, such as cubic.  [default: the system's]",
+)
 @click.option(
     "--sessions",
     "most_sessions",
     type=click.IntRange(1),
     default=DEFAULTS.most_sessions,
     show_default=True,
+    metavar="N",
     help="Maximum number of sessions at once.",
 )
 @click.option(
@@ -123,7 +162,8 @@ def depot() -> None:
     type=click.IntRange(1),
     default=DEFAULTS.most_per_user,
     show_default=True,
-    help="Maximum number of sessions of each user at once.",
+    metavar="N",
+    help="The same for each user, or for each client without ticket.",
 )
 @click.option(
     "--idle",
@@ -131,7 +171,8 @@ def depot() -> None:
     type=click.FloatRange(1),
     default=DEFAULTS.idle_seconds,
     show_default=True,
-    help="Seconds without any byte after which a session is reset.",
+    metavar="SECONDS",
+    help="Time without any byte after which a session is reset.",
 )
 @click.option(
     "--drain",
@@ -139,44 +180,57 @@ def depot() -> None:
     type=click.FloatRange(0),
     default=DEFAULTS.drain_seconds,
     show_default=True,
-    help="Seconds for sessions to end after SIGTERM.",
+    metavar="SECONDS",
+    help="Time for sessions to end after SIGTERM.",
 )
 def _serve(clients: Sequence[Any], destinations: Sequence[Any], **given: Any) -> None:
-    """Accept sessions until SIGTERM.
+    """Relay connections until SIGTERM.
 
-    Clients use the project's own session header, SOCKS5 or HTTP CONNECT, all at the same port. Without options, the
-    depot serves this machine only. Its metrics are at http://ADDRESS/metrics, for this machine.
+    Clients are coget (--via), Python programs (coalloc.depot), and all programs that support SOCKS5 or HTTP CONNECT, at
+    the same port. Without options, the depot serves this machine only. Metrics for this machine are at
+    http://127.0.0.1:PORT/metrics.
 
     \b
     Examples:
       coget-depot serve
-      coget-depot serve --listen 0.0.0.0:4000 --clients 192.0.2.0/24 --destinations ftp.example:2811
+      coget-depot serve --listen 0.0.0.0:4000 --clients 192.0.2.0/24 \\
+                        --destinations ftp.example:2811
+      coget-depot serve --listen 0.0.0.0:4000 --name depot-a --secret-file secret
     """
     settings = DepotSettings(clients=tuple(clients), destinations=tuple(destinations), **given)
     if settings.clients and not settings.destinations and settings.secret is None:
-        raise click.UsageError("--clients needs --destinations, or a --secret-file")
-    logging.basicConfig(format="coget-depot: %(message)s", level=logging.WARNING)
+        raise click.UsageError("--clients needs --destinations: name the servers that these clients may reach")
     asyncio.run(serve(settings, lambda place: click.echo(f"coget-depot accepts sessions at {place}")))
 
 
 @depot.command("ticket")
-@click.option("--secret-file", "secret", type=SECRET, required=True, help="File with the depot's secret.")
-@click.option("--name", default=DEFAULTS.name, show_default=True, help="Name of the depot.")
-@click.option("--user", required=True, help="User, for the audit log and limits.")
 @click.option(
-    "--destination",
-    "destinations",
+    "--secret-file", "secret", type=SECRET, required=True, metavar="FILE", help="File with the depot's secret."
+)
+@depot_name
+@click.option("--user", required=True, metavar="NAME", help="User, for the audit log and limits.")
+@click.option(
+    "--destinations",
     type=DESTINATION,
     multiple=True,
     required=True,
-    help="Permitted HOST or NETWORK[:PORT[-PORT]]; repeatable.",
+    metavar="PATTERN",
+    help="Permitted servers and next depots, as for coget-depot serve. May be repeated.",
+)
+@click.option(
+    "--client",
+    type=ADDRESS,
+    default="",
+    metavar="ADDRESS",
+    help="Numeric address of the client, which SOCKS5 and HTTP CONNECT require.  [default: any]",
 )
 @click.option(
     "--minutes",
     type=click.FloatRange(0, min_open=True),
     default=60.0,
     show_default=True,
-    help="Time for which it is valid.",
+    metavar="N",
+    help="Time for which the ticket is valid.",
 )
 @click.option(
     "--bytes",
@@ -184,14 +238,16 @@ def _serve(clients: Sequence[Any], destinations: Sequence[Any], **given: Any) ->
     type=click.IntRange(1),
     default=10**12,
     show_default=True,
+    metavar="N",
     help="Maximum bytes of all sessions, both directions.",
 )
-@click.option("--sessions", type=click.IntRange(1), default=1000, show_default=True, help="Maximum number of sessions.")
 @click.option(
-    "--client",
-    type=ADDRESS,
-    default="",
-    help="Numeric address of the client, which SOCKS5 and HTTP CONNECT require. [default: any]",
+    "--sessions",
+    type=click.IntRange(1),
+    default=1000,
+    show_default=True,
+    metavar="N",
+    help="Maximum number of sessions.",
 )
 def _ticket(
     secret: bytes,
@@ -203,11 +259,14 @@ def _ticket(
     sessions: int,
     client: str,
 ) -> None:
-    """Print a ticket, and the key that belongs to it.
+    """Print a ticket and its key.
+
+    The output can be put into tokens.toml or a forwarding table as it is.
 
     \b
     Example:
-      coget-depot ticket --secret-file secret --name depot-a --user ann --destination ftp.example
+      coget-depot ticket --secret-file secret --name depot-a --user ann \\
+                         --destinations ftp.example
     """
     expires = int(time.time() + 60 * minutes)
     ticket = Ticket(secrets.token_urlsafe(9), user, name, tuple(destinations), expires, count, sessions, client)
@@ -215,7 +274,7 @@ def _ticket(
         text = sign(ticket, secret)
     except ValueError as error:
         raise click.UsageError(f"{error}: name fewer destinations") from None
-    click.echo(f"ticket {text}\nkey    {key_of(text, secret).hex()}")
+    click.echo(f'ticket = "{text}"\nkey = "{key_of(text, secret).hex()}"')
 
 
 def main() -> None:

@@ -18,7 +18,7 @@ from coalloc.depot.daemon.pump import Pump
 from coalloc.depot.daemon.session import Depot, DepotSession
 from coalloc.depot.daemon.settings import DepotSettings
 from coalloc.depot.protocol.addresses import HostPort
-from coalloc.errors import UsageError
+from coalloc.errors import SinkError, UsageError
 
 __all__ = ["serve"]
 
@@ -33,6 +33,7 @@ SWEEP = 5.0
 FILES_PER_SESSION = 6
 """Two sockets, and a pipe for each direction."""
 OTHER_FILES = 64
+CONGESTION_CONTROLS = "/proc/sys/net/ipv4/tcp_allowed_congestion_control"
 
 
 async def serve(settings: DepotSettings, ready: Callable[[HostPort], None]) -> None:
@@ -44,6 +45,8 @@ async def serve(settings: DepotSettings, ready: Callable[[HostPort], None]) -> N
     :param ready: called with the address once connections are accepted
     :raises CoallocError: if the address or a file cannot be used
     """
+    if settings.congestion:
+        _check_congestion(settings.congestion)
     listener = _listen(settings.listen)
     audit = AuditLog(settings.audit)
     table = ForwardingTable(settings.table) if settings.table else None
@@ -55,7 +58,7 @@ async def serve(settings: DepotSettings, ready: Callable[[HostPort], None]) -> N
     try:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
-        loop.add_signal_handler(signal.SIGHUP, audit.reopen)
+        loop.add_signal_handler(signal.SIGHUP, _reopen, audit)
         ready(HostPort(*listener.getsockname()[:2]))
         await stop.wait()
         accepting.cancel()
@@ -71,6 +74,28 @@ async def serve(settings: DepotSettings, ready: Callable[[HostPort], None]) -> N
         listener.close()
 
 
+def _reopen(audit: AuditLog) -> None:
+    try:
+        audit.reopen()
+    except SinkError as error:
+        log.warning("%s; the earlier file stays open", error.message)
+
+
+def _check_congestion(name: str) -> None:
+    """Raise an error if this machine has no congestion control of this name.
+
+    :raises UsageError: with the name and the remedy
+    """
+    with socket.socket() as sock:
+        try:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, name.encode())
+        except OSError as error:
+            raise UsageError(
+                f"congestion control {name} cannot be used: {error.strerror}",
+                f"choose one of those in {CONGESTION_CONTROLS} with --congestion",
+            ) from None
+
+
 def _listen(place: HostPort) -> socket.socket:
     family = socket.AF_INET6 if ":" in place.host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
@@ -80,7 +105,7 @@ def _listen(place: HostPort) -> socket.socket:
     except OSError as error:
         listener.close()
         raise UsageError(
-            f"{place} cannot be listened at: {error.strerror}", "choose another address or port with --listen"
+            f"cannot listen at {place}: {error.strerror}", "choose another address or port with --listen"
         ) from None
     listener.listen(BACKLOG)
     listener.setblocking(False)
@@ -147,7 +172,10 @@ class _Acceptor:
 
     async def drain(self, hurry: asyncio.Event) -> None:
         """Wait until all sessions have ended, the time for it is over, or the event is set."""
-        end = asyncio.get_running_loop().time() + self._depot.settings.drain_seconds
+        seconds = self._depot.settings.drain_seconds
+        end = asyncio.get_running_loop().time() + seconds
+        if count := len(self._depot.pump.pairs):
+            log.warning("waiting up to %g s for sessions to end: %d; SIGTERM resets them now", seconds, count)
         while (self._pending or self._depot.pump.pairs) and not hurry.is_set():
             if asyncio.get_running_loop().time() >= end:
                 return

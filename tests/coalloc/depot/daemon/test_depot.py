@@ -435,6 +435,7 @@ def test_sessions_that_do_not_end_are_reset(run, echo):
         with pytest.raises(ConnectionResetError):
             client.recv(1)
     assert depot.wait_for_line(end="drained")
+    assert "waiting up to 0.2 s for sessions to end: 1" in depot.errors.read_text()
 
 
 def accepts(to: HostPort) -> bool:
@@ -511,6 +512,17 @@ def test_the_audit_log_is_opened_again_after_a_rotation(web, run):
     wait_until(depot.audit.exists)
     curl("--proxy", f"socks5h://{depot.place}", url(web))
     depot.wait_for_line(end="closed")
+
+
+def test_the_audit_log_stays_open_if_it_cannot_be_opened_again(web, run):
+    (depot,) = run(())
+    kept = depot.audit.with_name("rotated")
+    depot.audit.rename(kept)
+    depot.audit.mkdir()
+    depot.process.send_signal(signal.SIGHUP)
+    wait_until(lambda: "the earlier file stays open" in depot.errors.read_text())
+    curl("--proxy", f"socks5h://{depot.place}", url(web))
+    wait_until(lambda: '"end": "closed"' in kept.read_text())
 
 
 def test_many_sessions_at_once(run, echo, web):
