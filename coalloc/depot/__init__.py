@@ -4,6 +4,6 @@
 """
 
 from coalloc.depot.client import create_connection, open_connection
-from coalloc.depot.route import DepotRoute
+from coalloc.depot.route import DepotRoute, tickets_of
 
-__all__ = ["DepotRoute", "create_connection", "open_connection"]
+__all__ = ["DepotRoute", "create_connection", "open_connection", "tickets_of"]
