@@ -14,7 +14,7 @@ import socket
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal
 
-from coalloc.depot.completion import CompletedRoutes, Completion, ConnectionTask, discard, first_success, succeeded
+from coalloc.depot.completion import CompletedRoutes, ConnectionTask, discard, first_success, succeeded
 from coalloc.depot.dialer import DepotRoutes
 from coalloc.depot.protocol.addresses import HostPort
 from coalloc.depot.route import DepotRoute
@@ -53,13 +53,13 @@ class AutomaticRoutes:
     """The known routes to all hosts, which the dialers of a transfer share.
 
     :param routes: routes to servers; only those with an automatic one are served
-    :param completion: completes routes; None to use them as they are
+    :param completed: completes routes
     :param listed: returns further depots; None if there are only those of the routes
     """
 
-    def __init__(self, routes: DepotRoutes, completion: Completion | None = None, listed: Listed | None = None) -> None:
+    def __init__(self, routes: DepotRoutes, completed: CompletedRoutes, listed: Listed | None = None) -> None:
         self.routes = routes
-        self._completing = CompletedRoutes(completion)
+        self._completed = completed
         self._listed = listed
         self.names: dict[str, str] = {}
         """Host of each numeric address, as data connections go to the address."""
@@ -82,7 +82,7 @@ class AutomaticRoutes:
         known = self._best.get(name)
         routes = [known] if known else await self._possible(name)
         loop = asyncio.get_running_loop()
-        tasks = [loop.create_task(self._completing.relay(route, name, to, seconds, reached)) for route in routes]
+        tasks = [loop.create_task(self._completed.relay(route, name, to, seconds, reached)) for route in routes]
         kept: RelayedSocket | None = None
         try:
             await first_success(tasks)

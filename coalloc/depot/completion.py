@@ -47,7 +47,7 @@ class CompletedRoutes:
         :param reached: called once the first depot is connected
         """
         async with asyncio.timeout(seconds):
-            complete, policy = await asyncio.shield(self._complete(route, name))
+            complete, policy = await self.complete(route, name)
 
             async def connect(depot: HostPort) -> socket.socket:
                 sock = await DirectDialer(policy).dial(depot.host, depot.port, seconds)
@@ -57,7 +57,11 @@ class CompletedRoutes:
             sock, legs = await relay(complete, to, connect)
         return RelayedSocket(sock, to, legs)
 
-    def _complete(self, route: DepotRoute, name: str) -> "asyncio.Task[tuple[DepotRoute, AddressPolicy]]":
+    async def complete(self, route: DepotRoute, name: str) -> tuple[DepotRoute, AddressPolicy]:
+        """Return a route with tickets and addresses, and the policy that the depots' addresses must satisfy."""
+        return await asyncio.shield(self._task(route, name))
+
+    def _task(self, route: DepotRoute, name: str) -> "asyncio.Task[tuple[DepotRoute, AddressPolicy]]":
         """Return the task that completes the route to a host; a new one if its tickets may expire soon."""
         loop, key = asyncio.get_running_loop(), (str(route), name)
         until, task = self._known.get(key, (0.0, None))

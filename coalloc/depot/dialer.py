@@ -88,16 +88,20 @@ class RelayedDialer(DirectDialer):
         completion: Completion | None = None,
     ) -> None:
         super().__init__(policy)
-        self._routes = routes
-        self._completing = CompletedRoutes(completion)
+        self.routes = routes
+        self.completed = CompletedRoutes(completion)
         self._names: dict[str, str] = {}
         """Host of each numeric address, as data connections go to the address."""
         self._avoided: dict[str, float] = {}
         """Time until which the route to a host is not tried, because it failed."""
 
+    async def route_to(self, host: str) -> tuple[DepotRoute, AddressPolicy]:
+        """Return the completed route to a host, and the policy that the depots' addresses must satisfy."""
+        return await self.completed.complete(self.routes.to(host), host)
+
     async def dial(self, host: str, port: int, seconds: float) -> socket.socket:
         name, loop = self._names.get(host, host), asyncio.get_running_loop()
-        route = self._routes.to(name)
+        route = self.routes.to(name)
         if not route.depots or loop.time() < self._avoided.get(name, 0.0):
             return await super().dial(host, port, seconds)
         address = await checked(host, port, self.policy)
@@ -120,7 +124,7 @@ class RelayedDialer(DirectDialer):
             await discard(tasks, kept)
 
     async def _relay(self, name: str, to: HostPort, seconds: float) -> socket.socket:
-        return await self._completing.relay(self._routes.to(name), name, to, seconds)
+        return await self.completed.relay(self.routes.to(name), name, to, seconds)
 
     def _avoid(self, host: str, why: str) -> None:
         """Log why the route to a host is not used, and do not try it for a while."""

@@ -9,6 +9,7 @@ from coalloc.depot.protocol.addresses import HostPort
 from coalloc.depot.protocol.failures import CONNECTING, DepotFailure, FailureCode
 from coalloc.depot.route import DepotRoute
 from coalloc.errors import SourceError
+from coalloc.util.addresses import ANYWHERE, AddressPolicy
 from coalloc.util.dialer import DirectDialer
 
 __all__ = ["HopCheck", "check_hops"]
@@ -41,13 +42,16 @@ class HopCheck(NamedTuple):
     remedy: str = ""
 
 
-async def check_hops(route: DepotRoute, to: HostPort) -> list[HopCheck]:
-    """Open a session over a route, and return the check of each depot, then of the server."""
+async def check_hops(route: DepotRoute, to: HostPort, policy: AddressPolicy = ANYWHERE) -> list[HopCheck]:
+    """Open a session over a route, and return the check of each depot, then of the server.
+
+    :param policy: policy that the address of the first depot must satisfy
+    """
     loop, times = asyncio.get_running_loop(), list[float]()
 
     async def connect(depot: HostPort) -> socket.socket:
         began = loop.time()
-        sock = await DirectDialer().dial(depot.host, depot.port, ANSWER_SECONDS)
+        sock = await DirectDialer(policy).dial(depot.host, depot.port, ANSWER_SECONDS)
         times.append(loop.time() - began)
         return sock
 

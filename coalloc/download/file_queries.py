@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
-from coalloc.config import own_routes
+from coalloc.config import own_policy, own_routes
 from coalloc.download.agreement import Agreement, unusable
 from coalloc.download.preview import preview
-from coalloc.download.request import Engine, Request, depot_routes, ranked, sources_of
+from coalloc.download.request import Engine, Request, ranked, relayed_dialer, sources_of
 from coalloc.engine import open_source
 from coalloc.engine.base import Source
 from coalloc.engine.limits.within_process import PROCESSES
@@ -23,7 +23,7 @@ from coalloc.util.concurrency import gather
 from coalloc.verify import WitnessServers, agreed_checksum
 
 if TYPE_CHECKING:
-    from coalloc.depot.dialer import DepotRoutes
+    from coalloc.depot.dialer import RelayedDialer
     from coalloc.depot.hop_checks import HopCheck
 
 __all__ = ["ServerCheck", "check_routes", "check_servers", "planned_file"]
@@ -138,11 +138,11 @@ async def check_routes(urls: Sequence[str], via: tuple[str, ...] | None = None) 
     texts = own_routes() if via is None else via
     if not texts:
         return [[] for _ in urls]
-    routes = depot_routes(texts)
-    return [await _check_route(url, routes) for url in urls]
+    dialer, _ = relayed_dialer(own_policy(), texts, None)
+    return [await _check_route(url, dialer) for url in urls]
 
 
-async def _check_route(url: str, routes: "DepotRoutes") -> "list[HopCheck]":
+async def _check_route(url: str, dialer: "RelayedDialer") -> "list[HopCheck]":
     from coalloc.depot.hop_checks import check_hops
     from coalloc.depot.protocol.addresses import HostPort
 
@@ -153,5 +153,5 @@ async def _check_route(url: str, routes: "DepotRoutes") -> "list[HopCheck]":
         to = HostPort.of(parts.hostname or "", parts.port or DEFAULT_PORTS[parts.scheme])
     except ValueError as error:
         raise UsageError(f"{redact(url)} cannot be reached over depots: {error}", "check the URL") from None
-    route = routes.to(to.host)
-    return await check_hops(route, to) if route.depots else []
+    route, policy = await dialer.route_to(to.host)
+    return await check_hops(route, to, policy) if route.depots else []

@@ -29,15 +29,18 @@ from coalloc.util.dialer import DirectDialer
 
 if TYPE_CHECKING:
     from coalloc.broker_client import Broker
-    from coalloc.depot.dialer import DepotRoutes
+    from coalloc.depot.automatic import Listed
+    from coalloc.depot.dialer import DepotRoutes, RelayedDialer
 
-__all__ = ["Engine", "Request", "depot_routes", "dialers", "named_files", "ranked", "sources_of"]
+__all__ = ["Engine", "Request", "dialers", "named_files", "ranked", "relayed_dialer", "sources_of"]
 
 Dialers = tuple[DirectDialer, tuple[DirectDialer, ...]]
 """A dialer for connections to servers, and dialers over further routes, which sessions take in turn."""
 Engine = Literal["auto", "gridftp", "globus-url-copy"]
 
-ROUTE_FORM = "write --via DEPOT,DEPOT, --via DEPOT,*, --via auto or --via none; HOST=ROUTE for one server, without a port"
+ROUTE_FORM = (
+    "write --via DEPOT,DEPOT, --via DEPOT,*, --via auto or --via none; HOST=ROUTE for one server, without a port"
+)
 
 
 class Request(NamedTuple):
@@ -56,7 +59,7 @@ class Request(NamedTuple):
     that `output`, then the file itself, must not leave by a symbolic link, even one created meanwhile; None for the
     directory of `output`. `beside` is the name of the directory for partial data; None for `NAME.coget`.
     `via` are routes over depots, as ROUTE or HOST=ROUTE; None for the user's usual ones. `dialers` are made of the
-    policy and the routes, once for all connections; None to make new ones.
+    policy and the routes, once for all connections, so that a failed route is not tried for each; None for new ones.
     `first` keeps the answers of servers that were asked whether a URL is a Metalink, for the sources.
     """
 
@@ -118,24 +121,34 @@ def dialers(policy: AddressPolicy, via: tuple[str, ...] | None, broker: str | No
     texts = own_routes() if via is None else via
     if not texts:
         return DirectDialer(policy), ()
-    from coalloc.depot.dialer import RelayedDialer  # imported here because few users have depots
-
-    routes, known, completion, listed = depot_routes(texts), access(broker), None, None
-    if known:
-        from coalloc.broker_client.depots import DepotDirectory
-
-        directory = DepotDirectory(known, own_policy())
-        completion, listed = directory.complete, directory.listed
-    fixed = RelayedDialer(policy, routes, completion)
-    if not routes.some_automatic:
+    fixed, listed = relayed_dialer(policy, texts, broker)
+    if not fixed.routes.some_automatic:
         return fixed, ()
     from coalloc.depot.automatic import AutomaticDialer, AutomaticRoutes
 
-    automatic = AutomaticRoutes(routes, completion, listed)
+    automatic = AutomaticRoutes(fixed.routes, fixed.completed, listed)
     return AutomaticDialer(policy, automatic, 0, fixed), (AutomaticDialer(policy, automatic, 1, fixed),)
 
 
-def depot_routes(texts: Sequence[str]) -> "DepotRoutes":
+def relayed_dialer(
+    policy: AddressPolicy, texts: Sequence[str], broker: str | None
+) -> tuple["RelayedDialer", "Listed | None"]:
+    """Return a dialer that takes these routes over depots, and the broker's list of depots, if there is a broker.
+
+    :raises UsageError: for an invalid route or ticket
+    """
+    from coalloc.depot.dialer import RelayedDialer  # imported here because few users have depots
+
+    routes, known = _depot_routes(texts), access(broker)
+    if known is None:
+        return RelayedDialer(policy, routes), None
+    from coalloc.broker_client.depots import DepotDirectory
+
+    directory = DepotDirectory(known, own_policy())
+    return RelayedDialer(policy, routes, directory.complete), directory.listed
+
+
+def _depot_routes(texts: Sequence[str]) -> "DepotRoutes":
     """Return routes over depots, with this user's tickets.
 
     :raises UsageError: for an invalid route or ticket
@@ -155,9 +168,9 @@ def depot_routes(texts: Sequence[str]) -> "DepotRoutes":
 
 async def named_files(request: Request, broker: "Broker | None") -> list[FoundReplicas]:
     """Return the files that the request names; a checksum given by the user replaces a file's known checksums."""
+    options = request.options
 
     async def fetch_document(url: str, limit: int) -> tuple[bytes, str | None]:
-        options = request.options
         document = await _read_whole(open_source(url, request.engine, options), limit)
         addresses = await options.dialer.addresses(urlsplit(url).hostname or "")
         return document, min(addresses, key=class_of, default=None)

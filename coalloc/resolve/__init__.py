@@ -15,7 +15,7 @@ from coalloc.resolve.file_names import refuse_collisions
 from coalloc.resolve.replica_urls import admitted, check, replica_set
 from coalloc.resolve.targets import bounds, target
 from coalloc.safe_text import redact
-from coalloc.util.dialer import DIRECT, Dialer
+from coalloc.util.dialer import Dialer, DirectDialer
 
 __all__ = ["Ask", "Fetch", "bounds", "refuse_collisions", "resolve", "target"]
 
@@ -36,7 +36,7 @@ async def resolve(
     sources: Sequence[str],
     fetch_document: Fetch,
     ask: Ask | None = None,
-    dialer: Dialer = DIRECT,
+    dialer: Dialer | None = None,
     first: FirstAnswers | None = None,
 ) -> list[FoundReplicas]:
     """Resolve `sources`: replica URLs of one file, one Metalink as a path or URL, or a broker's datasets.
@@ -47,7 +47,7 @@ async def resolve(
 
     :param fetch_document: function that fetches Metalinks by protocols other than http(s)
     :param ask: function that asks the broker, if there is one
-    :param dialer: connects to http servers
+    :param dialer: connects http servers; None for direct connections to any address
     :param first: keeps the answer of a server that was asked whether its URL is a Metalink, for the source
     :raises UsageError: if a source is none of these, or a Metalink is malformed or not alone
     :raises SourceError: if a Metalink cannot be fetched from its server
@@ -59,7 +59,7 @@ async def resolve(
             check(source)
     if ask and all(map(_may_be_dataset, sources)):
         return _checked(await ask(sources))
-    files = await _files(sources, fetch_document, dialer, first)
+    files = await _files(sources, fetch_document, dialer or DirectDialer(), first)
     return [FoundReplicas(file, {}) for file in files]
 
 

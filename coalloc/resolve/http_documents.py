@@ -10,7 +10,7 @@ from coalloc.engine.first_answers import FirstAnswers
 from coalloc.engine.http.answers import WANTED_DIGESTS
 from coalloc.engine.http.exchange import HTTPExchange
 from coalloc.errors import SourceError, Stalled, Unreachable, Unsupported, UsageError
-from coalloc.util.dialer import DIRECT, Dialer
+from coalloc.util.dialer import Dialer, DirectDialer
 
 __all__ = ["FetchedDocument", "declares_metalink", "get"]
 
@@ -32,13 +32,14 @@ class FetchedDocument(NamedTuple):
     secure: bool
 
 
-async def declares_metalink(url: str, dialer: Dialer = DIRECT, first: FirstAnswers | None = None) -> bool:
+async def declares_metalink(url: str, dialer: Dialer | None = None, first: FirstAnswers | None = None) -> bool:
     """Return whether the server declares a URL a Metalink; False on errors, which an engine will report.
 
-    :param dialer: connects to servers
+    :param dialer: connects servers; None for direct connections to any address
     :param first: keeps the answer for the engine, if the URL is not a Metalink
     :raises Unreachable: if the server does not answer, as an engine would only wait for it again
     """
+    dialer = dialer or DirectDialer()
     async with _exchange(url, dialer) as server:
         try:
             async with _timely(server), server.answer("HEAD", WANTED_DIGESTS) as answer:
@@ -53,14 +54,14 @@ async def declares_metalink(url: str, dialer: Dialer = DIRECT, first: FirstAnswe
             return False
 
 
-async def get(url: str, limit: int, dialer: Dialer = DIRECT) -> FetchedDocument:
+async def get(url: str, limit: int, dialer: Dialer | None = None) -> FetchedDocument:
     """Return the document at `url`.
 
-    :param dialer: connects to servers
+    :param dialer: connects servers; None for direct connections to any address
     :raises UsageError: if the document is longer than `limit` bytes
     :raises SourceError: if the document cannot be fetched
     """
-    async with _exchange(url, dialer) as server, AsyncExitStack() as stack:
+    async with _exchange(url, dialer or DirectDialer()) as server, AsyncExitStack() as stack:
         async with _timely(server):
             answer = await stack.enter_async_context(server.answer("GET", {}))
         if not answer.is_success:

@@ -20,7 +20,7 @@ from aiohappyeyeballs import AddrInfoType
 from coalloc.errors import AddressRefused, SourceError, UnknownHost, Unreachable
 from coalloc.util.addresses import ANYWHERE, AddressClass, AddressPolicy, class_of, server
 
-__all__ = ["DIRECT", "Dialer", "DirectDialer", "RelayedSocket", "checked", "numeric", "refuse_numeric", "round_trip"]
+__all__ = ["Dialer", "DirectDialer", "RelayedSocket", "checked", "numeric", "refuse_numeric", "round_trip"]
 
 LEAST_RTT = slice(148, 152)
 """Bytes of tcpi_min_rtt (in microseconds) in `struct tcp_info` of linux/tcp.h."""
@@ -179,10 +179,6 @@ class DirectDialer:
         if isinstance(error, socket.gaierror) and error.errno == socket.EAI_AGAIN:
             return Unreachable(f"the name {host} could not be looked up: {error.strerror}", "check the name service")
         return UnknownHost(f"there is no host named {host}", "check the spelling of the host in the URL")
-
-
-DIRECT = DirectDialer()
-"""A dialer that connects directly, to any address."""
 
 
 async def _found(host: str, port: int, policy: AddressPolicy) -> list[AddrInfoType]:

@@ -59,6 +59,24 @@ def test_a_file_comes_over_a_chain_of_depots(replicas, three, tmp_path, content)
         assert failures <= {("refused", "127.0.0.1")}  # a data port that the server had closed again
 
 
+@pytest.mark.parametrize("kind", [0, 1], ids=["gridftp", "http"])
+def test_every_connection_of_a_download_goes_over_the_depot(replicas, three, tmp_path, content, kind: int):
+    done = coget([replicas[kind], "--via", route(three[:1]), "--quiet", "-o", "here"], tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "here").read_bytes() == content
+    wait_until(lambda: sum(line.get("down", 0) for line in three[0].lines) > SIZE)
+
+
+@pytest.mark.parametrize("kind", [0, 1], ids=["gridftp", "http"])
+def test_a_depot_that_is_down_is_reported_once(replicas, three, tmp_path, content, kind: int):
+    three[0].stop()
+    done = coget([replicas[kind], "--via", route(three[:1]), "--quiet", "-o", "here"], tmp_path)
+    assert done.returncode == 0
+    assert (tmp_path / "here").read_bytes() == content
+    assert f"depot {three[0].place} refused the connection" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
 def test_a_source_may_be_reached_directly(replicas, three, tmp_path, content):
     words = [*replicas, "--via", route(three[:1]), "--via", "127.0.0.1=none", "--quiet", "-o", "here"]
     assert coget(words, tmp_path).returncode == 0

@@ -5,11 +5,12 @@ from collections.abc import Iterator
 import pytest
 
 from coalloc.depot.automatic import AutomaticDialer, AutomaticRoutes, is_shorter
+from coalloc.depot.completion import CompletedRoutes
 from coalloc.depot.dialer import DepotRoutes
 from coalloc.depot.protocol.addresses import HostPort
 from coalloc.errors import Unreachable
 from coalloc.util.addresses import ANYWHERE
-from coalloc.util.dialer import DIRECT, DirectDialer, RelayedSocket
+from coalloc.util.dialer import DirectDialer, RelayedSocket
 from tests.support.depot import LOOPBACK, RunningDepot, depots
 from tests.support.waiting import PATIENCE, until
 
@@ -28,11 +29,13 @@ def two(tmp_path) -> Iterator[list[RunningDepot]]:
 
 
 def known(*places: object, text: str = "auto", listed=None) -> AutomaticRoutes:
-    return AutomaticRoutes(DepotRoutes.parse([text], {}, [str(place) for place in places]), None, listed)
+    return AutomaticRoutes(
+        DepotRoutes.parse([text], {}, [str(place) for place in places]), CompletedRoutes(None), listed
+    )
 
 
 def ranked(routes: AutomaticRoutes) -> tuple[AutomaticDialer, AutomaticDialer]:
-    return tuple(AutomaticDialer(ANYWHERE, routes, rank, DIRECT) for rank in (0, 1))
+    return tuple(AutomaticDialer(ANYWHERE, routes, rank, DirectDialer()) for rank in (0, 1))
 
 
 def place(listener: socket.socket) -> HostPort:

@@ -1,5 +1,6 @@
 """Depots at a broker: registration, and tickets that real depots accept."""
 
+import json
 import time
 from pathlib import Path
 
@@ -149,3 +150,7 @@ def test_coget_gets_tickets_from_the_broker(tmp_path: Path):
         assert (tmp_path / "two").read_bytes() == b"x" * 1_000_000
         for each in running:
             assert each.wait_for_line(end="closed")["user"] == "ann"
+        checked = coget(["doctor", "--json", "--via", "depot-a,depot-b", server.url("file")], tmp_path, **named)
+        assert checked.returncode == 0, checked.stderr
+        hops = [*(str(each.place) for each in running), f"127.0.0.1:{server.port}"]
+        assert [hop["place"] for hop in json.loads(checked.stdout)["routes"][0]] == hops
