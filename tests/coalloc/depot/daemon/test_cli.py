@@ -83,3 +83,11 @@ def test_an_unknown_congestion_control_is_refused_at_the_start():
 def test_help_fits_into_a_terminal(command: list[str]):
     done = CliRunner().invoke(depot, [*command, "--help"], terminal_width=80)
     assert max(map(len, done.output.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("command", ["serve", "ticket"])
+def test_the_reference_has_every_option(command: str):
+    page = (Path(__file__).parents[4] / "docs/reference/depot.md").read_text()
+    section = page.split(f"## coget-depot {command}\n")[1].split("\n## ")[0]
+    options = {word for param in depot.commands[command].params for word in param.opts}
+    assert {option for option in options if f"`{option} " not in section} == set()
