@@ -64,21 +64,26 @@ async def open_connection(
     """Connect to a server over the depots of a route, or directly if the route fails.
 
     :param route: a route, or its text as for `coget --via`; None to connect directly
-    :param first: first bytes for the server; they travel with the request, so they save a round trip
+    :param first: first bytes for the server; they travel with the request, so they save a round trip; with `ssl`, they
+        are encrypted, and follow later
     :param options: further arguments of `asyncio.open_connection`, such as `ssl`
     :raises OSError: if the server cannot be reached directly either
     :raises ValueError: if the route or the address is invalid
     """
     over, to = _route(route), HostPort.of(host, port)
+    encrypted = bool(options.get("ssl"))
     if over.depots:
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                sock, _ = await relay(over, to, _connect, first)
+                sock, _ = await relay(over, to, _connect, b"" if encrypted else first)
         except (DepotFailure, OSError) as error:
             _warn(error, over, to)
         else:
-            named = {"server_hostname": host} if options.get("ssl") else {}
-            return await asyncio.open_connection(sock=sock, **named | options)
+            named = {"server_hostname": host} if encrypted else {}
+            reader, writer = await asyncio.open_connection(sock=sock, **named | options)
+            if encrypted:
+                writer.write(first)
+            return reader, writer
     reader, writer = await asyncio.open_connection(host, port, **options)
     writer.write(first)
     return reader, writer

@@ -5,6 +5,7 @@ import logging
 import os
 import signal
 import socket
+import ssl
 import struct
 import subprocess
 import threading
@@ -191,6 +192,19 @@ async def test_streams_of_asyncio(web, run):
     writer.close()
     assert whole.endswith(CONTENT)
     await asyncio.to_thread(depot.wait_for_line, end="closed")
+
+
+async def test_first_bytes_are_encrypted(run, grid, tmp_path):
+    (tmp_path / "file").write_bytes(CONTENT)
+    (depot,) = run(())
+    server = Nginx(tmp_path, tmp_path / "tls", certificate=(grid.localhost.certificate, grid.localhost.key))
+    context = ssl.create_default_context(cafile=grid.authority.certificate)
+    request = b"GET /file HTTP/1.0\r\n\r\n"
+    with closing(server):
+        for route in (str(depot.place), None):
+            reader, writer = await open_connection("localhost", server.port, route=route, ssl=context, first=request)
+            assert (await reader.read()).endswith(CONTENT)
+            writer.close()
 
 
 def test_a_loose_route_goes_where_the_table_says(web, run, tmp_path):
