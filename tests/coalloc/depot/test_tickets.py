@@ -1,5 +1,7 @@
+import base64
+
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from coalloc.depot.protocol.addresses import DestinationPattern
@@ -28,9 +30,21 @@ def test_an_altered_ticket_is_refused(place: int, letter: str):
 
 
 @given(st.text(max_size=300))
+@example("")
+@example(".")
+@example("é.")
+@example("x" * 300 + ".")
 def test_any_text_is_refused(text: str):
     with pytest.raises(DepotFailure, match="not valid"):
         read_ticket(text, SECRET, "depot-a", NOW)
+
+
+@pytest.mark.parametrize("padding", [0, 200])
+def test_a_ticket_without_signature_is_refused(padding: int):
+    claims = sign(TICKET, SECRET).split(".")[1]
+    padded = base64.urlsafe_b64encode(base64.urlsafe_b64decode(claims + "==") + b" " * padding).decode().rstrip("=")
+    with pytest.raises(DepotFailure, match="not valid"):
+        read_ticket(f"t1.{padded}.", SECRET, "depot-a", NOW)
 
 
 def test_a_ticket_is_for_one_depot_and_some_time():
