@@ -18,7 +18,7 @@ from coalloc.depot.daemon.pump import Pump
 from coalloc.depot.daemon.session import Depot, DepotSession
 from coalloc.depot.daemon.settings import DepotSettings
 from coalloc.depot.protocol.addresses import HostPort
-from coalloc.errors import SinkError, UsageError
+from coalloc.errors import UsageError
 
 __all__ = ["serve"]
 
@@ -58,7 +58,7 @@ async def serve(settings: DepotSettings, ready: Callable[[HostPort], None]) -> N
     try:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
-        loop.add_signal_handler(signal.SIGHUP, _reopen, audit)
+        loop.add_signal_handler(signal.SIGHUP, audit.reopen)
         ready(HostPort(*listener.getsockname()[:2]))
         await stop.wait()
         accepting.cancel()
@@ -72,13 +72,6 @@ async def serve(settings: DepotSettings, ready: Callable[[HostPort], None]) -> N
         depot.pump.close()
         audit.close()
         listener.close()
-
-
-def _reopen(audit: AuditLog) -> None:
-    try:
-        audit.reopen()
-    except SinkError as error:
-        log.warning("%s; the earlier file stays open", error.message)
 
 
 def _check_congestion(name: str) -> None:

@@ -534,9 +534,31 @@ def test_the_audit_log_stays_open_if_it_cannot_be_opened_again(web, run):
     depot.audit.rename(kept)
     depot.audit.mkdir()
     depot.process.send_signal(signal.SIGHUP)
-    wait_until(lambda: "the earlier file stays open" in depot.errors.read_text())
+    wait_until(lambda: "the earlier file stays in use" in depot.errors.read_text())
     curl("--proxy", f"socks5h://{depot.place}", url(web))
     wait_until(lambda: '"end": "closed"' in kept.read_text())
+
+
+def test_a_full_disk_under_the_audit_log_disturbs_no_session(web, run, echo):
+    (depot,) = run(("--audit", "/dev/full", "--idle", "1"))
+    assert curl("--proxy", f"socks5h://{depot.place}", url(web)).stdout == CONTENT
+    assert refusal(DepotRoute((depot.place,)), HostPort("192.0.2.1", 80)).code == "denied"
+    for _ in range(2):
+        client = create_connection(echo.place, PATIENCE, route=str(depot.place))
+        with client, closing(echo.accept()), pytest.raises(ConnectionResetError):
+            client.recv(1)
+    assert depot.errors.read_text().count("missing in the audit log") == 1
+
+
+def test_a_directory_of_the_audit_log_that_is_gone_changes_nothing(web, run, tmp_path):
+    folder = tmp_path / "log"
+    folder.mkdir()
+    (depot,) = run(("--audit", str(folder / "audit")))
+    folder.rename(tmp_path / "moved")
+    depot.process.send_signal(signal.SIGHUP)
+    wait_until(lambda: "the earlier file stays in use" in depot.errors.read_text())
+    assert curl("--proxy", f"socks5h://{depot.place}", url(web)).stdout == CONTENT
+    wait_until((tmp_path / "moved" / "audit").read_text)
 
 
 def test_many_sessions_at_once(run, echo, web):
