@@ -11,6 +11,9 @@ from coalloc.depot.tickets import Ticket
 
 __all__ = ["Limits"]
 
+LEAST_BUFFER = 1 << 16
+"""Smaller buffers are of no use: the pipe of a session without buffer holds as many bytes."""
+
 
 class _TicketUse:
     """The use of one ticket so far."""
@@ -73,7 +76,8 @@ class Limits:
             settings.buffer_per_user - self._buffers[user],
             settings.buffer_in_all - self._buffers.total(),
         )
-        return max(0, min(wanted, free // 2))
+        granted = min(wanted, free // 2)
+        return granted if granted >= LEAST_BUFFER else 0
 
     def _note(self, header: SessionHeader, now: float) -> None:
         """Remember a request as long as its proof is valid.

@@ -21,9 +21,13 @@ ticket's bytes were used up; the depot shut down.
 """
 
 CHUNK = 1 << 18
-"""Maximum bytes moved at once."""
-TURN = 1 << 20
-"""Maximum bytes of one direction before others get their turn."""
+"""Maximum bytes moved at once through a pipe."""
+BLOCK = 1 << 16
+"""Maximum bytes received at once into a buffer."""
+SMALL = 1 << 12
+"""Maximum bytes of pieces that are joined in a buffer: each piece takes some memory of its own."""
+TURN = 32
+"""Maximum number of moves in one direction before others get their turn. Moves of few bytes take as long as others."""
 MOST_EVENTS = 256
 SPARE_PIPES = 64
 """Maximum number of unused pipes that are kept."""
@@ -119,8 +123,7 @@ class _Direction:
 
         :raises OSError: when one of the connections has failed
         """
-        end = self.moved + TURN
-        while self.moved < end:
+        for _ in range(TURN):
             if self.held:
                 if not self._deliver():
                     return False
@@ -186,8 +189,7 @@ class _BufferedDirection(_Direction):
         self._chunks: deque[memoryview] = deque()
 
     def move(self) -> bool:
-        end = self.moved + TURN
-        while self.moved < end:
+        for _ in range(TURN):
             collected = self._collect()
             if not (self.held and self._deliver()) and not collected:
                 if self._eof and not self.held:
@@ -196,7 +198,7 @@ class _BufferedDirection(_Direction):
         return True
 
     def _collect(self) -> bool:
-        room = min(CHUNK, self._limit - self.held)
+        room = min(BLOCK, self._limit - self.held)
         if self._eof or room <= 0 or not self.source.readable:
             return False
         try:
@@ -207,8 +209,10 @@ class _BufferedDirection(_Direction):
         if not data:
             self._eof = True
             return False
-        self._chunks.append(memoryview(data))
         self.held += len(data)
+        if self._chunks and len(self._chunks[-1]) + len(data) <= SMALL:
+            data = bytes(self._chunks.pop()) + data
+        self._chunks.append(memoryview(data))
         return True
 
     def _deliver(self) -> bool:
@@ -363,7 +367,7 @@ class Pump:
 
     def _move_pair(self, pair: ConnectionPair) -> None:
         try:
-            more = pair.move()
+            more = not pair.account.exhausted and pair.move()
         except OSError:
             self._end(pair, "reset")
             return

@@ -252,11 +252,21 @@ def test_a_user_has_a_number_of_sessions_at_once():
 
 
 def test_buffers_are_shared_within_limits():
-    settings = DepotSettings(buffer_per_session=1000, buffer_per_user=1500, buffer_in_all=2000)
+    settings = DepotSettings(buffer_per_session=1000 << 10, buffer_per_user=1500 << 10, buffer_in_all=2000 << 10)
     limits = Limits(settings, started=0)
     taken = []
     for user in ("127.0.0.1", "127.0.0.1", "127.0.0.2", "127.0.0.3"):
         granted = permission(settings, user, Opening(TO, "", b""), NOW)
-        request = SessionRequest("0" * 32, (DEPOT,), TO, False, NOW, buffer=400)
-        taken.append(limits.take(granted, SessionHeader(request, b"", ()), NOW)[1])
+        taken.append(limits.take(granted, asking_for(400 << 10), NOW)[1] >> 10)
     assert taken == [400, 350, 250, 0]
+
+
+def asking_for(buffer: int) -> SessionHeader:
+    return SessionHeader(SessionRequest("0" * 32, (DEPOT,), TO, False, NOW, buffer=buffer), b"", ())
+
+
+@pytest.mark.parametrize(("wanted", "free"), [(1, 1 << 20), ((1 << 16) - 1, 1 << 20), (1 << 20, 1 << 16)])
+def test_a_buffer_too_small_to_be_of_use_is_none(wanted: int, free: int):
+    settings = DepotSettings(buffer_per_user=free)
+    granted = permission(settings, "127.0.0.1", Opening(TO, "", b""), NOW)
+    assert Limits(settings, started=0).take(granted, asking_for(wanted), NOW)[1] == 0

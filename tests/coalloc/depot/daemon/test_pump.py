@@ -1,7 +1,8 @@
 import asyncio
 import os
 import socket
-from collections.abc import AsyncIterator
+import tracemalloc
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -167,6 +168,19 @@ async def test_the_bytes_of_a_ticket_are_counted_over_all_its_sessions(carry):
     assert second.endings == ["limit"]
 
 
+async def test_a_ticket_without_bytes_left_moves_none_in_its_other_sessions(carry):
+    account = Account(100)
+    first, second = carry(account), carry(account)
+    await send(first.client, bytes(60))
+    assert len(await asyncio.get_running_loop().sock_recv(first.server, 100)) == 60
+    await send(second.client, bytes(60))
+    await until(lambda: second.endings)
+    await send(first.client, bytes(60))
+    await until(lambda: first.endings)
+    assert first.endings == ["limit"]
+    assert first.moved == 60
+
+
 async def test_idle_sessions_are_reset(carry):
     pair = carry()
     await asyncio.sleep(0.02)
@@ -190,6 +204,52 @@ async def test_a_buffer_takes_bytes_while_the_receiver_stalls(carry):
     assert not filling.done()
     filling.cancel()
     await asyncio.gather(filling, return_exceptions=True)
+
+
+@pytest.fixture
+async def buffered() -> AsyncIterator[Callable[[int], Carrier]]:
+    """A function that returns a carrier with a buffer of this many bytes."""
+    made: list[Carrier] = []
+
+    def make(size: int) -> Carrier:
+        made.append(Carrier(size))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+async def each_iteration(question: Callable[[], object]) -> None:
+    """Ask after each iteration of the event loop, until the answer is true."""
+    for _ in range(100_000):
+        if question():
+            return
+        await asyncio.sleep(0)
+    raise TimeoutError
+
+
+async def test_a_turn_has_a_number_of_moves(buffered):
+    carrier = buffered(1)
+    await send(carrier().client, bytes(1 << 16))
+    (known,) = carrier.pump.pairs
+    await each_iteration(lambda: known.up.moved)
+    assert known.up.moved < 1000
+
+
+async def test_a_buffer_of_many_small_pieces_takes_no_more_memory_than_its_bytes(buffered):
+    carrier = buffered(1 << 20)
+    client = carrier().client
+    (known,) = carrier.pump.pairs
+    await each_iteration(lambda: not known.client.readable)  # the first events are handled
+    known.server.writable = False
+    tracemalloc.start()
+    for number in range(4000):
+        client.send(b"x")
+        await each_iteration(lambda held=number + 1: known.up.held == held)
+    used, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert used < 200_000
 
 
 def descriptors() -> int:
