@@ -30,6 +30,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 from coalloc.depot.protocol.addresses import HostPort
 from coalloc.depot.protocol.failures import CODES, DepotFailure, FailureCode
+from coalloc.safe_text import escaped
 
 __all__ = [
     "LONGEST_HEADER",
@@ -55,6 +56,7 @@ LONGEST_ANSWER = 4096
 LONGEST_MESSAGE = 500
 LARGEST = 1e15
 SESSION = re.compile(r"[0-9a-f]{32}")
+CONGESTION = re.compile(r"[0-9a-z_-]{0,15}")
 
 Field = TypeVar("Field")
 
@@ -106,7 +108,8 @@ class SessionRequest(NamedTuple):
             )
         except ValueError as error:
             raise DepotFailure("malformed", f"the session header is malformed: {error}") from None
-        if not SESSION.fullmatch(request.session) or request.buffer < 0 or not request.route:
+        texts = SESSION.fullmatch(request.session) and CONGESTION.fullmatch(request.congestion)
+        if not texts or request.buffer < 0 or not request.route:
             raise DepotFailure("malformed", "the session header is malformed")
         if max(len(request.route), len(request.visited)) > MOST_HOPS:
             raise DepotFailure("malformed", f"the route has more than {MOST_HOPS} hops")
@@ -233,10 +236,15 @@ class Answer(NamedTuple):
     @classmethod
     def _of(cls, fields: Mapping[str, Any]) -> "Answer":
         if "code" not in fields:
-            return cls(None, tuple(_number({"legs": each}, "legs") for each in _typed(fields, "legs", list)))
-        code = _text(fields, "code", 20)
+            legs = tuple(_number({"legs": each}, "legs") for each in _typed(fields, "legs", list))
+            if min(legs, default=0.0) < 0:
+                raise ValueError("a leg is negative")
+            return cls(None, legs)
+        code, hop = _text(fields, "code", 20), _typed(fields, "hop", int)
+        if hop < 0:
+            raise ValueError("the hop is negative")
         known = cast(FailureCode, code if code in CODES else "unsupported")
-        return cls(DepotFailure(known, _text(fields, "message", LONGEST_MESSAGE), _typed(fields, "hop", int)))
+        return cls(DepotFailure(known, escaped(_text(fields, "message", LONGEST_MESSAGE)), hop))
 
 
 def prove(key: bytes, hop: int, raw: bytes) -> str:

@@ -18,6 +18,7 @@ from coalloc.depot.protocol.session_header import (
     credentials,
     prove,
 )
+from coalloc.safe_text import escaped
 
 A, B, C = (HostPort(f"{name}.example", 4000) for name in "abc")
 TO = HostPort("2001:db8::1", 2811)
@@ -92,6 +93,8 @@ def test_a_proof_is_for_one_request_one_key_and_one_place():
         {"time": float("inf")},
         {"time": 10**400},
         {"congestion": "x" * 16},
+        {"congestion": "\ud800"},
+        {"congestion": "a\nb"},
         {"visited": [1]},
         {"visited": "x"},
     ],
@@ -146,7 +149,7 @@ def test_an_answer_is_received_to_its_last_byte_and_no_further(answer: Answer, p
     if answer.failure:
         assert found.failure.code == "refused"
         assert found.failure.hop == answer.failure.hop
-        assert answer.failure.message.startswith(found.failure.message)
+        assert escaped(answer.failure.message).startswith(found.failure.message)
 
 
 @given(st.binary(max_size=100))
@@ -161,6 +164,25 @@ def test_any_bytes_are_an_answer_or_refused(data: bytes):
                 assert isinstance(Answer.decode(whole), Answer)
         except DepotFailure:
             pass
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"legs": [-1]},
+        {"legs": [1, -0.5]},
+        {"code": "refused", "message": "m", "hop": -9},
+    ],
+)
+def test_an_answer_with_negative_numbers_is_malformed(fields: dict):
+    raw = json.dumps(fields).encode()
+    with pytest.raises(DepotFailure, match="malformed"):
+        Answer.decode(MAGIC + struct.pack(">H", len(raw)) + raw)
+
+
+def test_control_characters_in_the_message_of_a_failure_are_escaped():
+    raw = json.dumps({"code": "refused", "message": "a\n\x1b[2J\ud800", "hop": 0}).encode()
+    assert Answer.decode(MAGIC + struct.pack(">H", len(raw)) + raw).failure.message == r"a\n\x1b[2J\ud800"
 
 
 def test_an_unknown_failure_is_a_failure():
