@@ -5,7 +5,6 @@ import secrets
 import socket
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from http import HTTPStatus
 from typing import NamedTuple, Protocol
 
@@ -122,6 +121,9 @@ class DepotSession:
         except asyncio.CancelledError:
             await self._refuse(DepotFailure("closing", "this depot is shutting down"))
             raise
+        except BaseException:
+            self._client.close()
+            raise
 
     async def _receive_opening(self) -> Opening | None:
         data = await self._receive()
@@ -162,6 +164,7 @@ class DepotSession:
         except BaseException:
             self._depot.limits.give_back(granted, buffer)
             raise
+        account.moved += len(opening.rest)
         self._carry(server, granted, account, buffer)
 
     async def _connect_on(self, opening: Opening, granted: SessionPermission) -> socket.socket:
@@ -171,17 +174,29 @@ class DepotSession:
         server = await self._connect(hop, opening.header)
         legs: tuple[float, ...] = (round(self._loop.time() - began, 6),)
         try:
+            await self._send_first(server, hop, opening.rest)
             if hop.header:
-                await self._loop.sock_sendall(server, hop.header.encode() + opening.rest)
                 legs += await self._await_answer(server, hop.header, hop.place)
-            elif opening.rest:
-                await self._loop.sock_sendall(server, opening.rest)
             assert self._front is not None, "it made the opening"
+            reset_on_close(self._client)  # from now on, an end would look like the end of the server's bytes
             await self._loop.sock_sendall(self._client, self._front.accepted(legs))
         except BaseException:
             server.close()
             raise
         return server
+
+    async def _send_first(self, server: socket.socket, hop: _Hop, rest: bytes) -> None:
+        """Send the next hop the header that is for it, and the first bytes of the session."""
+        try:
+            first = (hop.header.encode() if hop.header else b"") + rest
+            async with asyncio.timeout(self._depot.settings.connect_seconds):
+                await self._loop.sock_sendall(server, first)
+        except ValueError as error:
+            raise DepotFailure("malformed", str(error)) from None
+        except TimeoutError:
+            raise DepotFailure("timeout", f"{hop.place} takes no bytes") from None
+        except OSError as error:
+            raise DepotFailure("unreachable", f"{hop.place} failed: {error.strerror}") from None
 
     async def _next_hop(self, opening: Opening, granted: SessionPermission) -> _Hop:
         settings, header, to = self._depot.settings, opening.header, opening.destination
@@ -296,16 +311,12 @@ class DepotSession:
         assert opening is not None, "the session has begun"
 
         def end(pair: ConnectionPair, ending: Ending) -> None:
+            up, down = len(opening.rest) + pair.up.moved, pair.down.moved
             self._depot.limits.give_back(granted, buffer)
             self._depot.metrics.ended[ending] += 1
-            self._depot.metrics.moved["up"] += pair.up.moved
-            self._depot.metrics.moved["down"] += pair.down.moved
-            self._log(
-                end=ending,
-                up=pair.up.moved,
-                down=pair.down.moved,
-                seconds=round(time.time() - began, 3),
-            )
+            self._depot.metrics.moved["up"] += up
+            self._depot.metrics.moved["down"] += down
+            self._log(end=ending, up=up, down=down, seconds=round(time.time() - began, 3))
 
         self._depot.pump.add(self._client, server, account, end, buffer=buffer)
 
@@ -313,13 +324,16 @@ class DepotSession:
         self._depot.metrics.refused[failure.code] += 1
         self._log(refused=failure.code, reason=failure.message)
         reply = self._front.refused(failure) if self._front else b""
-        with suppress(OSError, TimeoutError):
+        try:
             self._client.send(reply)  # a few bytes, which fit into the buffer of a new connection
             self._client.shutdown(socket.SHUT_WR)
             async with asyncio.timeout(LINGER):  # unread bytes would become a reset, and the reply could be lost
                 while await self._receive():
                     pass
-        self._client.close()
+        except (OSError, TimeoutError):  # the client is gone, or does not close
+            pass
+        finally:
+            self._client.close()
 
     async def _send_metrics(self, pending: int) -> None:
         if class_of(self._peer) != AddressClass.LOOPBACK:

@@ -348,6 +348,22 @@ def test_a_ticket_is_used_up(web, run, secret):
     assert "used up" in refusal(few, place(web)).message
 
 
+def test_first_bytes_are_counted(run, secret, echo):
+    (depot,) = run(secret)
+    route = with_ticket(depot, ticket(bytes=10))
+    with create_connection(echo.place, PATIENCE, route=route, first=b"12345678") as client, closing(echo.accept()):
+        client.send(b"90")
+        client.send(b"more")
+        with pytest.raises(ConnectionResetError):
+            received(client)
+    assert depot.wait_for_line(end="limit")["up"] > 10
+    with create_connection(echo.place, PATIENCE, route=with_ticket(depot, ticket(id="b")), first=b"12345678") as client:
+        client.shutdown(socket.SHUT_WR)
+        with closing(echo.accept()) as server:
+            assert received(server) == b"12345678"
+    assert depot.wait_for_line(end="closed")["up"] == 8
+
+
 def test_without_options_no_other_machine_is_reached(run):
     (depot,) = run(())
     for to in ("192.0.2.1:80", "10.0.0.1:80", "169.254.169.254:80", "[::ffff:10.0.0.1]:80"):
@@ -507,6 +523,13 @@ def test_metrics_are_for_this_machine(web, run):
     text = curl(f"http://{depot.place}/metrics").stdout.decode()
     assert 'coget_depot_ended_total{end="closed"} 1' in text
     assert "coget_depot_sessions 0" in text
+
+
+def test_a_request_with_a_surrogate_is_refused(run, web):
+    (depot,) = run(())
+    route = DepotRoute((depot.place,))
+    data = route._replace(congestion="\ud800").header(place(web), time.time()).encode()
+    assert refusal(route, place(web), data).code == "malformed"
 
 
 def test_what_is_no_request_is_refused_and_logged(run):
