@@ -20,7 +20,7 @@ from aiohappyeyeballs import AddrInfoType
 from coalloc.errors import AddressRefused, SourceError, UnknownHost, Unreachable
 from coalloc.util.addresses import ANYWHERE, AddressClass, AddressPolicy, class_of, server
 
-__all__ = ["Dialer", "DirectDialer", "RelayedSocket", "checked", "numeric", "refuse_numeric", "round_trip"]
+__all__ = ["Dialer", "DirectDialer", "RelayedSocket", "checked", "looked_up", "numeric", "refuse_numeric", "round_trip"]
 
 LEAST_RTT = slice(148, 152)
 """Bytes of tcpi_min_rtt (in microseconds) in `struct tcp_info` of linux/tcp.h."""
@@ -188,12 +188,17 @@ async def _found(host: str, port: int, policy: AddressPolicy) -> list[AddrInfoTy
     :raises UnicodeError: if its name is invalid
     """
     names = policy.pinned_to(host) or (host,)
-    return [each for name in names for each in await _looked_up(name, port)]
+    return [each for name in names for each in await looked_up(name, port)]
 
 
-async def _looked_up(host: str, port: int) -> list[AddrInfoType]:
+async def looked_up(host: str, port: int) -> list[AddrInfoType]:
+    """Return the addresses of a host; those of a numeric one at once.
+
+    :raises OSError: if it has none
+    :raises UnicodeError: if its name is invalid
+    """
     name = host.encode() if host.isascii() else host  # getaddrinfo would load the IDNA codec for a str
-    try:  # most data connections go to numeric addresses, which need no look-up in a thread
+    try:  # most connections go to numeric addresses, which need no thread
         found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     except socket.gaierror:
         found = await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM)

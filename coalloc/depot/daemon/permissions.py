@@ -5,11 +5,11 @@ A destination is judged by the addresses that its name resolves to, and only the
 
 import asyncio
 import hmac
-import socket
 from collections.abc import Iterable
 from contextlib import suppress
 from ipaddress import ip_address
-from typing import NamedTuple, cast
+from itertools import zip_longest
+from typing import NamedTuple
 
 from aiohappyeyeballs import AddrInfoType
 
@@ -20,11 +20,16 @@ from coalloc.depot.protocol.opening import Opening
 from coalloc.depot.protocol.session_header import prove
 from coalloc.depot.tickets import Ticket, key_of, read_ticket
 from coalloc.util.addresses import AddressClass, carried, class_of
+from coalloc.util.dialer import looked_up
 
 __all__ = ["SessionPermission", "allowed_addresses", "covers", "look_up", "permission"]
 
 CLOCK_SECONDS = 120.0
 """Maximum difference between the clocks of client and depot."""
+LOOK_UP_SECONDS = 10.0
+"""Time to look a host up."""
+MOST_ADDRESSES = 5
+"""Maximum number of a host's addresses that are tried, as a depot may open six files for a session."""
 
 
 class SessionPermission(NamedTuple):
@@ -94,7 +99,12 @@ async def allowed_addresses(settings: DepotSettings, to: HostPort, ticket: Ticke
         usable = [each for each in usable if await _any_covers(ticket.destinations, to, str(each[4][0]))]
     if not usable:
         raise DepotFailure("ticket", f"the ticket does not permit {to}")
-    return usable
+    return _first_of_each_family(usable)
+
+
+def _first_of_each_family(found: list[AddrInfoType]) -> list[AddrInfoType]:
+    families = [[each for each in found if each[0] == family] for family in dict.fromkeys(each[0] for each in found)]
+    return [each for row in zip_longest(*families) for each in row if each is not None][:MOST_ADDRESSES]
 
 
 async def look_up(to: HostPort) -> list[AddrInfoType]:
@@ -103,10 +113,12 @@ async def look_up(to: HostPort) -> list[AddrInfoType]:
     :raises DepotFailure: if it has none
     """
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(to.host, to.port, type=socket.SOCK_STREAM)
+        async with asyncio.timeout(LOOK_UP_SECONDS):
+            return await looked_up(to.host, to.port)
+    except TimeoutError:
+        raise DepotFailure("timeout", f"the look-up of {to.host} takes too long") from None
     except (OSError, UnicodeError):
         raise DepotFailure("unknown_host", f"there is no host named {to.host}") from None
-    return cast(list[AddrInfoType], found)
 
 
 async def covers(pattern: DestinationPattern, to: HostPort, address: str) -> bool:

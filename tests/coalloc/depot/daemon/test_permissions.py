@@ -1,10 +1,14 @@
+import asyncio
 import socket
+import threading
 import time
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from aiohappyeyeballs import AddrInfoType
 
-from coalloc.depot.daemon import permissions
+from coalloc.depot.daemon import permissions as module
 from coalloc.depot.daemon.limits import Limits
 from coalloc.depot.daemon.permissions import CLOCK_SECONDS, allowed_addresses, permission
 from coalloc.depot.daemon.settings import DepotSettings
@@ -173,7 +177,7 @@ def names(monkeypatch):
         found = NAMES.get(to.host, [to.host])
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (each, to.port)) for each in found]
 
-    monkeypatch.setattr(permissions, "look_up", look_up)
+    monkeypatch.setattr(module, "look_up", look_up)
 
 
 @pytest.mark.parametrize(
@@ -198,6 +202,41 @@ async def test_a_name_without_an_address_is_unknown():
     with pytest.raises(DepotFailure) as refused:
         await allowed_addresses(DepotSettings(), HostPort("nowhere.invalid", 80), None)
     assert refused.value.code == "unknown_host"
+
+
+@pytest.fixture
+async def slow_names() -> AsyncIterator[None]:
+    """Every look-up of a name waits, as the only thread for them is busy."""
+    end = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        asyncio.get_running_loop().set_default_executor(pool)
+        pool.submit(end.wait)
+        yield
+        end.set()
+
+
+async def test_a_look_up_that_takes_long_is_given_up(slow_names, monkeypatch):
+    monkeypatch.setattr(module, "LOOK_UP_SECONDS", 0.01)
+    with pytest.raises(DepotFailure) as refused:
+        await allowed_addresses(DepotSettings(), HostPort("localhost", 80), None)
+    assert refused.value.code == "timeout"
+
+
+async def test_numeric_addresses_do_not_wait_for_names(slow_names):
+    assert await judged(DepotSettings(), "127.0.0.1:80")
+
+
+async def test_a_few_addresses_are_tried_from_each_family_in_turn(monkeypatch):
+    async def many(host: str, port: int) -> list[tuple[object, ...]]:
+        found = [(socket.AF_INET, f"192.0.2.{number}") for number in range(50)]
+        found += [(socket.AF_INET6, f"2001:db8::{number}") for number in range(50)]
+        return [(family, socket.SOCK_STREAM, 0, "", (address, port)) for family, address in found]
+
+    monkeypatch.setattr(module, "looked_up", many)
+    settings = DepotSettings(destinations=patterns("192.0.2.8/29", "2001:db8::/64"))
+    found = await allowed_addresses(settings, HostPort("many.example", 80), None)
+    first = ["192.0.2.8", "2001:db8::0", "192.0.2.9", "2001:db8::1", "192.0.2.10"]
+    assert [each[4][0] for each in found] == first
 
 
 def test_a_request_is_served_once():
