@@ -13,10 +13,13 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import aiohappyeyeballs
+
 from coalloc.depot.protocol.addresses import HostPort
 from coalloc.depot.protocol.failures import DepotFailure
 from coalloc.depot.protocol.session_header import Answer
 from coalloc.depot.route import DepotRoute
+from coalloc.util.dialer import looked_up
 
 __all__ = ["ANSWER_SECONDS", "create_connection", "describe", "open_connection", "relay"]
 
@@ -39,9 +42,11 @@ def create_connection(
 ) -> socket.socket:
     """Connect to a server over the depots of a route, or directly if the route fails.
 
-    :param timeout: time limit in seconds for the connection, and afterwards of the socket's operations
+    :param timeout: time limit in seconds for the route, then for the direct connection, and afterwards of the socket's
+        operations
     :param route: a route, or its text as for `coget --via`; None to connect directly
-    :param first: first bytes for the server; they travel with the request, so they save a round trip
+    :param first: first bytes for the server; they travel with the request, so they save a round trip. They must be safe
+        to repeat: if the route fails after the server has received them, the direct connection sends them once more.
     :raises OSError: if the server cannot be reached directly either
     :raises ValueError: if the route or the address is invalid
     """
@@ -64,8 +69,9 @@ async def open_connection(
     """Connect to a server over the depots of a route, or directly if the route fails.
 
     :param route: a route, or its text as for `coget --via`; None to connect directly
-    :param first: first bytes for the server; they travel with the request, so they save a round trip; with `ssl`, they
-        are encrypted, and follow later
+    :param first: first bytes for the server; they travel with the request, so they save a round trip. They must be safe
+        to repeat: if the route fails after the server has received them, the direct connection sends them once more.
+        With `ssl`, they are encrypted, and follow later.
     :param options: further arguments of `asyncio.open_connection`, such as `ssl`
     :raises OSError: if the server cannot be reached directly either
     :raises ValueError: if the route or the address is invalid
@@ -123,11 +129,14 @@ def _relayed(
     route: DepotRoute, to: HostPort, timeout: float | None, source: Address | None, first: bytes
 ) -> socket.socket | None:
     """Do what `relay` does, without an event loop; return None if it fails."""
+    end = time.monotonic() + (timeout or ANSWER_SECONDS)
     try:
-        sock, data = socket.create_connection(route.depots[0], timeout or ANSWER_SECONDS, source), b""
+        sock, data = socket.create_connection(route.depots[0], _left(end), source), b""
         try:
+            sock.settimeout(_left(end))
             sock.sendall(route.header(to, time.time()).encode() + first)
             while missing := Answer.missing(data):
+                sock.settimeout(_left(end))
                 data += _received(sock.recv(missing))
             _legs(data)
         except BaseException:
@@ -141,10 +150,18 @@ def _relayed(
 
 
 async def _connect(depot: HostPort) -> socket.socket:
-    loop = asyncio.get_running_loop()
-    sock = await loop.run_in_executor(None, socket.create_connection, depot, ANSWER_SECONDS)
-    sock.setblocking(False)
-    return sock
+    return await aiohappyeyeballs.start_connection(await looked_up(depot.host, depot.port), happy_eyeballs_delay=0.25)
+
+
+def _left(end: float) -> float:
+    """Return the seconds until a time.
+
+    :raises TimeoutError: if it has passed
+    """
+    seconds = end - time.monotonic()
+    if seconds <= 0:
+        raise TimeoutError
+    return seconds
 
 
 def _received(data: bytes) -> bytes:
