@@ -20,8 +20,6 @@ class DepotSettings(NamedTuple):
     :param table: file with the next hops of loose routes
     :param audit: file for a line about each session; None for the standard error stream
     :param congestion: congestion control of outgoing connections; "" for the system's
-    :param send_buffer: bytes of the send buffer of each connection; 0 for the system's automatic size
-    :param receive_buffer: the same for the receive buffer
     :param most_sessions: maximum number of sessions at once
     :param most_per_user: the same for each user, or for each client without ticket
     :param buffer_per_session: maximum bytes of the buffers that a session may ask for
@@ -41,8 +39,6 @@ class DepotSettings(NamedTuple):
     table: Path | None = None
     audit: Path | None = None
     congestion: str = ""
-    send_buffer: int = 0
-    receive_buffer: int = 0
     most_sessions: int = 10_000
     most_per_user: int = 1_000
     buffer_per_session: int = 64 << 20
