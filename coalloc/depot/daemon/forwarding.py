@@ -16,6 +16,7 @@ import logging
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any, NamedTuple
 
 from coalloc.depot.daemon.permissions import covers
@@ -58,13 +59,16 @@ class ForwardingTable:
     def _read_if_changed(self) -> None:
         try:
             status = self._path.stat()
+            if not S_ISREG(status.st_mode):  # to open a pipe could take for ever
+                raise UsageError(f"the table {self._path} is not a file", "write it to a file, as it is read again")
             stamp = status.st_mtime_ns, status.st_size, status.st_ino
             if stamp != self._stamp:
+                text = self._path.read_text()
                 self._stamp = stamp
-                self._entries = _entries(tomllib.loads(self._path.read_text()))
+                self._entries = _entries(tomllib.loads(text))
         except OSError as error:
             raise UsageError(f"the table {self._path} cannot be read: {error.strerror}", "make it readable") from None
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise UsageError(f"the table {self._path} is invalid: {error}", FORM) from None
 
     async def next_hop(self, to: HostPort, addresses: Sequence[str]) -> NextHop | None:
@@ -99,5 +103,5 @@ def _entry(fields: dict[str, Any]) -> tuple[list[DestinationPattern], NextHop]:
         raise ValueError("an entry needs destinations, which are a list, and a depot; ticket and key may follow")
     if ("ticket" in fields) != ("key" in fields):
         raise ValueError("a ticket and its key belong together")
-    ticket = (str(fields["ticket"]), bytes.fromhex(fields["key"])) if "ticket" in fields else None
+    ticket = (str(fields["ticket"]).strip(), bytes.fromhex(fields["key"])) if "ticket" in fields else None
     return list(map(DestinationPattern.parse, destinations)), NextHop(depot_of(depot), ticket)
