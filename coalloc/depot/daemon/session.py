@@ -243,7 +243,9 @@ class DepotSession:
     async def _connect(self, hop: _Hop, header: SessionHeader | None) -> socket.socket:
         try:
             async with asyncio.timeout(self._depot.settings.connect_seconds):
-                server = await aiohappyeyeballs.start_connection(hop.addresses, happy_eyeballs_delay=0.25)
+                server = await aiohappyeyeballs.start_connection(
+                    hop.addresses, happy_eyeballs_delay=0.25, socket_factory=_new_socket
+                )
         except TimeoutError:
             raise DepotFailure("timeout", f"{hop.place} did not answer") from None
         except ConnectionRefusedError:
@@ -251,7 +253,6 @@ class DepotSession:
         except OSError as error:
             raise DepotFailure("unreachable", f"{hop.place} cannot be reached: {error.strerror or error}") from None
         try:
-            reset_on_close(server)
             self._set_options(server, header)
         except BaseException:
             server.close()
@@ -353,3 +354,10 @@ class DepotSession:
             destination=str(opening.destination) if opening else None,
             **fields,
         )
+
+
+def _new_socket(address: AddrInfoType) -> socket.socket:
+    """Return a socket to connect; without a first byte, too, its end must not look like the end of a stream."""
+    sock = socket.socket(*address[:3])
+    reset_on_close(sock)
+    return sock

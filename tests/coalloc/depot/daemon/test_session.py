@@ -113,6 +113,20 @@ async def test_a_server_that_resets_during_the_first_bytes_is_reported(served, s
     assert json.loads(served.audit.read_text())["refused"] == "unreachable"
 
 
+async def test_a_depot_killed_before_its_first_bytes_is_a_reset(served, monkeypatch):
+    loop, lingers = asyncio.get_running_loop(), []
+    connect = loop.sock_connect
+
+    async def recorded(sock: socket.socket, address: tuple[str, int]) -> None:
+        lingers.append(sock.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, 8))
+        await connect(sock, address)
+
+    monkeypatch.setattr(loop, "sock_connect", recorded)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        assert (await served.answer(header(server))).failure is None
+    assert lingers == [struct.pack("ii", 1, 0)]
+
+
 async def test_a_depot_killed_after_its_answer_is_a_reset(served, monkeypatch):
     lingers = []
 
