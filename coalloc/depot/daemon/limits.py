@@ -28,13 +28,11 @@ class Limits:
     """The use of a depot by all users.
 
     :param started: time since when all requests are known, in seconds since 1970
-    :ivar sessions: number of running sessions
     """
 
     def __init__(self, settings: DepotSettings, started: float) -> None:
         self._settings = settings
         self._started = started
-        self.sessions = 0
         self._by_user: Counter[str] = Counter()
         self._buffers: Counter[str] = Counter()
         self._tickets: dict[str, _TicketUse] = {}
@@ -54,7 +52,6 @@ class Limits:
             if header:
                 self._note(header, now)
             account = self._use(permission.ticket, now)
-        self.sessions += 1
         self._by_user[permission.user] += 1
         buffer = self._buffer(permission.user, header.request.buffer if header else 0)
         self._buffers[permission.user] += 2 * buffer
@@ -62,7 +59,6 @@ class Limits:
 
     def give_back(self, permission: SessionPermission, buffer: int) -> None:
         """Count a session that has ended."""
-        self.sessions -= 1
         for counter, count in ((self._by_user, 1), (self._buffers, 2 * buffer)):
             counter[permission.user] -= count
             if not counter[permission.user]:

@@ -298,6 +298,10 @@ class Pump:
         """Pairs that can move more bytes at once."""
         self._loop.add_reader(self._epoll.fileno(), self._handle_events)
 
+    def __len__(self) -> int:
+        """Return the number of pairs."""
+        return len(self._ends) // 2
+
     @property
     def pairs(self) -> list[ConnectionPair]:
         """All pairs, in the order of their start."""

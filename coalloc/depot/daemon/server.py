@@ -145,7 +145,7 @@ class _Acceptor:
 
     def _start(self, client: socket.socket, peer: str) -> None:
         settings = self._depot.settings
-        full = self._depot.limits.sessions + len(self._pending) >= settings.most_sessions
+        full = len(self._depot.pump) + len(self._pending) >= settings.most_sessions
         if full or self._by_client[peer] >= settings.most_per_user:
             self._depot.metrics.refused["busy"] += 1
             client.close()

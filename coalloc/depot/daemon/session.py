@@ -339,7 +339,7 @@ class DepotSession:
     async def _send_metrics(self, pending: int) -> None:
         if class_of(self._peer) != AddressClass.LOOPBACK:
             raise DepotFailure("denied", "metrics are for this machine only")
-        text = self._depot.metrics.text(self._depot.limits.sessions, pending)
+        text = self._depot.metrics.text(len(self._depot.pump), pending)
         await self._loop.sock_sendall(self._client, response(HTTPStatus.OK, text))
         self._client.close()
 

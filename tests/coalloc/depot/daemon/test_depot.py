@@ -11,7 +11,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -318,7 +318,9 @@ def refusal(route: DepotRoute, to: HostPort, data: bytes | None = None) -> Depot
 def received_answer(sock: socket.socket) -> Answer:
     data = b""
     while missing := Answer.missing(data):
-        data += sock.recv(missing)
+        more = sock.recv(missing)
+        assert more, "the depot closed the connection"
+        data += more
     return Answer.decode(data)
 
 
@@ -514,6 +516,20 @@ def state_of_another(depot: RunningDepot) -> str:
             return "waits"
         except ConnectionResetError:
             return "closed"
+
+
+def test_a_session_counts_once_before_it_is_connected(run, echo):
+    (depot,) = run((*LOOPBACK, "--sessions", "3"))
+    silent = Echo()
+    with ExitStack() as stack:
+        stack.callback(silent.listener.close)
+        for _ in range(2):
+            waiting = stack.enter_context(socket.create_connection(depot.place, PATIENCE))
+            waiting.sendall(DepotRoute((depot.place, silent.place)).header(echo.place, time.time()).encode())
+            stack.enter_context(silent.accept())  # and give no answer
+        with socket.create_connection(depot.place, PATIENCE) as sock:
+            sock.sendall(DepotRoute((depot.place,)).header(echo.place, time.time()).encode())
+            assert received_answer(sock).failure is None
 
 
 def test_metrics_are_for_this_machine(web, run):
