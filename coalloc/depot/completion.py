@@ -46,6 +46,8 @@ class CompletedRoutes:
         :param to: its numeric address and its port
         :param reached: called once the first depot is connected
         """
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         async with asyncio.timeout(seconds):
             complete, policy = await self.complete(route, name)
 
@@ -55,7 +57,8 @@ class CompletedRoutes:
                 return sock
 
             sock, legs = await relay(complete, to, connect)
-        return RelayedSocket(sock, to, legs)
+        took = loop.time() - began
+        return RelayedSocket(sock, to, legs if sum(legs) < took else (took,))  # whatever the depots claim
 
     async def complete(self, route: DepotRoute, name: str) -> tuple[DepotRoute, AddressPolicy]:
         """Return a route with tickets and addresses, and the policy that the depots' addresses must satisfy."""

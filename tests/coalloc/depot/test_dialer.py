@@ -9,6 +9,7 @@ import pytest
 from coalloc.depot import dialer as module
 from coalloc.depot.dialer import DepotRoutes, RelayedDialer
 from coalloc.depot.protocol.addresses import HostPort
+from coalloc.depot.protocol.session_header import Answer
 from coalloc.depot.route import DepotRoute
 from coalloc.errors import AddressRefused, Unreachable
 from coalloc.util.addresses import ANYWHERE, AddressClass, AddressPolicy
@@ -57,6 +58,21 @@ async def test_a_transport_knows_the_server_and_the_whole_round_trip(two, server
     assert transport.get_extra_info("peername") == ("127.0.0.1", port(server))
     assert round_trip(transport.get_extra_info("socket")) > 5.0
     transport.abort()
+
+
+async def test_a_depot_cannot_claim_longer_round_trips_than_its_answer_took(server):
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1000)
+        writer.write(Answer(None, (1e14,)).encode())
+        await reader.read()
+        writer.close()
+
+    depot = await asyncio.start_server(answer, "127.0.0.1", 0)
+    place = HostPort(*depot.sockets[0].getsockname())
+    with await over(place).dial("127.0.0.1", port(server), PATIENCE) as sock:
+        assert round_trip(sock) < PATIENCE
+    depot.close()
+    await depot.wait_closed()
 
 
 async def test_a_route_that_fails_is_left_alone_for_a_while(server, unused, caplog):
