@@ -11,6 +11,7 @@ import socket
 import struct
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Literal
 
 __all__ = ["Account", "ConnectionPair", "Ending", "Pump", "reset_on_close"]
@@ -25,7 +26,7 @@ CHUNK = 1 << 18
 BLOCK = 1 << 16
 """Maximum bytes received at once into a buffer."""
 SMALL = 1 << 12
-"""Maximum bytes of pieces that are joined in a buffer: each piece takes some memory of its own."""
+"""Maximum bytes received at once into a pipe, and of pieces that are joined in a buffer, as each takes some memory."""
 TURN = 32
 """Maximum number of moves in one direction before others get their turn. Moves of few bytes take as long as others."""
 MOST_EVENTS = 256
@@ -139,13 +140,20 @@ class _Direction:
             return False
         if self._pipe is None:
             self._pipe = self._pipes.take()
-        try:
+        with suppress(BlockingIOError):
             self.held = os.splice(self.source.sock.fileno(), self._pipe[1], CHUNK, flags=FLAGS)
+        return self.held > 0 or self._receive(self._pipe)
+
+    def _receive(self, pipe: tuple[int, int]) -> bool:
+        """Collect bytes without splice, which stops before urgent ones as if there were no more, or at the end."""
+        try:
+            data = self.source.sock.recv(SMALL)
         except BlockingIOError:
             self.source.readable = False
             self._release()
             return False
-        self._eof = self.held == 0
+        self._eof = not data
+        self.held = os.write(pipe[1], data)
         return True
 
     def _deliver(self) -> bool:
@@ -325,6 +333,7 @@ class Pump:
         pair = ConnectionPair(client, server, self._pipes, account, buffer, on_end)
         for end in (pair.client, pair.server):
             reset_on_close(end.sock)
+            end.sock.setsockopt(socket.SOL_SOCKET, socket.SO_OOBINLINE, 1)
             self._ends[end.sock.fileno()] = end
             self._epoll.register(end.sock.fileno(), WATCHED)  # reports at once what has happened before
         pair.active_at = self._loop.time()

@@ -106,6 +106,17 @@ async def test_a_half_closed_stream_is_answered(carry):
     assert pair.endings == []
 
 
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_urgent_bytes_are_carried_like_others(carry, at_once: bool):
+    pair = carry()
+    for data, flags in ((b"some", 0), (b"urgent!", socket.MSG_OOB), (b"more", 0), (b"!", socket.MSG_OOB)):
+        pair.client.send(data, flags)
+        if not at_once:
+            assert await asyncio.get_running_loop().sock_recv(pair.server, len(data)) == data
+    pair.client.shutdown(socket.SHUT_WR)
+    assert await received(pair.server) == (b"someurgent!more!" if at_once else b"")
+
+
 def reset(sock: socket.socket) -> None:
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
     sock.close()
