@@ -103,5 +103,5 @@ def _entry(fields: dict[str, Any]) -> tuple[list[DestinationPattern], NextHop]:
         raise ValueError("an entry needs destinations, which are a list, and a depot; ticket and key may follow")
     if ("ticket" in fields) != ("key" in fields):
         raise ValueError("a ticket and its key belong together")
-    ticket = (str(fields["ticket"]).strip(), bytes.fromhex(fields["key"])) if "ticket" in fields else None
+    ticket = (fields["ticket"].strip(), bytes.fromhex(fields["key"])) if "ticket" in fields else None
     return list(map(DestinationPattern.parse, destinations)), NextHop(depot_of(depot), ticket)

@@ -190,6 +190,7 @@ async def test_streams_of_asyncio(web, run):
     reader, writer = await open_connection("127.0.0.1", web.port, route=str(depot.place), first=request)
     whole = await reader.read()
     writer.close()
+    await writer.wait_closed()
     assert whole.endswith(CONTENT)
     await asyncio.to_thread(depot.wait_for_line, end="closed")
 
@@ -205,6 +206,7 @@ async def test_first_bytes_are_encrypted(run, grid, tmp_path):
             reader, writer = await open_connection("localhost", server.port, route=route, ssl=context, first=request)
             assert (await reader.read()).endswith(CONTENT)
             writer.close()
+            await writer.wait_closed()
 
 
 def test_a_loose_route_goes_where_the_table_says(web, run, tmp_path):
