@@ -109,16 +109,14 @@ def test_curl_fetches_over_a_depot(web, run, proxy: str):
     assert (line["client"], line["destination"]) == ("127.0.0.1", f"127.0.0.1:{web.port}")
 
 
-def test_curl_and_aria2_fetch_by_ftp_over_a_depot(gridftp_server, run, tmp_path):
+def test_aria2_fetches_by_ftp_over_a_depot(gridftp_server, run, tmp_path):
     (depot,) = run(())
-    content = CONTENT.replace(b"\n", b"")  # to curl, the server sends line ends as text, also without a depot
-    (gridftp_server.root / "file").write_bytes(content)
+    (gridftp_server.root / "file").write_bytes(CONTENT)
     words = ["aria2c", "-q", "--all-proxy", f"http://{depot.place}", "--proxy-method=tunnel", "-d", str(tmp_path)]
     source = f"ftp://127.0.0.1:{gridftp_server.port}/file"
     subprocess.run([*words, source], check=True, timeout=PATIENCE)
-    assert (tmp_path / "file").read_bytes() == content
-    assert curl("--proxy", f"socks5h://{depot.place}", source).stdout == content
-    wait_until(lambda: len([line for line in depot.lines if line.get("end")]) == 4)  # two for control, two for data
+    assert (tmp_path / "file").read_bytes() == CONTENT
+    wait_until(lambda: len([line for line in depot.lines if line.get("end")]) >= 2)  # for control and for data
 
 
 def test_globus_url_copy_fetches_over_a_depot(gridftp_server, run, tmp_path):
