@@ -11,21 +11,7 @@ from coalloc.depot.protocol.addresses import HostPort
 from coalloc.errors import Unreachable
 from coalloc.util.addresses import ANYWHERE
 from coalloc.util.dialer import DirectDialer, RelayedSocket
-from tests.support.depot import LOOPBACK, RunningDepot, depots
 from tests.support.waiting import PATIENCE, until
-
-
-@pytest.fixture
-def server() -> Iterator[socket.socket]:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        listener.settimeout(PATIENCE)
-        yield listener
-
-
-@pytest.fixture
-def two(tmp_path) -> Iterator[list[RunningDepot]]:
-    with depots(tmp_path, LOOPBACK, LOOPBACK) as running:
-        yield running
 
 
 def known(*places: object, text: str = "auto", listed=None) -> AutomaticRoutes:

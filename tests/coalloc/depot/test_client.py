@@ -19,13 +19,6 @@ from tests.support.waiting import PATIENCE
 
 
 @pytest.fixture
-def server() -> Iterator[socket.socket]:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        listener.settimeout(PATIENCE)
-        yield listener
-
-
-@pytest.fixture
 def depot() -> Iterator[Callable[[Callable[[socket.socket], None]], str]]:
     """A function that runs a depot which treats its one client in this way, and returns the route over it."""
     threads = []

@@ -14,21 +14,7 @@ from coalloc.depot.route import DepotRoute
 from coalloc.errors import AddressRefused, Unreachable
 from coalloc.util.addresses import ANYWHERE, AddressClass, AddressPolicy
 from coalloc.util.dialer import RelayedSocket, round_trip
-from tests.support.depot import LOOPBACK, RunningDepot, depots
 from tests.support.waiting import PATIENCE, until
-
-
-@pytest.fixture
-def server() -> Iterator[socket.socket]:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        listener.settimeout(PATIENCE)
-        yield listener
-
-
-@pytest.fixture
-def two(tmp_path) -> Iterator[list[RunningDepot]]:
-    with depots(tmp_path, LOOPBACK, LOOPBACK) as running:
-        yield running
 
 
 def over(*places: object, policy: AddressPolicy = ANYWHERE) -> RelayedDialer:
