@@ -203,7 +203,7 @@ def throughput(folder: Path, name: str, size: int, rounds: int) -> None:
 
 def idle() -> None:
     """Print the memory of idle sessions."""
-    with receiver(IDLE) as (to, _), depot() as relay:
+    with depot() as relay, receiver(IDLE) as (to, _):
         before = relay.memory
         connections = [relay.connect(to) for _ in range(IDLE)]
         print(f"idle: {(relay.memory - before) / IDLE / 1000:.1f} kB for each session (goal 64)")
