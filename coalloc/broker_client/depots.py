@@ -25,7 +25,8 @@ class DepotDirectory:
     def __init__(self, access: BrokerAccess, policy: AddressPolicy = ANYWHERE) -> None:
         self._broker = BrokerConnection(access, "try again, or put tickets for the depots into tokens.toml")
         self._policy = policy
-        self._names: Mapping[str, HostPort] | None = None
+        self._known: Mapping[str, tuple[str, HostPort]] | None = None
+        """Name and address of each depot, by the name in lower case."""
 
     async def complete(self, route: DepotRoute, host: str) -> tuple[DepotRoute, AddressPolicy]:
         """Return a route with the addresses of the depots that it names, tickets for a host, and the depots' policy.
@@ -34,9 +35,8 @@ class DepotDirectory:
 
         :raises CoallocError: when the broker does not answer, or gives no tickets
         """
-        if self._names is None:
-            self._names = await self._depots()
-        names = [self._name(depot) for depot in route.depots]
+        known = await self._depots()
+        names = [_name(depot, known) for depot in route.depots]
         if None in names:
             return route, self._policy
         answer = await self._ask("POST", "/depot-tickets", json={"route": names, "hosts": [_host(host)]})
@@ -48,23 +48,17 @@ class DepotDirectory:
 
     async def listed(self) -> Sequence[HostPort]:
         """Return all depots. :raises CoallocError: when the broker does not answer"""
-        if self._names is None:
-            self._names = await self._depots()
-        return list(self._names.values())
+        return [place for _, place in (await self._depots()).values()]
 
-    def _name(self, depot: HostPort) -> str | None:
-        """Return the name of a depot, which the user has named by it or by its address; None if it is unknown."""
-        assert self._names is not None, "it was read before"
-        by_place = {place: name for name, place in self._names.items()}
-        return depot.host if depot.host in self._names else by_place.get(depot)
-
-    async def _depots(self) -> Mapping[str, HostPort]:
-        answer = await self._ask("GET", "/depots")
-        try:
-            listed = answer["depots"][:MOST_DEPOTS]
-            return {str(each["name"]).lower(): _place(each) for each in listed}
-        except NONSENSE as error:
-            raise self._broker.nonsense(error) from None
+    async def _depots(self) -> Mapping[str, tuple[str, HostPort]]:
+        if self._known is None:
+            answer = await self._ask("GET", "/depots")
+            try:
+                listed = answer["depots"][:MOST_DEPOTS]
+                self._known = {str(each["name"]).lower(): (str(each["name"]), _place(each)) for each in listed}
+            except NONSENSE as error:
+                raise self._broker.nonsense(error) from None
+        return self._known
 
     async def _ask(self, method: str, path: str, **what: Any) -> Any:
         text = await self._broker.ask(method, path, largest=LARGEST, **what)
@@ -72,6 +66,16 @@ class DepotDirectory:
             return document(text)
         except NONSENSE as error:
             raise self._broker.nonsense(error) from None
+
+
+def _name(depot: HostPort, known: Mapping[str, tuple[str, HostPort]]) -> str | None:
+    """Return the name of a depot, which the user has named by it or by its address; None if it is unknown.
+
+    A name with a dot is a host's: a broker cannot lead the user to another one by a depot of that name.
+    """
+    if depot.host in known and "." not in depot.host:
+        return known[depot.host][0]
+    return next((name for name, place in known.values() if place == depot), None)
 
 
 def _tickets(

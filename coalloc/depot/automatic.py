@@ -132,29 +132,29 @@ class AutomaticDialer(DirectDialer):
         self._known.names[address] = name
         to, order = HostPort(address, port), self._known.order(name)
         if self._rank == 0 and not order.done():
-            return await self._choose(name, to, seconds)
+            return await self._choose(name, host, to, seconds)
         try:
             kinds = await asyncio.wait_for(asyncio.shield(order), seconds)
         except TimeoutError:
             raise Unreachable(f"the better route to {host}:{port} is not known yet", "try again") from None
         first, second = kinds if self._rank == 0 else reversed(kinds)
         try:
-            return await self._dial_by(first, name, to, seconds)
+            return await self._dial_by(first, name, host, to, seconds)
         except SourceError:
             if self._rank:
                 raise
-            return await self._dial_by(second, name, to, seconds)
+            return await self._dial_by(second, name, host, to, seconds)
 
-    async def _dial_by(self, kind: Kind, name: str, to: HostPort, seconds: float) -> socket.socket:
+    async def _dial_by(self, kind: Kind, name: str, host: str, to: HostPort, seconds: float) -> socket.socket:
         if kind == "depot":
             return await self._known.relay(name, to, seconds)
-        return await super().dial(to.host, to.port, seconds)
+        return await super().dial(host, to.port, seconds)
 
-    async def _choose(self, name: str, to: HostPort, seconds: float) -> socket.socket:
+    async def _choose(self, name: str, host: str, to: HostPort, seconds: float) -> socket.socket:
         """Connect over both routes, return the connection over the better one, and record their order."""
         loop, near = asyncio.get_running_loop(), asyncio.Event()
         began = loop.time()
-        direct = loop.create_task(super().dial(to.host, to.port, seconds))
+        direct = loop.create_task(super().dial(host, to.port, seconds))
         relayed = loop.create_task(self._known.relay(name, to, seconds, near.set))
         tasks: list[ConnectionTask] = [direct, relayed]
         kept: socket.socket | None = None

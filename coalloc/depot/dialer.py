@@ -142,8 +142,9 @@ def _why(relayed: ConnectionTask, route: DepotRoute) -> str:
 def _refused_by_server(relayed: ConnectionTask, route: DepotRoute) -> bool:
     """Return whether the route works, but the server refuses the connection."""
     error = relayed.exception() if relayed.done() else None
-    at_end = isinstance(error, DepotFailure) and error.hop == len(route.depots) - 1
-    return at_end and error.code == "refused" and not route.loose  # type: ignore[union-attr]
+    if not isinstance(error, DepotFailure) or route.loose:
+        return False
+    return error.code == "refused" and error.hop == len(route.depots) - 1
 
 
 def _checked(host: str) -> str:

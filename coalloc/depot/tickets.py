@@ -51,8 +51,8 @@ def sign(ticket: Ticket, secret: bytes) -> str:
 
     :raises ValueError: if it is too long
     """
-    fields = ticket._replace(destinations=tuple(map(str, ticket.destinations)))  # type: ignore[arg-type]
-    claims = _encoded(json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode())
+    fields = ticket._asdict() | {"destinations": list(map(str, ticket.destinations))}
+    claims = _encoded(json.dumps(list(fields.values()), separators=(",", ":"), ensure_ascii=False).encode())
     text = f"{PREFIX}.{claims}"
     text = f"{text}.{_signature(text, secret)}"
     if len(text) > LONGEST_TICKET:

@@ -127,13 +127,13 @@ def test_coget_gets_tickets_from_the_broker(tmp_path: Path):
     database = f"sqlite:///{tmp_path / 'broker.sqlite'}"
     with (
         GridFTPServer(tmp_path / "export") as server,
-        depots(tmp_path, (*options, "--name", "depot-a"), (*options, "--name", "depot-b")) as running,
+        depots(tmp_path, (*options, "--name", "Depot-A"), (*options, "--name", "depot-b")) as running,
         BrokerProcess(database, tmp_path, "") as broker,
     ):
         (server.root / "file").write_bytes(b"x" * 1_000_000)
         admin = broker.client()
         admin.put(f"{B}/sites/S", json={"name": "S"}).raise_for_status()
-        for name, each in zip(("depot-a", "depot-b"), running, strict=True):
+        for name, each in zip(("Depot-A", "depot-b"), running, strict=True):
             depot = {"name": name, "site": "S", "host": "127.0.0.1", "port": each.place.port, "secret": SECRET}
             admin.put(f"{B}/depots/{name}", json=depot).raise_for_status()
         user = admin.post(f"{B}/tokens", json={"subject": "ann", "role": "transfer"}).json()["token"]
