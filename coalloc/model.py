@@ -11,6 +11,7 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 __all__ = [
     "DATASET",
+    "DIRECTLY",
     "Basis",
     "Checksum",
     "Confirm",
@@ -32,6 +33,7 @@ __all__ = [
     "Replica",
     "ReplicaSet",
     "Results",
+    "RouteUse",
     "Snapshot",
     "SourceReport",
     "SourceState",
@@ -226,11 +228,35 @@ class PartialCopy(NamedTuple):
     ending: Ending | None = None
 
 
+DIRECTLY = "none"
+"""Text of the direct route, as for `coget --via`."""
+
+
+class RouteUse(NamedTuple):
+    """The part of one route to a server in one transfer.
+
+    :param route: depots, as for `coget --via`; "none" for the direct route
+    :param seconds: time in which it was busy, set-up included
+    :param opening_seconds: time until its first session was ready
+    :param beginning: number of its first bytes, about 1 MiB if so many came
+    :param beginning_seconds: time from the first request until these had come
+    """
+
+    route: str
+    bytes: int
+    seconds: float
+    sessions: int
+    opening_seconds: float
+    beginning: int
+    beginning_seconds: float
+
+
 class SourceReport(NamedTuple):
     """The part of one source in one transfer. `seconds` is the time in which it was busy, set-up included.
 
     `ready_seconds` is the time from the beginning until it could first be used; None if it never could. `estimate` is
-    its forecast, and `planned_bytes` its share at the start; None if the strategy assigns no shares.
+    its forecast, and `planned_bytes` its share at the start; None if the strategy assigns no shares. `routes` are its
+    routes if depots may be used, else empty.
     """
 
     url: str
@@ -247,6 +273,7 @@ class SourceReport(NamedTuple):
     ready_seconds: float | None = None
     estimate: Estimate = Estimate()
     planned_bytes: int | None = None
+    routes: tuple[RouteUse, ...] = ()
 
 
 class TransferReport(NamedTuple):

@@ -9,7 +9,7 @@ from random import getrandbits
 from typing import TYPE_CHECKING
 
 from coalloc.config import access
-from coalloc.download.report import past_transfers
+from coalloc.download.report import measured_routes, past_transfers
 from coalloc.download.request import Request, dialers, named_files, ranked, sources_of
 from coalloc.download.to_disk import Download, DownloadSettings
 from coalloc.engine.base import Admission
@@ -172,6 +172,10 @@ async def _remember(
     """Add the transfer to this user's history, and report it to the broker."""
     transfers = past_transfers(report, began, request.streams)
     past.add(transfers)
+    if routes := measured_routes(report, began):
+        from coalloc.history.routes import RouteHistory  # imported here because few users have depots
+
+        RouteHistory(past.path).add(routes)
     if broker:
         from coalloc.broker_client.outbox import decisions, send_results
 

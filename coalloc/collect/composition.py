@@ -180,7 +180,7 @@ async def _named(wanted: CollectRequest) -> tuple[list[str], list[FoundReplicas]
         raise UsageError("no source was given", "name URLs of files, or of directories with a / at the end")
     known = access(wanted.broker)
     ask, dialer = Broker(known).resolve if known else None, DirectDialer(own_policy())
-    found = [each for source in others for each in await resolve([source], _no_document, ask, dialer)]
+    found = [each for source in others for each in await resolve([source], _no_document, ask, (dialer,))]
     return urls, found
 
 

@@ -12,7 +12,7 @@ from coalloc.errors import CoallocError
 from coalloc.util.addresses import ANYWHERE, AddressPolicy
 from coalloc.util.dialer import DirectDialer, RelayedSocket
 
-__all__ = ["CompletedRoutes", "Completion", "ConnectionTask", "discard", "first_success", "succeeded"]
+__all__ = ["CompletedRoutes", "Completion", "ConnectionTask", "discard"]
 
 log = logging.getLogger(__name__)
 
@@ -38,13 +38,13 @@ class CompletedRoutes:
         """Task that completes each route to a host, and the time until which its result is used."""
 
     async def relay(
-        self, route: DepotRoute, name: str, to: HostPort, seconds: float, reached: Callable[[], None] = lambda: None
+        self, route: DepotRoute, name: str, to: HostPort, seconds: float, first: bytes = b""
     ) -> RelayedSocket:
         """Connect over a route.
 
         :param name: host of the server
         :param to: its numeric address and its port
-        :param reached: called once the first depot is connected
+        :param first: first bytes for the server
         """
         loop = asyncio.get_running_loop()
         began = loop.time()
@@ -52,11 +52,9 @@ class CompletedRoutes:
             complete, policy = await self.complete(route, name)
 
             async def connect(depot: HostPort) -> socket.socket:
-                sock = await DirectDialer(policy).dial(depot.host, depot.port, seconds)
-                reached()
-                return sock
+                return await DirectDialer(policy).dial(depot.host, depot.port, seconds)
 
-            sock, legs = await relay(complete, to, connect)
+            sock, legs = await relay(complete, to, connect, first)
         took = loop.time() - began
         return RelayedSocket(sock, to, legs if sum(legs) < took else (took,))  # whatever the depots claim
 
@@ -81,18 +79,6 @@ class CompletedRoutes:
         except CoallocError as error:
             log.warning("no tickets for the route %s to %s: %s", route, name, error.message)
             return route, ANYWHERE
-
-
-def succeeded(task: ConnectionTask) -> bool:
-    """Return whether a connection has been made."""
-    return task.done() and not task.cancelled() and task.exception() is None
-
-
-async def first_success(tasks: Sequence[ConnectionTask]) -> None:
-    """Wait until one task has succeeded, or all have failed."""
-    pending = {task for task in tasks if not task.done()}
-    while pending and not any(map(succeeded, tasks)):
-        _, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
 
 
 async def discard(tasks: Sequence[ConnectionTask], kept: socket.socket | None) -> None:

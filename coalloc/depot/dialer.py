@@ -3,19 +3,20 @@
 import asyncio
 import logging
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from coalloc.depot.client import describe
-from coalloc.depot.completion import CompletedRoutes, Completion, ConnectionTask, discard, first_success, succeeded
+from coalloc.depot.completion import CompletedRoutes, Completion, ConnectionTask, discard
 from coalloc.depot.protocol.addresses import HostPort
 from coalloc.depot.protocol.failures import DepotFailure
 from coalloc.depot.route import DIRECT, DepotRoute, DepotTicket, depot_of
 from coalloc.errors import Unreachable
 from coalloc.util.addresses import AddressPolicy
+from coalloc.util.concurrency import first_success, succeeded
 from coalloc.util.dialer import DirectDialer, checked
 
-__all__ = ["DepotRoutes", "RelayedDialer"]
+__all__ = ["DepotRoutes", "ExpectedTimes", "RelayedDialer", "unknown_times"]
 
 log = logging.getLogger(__name__)
 
@@ -24,6 +25,14 @@ HEAD_START = 1.5
 CHECK = "check host and port, and that the server is running"
 AGAIN = 30.0
 """Seconds after a failure for which a route is not tried."""
+
+ExpectedTimes = Callable[[str], Mapping[str, float]]
+"""`expected(host)`: return the expected seconds for a small file from a host over each known route."""
+
+
+def unknown_times(_host: str) -> Mapping[str, float]:
+    """Return the expected times of a user without history."""
+    return {}
 
 
 class DepotRoutes(NamedTuple):
@@ -79,6 +88,7 @@ class RelayedDialer(DirectDialer):
 
     :param policy: policy that the servers' addresses must satisfy; depots that the user names may have any address
     :param completion: completes routes; None to use them as they are
+    :param times: expected times of small files
     """
 
     def __init__(
@@ -86,27 +96,38 @@ class RelayedDialer(DirectDialer):
         policy: AddressPolicy,
         routes: DepotRoutes,
         completion: Completion | None = None,
+        times: ExpectedTimes = unknown_times,
     ) -> None:
         super().__init__(policy)
         self.routes = routes
+        self.times = times
         self.completed = CompletedRoutes(completion)
         self._names: dict[str, str] = {}
         """Host of each numeric address, as data connections go to the address."""
         self._avoided: dict[str, float] = {}
         """Time until which the route to a host is not tried, because it failed."""
+        self._taken: dict[str, str] = {}
+        """Last route to each host."""
 
     async def route_to(self, host: str) -> tuple[DepotRoute, AddressPolicy]:
         """Return the completed route to a host, and the policy that the depots' addresses must satisfy."""
         return await self.completed.complete(self.routes.to(host), host)
 
-    async def dial(self, host: str, port: int, seconds: float) -> socket.socket:
+    def route(self, host: str) -> str:
+        usual = self.routes.to(host)
+        return self._taken.get(host, str(usual if usual.depots else DIRECT))
+
+    def expected(self, host: str) -> float | None:
+        return self.times(host).get(self.route(host))
+
+    async def dial(self, host: str, port: int, seconds: float, first: bytes = b"") -> socket.socket:
         name, loop = self._names.get(host, host), asyncio.get_running_loop()
         route = self.routes.to(name)
         if not route.depots or loop.time() < self._avoided.get(name, 0.0):
-            return await super().dial(host, port, seconds)
+            return await super().dial(host, port, seconds, first)
         address = await checked(host, port, self.policy)
         self._names[address] = name
-        relayed = loop.create_task(self._relay(name, HostPort(address, port), seconds))
+        relayed = loop.create_task(self._relay(name, HostPort(address, port), seconds, first))
         tasks: list[ConnectionTask] = [relayed]
         kept: socket.socket | None = None
         try:
@@ -114,17 +135,18 @@ class RelayedDialer(DirectDialer):
             if _refused_by_server(relayed, route):
                 raise Unreachable(f"{host}:{port} refused the connection", CHECK)
             if not succeeded(relayed):
-                tasks.append(loop.create_task(super().dial(host, port, seconds)))
+                tasks.append(loop.create_task(super().dial(host, port, seconds, first)))
                 await first_success(tasks)
             if not succeeded(relayed):
                 self._avoid(name, f"{_why(relayed, route)}; connecting to {host}:{port} directly")
             kept = await (relayed if succeeded(relayed) else tasks[-1])
+            self._taken[name] = str(route if succeeded(relayed) else DIRECT)
             return kept
         finally:
             await discard(tasks, kept)
 
-    async def _relay(self, name: str, to: HostPort, seconds: float) -> socket.socket:
-        return await self.completed.relay(self.routes.to(name), name, to, seconds)
+    async def _relay(self, name: str, to: HostPort, seconds: float, first: bytes) -> socket.socket:
+        return await self.completed.relay(self.routes.to(name), name, to, seconds, first)
 
     def _avoid(self, host: str, why: str) -> None:
         """Log why the route to a host is not used, and do not try it for a while."""

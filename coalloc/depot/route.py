@@ -6,11 +6,12 @@ from typing import NamedTuple
 
 from coalloc.depot.protocol.addresses import HostPort
 from coalloc.depot.protocol.session_header import MOST_HOPS, SessionHeader, SessionRequest, credentials
+from coalloc.model import DIRECTLY
 
-__all__ = ["DIRECT", "DepotRoute", "DepotTicket", "depot_of", "tickets_of"]
+__all__ = ["CHOSEN", "DIRECT", "DepotRoute", "DepotTicket", "depot_of", "tickets_of"]
 
 DEFAULT_PORT = 4000
-NONE, CHOSEN = "none", "auto"
+CHOSEN = "auto"
 
 
 class DepotTicket(NamedTuple):
@@ -51,10 +52,10 @@ class DepotRoute(NamedTuple):
         """
         if text == CHOSEN:
             return cls(tickets=tickets or {}, automatic=True)
-        names = [] if text == NONE else text.split(",")
+        names = [] if text == DIRECTLY else text.split(",")
         loose = names[-1:] == ["*"]
         depots = tuple(map(depot_of, names[:-1] if loose else names))
-        repeated, words = len(set(depots)) < len(depots), {NONE, CHOSEN}.intersection(names)
+        repeated, words = len(set(depots)) < len(depots), {DIRECTLY, CHOSEN}.intersection(names)
         if (loose and not depots) or words or repeated or len(depots) > MOST_HOPS:
             raise ValueError(f"{text!r} is not a route: name up to {MOST_HOPS} different depots")
         return cls(depots, loose, tickets=tickets or {})
@@ -70,7 +71,7 @@ class DepotRoute(NamedTuple):
         return SessionHeader(request, raw, credentials(raw, known))
 
     def __str__(self) -> str:
-        return ",".join([*map(str, self.depots), *["*"] * self.loose]) or (CHOSEN if self.automatic else NONE)
+        return ",".join([*map(str, self.depots), *["*"] * self.loose]) or (CHOSEN if self.automatic else DIRECTLY)
 
 
 DIRECT = DepotRoute()

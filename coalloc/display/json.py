@@ -114,6 +114,7 @@ def _source(source: SourceReport) -> Document:
         "planned_bytes": source.planned_bytes,
         "ready_seconds": source.ready_seconds,
         "copies": [copy._asdict() for copy in source.copies],
+        "routes": [use._asdict() for use in source.routes],
     }
 
 

@@ -1,13 +1,21 @@
 """The views and reports of a transfer: sources for a display, the final report, records for the history. Pure."""
 
 from collections.abc import Container, Mapping, Sequence
+from urllib.parse import urlsplit
 
 from coalloc.errors import NoFreeConnection, ServerBusy, SourceError
-from coalloc.history.values import PastTransfer
+from coalloc.history.values import MeasuredRoute, PastTransfer
 from coalloc.model import Outcome, PartialCopy, SourceReport, SourceState, SourceView, TransferReport
 from coalloc.schedule.state import RunningCopy, ScheduledSource, State
 
-__all__ = ["past_transfers", "source_reports", "source_views", "unstarted_reports", "unstarted_views"]
+__all__ = [
+    "measured_routes",
+    "past_transfers",
+    "source_reports",
+    "source_views",
+    "unstarted_reports",
+    "unstarted_views",
+]
 
 SLOW = 0.1
 """Share of the fastest source's rate below which a source is reported as slow."""
@@ -155,3 +163,22 @@ def past_transfers(report: TransferReport, began: float, streams: int | None) ->
         )
         for source in report.sources
     ]
+
+
+def measured_routes(report: TransferReport, began: float) -> list[MeasuredRoute]:
+    """Return the measurements of routes in a transfer.
+
+    :param began: time at which it began, in seconds since the epoch
+    """
+    return [
+        MeasuredRoute(*server, began + report.seconds, use)
+        for source in report.sources
+        if (server := _server(source.url))
+        for use in source.routes
+    ]
+
+
+def _server(url: str) -> tuple[str, str] | None:
+    """Return scheme and host of a URL; None if it has none."""
+    parts = urlsplit(url)
+    return (parts.scheme, parts.hostname) if parts.hostname else None

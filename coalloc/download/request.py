@@ -124,10 +124,9 @@ def dialers(policy: AddressPolicy, via: tuple[str, ...] | None, broker: str | No
     fixed, listed = relayed_dialer(policy, texts, broker)
     if not fixed.routes.some_automatic:
         return fixed, ()
-    from coalloc.depot.automatic import AutomaticDialer, AutomaticRoutes
+    from coalloc.depot.automatic import BestDepotDialer
 
-    automatic = AutomaticRoutes(fixed.routes, fixed.completed, listed)
-    return AutomaticDialer(policy, automatic, 0, fixed), (AutomaticDialer(policy, automatic, 1, fixed),)
+    return fixed, (BestDepotDialer(policy, fixed.routes, fixed.completed, fixed.times, listed),)
 
 
 def relayed_dialer(
@@ -140,12 +139,23 @@ def relayed_dialer(
     from coalloc.depot.dialer import RelayedDialer  # imported here because few users have depots
 
     routes, known = _depot_routes(texts), access(broker)
+    times = _expected_times() if routes.some_automatic else {}
+
+    def expected(host: str) -> Mapping[str, float]:
+        return times.get(host, {})
+
     if known is None:
-        return RelayedDialer(policy, routes), None
+        return RelayedDialer(policy, routes, times=expected), None
     from coalloc.broker_client.depots import DepotDirectory
 
     directory = DepotDirectory(known, own_policy())
-    return RelayedDialer(policy, routes, directory.complete), directory.listed
+    return RelayedDialer(policy, routes, directory.complete, expected), directory.listed
+
+
+def _expected_times() -> dict[str, dict[str, float]]:
+    from coalloc.history.routes import RouteHistory, expected_times  # imported here because few users have depots
+
+    return expected_times(RouteHistory.open().newest(time.time()))
 
 
 def _depot_routes(texts: Sequence[str]) -> "DepotRoutes":
@@ -180,7 +190,7 @@ async def named_files(request: Request, broker: "Broker | None") -> list[FoundRe
         named = [FoundReplicas(request.file, {})]
     else:
         ask = broker.resolve if broker else None
-        named = await resolve(request.sources, fetch_document, ask, request.options.dialer, request.first)
+        named = await resolve(request.sources, fetch_document, ask, options.dialers, request.first)
     files = [found._replace(file=_spoken(request.engine, _wanted(request, found.file))) for found in named]
     if expected is None:
         return files

@@ -15,7 +15,7 @@ from coalloc.download.runner import TransferRunner
 from coalloc.engine.base import Source
 from coalloc.engine.limits.within_process import CONNECTING
 from coalloc.errors import CoallocError, TransferFailed
-from coalloc.model import Estimate, Phase, ReplicaSet, Snapshot, Stat, TransferReport
+from coalloc.model import Estimate, Phase, ReplicaSet, Snapshot, SourceReport, Stat, TransferReport
 from coalloc.safe_text import redact
 from coalloc.schedule import Scheduler
 from coalloc.schedule.events import Event, Started
@@ -194,6 +194,7 @@ class Transfer(ABC):
         else:
             until = ended if self._fetched_at is None else self._fetched_at
             sources = source_reports(scheduler.state, self._urls, self._bad, self._began, until)
+            sources = tuple(map(_with_routes, sources, self._sources))
         moved = sum(source.bytes for source in sources)
         seconds = ended - self._began
         return TransferReport(
@@ -209,3 +210,7 @@ class Transfer(ABC):
             rationale=scheduler.rationale if scheduler else "",
             sources=sources,
         )
+
+
+def _with_routes(report: SourceReport, source: Source) -> SourceReport:
+    return report._replace(routes=source.routes)

@@ -1,5 +1,6 @@
 """Engines, which fetch the bytes of a replica. `open_source` chooses an engine by the URL's scheme."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 from urllib.parse import urlsplit
@@ -7,7 +8,9 @@ from urllib.parse import urlsplit
 from coalloc.engine.base import EngineOptions, Source
 from coalloc.engine.sessions.parallel import Parallel
 from coalloc.errors import UsageError
+from coalloc.model import DIRECTLY
 from coalloc.safe_text import redact
+from coalloc.util.dialer import Dialer
 
 __all__ = ["Engine", "open_source", "speaks"]
 
@@ -32,8 +35,10 @@ def open_source(url: str, engine: Engine, options: EngineOptions) -> Source:
     :raises UsageError: if the URL is malformed, or the engine does not support its scheme
     """
     scheme = _scheme(url)
-    further = tuple(dialer for dialer in options.further if dialer.serves(urlsplit(url).hostname or ""))
-    options = replace(options, further=further, streams=max(options.streams, 1 + len(further)))
+    host = urlsplit(url).hostname or ""
+    if options.further:
+        options = options.to(host)
+        options = replace(options, streams=max(options.streams, len(options.dialers)))
     if options.slots:
         options = replace(options, streams=min(options.streams, options.slots.most))
     if not speaks(engine, url):
@@ -58,8 +63,16 @@ def _scheme(url: str) -> str:
 def _gridftp(url: str, options: EngineOptions) -> Source:
     from coalloc.engine.gridftp import GridFTPFindings, GridFTPSource
 
-    known, routes = GridFTPFindings(), 1 + len(options.further)
-    return Parallel(lambda number: GridFTPSource(url, options.over(number), known, number), options.streams, routes)
+    known = GridFTPFindings()
+    return Parallel(
+        lambda number: GridFTPSource(url, options.over(number), known, number), options.streams, _dialers(url, options)
+    )
+
+
+def _dialers(url: str, options: EngineOptions) -> Sequence[Dialer]:
+    """Return the dialers over all routes to the server; none if it can only be connected directly."""
+    direct = not options.further and options.dialer.route(urlsplit(url).hostname or "") == DIRECTLY
+    return () if direct else options.dialers
 
 
 def _url_copy(url: str, options: EngineOptions) -> Source:
@@ -71,8 +84,10 @@ def _url_copy(url: str, options: EngineOptions) -> Source:
 def _web(url: str, options: EngineOptions) -> Source:
     from coalloc.engine.http import HTTPFindings, HTTPSource
 
-    known, routes = HTTPFindings(), 1 + len(options.further)
-    return Parallel(lambda number: HTTPSource(url, options.over(number), known, number), options.streams, routes)
+    known = HTTPFindings()
+    return Parallel(
+        lambda number: HTTPSource(url, options.over(number), known, number), options.streams, _dialers(url, options)
+    )
 
 
 def _bridge(url: str, options: EngineOptions) -> Source:

@@ -14,9 +14,9 @@ from typing import NamedTuple
 from coalloc.engine.first_answers import FirstAnswers
 from coalloc.engine.limits.server_slots import Slots
 from coalloc.engine.span import Deliver, Span
-from coalloc.model import Origin, PathState, Stat
+from coalloc.model import Origin, PathState, RouteUse, Stat
 from coalloc.util.addresses import policy_of
-from coalloc.util.dialer import Dialer
+from coalloc.util.dialer import Dialer, ordered
 
 __all__ = ["Admission", "EngineOptions", "Leads", "Source"]
 
@@ -69,10 +69,19 @@ class EngineOptions:
         further = tuple(dialer.under(policy) for dialer in self.further)
         return replace(self, dialer=self.dialer.under(policy), further=further)
 
+    def to(self, host: str) -> "EngineOptions":
+        """Return the options for a host: only with dialers that have a route to it, the expected fastest first."""
+        dialer, *further = ordered((self.dialer, *self.further), host)
+        return replace(self, dialer=dialer, further=tuple(further))
+
+    @property
+    def dialers(self) -> tuple[Dialer, ...]:
+        """The dialers over all routes."""
+        return self.dialer, *self.further
+
     def over(self, number: int) -> "EngineOptions":
         """Return the options for the session with this number, from 0: the sessions take the routes in turn."""
-        dialers = (self.dialer, *self.further)
-        return replace(self, dialer=dialers[number % len(dialers)])
+        return replace(self, dialer=self.dialers[number % len(self.dialers)])
 
     def delegates_to(self, host: str) -> bool:
         """Return whether `host` may get a proxy: `delegate` must have this name, in upper or lower case."""
@@ -138,6 +147,11 @@ class Source(ABC):
     def will_queue(self) -> bool:
         """Return whether the source cannot queue now, but probably can when the current fetch has ended."""
         return False
+
+    @property
+    def routes(self) -> tuple[RouteUse, ...]:
+        """The use of each route to the server so far; empty if it can only be connected directly."""
+        return ()
 
     @property
     def unchanged_at(self) -> float:

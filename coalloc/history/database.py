@@ -1,7 +1,8 @@
 """This user's SQLite file, which is made if needed.
 
-It has the results of transfers, measured links, and the numbers from which names of collect jobs' partial files derive.
-A file that is broken, locked or unwritable never fails a transfer: one warning is logged, and it counts as empty.
+It has the results of transfers, measured links and routes, and the numbers from which names of collect jobs' partial
+files derive. A file that is broken, locked or unwritable never fails a transfer: one warning is logged, and it counts
+as empty.
 """
 
 import logging
@@ -69,6 +70,23 @@ SCHEMAS = (
             used REAL NOT NULL             -- seconds since the epoch
         )
         """,
+    ),
+    (
+        """
+        CREATE TABLE routes (
+            scheme TEXT NOT NULL,
+            host TEXT NOT NULL,            -- of the server
+            ended REAL NOT NULL,           -- seconds since the epoch
+            route TEXT NOT NULL,           -- depots, as for --via
+            bytes INTEGER NOT NULL,
+            seconds REAL NOT NULL,         -- in which it was busy
+            sessions INTEGER NOT NULL,
+            opening_seconds REAL NOT NULL,
+            beginning INTEGER NOT NULL,    -- number of its first bytes
+            beginning_seconds REAL NOT NULL
+        )
+        """,
+        "CREATE INDEX routes_by_host ON routes (host, ended)",
     ),
 )
 """Statements that upgrade the file from each version to the next."""

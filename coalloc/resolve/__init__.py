@@ -36,7 +36,7 @@ async def resolve(
     sources: Sequence[str],
     fetch_document: Fetch,
     ask: Ask | None = None,
-    dialer: Dialer | None = None,
+    dialers: Sequence[Dialer] = (),
     first: FirstAnswers | None = None,
 ) -> list[FoundReplicas]:
     """Resolve `sources`: replica URLs of one file, one Metalink as a path or URL, or a broker's datasets.
@@ -47,7 +47,7 @@ async def resolve(
 
     :param fetch_document: function that fetches Metalinks by protocols other than http(s)
     :param ask: function that asks the broker, if there is one
-    :param dialer: connects http servers; None for direct connections to any address
+    :param dialers: dialers for http servers, over all routes; none for direct connections to any address
     :param first: keeps the answer of a server that was asked whether its URL is a Metalink, for the source
     :raises UsageError: if a source is none of these, or a Metalink is malformed or not alone
     :raises SourceError: if a Metalink cannot be fetched from its server
@@ -59,7 +59,7 @@ async def resolve(
             check(source)
     if ask and all(map(_may_be_dataset, sources)):
         return _checked(await ask(sources))
-    files = await _files(sources, fetch_document, dialer or DirectDialer(), first)
+    files = await _files(sources, fetch_document, dialers or (DirectDialer(),), first)
     return [FoundReplicas(file, {}) for file in files]
 
 
@@ -81,17 +81,17 @@ def _checked(files: Sequence[FoundReplicas]) -> list[FoundReplicas]:
 
 
 async def _files(
-    sources: Sequence[str], fetch_document: Fetch, dialer: Dialer, first: FirstAnswers | None
+    sources: Sequence[str], fetch_document: Fetch, dialers: Sequence[Dialer], first: FirstAnswers | None
 ) -> list[ReplicaSet]:
     documents = [source for source in sources if "://" not in source or _ends_as_metalink(source)]
-    if not documents and not (len(sources) == 1 and await _server_declares_metalink(sources[0], dialer, first)):
+    if not documents and not (len(sources) == 1 and await _server_declares_metalink(sources[0], dialers, first)):
         return [replica_set(sources)]
     if len(sources) > 1:
         raise UsageError(
             f"{redact(documents[0])} was given with other sources, but a Metalink must be the only one",
             "name one Metalink, or only replica URLs of one file",
         )
-    return await _read(sources[0], fetch_document, dialer)
+    return await _read(sources[0], fetch_document, dialers[0])
 
 
 async def _read(source: str, fetch_document: Fetch, dialer: Dialer) -> list[ReplicaSet]:
@@ -126,12 +126,12 @@ def _local(path: str, limit: int) -> bytes:
         raise UsageError(f"{redact(path)} is neither a URL nor a readable file: {reason}", remedy) from None
 
 
-async def _server_declares_metalink(source: str, dialer: Dialer, first: FirstAnswers | None) -> bool:
+async def _server_declares_metalink(source: str, dialers: Sequence[Dialer], first: FirstAnswers | None) -> bool:
     if not _is_http(source):
         return False
     from coalloc.resolve import http_documents  # imported here because it imports all of http
 
-    return await http_documents.declares_metalink(source, dialer, first)
+    return await http_documents.declares_metalink(source, dialers, first)
 
 
 def _is_http(url: str) -> bool:

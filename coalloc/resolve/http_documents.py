@@ -1,16 +1,19 @@
 """Documents fetched by http(s): detection of Metalinks, and their bytes. Engines fetch the actual files."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 from coalloc.engine.base import EngineOptions
 from coalloc.engine.first_answers import FirstAnswers
 from coalloc.engine.http.answers import WANTED_DIGESTS
 from coalloc.engine.http.exchange import HTTPExchange
 from coalloc.errors import SourceError, Stalled, Unreachable, Unsupported, UsageError
-from coalloc.util.dialer import Dialer, DirectDialer
+from coalloc.util.concurrency import first_success, succeeded
+from coalloc.util.dialer import Dialer, DirectDialer, is_known, ordered
 
 __all__ = ["FetchedDocument", "declares_metalink", "get"]
 
@@ -18,6 +21,8 @@ METALINKS = ("application/metalink4+xml", "application/metalink+xml")
 """Content types of Metalinks."""
 SECONDS = 10.0
 """Time limit in seconds for the answer, and for each read."""
+PATIENCE = 1.0
+"""Seconds for an answer over the fastest route, before other routes are tried, too."""
 
 
 class FetchedDocument(NamedTuple):
@@ -32,26 +37,46 @@ class FetchedDocument(NamedTuple):
     secure: bool
 
 
-async def declares_metalink(url: str, dialer: Dialer | None = None, first: FirstAnswers | None = None) -> bool:
+async def declares_metalink(url: str, dialers: Sequence[Dialer] = (), first: FirstAnswers | None = None) -> bool:
     """Return whether the server declares a URL a Metalink; False on errors, which an engine will report.
 
-    :param dialer: connects servers; None for direct connections to any address
+    :param dialers: dialers over all routes to the server, of which the fastest is used if it is known, else all; none
+        for direct connections to any address
     :param first: keeps the answer for the engine, if the URL is not a Metalink
     :raises Unreachable: if the server does not answer, as an engine would only wait for it again
     """
-    dialer = dialer or DirectDialer()
-    async with _exchange(url, dialer) as server:
-        try:
-            async with _timely(server), server.answer("HEAD", WANTED_DIGESTS) as answer:
-                kind: str = answer.headers.get("content-type", "")
-                declared = answer.is_success and kind.partition(";")[0].strip().lower() in METALINKS
-                if first and not declared and (begun := server.detach(answer)):
-                    first.keep(url, dialer.policy, begun)
-                return declared
-        except Stalled:
-            raise
-        except SourceError:
-            return False
+    host = urlsplit(url).hostname or ""
+    best, *others = ordered(dialers or (DirectDialer(),), host)
+    tasks = [asyncio.create_task(_declares_metalink(url, best, first))]
+    try:
+        if is_known((best, *others), host):
+            await asyncio.wait(tasks, timeout=PATIENCE)
+        if not succeeded(tasks[0]):
+            tasks += [asyncio.create_task(_declares_metalink(url, dialer, first)) for dialer in others]
+        await first_success(tasks)
+        return await next((task for task in tasks if succeeded(task)), tasks[0])
+    except Stalled as error:
+        raise Unreachable(error.message, error.remedy) from None
+    except SourceError:
+        return False
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _declares_metalink(url: str, dialer: Dialer, first: FirstAnswers | None) -> bool:
+    began = time.monotonic()
+    async with (
+        _exchange(url, dialer) as server,
+        _timely(server),
+        server.answer("HEAD", WANTED_DIGESTS) as answer,
+    ):
+        kind: str = answer.headers.get("content-type", "")
+        declared = answer.is_success and kind.partition(";")[0].strip().lower() in METALINKS
+        if first and not declared and (begun := server.detach(answer)):
+            first.keep(url, dialer, begun, time.monotonic() - began)
+        return declared
 
 
 async def get(url: str, limit: int, dialer: Dialer | None = None) -> FetchedDocument:
@@ -61,7 +86,14 @@ async def get(url: str, limit: int, dialer: Dialer | None = None) -> FetchedDocu
     :raises UsageError: if the document is longer than `limit` bytes
     :raises SourceError: if the document cannot be fetched
     """
-    async with _exchange(url, dialer or DirectDialer()) as server, AsyncExitStack() as stack:
+    try:
+        return await _get(url, limit, dialer or DirectDialer())
+    except Stalled as error:
+        raise Unreachable(error.message, error.remedy) from None
+
+
+async def _get(url: str, limit: int, dialer: Dialer) -> FetchedDocument:
+    async with _exchange(url, dialer) as server, AsyncExitStack() as stack:
         async with _timely(server):
             answer = await stack.enter_async_context(server.answer("GET", {}))
         if not answer.is_success:
@@ -90,8 +122,6 @@ async def _exchange(url: str, dialer: Dialer) -> AsyncIterator[HTTPExchange]:
     server = HTTPExchange(url, options, lambda _: None)
     try:
         yield server
-    except Stalled as error:
-        raise Unreachable(error.message, error.remedy) from None
     finally:
         await server.close()
 

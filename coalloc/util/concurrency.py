@@ -1,10 +1,10 @@
 """Concurrent calls where one failure cancels the others, and a cancellation is never lost."""
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from typing import Any, TypeVar, overload
 
-__all__ = ["gather"]
+__all__ = ["first_success", "gather", "succeeded"]
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -38,3 +38,15 @@ async def gather(*calls: Awaitable[Any]) -> tuple[Any, ...]:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
     return tuple(task.result() for task in tasks)
+
+
+def succeeded(task: asyncio.Task[Any]) -> bool:
+    """Return whether a task has ended with a result."""
+    return task.done() and not task.cancelled() and task.exception() is None
+
+
+async def first_success(tasks: Sequence[asyncio.Task[Any]]) -> None:
+    """Wait until one task has succeeded, or all have failed."""
+    pending = {task for task in tasks if not task.done()}
+    while pending and not any(map(succeeded, tasks)):
+        _, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)

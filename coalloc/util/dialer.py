@@ -9,6 +9,7 @@ import re
 import socket
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from copy import copy
 from types import MappingProxyType
 from typing import Protocol, Self, cast
@@ -18,9 +19,21 @@ import aiohappyeyeballs
 from aiohappyeyeballs import AddrInfoType
 
 from coalloc.errors import AddressRefused, SourceError, UnknownHost, Unreachable
+from coalloc.model import DIRECTLY
 from coalloc.util.addresses import ANYWHERE, AddressClass, AddressPolicy, class_of, server
 
-__all__ = ["Dialer", "DirectDialer", "RelayedSocket", "checked", "looked_up", "numeric", "refuse_numeric", "round_trip"]
+__all__ = [
+    "Dialer",
+    "DirectDialer",
+    "RelayedSocket",
+    "checked",
+    "is_known",
+    "looked_up",
+    "numeric",
+    "ordered",
+    "refuse_numeric",
+    "round_trip",
+]
 
 LEAST_RTT = slice(148, 152)
 """Bytes of tcpi_min_rtt (in microseconds) in `struct tcp_info` of linux/tcp.h."""
@@ -45,10 +58,12 @@ WORDS = {
 class Dialer(Protocol):
     """Makes TCP connections for engines."""
 
-    async def dial(self, host: str, port: int, seconds: float) -> socket.socket:
+    async def dial(self, host: str, port: int, seconds: float, first: bytes = b"") -> socket.socket:
         """Return a connected, non-blocking socket with TCP_NODELAY set.
 
         :param seconds: time limit
+        :param first: first bytes for the server, which save a round trip over depots. They must be safe to repeat: if a
+            route fails after the server has received them, they are sent over another one.
         :raises SourceError: if it cannot be connected in time, or the policy allows none of its addresses
         """
         ...
@@ -64,6 +79,14 @@ class Dialer(Protocol):
 
     def serves(self, host: str) -> bool:
         """Return whether the dialer has a route to a host."""
+        ...
+
+    def route(self, host: str) -> str:
+        """Return the route to a host that was taken last, or will be taken, as for `coget --via`; "none" if direct."""
+        ...
+
+    def expected(self, host: str) -> float | None:
+        """Return the expected seconds for a small file from a host; None if unknown."""
         ...
 
     async def addresses(self, host: str) -> frozenset[str]:
@@ -94,6 +117,19 @@ class RelayedSocket(socket.socket):
         """Return the address and port of the server."""
         super().getpeername()  # raises an error if the connection has been reset
         return self._server
+
+
+def ordered(dialers: Sequence[Dialer], host: str) -> list[Dialer]:
+    """Return the dialers that have a route to a host; if all expected times are known, the fastest first."""
+    serving = [dialer for dialer in dialers if dialer.serves(host)]
+    times = [dialer.expected(host) for dialer in serving]
+    known = [(seconds, i) for i, seconds in enumerate(times) if seconds is not None]
+    return [serving[i] for _, i in sorted(known)] if len(known) == len(serving) else serving
+
+
+def is_known(dialers: Sequence[Dialer], host: str) -> bool:
+    """Return whether it is known which of these dialers has the fastest route to a host."""
+    return len(dialers) == 1 or all(dialer.expected(host) is not None for dialer in dialers)
 
 
 def round_trip(sock: socket.socket) -> float | None:
@@ -129,7 +165,15 @@ class DirectDialer:
         """Return whether the dialer has a route to a host."""
         return True
 
-    async def dial(self, host: str, port: int, seconds: float) -> socket.socket:
+    def route(self, _host: str) -> str:
+        """Return the route to a host, as for `coget --via`."""
+        return DIRECTLY
+
+    def expected(self, _host: str) -> float | None:
+        """Return the expected seconds for a small file from a host; None if unknown."""
+        return None
+
+    async def dial(self, host: str, port: int, seconds: float, first: bytes = b"") -> socket.socket:
         where = f"{host}:{port}"
         try:
             async with asyncio.timeout(seconds):
@@ -147,6 +191,12 @@ class DirectDialer:
             )
             raise Unreachable(f"{where} {reason}", "check host and port, and that the server is running") from None
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            with suppress(OSError):  # the next operation on the socket shows the same error, or the server's reason
+                await asyncio.get_running_loop().sock_sendall(sock, first)
+        except BaseException:
+            sock.close()
+            raise
         return sock
 
     async def _connect(self, host: str, port: int) -> socket.socket:

@@ -70,11 +70,15 @@ class Distance:
         """Return itself; the policy is ignored."""
         return self
 
+    def route(self, host: str) -> str:
+        """Return the route of the underlying dialer."""
+        return self._near.route(host)
+
     async def addresses(self, host: str) -> frozenset[str]:
         """Resolve a name with the underlying dialer."""
         return await self._near.addresses(host)
 
-    async def dial(self, host: str, port: int, seconds: float) -> socket.socket:
+    async def dial(self, host: str, port: int, seconds: float, first: bytes = b"") -> socket.socket:
         """Open a connection to the server through a relay, which listens at the server's address."""
         connection = _Connection(self.trips + 1)
         server = self._sockets.enter_context(await self._near.dial(host, port, seconds))
@@ -88,6 +92,7 @@ class Distance:
                 stands = asyncio.Event()
                 self._hold(connection.stands, stands.set)
                 await stands.wait()
+                await asyncio.get_running_loop().sock_sendall(client, first)
             except asyncio.CancelledError:
                 client.close()
                 raise

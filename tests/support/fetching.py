@@ -44,9 +44,9 @@ class CountingDialer(DirectDialer):
         super().__init__()
         self.dialled: list[tuple[str, int]] = []
 
-    async def dial(self, host: str, port: int, seconds: float) -> socket.socket:
+    async def dial(self, host: str, port: int, seconds: float, first: bytes = b"") -> socket.socket:
         self.dialled.append((host, port))
-        return await super().dial(host, port, seconds)
+        return await super().dial(host, port, seconds, first)
 
 
 class Collected:

@@ -242,24 +242,30 @@ class PlainServer:
         :raises NotHTTP: when the server speaks another protocol
         :raises Disconnected: when the connection ends before the response's head
         """
-        connection = await self._connected()
+        sent = self.request(method, headers)
+        message = request_bytes(*sent)
         try:
-            return await _asked(connection, self.request(method, headers))
+            connection = self._connection
+            if connection and connection.usable:
+                with suppress(OSError):  # the server may have sent a reason before it closed the connection
+                    await connection.send(message)
+            else:
+                connection = self._connection = await self._connected(message)
+            return await _answer(connection, sent)
         except BaseException:
             self.close()
             raise
 
-    async def _connected(self) -> PlainConnection:
-        if self._connection is None or not self._connection.usable:
-            self.close()
-            sock = await self._dialer.dial(self.host, self.port, self._seconds)
-            try:
-                self._reached(round_trip(sock))
-                self._connection = PlainConnection(sock)
-            except OSError as error:  # the connection was reset as soon as it was made
-                sock.close()
-                raise Disconnected(str(error)) from None
-        return self._connection
+    async def _connected(self, first: bytes) -> PlainConnection:
+        """Return a new connection, over which these bytes are sent."""
+        self.close()
+        sock = await self._dialer.dial(self.host, self.port, self._seconds, first)
+        try:
+            self._reached(round_trip(sock))
+            return PlainConnection(sock)
+        except OSError as error:  # the connection was reset as soon as it was made
+            sock.close()
+            raise Disconnected(str(error)) from None
 
     def continue_on(self, connection: PlainConnection) -> None:
         """Send the next requests on this connection, as long as it is usable."""
@@ -315,9 +321,8 @@ def _basic(login: str | None) -> dict[str, str]:
     return {"Authorization": f"Basic {b64encode(f'{user}:{password}'.encode()).decode()}"}
 
 
-async def _asked(connection: PlainConnection, sent: SentRequest) -> PlainAnswer:
-    with suppress(OSError):  # the server may have sent a reason before it closed the connection
-        await connection.send(request_bytes(*sent))
+async def _answer(connection: PlainConnection, sent: SentRequest) -> PlainAnswer:
+    """Receive the response to a request, without its body."""
     begun = bytearray()
     head = await _next_head(connection, begun)
     while head.status < 200 and head.status != 101:

@@ -93,7 +93,7 @@ class HTTPSource(Source):
 
     async def _ask(self) -> Stat:
         """Ask by HEAD, which suffices if it is allowed and the server announces ranges; else by a GET of one byte."""
-        first = self.options.first.take(self.url, self.options.dialer.policy) if self.options.first else None
+        first = self.options.first.take(self.url, self.options.dialer) if self.options.first else None
         begun = first if isinstance(first, PlainAnswer) else None
         async with self._server.answer("HEAD", WANTED_DIGESTS, begun) as head:
             await self._ended(head, 0)

@@ -5,15 +5,23 @@ without ranges sends the whole file to one session. The scheduler decides the nu
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
+from urllib.parse import urlsplit
 
 from coalloc.engine.base import Source
 from coalloc.engine.sessions.replica_session import ReplicaSession
+from coalloc.engine.sessions.route_meter import RouteMeter
 from coalloc.engine.sessions.sharing import RangeSharing
 from coalloc.engine.span import Deliver, Span
-from coalloc.model import PathState, Stat
+from coalloc.model import PathState, RouteUse, Stat
+from coalloc.util.concurrency import first_success, succeeded
+from coalloc.util.dialer import Dialer, is_known
 
 __all__ = ["Parallel"]
+
+PATIENCE = 1.0
+"""Seconds to wait for the fastest route when another one is ready."""
 
 
 class Parallel(Source):
@@ -24,27 +32,42 @@ class Parallel(Source):
 
     :param make: function that makes the session with this number, from 0
     :param streams: number of sessions until `widen` raises it; sessions added by it only borrow their slots
-    :param routes: number of routes to the server, which the sessions take in turn; the first session of each connects
-        at once, but no range waits for those of further routes
+    :param dialers: dialers over all routes to the server, which the sessions take in turn; the first session over each
+        connects at once, and the first one that is ready begins. If the fastest route is known, it is waited for.
     """
 
-    def __init__(self, make: Callable[[int], Source], streams: int = 1, routes: int = 1) -> None:
+    def __init__(self, make: Callable[[int], Source], streams: int = 1, dialers: Sequence[Dialer] = ()) -> None:
         self._make = make
-        self._routes = routes
-        self._sessions = [ReplicaSession(make(0))]
-        super().__init__(self._sessions[0].url, self._sessions[0].options)
         self._owned = self._streams = streams
+        source = make(0)
+        super().__init__(source.url, source.options)
+        host = urlsplit(source.url).hostname or ""
+        self._meters = [RouteMeter(partial(dialer.route, host)) for dialer in dialers]
+        self._known = is_known(dialers, host)
+        self._sessions = [self._session(0, source)]
         self._agreed: Stat | None = None
         self._sharings: list[RangeSharing] = []
         """One for each range under way."""
 
     async def open(self) -> Stat:
         await self._forget_joining()
-        if self._routes > 1:
-            for session in self._further()[: self._routes - 1]:
-                session.begin_to_join()
-        self._agreed = await self._sessions[0].open()
+        self._agreed = await (self._race() if len(self._meters) > 1 else self._sessions[0].open())
         return self._agreed
+
+    async def _race(self) -> Stat:
+        """Connect over all routes; put the session that begins before the others."""
+        sessions = [self._sessions[0], *self._further()[: len(self._meters) - 1]]
+        tasks = [session.begin_to_join() for session in sessions]
+        await first_success(tasks)
+        if self._known:
+            await asyncio.wait(tasks[:1], timeout=PATIENCE)
+            self._known = False
+        ready = next((i for i, task in enumerate(tasks) if succeeded(task)), 0)
+        stat = await tasks[ready]
+        self._sessions.insert(0, self._sessions.pop(ready))
+        for session in self._sessions:
+            session.expected = session.meter is self._sessions[0].meter
+        return stat
 
     def widen(self, streams: int) -> None:
         self._streams = max(self._streams, streams)
@@ -86,10 +109,18 @@ class Parallel(Source):
     def _further(self) -> list[ReplicaSession]:
         """Return all sessions but the first."""
         for number in range(len(self._sessions), self._streams):
-            expected = number % self._routes == 0
-            session = ReplicaSession(self._make(number), on_loan=number >= self._owned, expected=expected)
+            session = self._session(number, self._make(number))
+            session.expected = session.meter is self._sessions[0].meter
             self._sessions.append(session)
         return self._sessions[1:]
+
+    def _session(self, number: int, source: Source) -> ReplicaSession:
+        meter = self._meters[number % len(self._meters)] if self._meters else None
+        return ReplicaSession(source, on_loan=number >= self._owned, meter=meter)
+
+    @property
+    def routes(self) -> tuple[RouteUse, ...]:
+        return tuple(use for meter in self._meters if (use := meter.use))
 
     async def checksum(self, algorithm: str, start: int, end: int) -> str | None:
         return await self._sessions[0].checksum(algorithm, start, end)

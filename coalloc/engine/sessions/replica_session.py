@@ -5,11 +5,13 @@ machine. It holds its slot from `open` to `close`, and releases it on failure. T
 """
 
 import asyncio
+import time
 from urllib.parse import quote, urlsplit
 
 from coalloc.engine.base import Source
 from coalloc.engine.limits.server_slots import Lease
 from coalloc.engine.limits.within_process import connecting
+from coalloc.engine.sessions.route_meter import RouteMeter
 from coalloc.engine.span import Deliver, Span
 from coalloc.errors import NoFreeConnection, ReplicaChanged, SourceError
 from coalloc.model import PathState, Stat
@@ -44,12 +46,14 @@ class ReplicaSession(Source):
 
     :param source: the connection with the server
     :param on_loan: whether the slot is given back when others wait for one
-    :param expected: whether ranges are divided with it in mind while it still connects
+    :param meter: measures the route of the session; None if there is only the direct one
+    :ivar expected: whether ranges are divided with it in mind while it still connects
     """
 
-    def __init__(self, source: Source, *, on_loan: bool = False, expected: bool = True) -> None:
+    def __init__(self, source: Source, *, on_loan: bool = False, meter: RouteMeter | None = None) -> None:
         super().__init__(source.url, source.options)
-        self.expected = expected
+        self.meter = meter
+        self.expected = True
         self._source = source
         self._server = server_of(source.url) or ""
         self._slots = source.options.slots if self._server else None
@@ -57,7 +61,7 @@ class ReplicaSession(Source):
         self._lease: Lease | None = None
         self._wanted = False
         self._look_at = 0.0
-        self._joining: asyncio.Task[Stat | None] | None = None
+        self._joining: asyncio.Task[Stat] | None = None
 
     async def open(self) -> Stat:
         """Take a slot, and connect.
@@ -67,22 +71,24 @@ class ReplicaSession(Source):
         async with connecting.here():
             self._take()
             self._wanted = False
+            began = time.monotonic()
             try:
-                return await self._source.open()
+                stat = await self._source.open()
             except BaseException:
                 await self.close()
                 raise
+        if self.meter:
+            options = self._source.options
+            asked = options.first.seconds(self.url, options.dialer) if options.first else 0.0
+            self.meter.opened(time.monotonic() - began + asked)
+        return stat
 
-    def begin_to_join(self) -> asyncio.Task[Stat | None]:
-        """Begin to connect, unless that was tried before; the task returns None if it fails."""
-        self._joining = self._joining or asyncio.create_task(self._opened())
+    def begin_to_join(self) -> asyncio.Task[Stat]:
+        """Begin to connect, unless that was tried before."""
+        if self._joining is None:
+            self._joining = asyncio.create_task(self.open())
+            self._joining.add_done_callback(_noted)
         return self._joining
-
-    async def _opened(self) -> Stat | None:
-        try:
-            return await self.open()
-        except SourceError:
-            return None
 
     async def join(self, agreed: Stat) -> bool:
         """Connect a session that is not the first, unless that was tried before; return whether it can be used.
@@ -90,10 +96,13 @@ class ReplicaSession(Source):
         :param agreed: the first session's answer
         :raises ReplicaChanged: when the file has another size or version than in that answer
         """
-        stat = await asyncio.shield(self.begin_to_join())  # shielded, as the next range may use it
-        if stat and (stat.size, stat.validator) != (agreed.size, agreed.validator):
+        try:
+            stat = await asyncio.shield(self.begin_to_join())  # shielded, as the next range may use it
+        except SourceError:
+            return False
+        if (stat.size, stat.validator) != (agreed.size, agreed.validator):
             raise ReplicaChanged(f"{redact(self.url)} changed while it was fetched", "start again")
-        return stat is not None
+        return True
 
     async def forget_joining(self) -> None:
         """End an attempt to connect, so that the next call of `join` makes a new one."""
@@ -115,7 +124,11 @@ class ReplicaSession(Source):
     async def fetch(self, span: Span, deliver: Deliver) -> None:
         self._take()
         try:
-            await self._source.fetch(span, deliver)
+            if self.meter is None:
+                await self._source.fetch(span, deliver)
+                return
+            with self.meter.fetching(deliver) as counted:
+                await self._source.fetch(span, counted)
         except Exception:
             await self.close()
             raise
@@ -175,3 +188,8 @@ class ReplicaSession(Source):
         if self._lease:
             self._lease.release()
             self._lease = None
+
+
+def _noted(task: asyncio.Task[Stat]) -> None:
+    if not task.cancelled():
+        task.exception()  # mark as retrieved: nobody may use the session

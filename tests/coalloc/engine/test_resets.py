@@ -15,8 +15,8 @@ from coalloc.util.dialer import DirectDialer
 class Late(DirectDialer):
     """A dialer that returns a socket after its reset."""
 
-    async def dial(self, host: str, port: int, seconds: float) -> socket.socket:
-        sock = await super().dial(host, port, seconds)
+    async def dial(self, host: str, port: int, seconds: float, first: bytes = b"") -> socket.socket:
+        sock = await super().dial(host, port, seconds, first)
         with pytest.raises(OSError, match="reset"):
             await asyncio.get_running_loop().sock_recv(sock, 1)
         return sock

@@ -64,6 +64,7 @@ def test_a_history_from_before_goes_on(pairs, path):
     with sqlite3.connect(path) as database:
         database.execute("DROP TABLE pairs")
         database.execute("DROP TABLE collections")
+        database.execute("DROP TABLE routes")
         database.execute("PRAGMA user_version = 1")
     database.close()
     pairs.add([GOOD])

@@ -1,0 +1,66 @@
+"""The bytes and times of the sessions that take one route to a server, from which later transfers choose a route."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from coalloc.engine.span import Deliver
+from coalloc.model import RouteUse
+
+__all__ = ["BEGINNING", "RouteMeter"]
+
+BEGINNING = 1024 * 1024
+"""Bytes whose time shows how fast a route is for a small file: the rate rises while they come."""
+
+
+class RouteMeter:
+    """The measurements of one route.
+
+    :param route: returns the text of the route
+    """
+
+    def __init__(self, route: Callable[[], str]) -> None:
+        self._route = route
+        self._bytes = self._sessions = self._fetching = self._beginning = 0
+        self._seconds = self._since = self._began = self._first = 0.0
+        self._opening: float | None = None
+
+    def opened(self, seconds: float) -> None:
+        """Record that a session became ready in this time."""
+        self._sessions += 1
+        self._opening = seconds if self._opening is None else self._opening
+
+    @contextmanager
+    def fetching(self, deliver: Deliver) -> Iterator[Deliver]:
+        """Count the bytes and the time of a block, which delivers to the yielded function."""
+
+        def counted(start: int, end: int, data: memoryview | None) -> None:
+            deliver(start, end, data)
+            self._arrived(end - start)
+
+        now = time.monotonic()
+        self._began = self._began or now
+        if not self._fetching:
+            self._since = now
+        self._fetching += 1
+        try:
+            yield counted
+        finally:
+            self._fetching -= 1
+            if not self._fetching:
+                self._seconds += time.monotonic() - self._since
+
+    def _arrived(self, count: int) -> None:
+        self._bytes += count
+        if self._beginning < BEGINNING:
+            self._beginning, self._first = self._bytes, time.monotonic() - self._began
+
+    @property
+    def use(self) -> RouteUse | None:
+        """The measurements so far; None if the route was not used."""
+        if self._opening is None:
+            return None
+        seconds = self._seconds + (time.monotonic() - self._since if self._fetching else 0.0)
+        return RouteUse(
+            self._route(), self._bytes, seconds, self._sessions, self._opening, self._beginning, self._first
+        )
