@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from coalloc.cli import interrupts, options
-from coalloc.errors import SinkError, TransferFailed
+from coalloc.errors import SinkError, TransferFailed, UsageError
+from coalloc.model import DIRECTLY
 from coalloc.util.streams import say, say_json
 
 if TYPE_CHECKING:
+    from coalloc.download.route_probes import RouteProbe
     from coalloc.history.links import MeasuredLink
     from coalloc.planner.network import Link, Network
     from coalloc.probing.survey import Survey
@@ -50,6 +52,12 @@ ALL = "all at once"
 @click.option("--streams", type=click.IntRange(min=1), default=1, show_default=True, help="Data connections.")
 @click.option("--blast", is_flag=True, help="Also measure all links of each server at once, in each direction.")
 @click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Network file (YAML) to write.")
+@click.option(
+    "--via",
+    multiple=True,
+    metavar="ROUTE",
+    help="Measure the download of each file directly and over these depots instead; auto for all known depots.",
+)
 @options.broker
 @options.delegate
 @options.as_json
@@ -60,6 +68,7 @@ def probe(
     seconds: float,
     streams: int,
     output: Path | None,
+    via: tuple[str, ...],
     as_json: bool,
     **given: Any,
 ) -> int:
@@ -70,12 +79,21 @@ def probe(
 
     The results are stored with their time, for `coget plan` and your broker.
 
+    With --via, measure routes over depots instead: each URL is a file, which is downloaded in part over each route, and
+    discarded. Transfers with --via auto then begin with the faster route.
+
     \b
     Examples:
       coget probe ftp://a.example/data/ ftp://b.example/scratch/ gsiftp://c.example/pool/
       coget probe ftp://a.example/data/x.root --to ftp://b.example/scratch/ --seconds 20
       coget probe --blast -o net.yaml ftp://a.example/ ftp://b.example/ ftp://c.example/
+      coget probe --via auto https://a.example/data/x.root
     """
+    if via:
+        others = (sinks, output, given["peers"], given["blast"], given["delegate"], streams > 1)
+        if any(others):
+            raise UsageError("--via measures downloads over depots", "leave out the options for pairs of servers")
+        return _probe_routes(urls, via, max(1, most), seconds, given["broker"], as_json)
     from coalloc.probing import ProbeLimits
     from coalloc.probing.survey import survey
 
@@ -90,6 +108,56 @@ def probe(
     else:
         _print(found)
     return 0 if any(each.outcome == "ok" for each in found.measured) else TransferFailed.status
+
+
+def _probe_routes(
+    urls: tuple[str, ...], via: tuple[str, ...], most: int, seconds: float, broker: str | None, as_json: bool
+) -> int:
+    from coalloc.download.route_probes import probe_routes
+
+    probes = interrupts.run(probe_routes(urls, via, most, seconds, broker, _print_route))
+    if as_json:
+        say_json({"routes": [_route_document(each) for each in probes]})
+    else:
+        _print_routes(probes)
+    return 0 if any(each.use for each in probes) else TransferFailed.status
+
+
+def _print_route(probe: "RouteProbe") -> None:
+    """Print one line of progress."""
+    from coalloc.util import human
+
+    way = "directly" if probe.route == DIRECTLY else f"over {probe.route}"
+    outcome = f"failed: {human.one_line(str(probe.error))}" if probe.error else human.rate(_rate(probe))
+    say(f"{human.one_line(f'{probe.url} {way}')}: {outcome}", err=True)
+
+
+def _rate(probe: "RouteProbe") -> float:
+    """Return the bytes per second of a measurement; 0 if it failed."""
+    return probe.use.bytes / probe.use.seconds if probe.use and probe.use.seconds else 0.0
+
+
+def _route_document(probe: "RouteProbe") -> dict[str, Any]:
+    use = probe.use._asdict() if probe.use else {}
+    return {"url": probe.url, "error": probe.error and probe.error.message, **use, "route": probe.route}
+
+
+def _print_routes(probes: "list[RouteProbe]") -> None:
+    """Print a table with a row per server and route."""
+    from coalloc.display.table import ReportPrinter, table
+    from coalloc.util import human
+
+    rows = [
+        [
+            human.one_line(each.url),
+            "direct" if each.route == DIRECTLY else each.route,
+            human.duration(each.use.opening_seconds) if each.use else "failed",
+            human.duration(each.use.beginning_seconds) if each.use else "",
+            human.rate(_rate(each)) if each.use else "",
+        ]
+        for each in probes
+    ]
+    ReportPrinter(sys.stdout).print(table(["file", "route", ">ready after", ">first MiB", ">rate"], rows))
 
 
 def _save(path: Path, text: str) -> None:

@@ -113,6 +113,12 @@ class RelayedDialer(DirectDialer):
         """Return the completed route to a host, and the policy that the depots' addresses must satisfy."""
         return await self.completed.complete(self.routes.to(host), host)
 
+    def only(self, route: DepotRoute) -> "RelayedDialer":
+        """Return a dialer that takes a route to all servers, with the tickets of this one."""
+        other = RelayedDialer(self.policy, DepotRoutes(route), times=self.times)
+        other.completed = self.completed
+        return other
+
     def route(self, host: str) -> str:
         usual = self.routes.to(host)
         return self._taken.get(host, str(usual if usual.depots else DIRECT))
