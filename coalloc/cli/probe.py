@@ -128,7 +128,8 @@ def _print_route(probe: "RouteProbe") -> None:
     from coalloc.util import human
 
     way = "directly" if probe.route == DIRECTLY else f"over {probe.route}"
-    outcome = f"failed: {human.one_line(str(probe.error))}" if probe.error else human.rate(_rate(probe))
+    error = probe.error
+    outcome = f"failed: {human.one_line(f'{error.message}; {error.remedy}')}" if error else human.rate(_rate(probe))
     say(f"{human.one_line(f'{probe.url} {way}')}: {outcome}", err=True)
 
 

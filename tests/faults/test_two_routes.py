@@ -41,11 +41,16 @@ class Routes:
         self._folder = folder
         self.audit = folder / "audit"
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment of coget."""
+        history = str(self._folder / "history.sqlite")
+        return {**os.environ, "COGET_HISTORY": history, "XDG_CONFIG_HOME": str(self._folder)}
+
     def start(self) -> "subprocess.Popen[str]":
         command = [COGET, "--via", "auto", "--quiet", "--json", self.url, "-o", str(self._folder / "here")]
-        environment = {**os.environ, "COGET_HISTORY": "off", "XDG_CONFIG_HOME": str(self._folder)}
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        return subprocess.Popen(self.wan.command("client", command), env=environment, text=True, **pipes)
+        return subprocess.Popen(self.wan.command("client", command), env=self.environment, text=True, **pipes)
 
     def fetch(self) -> dict:
         with self.start() as process:
@@ -114,3 +119,20 @@ def test_where_the_direct_one_is_closed_the_depot_is_taken(tmp_path: Path) -> No
         routes.depot.terminate()
         routes.depot.wait(PATIENCE)
         assert routes.relayed_bytes > SIZE
+
+
+@pytest.mark.parametrize("faster", ["depot", "none"])
+@pytest.mark.parametrize("kind", ["gridftp", "nginx"])
+def test_after_a_probe_a_small_file_comes_over_the_faster_route(tmp_path: Path, kind: str, faster: str) -> None:
+    rates = {name: "30mbit" if ("depot" in name) == (faster == "depot") else "5mbit" for name in LINKS}
+    links = {name: {**link, "rate": rates[name]} for name, link in LINKS.items()}
+    with two_routes(tmp_path, kind, links) as routes:
+        words = [COGET, "probe", "--via", "auto", "--bytes", "2MB", routes.url]
+        subprocess.run(routes.wan.command("client", words), env=routes.environment, check=True, capture_output=True)
+        small = tmp_path / "export" / "file"
+        small.write_bytes(os.urandom(SIZE // 10))
+        report = routes.fetch()
+    (source,) = report["sources"]
+    carried = {use["route"]: use["bytes"] for use in source["routes"] if use["bytes"]}
+    place = f"{routes.wan.address('depot')}:4000"
+    assert carried.keys() == {place if faster == "depot" else "none"}

@@ -6,11 +6,13 @@ import pytest
 
 from coalloc.engine.base import Source
 from coalloc.engine.sessions.parallel import Parallel
+from coalloc.engine.sessions.route_meter import BEGINNING
 from coalloc.engine.sessions.sharing import SMALLEST
 from coalloc.engine.sessions.work import LONGEST
 from coalloc.engine.span import Span
 from coalloc.errors import ConnectionLost, ReplicaChanged, Unreachable
 from coalloc.model import Stat
+from coalloc.util.dialer import DirectDialer
 from tests.support.fetching import Collected, collect, opened, options
 from tests.support.waiting import PATIENCE, until
 
@@ -265,3 +267,71 @@ async def test_nothing_is_left_to_a_session_that_is_silent():
         task = asyncio.create_task(source.fetch(Span(0, SIZE), lambda start, end, data: received.append(end - start)))
         await until(lambda: sum(received) == SIZE)
         await task
+
+
+class OverRoute(DirectDialer):
+    """A dialer over a named route."""
+
+    def __init__(self, name: str, expected: float | None = None):
+        super().__init__()
+        self._name = name
+        self._expected = expected
+
+    def route(self, host: str) -> str:
+        return self._name
+
+    def expected(self, host: str) -> float | None:
+        return self._expected
+
+
+def over_routes(first: Session, second: Session, known: bool = False) -> Parallel:
+    """A source with two routes; the first is expected to be faster if `known`."""
+    made = iter([first, second])
+    dialers = [OverRoute("a", 1.0 if known else None), OverRoute("b", 2.0 if known else None)]
+    return Parallel(lambda _: next(made), 2, dialers)
+
+
+async def test_the_route_that_is_ready_first_begins():
+    connects = asyncio.Event()
+    late, early = Session(connects=connects), Session()
+    async with opened(over_routes(late, early)) as source:
+        assert await collect(source, 0, SIZE) == CONTENT
+        assert early.spans == [(0, SIZE)]
+        connects.set()
+        assert await collect(source, 0, SIZE) == CONTENT
+        assert late.spans
+        uses = {use.route: use for use in source.routes}
+    assert uses["b"].bytes > uses["a"].bytes > 0
+    assert uses["a"].bytes + uses["b"].bytes >= 2 * SIZE
+    assert 0 < uses["b"].beginning - BEGINNING < CHUNK
+
+
+async def test_the_route_that_is_known_to_be_faster_is_waited_for():
+    connects = asyncio.Event()
+    best, other = Session(connects=connects), Session()
+    asyncio.get_running_loop().call_later(0.1, connects.set)
+    async with opened(over_routes(best, other, known=True)) as source:
+        await collect(source, 0, SMALLEST)
+    assert best.spans
+    assert not other.spans
+
+
+@pytest.mark.parametrize("known", [True, False])
+async def test_a_route_that_fails_is_done_without(known: bool):
+    failing, other = Session(stat=Unreachable("closed")), Session()
+    async with opened(over_routes(failing, other, known)) as source:
+        assert await collect(source, 0, SIZE) == CONTENT
+        assert [use.route for use in source.routes] == ["b"]
+
+
+async def test_if_all_routes_fail_the_first_error_comes_out():
+    source = over_routes(Session(stat=Unreachable("closed")), Session(stat=Unreachable("no depot")))
+    with pytest.raises(Unreachable, match="closed"):
+        await source.open()
+    await source.close()
+
+
+async def test_a_source_without_depots_measures_no_route():
+    async with opened(parallel(Session(), Session())) as source:
+        await collect(source, 0, SIZE)
+        assert source.routes == ()
