@@ -29,6 +29,7 @@ __all__ = [
     "Phase",
     "PieceHashes",
     "Plan",
+    "PlannedRoute",
     "PlannedShare",
     "Replica",
     "ReplicaSet",
@@ -338,8 +339,18 @@ class Results(Generic[Report]):
         return [*self.done, *([] if self.unfinished is None else [self.unfinished])]
 
 
+class PlannedRoute(NamedTuple):
+    """A route to a server: its depots, as for `coget --via`, and the expected seconds of a file of 1 MiB if known."""
+
+    route: str
+    seconds: float | None
+
+
 class PlannedShare(NamedTuple):
-    """The expected part of one source. `error` is the reason why the source would not be used."""
+    """The expected part of one source. `error` is the reason why the source would not be used.
+
+    `routes` are its routes if depots may be used, the first one first; else empty.
+    """
 
     url: str
     bytes: int
@@ -347,6 +358,7 @@ class PlannedShare(NamedTuple):
     estimate: Estimate
     priority: int | None = None
     error: str | None = None
+    routes: tuple[PlannedRoute, ...] = ()
 
 
 class Plan(NamedTuple):

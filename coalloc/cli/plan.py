@@ -9,10 +9,11 @@ import click
 
 from coalloc.cli import interrupts, options
 from coalloc.errors import UsageError
+from coalloc.model import DIRECTLY
 from coalloc.util.streams import say_json
 
 if TYPE_CHECKING:
-    from coalloc.model import Plan, PlannedShare
+    from coalloc.model import Plan, PlannedRoute, PlannedShare
 
 __all__ = ["plan"]
 
@@ -97,6 +98,8 @@ def _print(plans: "Sequence[Plan]") -> None:
         rows = [_row(name, share) for name, share in zip(names, made.shares, strict=True)]
         out.print(table(("source", ">share", ">bytes", ">set-up", ">rate", ">likely", "why"), rows))
         for name, share in zip(names, made.shares, strict=True):
+            if share.routes and not share.error:
+                out.print(f"{name}: {_routes(share.routes)}")
             if share.error:
                 out.print(human.about(name, share.url, share.error))
 
@@ -114,3 +117,16 @@ def _row(name: str, share: "PlannedShare") -> tuple[str, ...]:
         "" if bounds is None else f"{human.rate(bounds[0])} - {human.rate(bounds[1])}",
         "not used, see below" if share.error else human.one_line(share.estimate.reason),
     )
+
+
+def _routes(routes: "Sequence[PlannedRoute]") -> str:
+    """Return a sentence about the routes to a server, and why the first one begins."""
+    from coalloc.util import human
+
+    ways = ["directly" if each.route == DIRECTLY else f"over {each.route}" for each in routes]
+    times = [f"{human.duration(each.seconds)} for 1 MiB" if each.seconds else "" for each in routes]
+    if len(routes) == 1:
+        return ways[0]
+    if all(times):
+        return f"first {ways[0]} ({times[0]}), then also {ways[1]} ({times[1]})"
+    return f"{' and '.join(ways)}; which is faster is unknown: measure it with coget probe --via auto"

@@ -12,8 +12,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from coalloc.depot.completion import CompletedRoutes, discard
 from coalloc.depot.dialer import DepotRoutes, ExpectedTimes
 from coalloc.depot.protocol.addresses import HostPort
-from coalloc.depot.route import CHOSEN, DIRECT, DepotRoute
+from coalloc.depot.route import CHOSEN, DepotRoute
 from coalloc.errors import CoallocError, Unreachable
+from coalloc.model import DIRECTLY
 from coalloc.util.addresses import AddressPolicy
 from coalloc.util.concurrency import first_success, succeeded
 from coalloc.util.dialer import DirectDialer, checked
@@ -62,18 +63,22 @@ class BestDepotDialer(DirectDialer):
         return self._routes.to(host).automatic
 
     def route(self, host: str) -> str:
-        return str(self._best.get(host, CHOSEN))
+        if best := self._best.get(host):
+            return str(best)
+        times = self._known_times(host)
+        return min(times, key=times.__getitem__, default=CHOSEN)
 
     def expected(self, host: str) -> float | None:
+        return min(self._known_times(host).values(), default=None)
+
+    def _known_times(self, host: str) -> dict[str, float]:
+        """Return the expected times over depots that may be candidates, and have not failed."""
         named = set(map(str, self._routes.depots))
-        return min(
-            (
-                seconds
-                for route, seconds in self._times(host).items()
-                if (route in named or (self._listed and route != str(DIRECT))) and (host, route) not in self._failed
-            ),
-            default=None,
-        )
+        return {
+            route: seconds
+            for route, seconds in self._times(host).items()
+            if (route in named or (self._listed and route != DIRECTLY)) and (host, route) not in self._failed
+        }
 
     async def dial(self, host: str, port: int, seconds: float, first: bytes = b"") -> socket.socket:
         name, address = self._names.get(host, host), await checked(host, port, self.policy)
@@ -117,6 +122,6 @@ class BestDepotDialer(DirectDialer):
             except CoallocError as error:
                 log.warning("the broker's depots are not used: %s", error.message)
         routes = [DepotRoute((depot,), tickets=tickets) for depot in dict.fromkeys(depots)]
-        times = self._times(name)
-        known = [route for route in routes if str(route) in times and (name, str(route)) not in self._failed]
+        times = self._known_times(name)
+        known = [route for route in routes if str(route) in times]
         return [min(known, key=lambda route: times[str(route)])] if known else routes[:MOST_TRIED]

@@ -141,5 +141,6 @@ def _share(share: PlannedShare) -> Document:
         "rate_p10_p90": share.estimate.bounds,
         "reason": share.estimate.reason,
         "priority": share.priority,
+        "routes": [route._asdict() for route in share.routes],
         "error": share.error,
     }

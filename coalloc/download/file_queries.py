@@ -11,12 +11,12 @@ from coalloc.download.agreement import Agreement, unusable
 from coalloc.download.preview import preview
 from coalloc.download.request import Engine, Request, ranked, relayed_dialer, sources_of
 from coalloc.engine import open_source
-from coalloc.engine.base import Source
+from coalloc.engine.base import EngineOptions, Source
 from coalloc.engine.limits.within_process import PROCESSES
 from coalloc.errors import NoFreeConnection, SourceError, UsageError
 from coalloc.history.transfers import TransferHistory
 from coalloc.history.values import DEFAULT_PORTS
-from coalloc.model import FoundReplicas, Plan, ReplicaSet, Stat
+from coalloc.model import DIRECTLY, FoundReplicas, Plan, PlannedRoute, ReplicaSet, Stat
 from coalloc.safe_text import redact
 from coalloc.schedule.policies import make
 from coalloc.util.concurrency import gather
@@ -46,7 +46,8 @@ class ServerCheck(NamedTuple):
 async def planned_file(request: Request, found: FoundReplicas, ask_checksum: bool = False) -> tuple[Plan, ReplicaSet]:
     """Return the plan, and the file's description with the usable replicas in the order of the plan."""
     ordered, estimates = ranked(found, TransferHistory.open())
-    sources = sources_of(request, ordered, request.options)
+    options = request.options
+    sources = sources_of(request, ordered, options)
     try:
         answers, agreement = await _answers(ordered, sources, keep=ask_checksum and len(sources) <= PROCESSES)
         known = [*ordered.checksums, *agreement.digests]
@@ -56,12 +57,26 @@ async def planned_file(request: Request, found: FoundReplicas, ask_checksum: boo
     finally:
         await asyncio.gather(*(source.close() for source in sources))
     made = preview(ordered, estimates, make(request.strategy, request.blocks), answers, known)
+    made = made._replace(shares=tuple(share._replace(routes=_routes(share.url, options)) for share in made.shares))
     usable = [
         replica._replace(priority=share.priority)
         for replica, share in zip(ordered.replicas, made.shares, strict=False)  # replicas left out come last
         if share.error is None
     ]
     return made, ordered._replace(replicas=tuple(usable), size=made.size, checksums=made.checksums)
+
+
+def _routes(url: str, options: EngineOptions) -> tuple[PlannedRoute, ...]:
+    """Return the routes to the server of a URL, the one that begins first; none if it can only be connected directly.
+
+    Servers are connected already, so the best depot is known.
+    """
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if parts.scheme not in RELAYED:
+        return ()
+    routes = tuple(PlannedRoute(each.route(host), each.expected(host)) for each in options.to(host).dialers)
+    return () if routes == (PlannedRoute(DIRECTLY, None),) else routes
 
 
 async def _answers(

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,19 @@ def test_the_direct_route_and_each_depot_are_measured(urls, two, home):
     assert [(each["url"], each["route"]) for each in routes] == [(url, route) for url in urls for route in over]
     assert all(each["bytes"] >= 2_000_000 and each["beginning"] >= 1 << 20 for each in routes)
     assert result.stderr.count("B/s") == len(routes)
+
+
+def test_a_plan_shows_the_routes_once_they_are_known(urls, two, home):
+    environment, words = configure(home, two[:1]), ["plan", "--via", "auto", urls[1]]
+    unknown = coget(words, home, **environment)
+    assert "which is faster is unknown: measure it with coget probe --via auto" in unknown.stdout
+    assert coget(["probe", "--via", "auto", urls[1]], home, **environment).returncode == 0
+    line = coget(words, home, **environment).stdout.splitlines()[-1]
+    assert re.fullmatch(r".*: first .* \(.* for 1 MiB\), then also .* \(.* for 1 MiB\)", line)
+    assert f"over {two[0].place}" in line
+    (share,) = json.loads(coget([*words, "--json"], home, **environment).stdout)["shares"]
+    assert {each["route"] for each in share["routes"]} == {"none", str(two[0].place)}
+    assert "routes" in json.loads(coget(["plan", "--json", urls[1]], home).stdout)["shares"][0]
 
 
 def test_a_route_that_fails_is_named(urls, two, home):

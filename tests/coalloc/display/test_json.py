@@ -62,6 +62,7 @@ def test_a_plan_shows_what_each_source_is_expected_to_do():
         "rate_p10_p90": None,
         "reason": "seen yesterday",
         "priority": None,
+        "routes": [],
         "error": None,
     }
     assert document["shares"][1]["error"] == "gone"
