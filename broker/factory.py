@@ -32,6 +32,7 @@ from broker.services.forecasting.monitoring import Monitoring
 from broker.services.network.depots import Depots
 from broker.services.network.places import Places
 from broker.services.network.probes import Probes
+from broker.services.network.routes import MeasuredRoutes
 from broker.services.planning.flows import Flows
 from broker.services.planning.plans import Plans
 from broker.services.tasks.notices import Notices
@@ -83,6 +84,7 @@ class Factory(NamedTuple):
     provider: Provider | None
     places: Places
     depots: Depots
+    routes: MeasuredRoutes
     catalogue: Catalogue
     confirming: Confirming
     bad_replica_reports: BadReplicaReports
@@ -143,6 +145,7 @@ class Factory(NamedTuple):
             Provider(settings.provider, issuers, keys, settings.network) if settings.provider else None,
             places,
             Depots(database, places),
+            MeasuredRoutes(database, quotas),
             catalogue,
             Confirming(database),
             BadReplicaReports(database, places, forecasting),

@@ -2,15 +2,24 @@
 
 from typing import Annotated
 
-from fastapi import Path, status
+from fastapi import Path, Query, status
+from pydantic import Field
 
 from broker.dependencies.context import Services
 from broker.dependencies.route_policies import Admin, Reader, Transferrer
 from broker.errors import Invalid
 from broker.handlers.routers import own_router
 from broker.models.base import Wire
-from broker.models.depots import IssuedDepotTicket, NewDepot, RegisteredDepot, WantedTickets
-from broker.models.names import Named
+from broker.models.catalogue import Host
+from broker.models.depots import (
+    ExpectedRoute,
+    IssuedDepotTicket,
+    NewDepot,
+    RegisteredDepot,
+    ReportedRoute,
+    WantedTickets,
+)
+from broker.models.names import Named, SinkName
 
 __all__ = ["router"]
 
@@ -28,6 +37,28 @@ class DepotTickets(Wire):
     """A ticket for each depot of a route, in its order."""
 
     tickets: list[IssuedDepotTicket]
+
+
+class RouteReport(Wire):
+    """Uses of routes in transfers.
+
+    - `sink`: site of the client; by default the caller's
+    """
+
+    sink: SinkName = ""
+    routes: Annotated[list[ReportedRoute], Field(max_length=1000)]
+
+
+class StoredRoutes(Wire):
+    """The number of measurements that were stored."""
+
+    stored: int
+
+
+class ExpectedRoutes(Wire):
+    """The expected times over routes, the shortest of each server first."""
+
+    routes: list[ExpectedRoute]
 
 
 @router.get("/depots")
@@ -60,3 +91,20 @@ async def remove_depot(name: Name, caller: Admin, services: Services) -> None:
 async def issue_tickets(wanted: WantedTickets, caller: Transferrer, services: Services) -> DepotTickets:
     """Issue a ticket for each depot of a route, to the hosts of registered endpoints; for admins, to any host."""
     return DepotTickets(tickets=await services.depots.issue(caller, wanted))
+
+
+@router.post("/depot-routes")
+async def report_routes(report: RouteReport, caller: Transferrer, services: Services) -> StoredRoutes:
+    """Report measured routes, direct and over depots. Those that are older than a week are ignored."""
+    return StoredRoutes(stored=await services.routes.take(caller, report.sink, report.routes))
+
+
+@router.get("/depot-routes")
+async def expected_routes(
+    host: Annotated[list[Host], Query(min_length=1, max_length=64)],
+    caller: Reader,
+    services: Services,
+    sink: Annotated[SinkName, Query(description="site of the client; by default the caller's")] = "",
+) -> ExpectedRoutes:
+    """Return the expected times of small files from servers, from measurements of the caller and of its site."""
+    return ExpectedRoutes(routes=await services.routes.expected(caller, sink, host))

@@ -5,11 +5,11 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, StringConstraints
 
-from broker.models.base import Moment, Wire
+from broker.models.base import Count, Moment, Seconds, Size, Wire
 from broker.models.catalogue import Host
 from broker.models.names import Named
 
-__all__ = ["IssuedDepotTicket", "NewDepot", "RegisteredDepot", "WantedTickets"]
+__all__ = ["ExpectedRoute", "IssuedDepotTicket", "NewDepot", "RegisteredDepot", "ReportedRoute", "WantedTickets"]
 
 MOST_HOPS = 8
 MOST_MINUTES = 24 * 60
@@ -79,3 +79,32 @@ class IssuedDepotTicket(Wire):
     ticket: str | None = None
     key: str | None = None
     expires_at: Moment | None = None
+
+
+class ReportedRoute(Wire):
+    """The use of a route to a server in a transfer.
+
+    - `route`: depots as HOST:PORT, separated by commas; `none` for the direct route
+    - `seconds`: time in which it was busy
+    - `opening_seconds`: time until its first session was ready
+    - `beginning`, `beginning_seconds`: number of its first bytes, about 1 MiB; time until these had come
+    """
+
+    scheme: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9+.-]{0,15}$")]
+    host: Host
+    ended: Moment
+    route: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.:,*\[\]-]{1,2100}$")]
+    bytes: Size
+    seconds: Seconds
+    sessions: Count
+    opening_seconds: Seconds
+    beginning: Size
+    beginning_seconds: Seconds
+
+
+class ExpectedRoute(Wire):
+    """The expected seconds for a file of 1 MiB from a server over a route."""
+
+    host: str
+    route: str
+    seconds: float

@@ -4,7 +4,16 @@ from sqlalchemy import BigInteger, Column, Double, ForeignKey, Index, Integer, T
 
 from broker.schema.base import ACTOR, ID, METADATA, MOMENT
 
-__all__ = ["BADLY", "forecasts", "ignored_subjects", "observation_keys", "observations", "pairs", "reporters"]
+__all__ = [
+    "BADLY",
+    "forecasts",
+    "ignored_subjects",
+    "observation_keys",
+    "observations",
+    "pairs",
+    "reporters",
+    "route_measurements",
+]
 
 BADLY = text("outcome IN ('failed', 'corrupt')")
 """The condition for failures. SQLite uses the index only if a query has exactly this text."""
@@ -51,6 +60,27 @@ ignored_subjects = Table(
     sqlite_with_rowid=False,
 )
 """Subjects whose reports do not influence forecasts or the states of replicas, because an admin decided so."""
+
+route_measurements = Table(
+    "route_measurements",
+    METADATA,
+    Column("id", ID, primary_key=True),
+    Column("ended", MOMENT, nullable=False),
+    Column("reporter", Text, nullable=False, info=ACTOR),
+    Column("site", Text, nullable=False),  # of the reporter; empty if unknown
+    Column("scheme", Text, nullable=False),
+    Column("host", Text, nullable=False),
+    Column("route", Text, nullable=False),  # depots, as for coget --via
+    Column("bytes", BigInteger, nullable=False),
+    Column("seconds", Double, nullable=False),  # in which it was busy
+    Column("sessions", Integer, nullable=False),
+    Column("opening_seconds", Double, nullable=False),
+    Column("beginning", BigInteger, nullable=False),  # number of its first bytes
+    Column("beginning_seconds", Double, nullable=False),
+    Index(None, "host", "ended"),
+    Index(None, "ended"),
+)
+"""Uses of routes over depots, and of direct ones beside them, in transfers of users."""
 
 observation_keys = Table(
     "observation_keys",

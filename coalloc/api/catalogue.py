@@ -9,7 +9,7 @@ from coalloc.broker_client import Broker, DatasetEntry
 from coalloc.config import some_access
 from coalloc.download.file_queries import planned_file
 from coalloc.download.preview import preview
-from coalloc.download.request import Request, named_files
+from coalloc.download.request import Request, dialers, named_files
 from coalloc.download.server_to_server import storage
 from coalloc.errors import UsageError
 from coalloc.model import Estimate, FoundReplicas, Plan, ReplicaSet, Stat, Strategy
@@ -21,7 +21,11 @@ __all__ = ["datasets", "metalink", "plan", "planned", "register", "register_dire
 
 async def plan(request: Request) -> list[Plan]:
     """Return the plan of each file's transfer. Asks the servers for sizes, moves nothing."""
-    return [(await planned_file(request, found))[0] for found in await named_files(request, broker_of(request))]
+    request = request._replace(dialers=request.dialers or dialers(request.own, request.via, request.broker))
+    files = await named_files(request, broker_of(request))
+    assert request.dialers, "they have been made"
+    await request.dialers.learn(files)
+    return [(await planned_file(request, found))[0] for found in files]
 
 
 async def metalink(request: Request) -> str:

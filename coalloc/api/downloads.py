@@ -65,6 +65,8 @@ async def _downloads(
 ) -> list[TransferReport]:
     broker = broker_of(request)
     files = await named_files(request, broker)
+    if request.dialers:
+        await request.dialers.learn(files)
     if expected:
         files = [found._replace(expected=expected, measured=frozenset(expected)) for found in files]
     results.several = many = len(files) > 1
@@ -184,4 +186,4 @@ async def _remember(
         why = error.message if error else None
         decided = decisions(broker, thing, report._replace(sources=candidates), why, began)
         with suppress(asyncio.CancelledError):  # the user's work is done
-            await send_results(broker, transfers, bad, decided=decided)
+            await send_results(broker, transfers, bad, decided=decided, routes=routes)

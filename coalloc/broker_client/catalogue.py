@@ -94,6 +94,10 @@ class Broker:
         """Report the decisions of transfers (`coalloc.broker_client.decision`)."""
         await self._broker.ask("POST", "/decisions", json=list(decisions))
 
+    async def measured(self, routes: Sequence[Mapping[str, Any]]) -> None:
+        """Report measured routes over depots."""
+        await self._broker.ask("POST", "/depot-routes", json={"sink": self.access.site or "", "routes": list(routes)})
+
     async def expected(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[Estimate, float | None]]:
         """Return the forecast for each pair of servers, and the age in seconds of the newest transfer behind it.
 

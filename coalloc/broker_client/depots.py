@@ -1,10 +1,11 @@
 """The depots that a broker knows, and its tickets for them."""
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from coalloc.broker_client.connection import NONSENSE, BrokerConnection
-from coalloc.broker_client.documents import document
+from coalloc.broker_client.documents import document, number
 from coalloc.config import BrokerAccess
 from coalloc.depot.protocol.addresses import HostPort
 from coalloc.depot.route import DepotRoute, DepotTicket
@@ -13,6 +14,8 @@ from coalloc.util.addresses import ANYWHERE, AddressPolicy
 __all__ = ["DepotDirectory"]
 
 MOST_DEPOTS = 1000
+MOST_HOSTS = 64
+"""Maximum number of hosts in one query."""
 LARGEST = 1 << 20
 
 
@@ -25,6 +28,7 @@ class DepotDirectory:
     def __init__(self, access: BrokerAccess, policy: AddressPolicy = ANYWHERE) -> None:
         self._broker = BrokerConnection(access, "try again, or put tickets for the depots into tokens.toml")
         self._policy = policy
+        self._site = access.site or ""
         self._known: Mapping[str, tuple[str, HostPort]] | None = None
         """Name and address of each depot, by the name in lower case."""
 
@@ -49,6 +53,26 @@ class DepotDirectory:
     async def listed(self) -> Sequence[HostPort]:
         """Return all depots. :raises CoallocError: when the broker does not answer"""
         return [place for _, place in (await self._depots()).values()]
+
+    async def expected(self, hosts: Sequence[str]) -> dict[str, dict[str, float]]:
+        """Return the expected seconds of a small file by host and route, from transfers of users at the same site.
+
+        :raises CoallocError: when the broker does not answer
+        """
+        names = {_host(host): host for host in hosts if host}
+        found: dict[str, dict[str, float]] = {}
+        for begin in range(0, len(names), MOST_HOSTS):
+            wanted = [*islice(names, begin, begin + MOST_HOSTS)]
+            answer = await self._ask("GET", "/depot-routes", params={"host": wanted, "sink": self._site})
+            try:
+                for each in answer["routes"]:
+                    seconds = number(each["seconds"])
+                    if each["host"] in names:
+                        route = str(DepotRoute.parse(each["route"]))
+                        found.setdefault(names[each["host"]], {})[route] = seconds
+            except NONSENSE as error:
+                raise self._broker.nonsense(error) from None
+        return found
 
     async def _depots(self) -> Mapping[str, tuple[str, HostPort]]:
         if self._known is None:

@@ -17,6 +17,7 @@ from uuid import uuid4
 
 from coalloc.broker_client import Broker, BrokerRefuses
 from coalloc.broker_client.decision import Document, decision, worth_reporting
+from coalloc.depot.measured import MeasuredRoute
 from coalloc.errors import CoallocError
 from coalloc.history.database import default_path
 from coalloc.history.links import EVERYBODY, MeasuredLink
@@ -48,12 +49,13 @@ class PendingReport(NamedTuple):
     observations: list[dict[str, Any]]
     bad: list[Bad]
     decided: list[Document]
+    routes: list[Document]
     path: Path | None = None
 
     @property
     def has_content(self) -> bool:
         """Return whether it has any content."""
-        return bool(self.observations or self.bad or self.decided)
+        return bool(self.observations or self.bad or self.decided or self.routes)
 
 
 def decisions(broker: Broker, thing: str, report: TransferReport, error: str | None, began: float) -> list[Document]:
@@ -76,6 +78,7 @@ async def send_results(
     bad: Sequence[Bad] = (),
     measured: Sequence[MeasuredLink] = (),
     decided: Sequence[Document] = (),
+    routes: Sequence[MeasuredRoute] = (),
 ) -> None:
     """Send these results and earlier unsent reports to the broker. A failure raises nothing; it waits at most a second.
 
@@ -83,7 +86,8 @@ async def send_results(
     """
     observations = [_observation(broker, each) for each in transfers if _is_of_use(each)]
     observations += [_pair(each) for each in measured if EVERYBODY not in (each.source, each.sink)]
-    new = PendingReport(observations, [(dataset, url, _remark(reason)) for dataset, url, reason in bad], list(decided))
+    marked = [(dataset, url, _remark(reason)) for dataset, url, reason in bad]
+    new = PendingReport(observations, marked, list(decided), [_route(each) for each in routes])
     try:
         folder = _folder()
         if new.has_content:
@@ -118,6 +122,7 @@ async def _send(broker: Broker, reports: Sequence[PendingReport]) -> None:
         log.warning("the broker refuses the report of an earlier transfer: %s", error.message)
     for report in reports:
         await _send_decided(broker, report.decided)
+        await _send_routes(broker, report.routes)
         if report.path:
             report.path.unlink(missing_ok=True)
 
@@ -129,6 +134,15 @@ async def _send_decided(broker: Broker, decided: Sequence[Document]) -> None:
             await broker.decided(decided)
     except BrokerRefuses as error:
         log.info("the broker refuses the decision of an earlier transfer: %s", error.message)
+
+
+async def _send_routes(broker: Broker, routes: Sequence[Document]) -> None:
+    """Send measurements of routes; log and drop those that the broker refuses."""
+    try:
+        if routes:
+            await broker.measured(routes)
+    except BrokerRefuses as error:
+        log.info("the broker refuses the measured routes of an earlier transfer: %s", error.message)
 
 
 def _folder() -> Path | None:
@@ -148,7 +162,8 @@ def _waiting(folder: Path, broker: Broker) -> list[PendingReport]:
                 raise ValueError("it is too old")
             if content["broker"] == broker.access.url:
                 bad = [(a, b, c) for a, b, c in content["bad"]]
-                found.append(PendingReport(list(content["observations"]), bad, list(content.get("decided", ())), path))
+                decided, routes = list(content.get("decided", ())), list(content.get("routes", ()))
+                found.append(PendingReport(list(content["observations"]), bad, decided, routes, path))
         except FileNotFoundError:  # another coget process has sent it
             continue
         except (ValueError, KeyError, TypeError) as error:
@@ -167,6 +182,7 @@ def _keep(folder: Path, broker: Broker, report: PendingReport) -> PendingReport:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         with os.fdopen(os.open(temporary, flags, 0o600), "w") as file:  # error texts and URLs can contain keys
             content = {"observations": report.observations, "bad": report.bad, "decided": report.decided}
+            content["routes"] = report.routes
             json.dump({"broker": broker.access.url, **content}, file)
             file.flush()
             os.fsync(file.fileno())
@@ -217,3 +233,8 @@ def _pair(measured: MeasuredLink) -> dict[str, Any]:
         "outcome": measured.outcome,
         "error": _remark(measured.error) if measured.error else None,
     }
+
+
+def _route(measured: MeasuredRoute) -> Document:
+    host = f"[{measured.host}]" if ":" in measured.host else measured.host.rstrip(".")
+    return {"scheme": measured.scheme, "host": host, "ended": measured.ended, **measured.use._asdict()}

@@ -10,7 +10,7 @@ import socket
 from collections.abc import Awaitable, Callable, Sequence
 
 from coalloc.depot.completion import CompletedRoutes, discard
-from coalloc.depot.dialer import DepotRoutes, ExpectedTimes
+from coalloc.depot.dialer import DepotRoutes, RouteTimes
 from coalloc.depot.protocol.addresses import HostPort
 from coalloc.depot.route import CHOSEN, DepotRoute
 from coalloc.errors import CoallocError, Unreachable
@@ -45,7 +45,7 @@ class BestDepotDialer(DirectDialer):
         policy: AddressPolicy,
         routes: DepotRoutes,
         completed: CompletedRoutes,
-        times: ExpectedTimes,
+        times: RouteTimes,
         listed: Listed | None = None,
     ) -> None:
         super().__init__(policy)
@@ -76,7 +76,7 @@ class BestDepotDialer(DirectDialer):
         named = set(map(str, self._routes.depots))
         return {
             route: seconds
-            for route, seconds in self._times(host).items()
+            for route, seconds in self._times.to(host).items()
             if (route in named or (self._listed and route != DIRECTLY)) and (host, route) not in self._failed
         }
 

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from coalloc.depot.client import describe
@@ -11,12 +11,12 @@ from coalloc.depot.completion import CompletedRoutes, Completion, ConnectionTask
 from coalloc.depot.protocol.addresses import HostPort
 from coalloc.depot.protocol.failures import DepotFailure
 from coalloc.depot.route import DIRECT, DepotRoute, DepotTicket, depot_of
-from coalloc.errors import Unreachable
+from coalloc.errors import CoallocError, Unreachable
 from coalloc.util.addresses import AddressPolicy
 from coalloc.util.concurrency import first_success, succeeded
 from coalloc.util.dialer import DirectDialer, checked
 
-__all__ = ["DepotRoutes", "ExpectedTimes", "RelayedDialer", "unknown_times"]
+__all__ = ["NO_TIMES", "DepotRoutes", "RelayedDialer", "RouteTimes"]
 
 log = logging.getLogger(__name__)
 
@@ -26,13 +26,42 @@ CHECK = "check host and port, and that the server is running"
 AGAIN = 30.0
 """Seconds after a failure for which a route is not tried."""
 
-ExpectedTimes = Callable[[str], Mapping[str, float]]
-"""`expected(host)`: return the expected seconds for a small file from a host over each known route."""
+AskTimes = Callable[[Sequence[str]], Awaitable[Mapping[str, Mapping[str, float]]]]
+"""`await ask(hosts)`: return the expected times of the routes to hosts, as in `RouteTimes`. Raises a CoallocError."""
+PATIENCE = 1.0
+"""Maximum seconds to wait for these times before a transfer."""
 
 
-def unknown_times(_host: str) -> Mapping[str, float]:
-    """Return the expected times of a user without history."""
-    return {}
+class RouteTimes:
+    """The expected seconds of a small file from each host over each route.
+
+    :param known: times by host and route, from this user's history
+    :param ask: asks for those of other hosts; None if there is nobody to ask
+    """
+
+    def __init__(self, known: Mapping[str, Mapping[str, float]], ask: AskTimes | None = None) -> None:
+        self._known = dict(known)
+        self._ask = ask
+
+    def to(self, host: str) -> Mapping[str, float]:
+        """Return the times by route."""
+        return self._known.get(host, {})
+
+    async def learn(self, hosts: Iterable[str]) -> None:
+        """Ask for the times of hosts that the user's history does not have; without an answer, they stay unknown."""
+        unknown = [host for host in dict.fromkeys(hosts) if host not in self._known]
+        if self._ask is None or not unknown:
+            return
+        try:
+            async with asyncio.timeout(PATIENCE):
+                self._known.update(await self._ask(unknown))
+        except TimeoutError:
+            log.info("the expected times of routes did not come in time")
+        except CoallocError as error:
+            log.info("no expected times of routes: %s", error.message)
+
+
+NO_TIMES = RouteTimes({})
 
 
 class DepotRoutes(NamedTuple):
@@ -96,7 +125,7 @@ class RelayedDialer(DirectDialer):
         policy: AddressPolicy,
         routes: DepotRoutes,
         completion: Completion | None = None,
-        times: ExpectedTimes = unknown_times,
+        times: RouteTimes = NO_TIMES,
     ) -> None:
         super().__init__(policy)
         self.routes = routes
@@ -124,7 +153,7 @@ class RelayedDialer(DirectDialer):
         return self._taken.get(host, str(usual if usual.depots else DIRECT))
 
     def expected(self, host: str) -> float | None:
-        return self.times(host).get(self.route(host))
+        return self.times.to(host).get(self.route(host))
 
     async def dial(self, host: str, port: int, seconds: float, first: bytes = b"") -> socket.socket:
         name, loop = self._names.get(host, host), asyncio.get_running_loop()

@@ -3,8 +3,9 @@
 from collections.abc import Container, Mapping, Sequence
 from urllib.parse import urlsplit
 
+from coalloc.depot.measured import MeasuredRoute
 from coalloc.errors import NoFreeConnection, ServerBusy, SourceError
-from coalloc.history.values import MeasuredRoute, PastTransfer
+from coalloc.history.values import PastTransfer
 from coalloc.model import Outcome, PartialCopy, SourceReport, SourceState, SourceView, TransferReport
 from coalloc.schedule.state import RunningCopy, ScheduledSource, State
 

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -30,17 +30,33 @@ from coalloc.util.dialer import DirectDialer
 if TYPE_CHECKING:
     from coalloc.broker_client import Broker
     from coalloc.depot.automatic import Listed
-    from coalloc.depot.dialer import DepotRoutes, RelayedDialer
+    from coalloc.depot.dialer import DepotRoutes, RelayedDialer, RouteTimes
 
 __all__ = ["Engine", "Request", "dialers", "named_files", "ranked", "relayed_dialer", "sources_of"]
 
-Dialers = tuple[DirectDialer, tuple[DirectDialer, ...]]
-"""A dialer for connections to servers, and dialers over further routes, which sessions take in turn."""
 Engine = Literal["auto", "gridftp", "globus-url-copy"]
 
 ROUTE_FORM = (
     "write --via DEPOT,DEPOT, --via DEPOT,*, --via auto or --via none; HOST=ROUTE for one server, without a port"
 )
+
+
+class Dialers(NamedTuple):
+    """The dialers for connections to servers.
+
+    :param further: dialers over further routes, which sessions take in turn
+    :param times: expected times of the routes; None if there are no further ones
+    """
+
+    dialer: DirectDialer
+    further: tuple[DirectDialer, ...] = ()
+    times: "RouteTimes | None" = None
+
+    async def learn(self, files: Iterable[FoundReplicas]) -> None:
+        """Learn the expected times of the routes to the servers of files."""
+        if self.times:
+            urls = (replica.url for found in files for replica in found.file.replicas)
+            await self.times.learn(urlsplit(url).hostname or "" for url in urls)
 
 
 class Request(NamedTuple):
@@ -99,7 +115,7 @@ class Request(NamedTuple):
     @property
     def options(self) -> EngineOptions:
         """The options for reaching servers, without a limit of connections, as for queries, which move no data."""
-        dialer, further = self.dialers or dialers(self.own, self.via, self.broker)
+        dialer, further, _ = self.dialers or dialers(self.own, self.via, self.broker)
         return EngineOptions(
             dialer,
             further,
@@ -120,13 +136,14 @@ def dialers(policy: AddressPolicy, via: tuple[str, ...] | None, broker: str | No
     """
     texts = own_routes() if via is None else via
     if not texts:
-        return DirectDialer(policy), ()
+        return Dialers(DirectDialer(policy))
     fixed, listed = relayed_dialer(policy, texts, broker)
     if not fixed.routes.some_automatic:
-        return fixed, ()
+        return Dialers(fixed)
     from coalloc.depot.automatic import BestDepotDialer
 
-    return fixed, (BestDepotDialer(policy, fixed.routes, fixed.completed, fixed.times, listed),)
+    best = BestDepotDialer(policy, fixed.routes, fixed.completed, fixed.times, listed)
+    return Dialers(fixed, (best,), fixed.times)
 
 
 def relayed_dialer(
@@ -136,24 +153,21 @@ def relayed_dialer(
 
     :raises UsageError: for an invalid route or ticket
     """
-    from coalloc.depot.dialer import RelayedDialer  # imported here because few users have depots
+    from coalloc.depot.dialer import RelayedDialer, RouteTimes  # imported here because few users have depots
 
     routes, known = _depot_routes(texts), access(broker)
-    times = _expected_times() if routes.some_automatic else {}
-
-    def expected(host: str) -> Mapping[str, float]:
-        return times.get(host, {})
-
+    past = _past_times() if routes.some_automatic else {}
     if known is None:
-        return RelayedDialer(policy, routes, times=expected), None
+        return RelayedDialer(policy, routes, times=RouteTimes(past)), None
     from coalloc.broker_client.depots import DepotDirectory
 
     directory = DepotDirectory(known, own_policy())
-    return RelayedDialer(policy, routes, directory.complete, expected), directory.listed
+    return RelayedDialer(policy, routes, directory.complete, RouteTimes(past, directory.expected)), directory.listed
 
 
-def _expected_times() -> dict[str, dict[str, float]]:
-    from coalloc.history.routes import RouteHistory, expected_times  # imported here because few users have depots
+def _past_times() -> dict[str, dict[str, float]]:
+    from coalloc.depot.measured import expected_times  # imported here because few users have depots
+    from coalloc.history.routes import RouteHistory
 
     return expected_times(RouteHistory.open().newest(time.time()))
 

@@ -9,7 +9,10 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from coalloc.config import own_policy
+from coalloc.broker_client import Broker
+from coalloc.broker_client.outbox import send_results
+from coalloc.config import access, own_policy
+from coalloc.depot.measured import MeasuredRoute
 from coalloc.depot.route import DIRECT, DepotRoute
 from coalloc.download.file_queries import RELAYED
 from coalloc.download.request import relayed_dialer
@@ -19,7 +22,6 @@ from coalloc.engine.sessions.route_meter import RouteMeter
 from coalloc.engine.span import Span
 from coalloc.errors import SourceError, Unreachable, UsageError
 from coalloc.history.routes import RouteHistory
-from coalloc.history.values import MeasuredRoute
 from coalloc.model import RouteUse
 from coalloc.safe_text import redact
 from coalloc.util.dialer import Dialer
@@ -47,7 +49,9 @@ async def probe_routes(
     broker: str | None = None,
     on_result: Callable[[RouteProbe], None] = lambda _: None,
 ) -> list[RouteProbe]:
-    """Measure the direct route and these routes to the servers of files, and add the results to this user's history.
+    """Measure the direct route and these routes to the servers of files.
+
+    The results are added to this user's history, and reported to the broker.
 
     :param via: routes over depots, as in a `Request`; an automatic one stands for one over each known depot
     :param nbytes: maximum bytes of each download
@@ -62,6 +66,7 @@ async def probe_routes(
     fixed, listed = relayed_dialer(own_policy(), via, broker)
     depots = [*fixed.routes.depots, *(await listed() if listed and fixed.routes.some_automatic else ())]
     probes: list[RouteProbe] = []
+    measured: list[MeasuredRoute] = []
     for url in urls:
         host = urlsplit(url).hostname or ""
         chosen = fixed.routes.to(host)
@@ -69,7 +74,15 @@ async def probe_routes(
         for route in (DIRECT, *(over if chosen.automatic else [chosen] if chosen.depots else [])):
             probes.append(await _probe(url, route, fixed.only(route), nbytes, seconds))
             on_result(probes[-1])
+            measured += _measured(probes[-1], host)
+    RouteHistory.open().add(measured)
+    if known := access(broker):
+        await send_results(Broker(known), (), routes=measured)
     return probes
+
+
+def _measured(probe: RouteProbe, host: str) -> list[MeasuredRoute]:
+    return [MeasuredRoute(urlsplit(probe.url).scheme, host, time.time(), probe.use)] if probe.use else []
 
 
 async def _probe(url: str, route: DepotRoute, dialer: Dialer, nbytes: int, seconds: float) -> RouteProbe:
@@ -91,6 +104,4 @@ async def _probe(url: str, route: DepotRoute, dialer: Dialer, nbytes: int, secon
     if dialer.route(host) != str(route):
         failed = Unreachable(f"the route {route} to {host} failed", f"check it with coget doctor --via {route}")
         return RouteProbe(redact(url), str(route), error=failed)
-    assert meter.use, "a session was ready"
-    RouteHistory.open().add([MeasuredRoute(urlsplit(url).scheme, host, time.time(), meter.use)])
     return RouteProbe(redact(url), str(route), meter.use)

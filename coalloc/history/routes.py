@@ -1,30 +1,22 @@
-"""The measured routes to servers, in the same file as the history of downloads, and the expected times based on them.
+"""The measured routes to servers, in the same file as the history of downloads.
 
-There is one row per server, route and transfer. The expected time is that of a small file: until a session is ready,
-and then until 1 MiB has come. Round trips and losses count most in it, as in them routes over depots differ.
+There is one row per server, route and transfer.
 """
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from coalloc.depot.measured import LEAST, RECENT, VALID_SECONDS, MeasuredRoute
 from coalloc.history.database import RecordsFile, transaction
-from coalloc.history.values import SMALL_FILE, MeasuredRoute
 from coalloc.model import RouteUse
-from coalloc.schedule.state import median
 
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = ["RouteHistory", "expected_times"]
+__all__ = ["RouteHistory"]
 
 MOST_MEASUREMENTS = 1000
 """Number of newest measurements stored per server."""
-RECENT = 5
-"""Number of newest measurements of a route whose median is expected."""
-VALID_SECONDS = 7 * 86400.0
-"""Age in seconds at which a measurement does not count any more."""
-LEAST = SMALL_FILE // 2
-"""Minimum number of first bytes whose time shows the rate; smaller files are over before it has risen."""
 NEWEST = """
 SELECT scheme, host, ended, route, bytes, seconds, sessions, opening_seconds, beginning, beginning_seconds FROM (
     SELECT *, row_number() OVER (PARTITION BY scheme, host, route ORDER BY ended DESC) AS place
@@ -58,22 +50,6 @@ class RouteHistory(RecordsFile):
 
         nothing: list[MeasuredRoute] = []
         return self._use(read, nothing)
-
-
-def expected_times(measured: Iterable[MeasuredRoute]) -> dict[str, dict[str, float]]:
-    """Return the expected seconds of a small file by host and route, for the scheme that was measured last.
-
-    :param measured: measurements in the order of their ends
-    """
-    schemes: dict[str, str] = {}
-    seconds: dict[tuple[str, str], dict[str, list[float]]] = {}
-    for each in measured:
-        schemes[each.host] = each.scheme
-        seconds.setdefault((each.scheme, each.host), {}).setdefault(each.use.route, []).append(each.small_seconds)
-    return {
-        host: {route: median(known) for route, known in seconds[scheme, host].items()}
-        for host, scheme in schemes.items()
-    }
 
 
 def _insert(database: "sqlite3.Connection", rows: list[MeasuredRoute]) -> None:

@@ -1,14 +1,12 @@
-"""Transfers and routes in this user's history, the summary of a source, and the identifier of a source. Pure."""
+"""A transfer in this user's history, the summary of a source, and the identifier of a source. Pure."""
 
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from coalloc.model import Outcome, RouteUse
+from coalloc.model import Outcome
 
-__all__ = ["SMALL_FILE", "MeasuredRoute", "PastTransfer", "SourceSummary", "source_key"]
+__all__ = ["PastTransfer", "SourceSummary", "source_key"]
 
-SMALL_FILE = 1024 * 1024
-"""Bytes of a file whose time is expected of a route."""
 DEFAULT_PORTS = {"ftp": 21, "gsiftp": 2811, "http": 80, "https": 443, "sftp": 22, "sshftp": 22}
 
 
@@ -44,25 +42,6 @@ class SourceSummary(NamedTuple):
     setup_seconds: float | None
     failures: int
     last: float
-
-
-class MeasuredRoute(NamedTuple):
-    """A measurement of a route to a server.
-
-    :param scheme: scheme of the server's URLs
-    :param host: its host, in lower case
-    :param ended: time in seconds since the epoch
-    """
-
-    scheme: str
-    host: str
-    ended: float
-    use: RouteUse
-
-    @property
-    def small_seconds(self) -> float:
-        """The seconds of a file of SMALL_FILE bytes, from at least a few first bytes."""
-        return self.use.opening_seconds + self.use.beginning_seconds * SMALL_FILE / self.use.beginning
 
 
 def source_key(url: str) -> str:

@@ -22,6 +22,8 @@ reader    GET    /depots/{name}
 admin     PUT    /depots/{name}
 admin     DELETE /depots/{name}
 transfer  POST   /depot-tickets
+reader    GET    /depot-routes
+transfer  POST   /depot-routes
 reader    GET    /collections
 admin     GET    /collections/{name}
 admin     PUT    /collections/{name}

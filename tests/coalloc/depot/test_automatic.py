@@ -6,7 +6,7 @@ import pytest
 
 from coalloc.depot.automatic import BestDepotDialer
 from coalloc.depot.completion import CompletedRoutes
-from coalloc.depot.dialer import DepotRoutes, RelayedDialer
+from coalloc.depot.dialer import DepotRoutes, RelayedDialer, RouteTimes
 from coalloc.depot.protocol.addresses import HostPort
 from coalloc.errors import Unreachable
 from coalloc.util.addresses import ANYWHERE
@@ -14,9 +14,9 @@ from coalloc.util.dialer import RelayedSocket, ordered
 from tests.support.waiting import PATIENCE, until
 
 
-def over(*places: object, text: str = "auto", listed=None, times: Mapping[str, float] = {}) -> BestDepotDialer:
+def over(*places: object, text: str = "auto", listed=None, times: Mapping[str, float] | None = None) -> BestDepotDialer:
     routes = DepotRoutes.parse([text], {}, [str(place) for place in places])
-    return BestDepotDialer(ANYWHERE, routes, CompletedRoutes(None), lambda _: times, listed)
+    return BestDepotDialer(ANYWHERE, routes, CompletedRoutes(None), RouteTimes({"localhost": times or {}}), listed)
 
 
 def place(listener: socket.socket) -> HostPort:
@@ -119,6 +119,30 @@ async def test_depots_of_a_broker_are_candidates_too(two, server):
 )
 def test_the_expected_fastest_route_comes_first_if_all_are_known(times: dict[str, float], first: str):
     routes = DepotRoutes.parse(["auto"], {}, ["a"])
-    direct = RelayedDialer(ANYWHERE, routes, times=lambda _: times)
+    direct = RelayedDialer(ANYWHERE, routes, times=RouteTimes({"localhost": times}))
     depot = over("a:4000", times=times)
-    assert ordered([direct, depot], "x.example")[0] is {"direct": direct, "depot": depot}[first]
+    assert ordered([direct, depot], "localhost")[0] is {"direct": direct, "depot": depot}[first]
+
+
+async def test_times_of_hosts_without_history_are_asked_for_once():
+    asked = []
+
+    async def ask(hosts):
+        asked.append(list(hosts))
+        return {"b": {"none": 1.0}}
+
+    times = RouteTimes({"a": {"none": 3.0}}, ask)
+    await times.learn(["a", "b", "b"])
+    await times.learn(["a", "b"])
+    assert asked == [["b"]]
+    assert [dict(times.to(host)) for host in ("a", "b", "c")] == [{"none": 3.0}, {"none": 1.0}, {}]
+
+
+@pytest.mark.parametrize("error", [Unreachable("the broker is down", ""), TimeoutError()])
+async def test_without_an_answer_the_times_stay_unknown(error: Exception):
+    async def ask(hosts):
+        raise error
+
+    times = RouteTimes({}, ask)
+    await times.learn(["a"])
+    assert not times.to("a")

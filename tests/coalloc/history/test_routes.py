@@ -1,7 +1,7 @@
 import pytest
 
-from coalloc.history.routes import RouteHistory, expected_times
-from coalloc.history.values import MeasuredRoute
+from coalloc.depot.measured import MeasuredRoute, expected_times
+from coalloc.history.routes import RouteHistory
 from coalloc.model import RouteUse
 
 MIB = 1024 * 1024

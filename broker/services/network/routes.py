@@ -1,0 +1,60 @@
+"""Measured routes over depots, which users report, and the expected times based on them."""
+
+import time
+from collections.abc import Sequence
+
+from broker.models.access import Caller
+from broker.models.depots import ExpectedRoute, ReportedRoute
+from broker.services.auth.quotas import Quotas
+from broker.storage.database import Database, retried
+from broker.storage.routes import RouteStore
+from coalloc.depot.measured import VALID_SECONDS, expected_times
+
+__all__ = ["MeasuredRoutes"]
+
+AHEAD = 3600.0
+"""Seconds by which the clock of a reporter may be ahead."""
+
+
+class MeasuredRoutes:
+    """The measured routes to servers."""
+
+    def __init__(self, database: Database, quotas: Quotas) -> None:
+        self._database = database
+        self._quotas = quotas
+
+    async def take(self, caller: Caller, site: str, routes: Sequence[ReportedRoute]) -> int:
+        """Store measurements of a caller at a site, and forget old ones; return the number of stored ones.
+
+        Those that are old, or end in the future, are left out.
+
+        :param site: empty for the caller's usual site
+        :raises TooManyRequests: when the caller has used up its quota
+        """
+        self._quotas.take(caller.subject, caller.role, len(routes))
+        now = time.time()
+        valid = [each for each in routes if now - VALID_SECONDS < each.ended < now + AHEAD]
+        await self._keep(caller.subject, site or caller.site, valid, now - VALID_SECONDS)
+        return len(valid)
+
+    @retried
+    async def _keep(self, subject: str, site: str, routes: Sequence[ReportedRoute], oldest: float) -> None:
+        async with self._database.write() as connection:
+            store = RouteStore(connection)
+            await store.forget(oldest)
+            if routes:
+                await store.add(subject, site, routes)
+
+    async def expected(self, caller: Caller, site: str, hosts: Sequence[str]) -> list[ExpectedRoute]:
+        """Return the expected times of the routes to servers, from the measurements of a caller and of its site.
+
+        :param site: empty for the caller's usual site
+        """
+        async with self._database.read() as connection:
+            since = time.time() - VALID_SECONDS
+            measured = await RouteStore(connection).newest(hosts, caller.subject, site or caller.site, since)
+        return [
+            ExpectedRoute(host=host, route=route, seconds=seconds)
+            for host, times in sorted(expected_times(measured).items())
+            for route, seconds in sorted(times.items(), key=lambda known: known[1])
+        ]

@@ -1,0 +1,112 @@
+"""Measured routes at a broker: users of a site learn from each other, and coget from the broker."""
+
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.support.broker import BrokerProcess
+from tests.support.coget import coget
+from tests.support.depot import LOOPBACK, depots
+from tests.support.gridftp import GridFTPServer
+
+B = "/broker/v1"
+MIB = 1 << 20
+
+
+def measured(route: str, opening: float, beginning: float, /, **changed: object) -> dict[str, object]:
+    use = {"bytes": MIB, "seconds": 1.0, "sessions": 1, "opening_seconds": opening, "beginning": MIB}
+    server = {"scheme": "ftp", "host": "ftp.example", "ended": time.time()}
+    return {**server, "route": route, **use, "beginning_seconds": beginning, **changed}
+
+
+async def report(client: httpx.AsyncClient, *routes: dict[str, object], sink: str = "CERN") -> httpx.Response:
+    return await client.post(f"{B}/depot-routes", json={"sink": sink, "routes": routes})
+
+
+async def expected(client: httpx.AsyncClient, sink: str = "CERN", host: str = "ftp.example") -> list[tuple[str, float]]:
+    answer = await client.get(f"{B}/depot-routes", params={"host": host, "sink": sink})
+    assert answer.status_code == 200, answer.text
+    return [(each["route"], each["seconds"]) for each in answer.json()["routes"]]
+
+
+async def test_users_of_a_site_learn_from_each_other(stocked, broker):
+    ann, bob = await broker.client("transfer"), await broker.client("reader")
+    answer = await report(ann, measured("none", 1, 2), measured("depot-a:4000", 1, 0.5), measured("none", 1, 4))
+    assert (answer.status_code, answer.json()) == (200, {"stored": 3})
+    assert await expected(bob) == [("depot-a:4000", 1.5), ("none", 3.0)]
+    assert await expected(bob, host="other.example") == []
+    assert await expected(bob, sink="DESY") == []
+    assert await expected(ann, sink="DESY") == [("depot-a:4000", 1.5), ("none", 3.0)]
+
+
+async def test_without_a_site_only_own_measurements_count(stocked, broker):
+    ann, bob = await broker.client("transfer"), await broker.client("reader")
+    await report(ann, measured("none", 1, 1), sink="")
+    assert await expected(ann, sink="") == [("none", 2.0)]
+    assert await expected(bob, sink="") == []
+
+
+async def test_old_future_and_small_measurements_do_not_count(stocked, broker):
+    ann, now = await broker.client("transfer"), time.time()
+    old, future = measured("none", 1, 1, ended=now - 8 * 86400), measured("none", 1, 1, ended=now + 86400)
+    answer = await report(ann, old, future, measured("none", 1, 1, beginning=1000))
+    assert answer.json() == {"stored": 1}
+    assert await expected(ann) == []
+
+
+async def test_the_newest_five_count(stocked, broker):
+    ann, now = await broker.client("transfer"), time.time()
+    await report(ann, *(measured("none", 9 if ago > 4 else 1, 0, ended=now - ago) for ago in range(20)))
+    assert await expected(ann) == [("none", 1.0)]
+
+
+async def test_an_ignored_reporter_has_no_influence(stocked, broker):
+    ann = await broker.client("transfer")
+    await report(ann, measured("none", 1, 1))
+    subject = (await ann.get(f"{B}/whoami")).json()["subject"]
+    (await stocked.put(f"{B}/ignored-subjects", json={"subject": subject})).raise_for_status()
+    assert await expected(await broker.client("reader")) == []
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *({"route": ""}, {"route": "a b"}, {"host": "a/b"}, {"scheme": "FTP"}, {"beginning_seconds": -1}),
+        *({"opening_seconds": 1e10}, {"sessions": 1.5}),
+    ],
+)
+async def test_a_malformed_measurement_is_refused(stocked, broker, wrong: dict[str, object]):
+    assert (await report(await broker.client("transfer"), measured("none", 1, 1, **wrong))).status_code == 422
+
+
+def test_coget_learns_from_the_transfers_of_others(tmp_path: Path):
+    database = f"sqlite:///{tmp_path / 'broker.sqlite'}"
+    with (
+        GridFTPServer(tmp_path / "export") as server,
+        depots(tmp_path, LOOPBACK) as (depot,),
+        BrokerProcess(database, tmp_path, "") as broker,
+    ):
+        (server.root / "file").write_bytes(b"x" * 2_000_000)
+        admin = broker.client()
+        admin.put(f"{B}/sites/S", json={"name": "S"}).raise_for_status()
+        place = {"name": "depot-a", "site": "S", "host": "127.0.0.1", "port": depot.place.port}
+        admin.put(f"{B}/depots/depot-a", json=place).raise_for_status()
+        ann, bob = ({**user(admin, name), "COGET_HISTORY": str(tmp_path / f"{name}.sqlite")} for name in ("ann", "bob"))
+        plan = ["plan", "--via", "auto", server.url("file")]
+        assert "which is faster is unknown" in coget(plan, tmp_path, COGET_BROKER=broker.url, **bob).stdout
+        for words in (["probe", "--via", "auto"], ["--quiet", "--via", str(depot.place), "-o", "here"]):
+            done = coget([*words, server.url("file")], tmp_path, COGET_BROKER=broker.url, **ann)
+            assert done.returncode == 0, done.stderr
+        shown = coget(plan, tmp_path, COGET_BROKER=broker.url, **bob).stdout
+        assert f"over {depot.place} (" in shown
+        assert "which is faster is unknown" not in shown
+        routes = admin.get(f"{B}/depot-routes", params={"host": "127.0.0.1", "sink": "S"}).json()["routes"]
+        assert {each["route"] for each in routes} == {"none", str(depot.place)}
+
+
+def user(admin: httpx.Client, name: str) -> dict[str, str]:
+    """Return the environment of a new user of site S."""
+    token = admin.post(f"{B}/tokens", json={"subject": name, "role": "transfer"}).json()["token"]
+    return {"COGET_BROKER_TOKEN": token, "COGET_SITE": "S"}
