@@ -237,7 +237,7 @@ class RouteUse(NamedTuple):
     """The part of one route to a server in one transfer.
 
     :param route: depots, as for `coget --via`; "none" for the direct route
-    :param seconds: time in which it was busy, set-up included
+    :param seconds: time in which its sessions fetched
     :param opening_seconds: time until its first session was ready
     :param beginning: number of its first bytes, about 1 MiB if so many came
     :param beginning_seconds: time from the first request until these had come

@@ -8,6 +8,7 @@ from pydantic import AfterValidator, Field, StringConstraints
 from broker.models.base import Count, Moment, Seconds, Size, Wire
 from broker.models.catalogue import Host
 from broker.models.names import Named
+from coalloc.depot.route import DepotRoute
 
 __all__ = ["ExpectedRoute", "IssuedDepotTicket", "NewDepot", "RegisteredDepot", "ReportedRoute", "WantedTickets"]
 
@@ -18,6 +19,10 @@ MOST_MINUTES = 24 * 60
 def _numeric(text: str) -> str:
     ip_address(text)
     return text
+
+
+def _route(text: str) -> str:
+    return str(DepotRoute.parse(text))
 
 
 Secret = Annotated[str, StringConstraints(pattern=r"^[!-~]{16,200}$")]
@@ -85,7 +90,7 @@ class ReportedRoute(Wire):
     """The use of a route to a server in a transfer.
 
     - `route`: depots as HOST:PORT, separated by commas; `none` for the direct route
-    - `seconds`: time in which it was busy
+    - `seconds`: time in which its sessions fetched
     - `opening_seconds`: time until its first session was ready
     - `beginning`, `beginning_seconds`: number of its first bytes, about 1 MiB; time until these had come
     """
@@ -93,7 +98,7 @@ class ReportedRoute(Wire):
     scheme: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9+.-]{0,15}$")]
     host: Host
     ended: Moment
-    route: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.:,*\[\]-]{1,2100}$")]
+    route: Annotated[str, StringConstraints(max_length=2100), AfterValidator(_route)]
     bytes: Size
     seconds: Seconds
     sessions: Count

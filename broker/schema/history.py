@@ -79,6 +79,7 @@ route_measurements = Table(
     Column("beginning_seconds", Double, nullable=False),
     Index(None, "host", "ended"),
     Index(None, "ended"),
+    UniqueConstraint("reporter", "host", "scheme", "route", "ended"),
 )
 """Uses of routes over depots, and of direct ones beside them, in transfers of users."""
 

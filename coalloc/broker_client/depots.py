@@ -59,7 +59,7 @@ class DepotDirectory:
 
         :raises CoallocError: when the broker does not answer
         """
-        names = {_host(host): host for host in hosts if host}
+        names = {_host(host): host for host in hosts if host and host.isascii() and "%" not in host}
         found: dict[str, dict[str, float]] = {}
         for begin in range(0, len(names), MOST_HOSTS):
             wanted = [*islice(names, begin, begin + MOST_HOSTS)]
@@ -68,8 +68,7 @@ class DepotDirectory:
                 for each in answer["routes"]:
                     seconds = number(each["seconds"])
                     if each["host"] in names:
-                        route = str(DepotRoute.parse(each["route"]))
-                        found.setdefault(names[each["host"]], {})[route] = seconds
+                        found.setdefault(names[each["host"]], {})[str(DepotRoute.parse(each["route"]))] = seconds
             except NONSENSE as error:
                 raise self._broker.nonsense(error) from None
         return found

@@ -17,10 +17,10 @@ from uuid import uuid4
 
 from coalloc.broker_client import Broker, BrokerRefuses
 from coalloc.broker_client.decision import Document, decision, worth_reporting
-from coalloc.depot.measured import MeasuredRoute
 from coalloc.errors import CoallocError
 from coalloc.history.database import default_path
 from coalloc.history.links import EVERYBODY, MeasuredLink
+from coalloc.history.route_values import MeasuredRoute
 from coalloc.history.values import PastTransfer, source_key
 from coalloc.model import TransferReport
 from coalloc.safe_text import one_line
@@ -87,7 +87,7 @@ async def send_results(
     observations = [_observation(broker, each) for each in transfers if _is_of_use(each)]
     observations += [_pair(each) for each in measured if EVERYBODY not in (each.source, each.sink)]
     marked = [(dataset, url, _remark(reason)) for dataset, url, reason in bad]
-    new = PendingReport(observations, marked, list(decided), [_route(each) for each in routes])
+    new = PendingReport(observations, marked, list(decided), [_route(each) for each in routes if _is_plain(each.host)])
     try:
         folder = _folder()
         if new.has_content:
@@ -238,3 +238,8 @@ def _pair(measured: MeasuredLink) -> dict[str, Any]:
 def _route(measured: MeasuredRoute) -> Document:
     host = f"[{measured.host}]" if ":" in measured.host else measured.host.rstrip(".")
     return {"scheme": measured.scheme, "host": host, "ended": measured.ended, **measured.use._asdict()}
+
+
+def _is_plain(host: str) -> bool:
+    """Return whether a broker takes this host: no name in Unicode, and no address with a zone."""
+    return host.isascii() and "%" not in host

@@ -9,7 +9,6 @@ import click
 
 from coalloc.cli import interrupts, options
 from coalloc.errors import UsageError
-from coalloc.model import DIRECTLY
 from coalloc.util.streams import say_json
 
 if TYPE_CHECKING:
@@ -121,6 +120,7 @@ def _row(name: str, share: "PlannedShare") -> tuple[str, ...]:
 
 def _routes(routes: "Sequence[PlannedRoute]") -> str:
     """Return a sentence about the routes to a server, and why the first one begins."""
+    from coalloc.model import DIRECTLY
     from coalloc.util import human
 
     ways = ["directly" if each.route == DIRECTLY else f"over {each.route}" for each in routes]

@@ -8,7 +8,6 @@ import click
 
 from coalloc.cli import interrupts, options
 from coalloc.errors import SinkError, TransferFailed, UsageError
-from coalloc.model import DIRECTLY
 from coalloc.util.streams import say, say_json
 
 if TYPE_CHECKING:
@@ -125,6 +124,7 @@ def _probe_routes(
 
 def _print_route(probe: "RouteProbe") -> None:
     """Print one line of progress."""
+    from coalloc.model import DIRECTLY
     from coalloc.util import human
 
     way = "directly" if probe.route == DIRECTLY else f"over {probe.route}"
@@ -146,6 +146,7 @@ def _route_document(probe: "RouteProbe") -> dict[str, Any]:
 def _print_routes(probes: "list[RouteProbe]") -> None:
     """Print a table with a row per server and route."""
     from coalloc.display.table import ReportPrinter, table
+    from coalloc.model import DIRECTLY
     from coalloc.util import human
 
     rows = [

@@ -7,19 +7,20 @@ with the shortest expected time, and else the one that answers first.
 import asyncio
 import logging
 import socket
+import time
 from collections.abc import Awaitable, Callable, Sequence
 
-from coalloc.depot.completion import CompletedRoutes, discard
-from coalloc.depot.dialer import DepotRoutes, RouteTimes
+from coalloc.depot.completion import discard
+from coalloc.depot.dialer import AGAIN, CHECK, RelayedDialer, refused_by_server
 from coalloc.depot.protocol.addresses import HostPort
 from coalloc.depot.route import CHOSEN, DepotRoute
 from coalloc.errors import CoallocError, Unreachable
 from coalloc.model import DIRECTLY
 from coalloc.util.addresses import AddressPolicy
 from coalloc.util.concurrency import first_success, succeeded
-from coalloc.util.dialer import DirectDialer, checked
+from coalloc.util.dialer import DirectDialer, RelayedSocket, checked, send_first
 
-__all__ = ["BestDepotDialer", "Listed"]
+__all__ = ["MOST_TRIED", "BestDepotDialer", "Listed"]
 
 log = logging.getLogger(__name__)
 
@@ -34,94 +35,98 @@ class BestDepotDialer(DirectDialer):
     """A dialer that connects over the best depot, for servers whose route is automatic.
 
     :param policy: policy that the servers' addresses must satisfy
-    :param routes: routes to servers
-    :param completed: completes routes
-    :param times: expected times of small files
-    :param listed: returns further depots; None if there are only those of the routes
+    :param fixed: dialer for other servers; its routes have the depots, and its times are the expected ones
+    :param listed: returns further depots; None if there are none
     """
 
-    def __init__(
-        self,
-        policy: AddressPolicy,
-        routes: DepotRoutes,
-        completed: CompletedRoutes,
-        times: RouteTimes,
-        listed: Listed | None = None,
-    ) -> None:
+    def __init__(self, policy: AddressPolicy, fixed: RelayedDialer, listed: Listed | None = None) -> None:
         super().__init__(policy)
-        self._routes = routes
-        self._completed = completed
-        self._times = times
+        self._fixed = fixed
         self._listed = listed
         self._names: dict[str, str] = {}
         """Host of each numeric address, as data connections go to the address."""
         self._best: dict[str, DepotRoute] = {}
-        self._failed: set[tuple[str, str]] = set()
-        """Hosts and routes to them that have failed."""
+        self._failed: dict[tuple[str, str], float] = {}
+        """Time until which a route to a host is not tried, because it failed."""
 
     def serves(self, host: str) -> bool:
-        return self._routes.to(host).automatic
+        return self._fixed.routes.to(host).automatic
 
     def route(self, host: str) -> str:
+        if not self.serves(host):
+            return self._fixed.route(host)
         if best := self._best.get(host):
             return str(best)
-        times = self._known_times(host)
+        times = self._usable_times(host)
         return min(times, key=times.__getitem__, default=CHOSEN)
 
     def expected(self, host: str) -> float | None:
-        return min(self._known_times(host).values(), default=None)
+        return min(self._usable_times(host).values(), default=None)
 
-    def _known_times(self, host: str) -> dict[str, float]:
-        """Return the expected times over depots that may be candidates, and have not failed."""
-        named = set(map(str, self._routes.depots))
+    def _usable_times(self, host: str) -> dict[str, float]:
+        """Return the expected times over single depots that have not failed, and are named or may be listed."""
+        named, now = set(map(str, self._fixed.routes.depots)), time.monotonic()
         return {
             route: seconds
-            for route, seconds in self._times.to(host).items()
-            if (route in named or (self._listed and route != DIRECTLY)) and (host, route) not in self._failed
+            for route, seconds in self._fixed.times.to(host).items()
+            if (route in named or (self._listed and _is_single(route))) and now >= self._failed.get((host, route), now)
         }
 
     async def dial(self, host: str, port: int, seconds: float, first: bytes = b"") -> socket.socket:
-        name, address = self._names.get(host, host), await checked(host, port, self.policy)
+        name = self._names.get(host, host)
+        if not self.serves(name):
+            return await self._fixed.under(self.policy).dial(host, port, seconds, first)
+        address = await checked(host, port, self.policy)
         self._names[address] = name
-        to, known = HostPort(address, port), self._best.get(name)
-        routes = [known] if known else await self._candidates(name)
-        loop, alone = asyncio.get_running_loop(), len(routes) == 1
-        tasks = [
-            loop.create_task(self._completed.relay(route, name, to, seconds, first if alone else b""))
-            for route in routes
-        ]
-        kept: socket.socket | None = None
-        try:
-            await first_success(tasks)
-            for route, task in zip(routes, tasks, strict=True):
-                if succeeded(task):
-                    self._best[name], kept = route, task.result()
-                    break
-            if kept is None:
-                self._best.pop(name, None)
-                self._failed.update((name, str(route)) for route in routes)
-                raise Unreachable(
-                    f"{host}:{port} cannot be reached over any of {len(routes)} depots",
-                    "check them with coget doctor --via",
-                )
-            if not alone:
-                await loop.sock_sendall(kept, first)
-            return kept
-        except BaseException:
-            kept = None
-            raise
-        finally:
+        last: BaseException | None = None
+        while routes := await self._candidates(name):
+            ahead = first if len(routes) == 1 else b""  # not by several routes
+            tasks = [self._relayed(route, name, HostPort(address, port), seconds, ahead) for route in routes]
+            try:
+                await first_success(tasks)
+                route = next((route for route, task in zip(routes, tasks, strict=True) if succeeded(task)), None)
+                kept = None if route is None else tasks[routes.index(route)].result()
+            except BaseException:
+                await discard(tasks, None)
+                raise
             await discard(tasks, kept)
+            if route and kept:
+                self._best[name] = route
+                if len(routes) > 1 and first:
+                    await send_first(kept, first)
+                return kept
+            if all(map(refused_by_server, tasks, routes)):
+                raise Unreachable(f"{host}:{port} refused the connection", CHECK)
+            last = tasks[0].exception()
+            self._best.pop(name, None)
+            self._failed.update(((name, str(route)), time.monotonic() + AGAIN) for route in routes)
+        raise Unreachable(
+            f"{host}:{port} cannot be reached over a depot: {last or 'no depot is known'}",
+            "name depots in config.toml, and check them with coget doctor --via",
+        )
+
+    def _relayed(
+        self, route: DepotRoute, name: str, to: HostPort, seconds: float, first: bytes
+    ) -> "asyncio.Task[RelayedSocket]":
+        return asyncio.get_running_loop().create_task(self._fixed.completed.relay(route, name, to, seconds, first))
 
     async def _candidates(self, name: str) -> list[DepotRoute]:
-        """Return the depot with the shortest expected time; if there is none, all depots."""
-        depots, tickets = list(self._routes.depots), self._routes.to(name).tickets
+        """Return the best depot if it is known, or expected; else all depots that have not failed."""
+        if best := self._best.get(name):
+            return [best]
+        depots, tickets = list(self._fixed.routes.depots), self._fixed.routes.to(name).tickets
         if self._listed:
             try:
                 depots += await self._listed()
             except CoallocError as error:
                 log.warning("the broker's depots are not used: %s", error.message)
+        now, times = time.monotonic(), self._usable_times(name)
         routes = [DepotRoute((depot,), tickets=tickets) for depot in dict.fromkeys(depots)]
-        times = self._known_times(name)
-        known = [route for route in routes if str(route) in times]
-        return [min(known, key=lambda route: times[str(route)])] if known else routes[:MOST_TRIED]
+        routes = [route for route in routes if now >= self._failed.get((name, str(route)), now)]
+        expected = [route for route in routes if str(route) in times]
+        return [min(expected, key=lambda route: times[str(route)])] if expected else routes[:MOST_TRIED]
+
+
+def _is_single(route: str) -> bool:
+    """Return whether a route goes over one depot."""
+    return not {",", "*"}.intersection(route) and route not in (DIRECTLY, CHOSEN)

@@ -16,7 +16,7 @@ from coalloc.util.addresses import AddressPolicy
 from coalloc.util.concurrency import first_success, succeeded
 from coalloc.util.dialer import DirectDialer, checked
 
-__all__ = ["NO_TIMES", "DepotRoutes", "RelayedDialer", "RouteTimes"]
+__all__ = ["NO_TIMES", "DepotRoutes", "RelayedDialer", "RouteTimes", "refused_by_server"]
 
 log = logging.getLogger(__name__)
 
@@ -42,19 +42,22 @@ class RouteTimes:
     def __init__(self, known: Mapping[str, Mapping[str, float]], ask: AskTimes | None = None) -> None:
         self._known = dict(known)
         self._ask = ask
+        self._asked: set[str] = set()
 
     def to(self, host: str) -> Mapping[str, float]:
         """Return the times by route."""
         return self._known.get(host, {})
 
     async def learn(self, hosts: Iterable[str]) -> None:
-        """Ask for the times of hosts that the user's history does not have; without an answer, they stay unknown."""
-        unknown = [host for host in dict.fromkeys(hosts) if host not in self._known]
+        """Ask for the times of hosts of which fewer than two routes are known; without an answer, they stay unknown."""
+        unknown = [host for host in dict.fromkeys(hosts) if len(self.to(host)) < 2 and host not in self._asked]
         if self._ask is None or not unknown:
             return
+        self._asked.update(unknown)
         try:
             async with asyncio.timeout(PATIENCE):
-                self._known.update(await self._ask(unknown))
+                for host, times in (await self._ask(unknown)).items():
+                    self._known[host] = {**times, **self.to(host)}
         except TimeoutError:
             log.info("the expected times of routes did not come in time")
         except CoallocError as error:
@@ -159,6 +162,7 @@ class RelayedDialer(DirectDialer):
         name, loop = self._names.get(host, host), asyncio.get_running_loop()
         route = self.routes.to(name)
         if not route.depots or loop.time() < self._avoided.get(name, 0.0):
+            self._taken[name] = str(DIRECT)
             return await super().dial(host, port, seconds, first)
         address = await checked(host, port, self.policy)
         self._names[address] = name
@@ -167,7 +171,7 @@ class RelayedDialer(DirectDialer):
         kept: socket.socket | None = None
         try:
             await asyncio.wait([relayed], timeout=HEAD_START)
-            if _refused_by_server(relayed, route):
+            if refused_by_server(relayed, route):
                 raise Unreachable(f"{host}:{port} refused the connection", CHECK)
             if not succeeded(relayed):
                 tasks.append(loop.create_task(super().dial(host, port, seconds, first)))
@@ -196,7 +200,7 @@ def _why(relayed: ConnectionTask, route: DepotRoute) -> str:
     return f"depot {error}" if error else f"the route {route} is slow"
 
 
-def _refused_by_server(relayed: ConnectionTask, route: DepotRoute) -> bool:
+def refused_by_server(relayed: ConnectionTask, route: DepotRoute) -> bool:
     """Return whether the route works, but the server refuses the connection."""
     error = relayed.exception() if relayed.done() else None
     if not isinstance(error, DepotFailure) or route.loose:

@@ -76,7 +76,7 @@ def _routes(url: str, options: EngineOptions) -> tuple[PlannedRoute, ...]:
     if parts.scheme not in RELAYED:
         return ()
     routes = tuple(PlannedRoute(each.route(host), each.expected(host)) for each in options.to(host).dialers)
-    return () if routes == (PlannedRoute(DIRECTLY, None),) else routes
+    return routes if any(each.route != DIRECTLY for each in routes) else ()
 
 
 async def _answers(

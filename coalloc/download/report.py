@@ -3,8 +3,8 @@
 from collections.abc import Container, Mapping, Sequence
 from urllib.parse import urlsplit
 
-from coalloc.depot.measured import MeasuredRoute
 from coalloc.errors import NoFreeConnection, ServerBusy, SourceError
+from coalloc.history.route_values import MeasuredRoute
 from coalloc.history.values import PastTransfer
 from coalloc.model import Outcome, PartialCopy, SourceReport, SourceState, SourceView, TransferReport
 from coalloc.schedule.state import RunningCopy, ScheduledSource, State

@@ -142,7 +142,7 @@ def dialers(policy: AddressPolicy, via: tuple[str, ...] | None, broker: str | No
         return Dialers(fixed)
     from coalloc.depot.automatic import BestDepotDialer
 
-    best = BestDepotDialer(policy, fixed.routes, fixed.completed, fixed.times, listed)
+    best = BestDepotDialer(policy, fixed, listed)
     return Dialers(fixed, (best,), fixed.times)
 
 
@@ -166,7 +166,7 @@ def relayed_dialer(
 
 
 def _past_times() -> dict[str, dict[str, float]]:
-    from coalloc.depot.measured import expected_times  # imported here because few users have depots
+    from coalloc.history.route_values import expected_times  # imported here because few users have depots
     from coalloc.history.routes import RouteHistory
 
     return expected_times(RouteHistory.open().newest(time.time()))

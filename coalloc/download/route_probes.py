@@ -4,6 +4,7 @@ The bytes are discarded. Later transfers with automatic routes begin with the ro
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -12,7 +13,7 @@ from urllib.parse import urlsplit
 from coalloc.broker_client import Broker
 from coalloc.broker_client.outbox import send_results
 from coalloc.config import access, own_policy
-from coalloc.depot.measured import MeasuredRoute
+from coalloc.depot.automatic import MOST_TRIED
 from coalloc.depot.route import DIRECT, DepotRoute
 from coalloc.download.file_queries import RELAYED
 from coalloc.download.request import relayed_dialer
@@ -20,13 +21,16 @@ from coalloc.engine import open_source
 from coalloc.engine.base import EngineOptions
 from coalloc.engine.sessions.route_meter import RouteMeter
 from coalloc.engine.span import Span
-from coalloc.errors import SourceError, Unreachable, UsageError
+from coalloc.errors import CoallocError, SourceError, Unreachable, UsageError
+from coalloc.history.route_values import MeasuredRoute
 from coalloc.history.routes import RouteHistory
 from coalloc.model import RouteUse
 from coalloc.safe_text import redact
 from coalloc.util.dialer import Dialer
 
 __all__ = ["RouteProbe", "probe_routes"]
+
+log = logging.getLogger(__name__)
 
 
 class RouteProbe(NamedTuple):
@@ -64,18 +68,24 @@ async def probe_routes(
         if urlsplit(url).scheme not in RELAYED:
             raise UsageError(f"{redact(url)} cannot be reached over depots", f"name {', '.join(RELAYED)} URLs")
     fixed, listed = relayed_dialer(own_policy(), via, broker)
-    depots = [*fixed.routes.depots, *(await listed() if listed and fixed.routes.some_automatic else ())]
+    depots = list(fixed.routes.depots)
+    if listed and fixed.routes.some_automatic:
+        try:
+            depots += await listed()
+        except CoallocError as error:
+            log.warning("the broker's depots are not measured: %s", error.message)
     probes: list[RouteProbe] = []
     measured: list[MeasuredRoute] = []
     for url in urls:
         host = urlsplit(url).hostname or ""
         chosen = fixed.routes.to(host)
-        over = [DepotRoute((depot,), tickets=chosen.tickets) for depot in dict.fromkeys(depots)]
+        over = [DepotRoute((depot,), tickets=chosen.tickets) for depot in dict.fromkeys(depots)][:MOST_TRIED]
         for route in (DIRECT, *(over if chosen.automatic else [chosen] if chosen.depots else [])):
             probes.append(await _probe(url, route, fixed.only(route), nbytes, seconds))
             on_result(probes[-1])
-            measured += _measured(probes[-1], host)
-    RouteHistory.open().add(measured)
+            new = _measured(probes[-1], host)
+            RouteHistory.open().add(new)
+            measured += new
     if known := access(broker):
         await send_results(Broker(known), (), routes=measured)
     return probes

@@ -128,7 +128,7 @@ class RecordsFile:
                 return nothing
             with closing(_connect(self.path)) as database:
                 return work(database)
-        except (sqlite3.Error, OSError, PredictorError, TypeError) as error:  # the last two: for rows edited by hand
+        except (sqlite3.Error, OSError, PredictorError, TypeError, ValueError) as error:  # also: rows edited by hand
             self._warn(error)
             return nothing
 

@@ -6,8 +6,8 @@ There is one row per server, route and transfer.
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from coalloc.depot.measured import LEAST, RECENT, VALID_SECONDS, MeasuredRoute
 from coalloc.history.database import RecordsFile, transaction
+from coalloc.history.route_values import LEAST, LONG_SECONDS, RECENT, VALID_SECONDS, MeasuredRoute
 from coalloc.model import RouteUse
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ MOST_MEASUREMENTS = 1000
 NEWEST = """
 SELECT scheme, host, ended, route, bytes, seconds, sessions, opening_seconds, beginning, beginning_seconds FROM (
     SELECT *, row_number() OVER (PARTITION BY scheme, host, route ORDER BY ended DESC) AS place
-    FROM routes WHERE ended BETWEEN ? AND ? AND beginning >= ?
+    FROM routes WHERE ended BETWEEN ? AND ? AND beginning > 0 AND (beginning >= ? OR beginning_seconds >= ?)
 ) WHERE place <= ? ORDER BY ended
 """
 PRUNE = """
@@ -45,8 +45,10 @@ class RouteHistory(RecordsFile):
         """
 
         def read(database: "sqlite3.Connection") -> list[MeasuredRoute]:
-            rows = database.execute(NEWEST, (now - VALID_SECONDS, now, LEAST, RECENT))
-            return [MeasuredRoute(scheme, host, ended, RouteUse(*use)) for scheme, host, ended, *use in rows]
+            rows = database.execute(NEWEST, (now - VALID_SECONDS, now, LEAST, LONG_SECONDS, RECENT))
+            return [
+                MeasuredRoute(str(scheme), str(host), float(ended), _use(*use)) for scheme, host, ended, *use in rows
+            ]
 
         nothing: list[MeasuredRoute] = []
         return self._use(read, nothing)
@@ -57,3 +59,10 @@ def _insert(database: "sqlite3.Connection", rows: list[MeasuredRoute]) -> None:
         flat = [(each.scheme, each.host, each.ended, *each.use) for each in rows]
         database.executemany("INSERT INTO routes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", flat)
         database.executemany(PRUNE, {(row.host, MOST_MEASUREMENTS - 1) for row in rows})
+
+
+def _use(
+    route: str, nbytes: int, seconds: float, sessions: int, opening: float, beginning: int, took: float
+) -> RouteUse:
+    """Return the use in a row, with numbers even if it was edited by hand. :raises ValueError:"""
+    return RouteUse(str(route), int(nbytes), float(seconds), int(sessions), float(opening), int(beginning), float(took))

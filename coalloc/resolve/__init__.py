@@ -91,10 +91,10 @@ async def _files(
             f"{redact(documents[0])} was given with other sources, but a Metalink must be the only one",
             "name one Metalink, or only replica URLs of one file",
         )
-    return await _read(sources[0], fetch_document, dialers[0])
+    return await _read(sources[0], fetch_document, dialers)
 
 
-async def _read(source: str, fetch_document: Fetch, dialer: Dialer) -> list[ReplicaSet]:
+async def _read(source: str, fetch_document: Fetch, dialers: Sequence[Dialer]) -> list[ReplicaSet]:
     from coalloc.resolve import metalink  # imported here because few transfers need a parser of XML
 
     if "://" not in source:
@@ -103,7 +103,7 @@ async def _read(source: str, fetch_document: Fetch, dialer: Dialer) -> list[Repl
     elif _is_http(source):
         from coalloc.resolve import http_documents
 
-        document, address, secure = await http_documents.get(source, metalink.MAX_BYTES, dialer)
+        document, address, secure = await http_documents.get(source, metalink.MAX_BYTES, dialers)
         files, origin = metalink.read(document, redact(source)), Origin("server", address)
     else:
         document, address = await fetch_document(source, metalink.MAX_BYTES)

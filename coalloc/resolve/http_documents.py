@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -79,15 +79,20 @@ async def _declares_metalink(url: str, dialer: Dialer, first: FirstAnswers | Non
         return declared
 
 
-async def get(url: str, limit: int, dialer: Dialer | None = None) -> FetchedDocument:
+async def get(url: str, limit: int, dialers: Sequence[Dialer] = ()) -> FetchedDocument:
     """Return the document at `url`.
 
-    :param dialer: connects servers; None for direct connections to any address
+    :param dialers: dialers over all routes to the server, which are tried in turn; none for direct connections to any
+        address
     :raises UsageError: if the document is longer than `limit` bytes
     :raises SourceError: if the document cannot be fetched
     """
+    *others, last = ordered(dialers or (DirectDialer(),), urlsplit(url).hostname or "")
     try:
-        return await _get(url, limit, dialer or DirectDialer())
+        for dialer in others:
+            with suppress(Unreachable, Stalled):
+                return await _get(url, limit, dialer)
+        return await _get(url, limit, last)
     except Stalled as error:
         raise Unreachable(error.message, error.remedy) from None
 

@@ -33,6 +33,7 @@ __all__ = [
     "ordered",
     "refuse_numeric",
     "round_trip",
+    "send_first",
 ]
 
 LEAST_RTT = slice(148, 152)
@@ -109,7 +110,6 @@ class RelayedSocket(socket.socket):
     def __init__(self, connection: socket.socket, server: tuple[str, int], legs: Sequence[float]) -> None:
         super().__init__(fileno=connection.detach())
         self.setblocking(False)
-        self.legs = legs
         self.further = sum(legs)
         self._server = server
 
@@ -141,6 +141,19 @@ def round_trip(sock: socket.socket) -> float | None:
         return None
     least = int.from_bytes(info[LEAST_RTT], sys.byteorder)
     return None if least in UNKNOWN else least / 1e6 + further
+
+
+async def send_first(sock: socket.socket, first: bytes) -> None:
+    """Send the first bytes on a connection; close it if this is cancelled.
+
+    An error is left to the reception: the server may have sent a reason before it closed the connection.
+    """
+    try:
+        with suppress(OSError):
+            await asyncio.get_running_loop().sock_sendall(sock, first)
+    except BaseException:
+        sock.close()
+        raise
 
 
 class DirectDialer:
@@ -191,12 +204,8 @@ class DirectDialer:
             )
             raise Unreachable(f"{where} {reason}", "check host and port, and that the server is running") from None
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        try:
-            with suppress(OSError):  # the next operation on the socket shows the same error, or the server's reason
-                await asyncio.get_running_loop().sock_sendall(sock, first)
-        except BaseException:
-            sock.close()
-            raise
+        if first:
+            await send_first(sock, first)
         return sock
 
     async def _connect(self, host: str, port: int) -> socket.socket:

@@ -25,6 +25,7 @@ def upgrade() -> None:
         sa.Column("opening_seconds", sa.Double, nullable=False),
         sa.Column("beginning", sa.BigInteger, nullable=False),
         sa.Column("beginning_seconds", sa.Double, nullable=False),
+        sa.UniqueConstraint("reporter", "host", "scheme", "route", "ended"),
     )
     op.create_index("ix_route_measurements_host_ended", "route_measurements", ["host", "ended"])
     op.create_index("ix_route_measurements_ended", "route_measurements", ["ended"])

@@ -2,16 +2,19 @@
 
 import time
 from collections.abc import Sequence
+from statistics import median_low
 
 from broker.models.access import Caller
 from broker.models.depots import ExpectedRoute, ReportedRoute
 from broker.services.auth.quotas import Quotas
 from broker.storage.database import Database, retried
 from broker.storage.routes import RouteStore
-from coalloc.depot.measured import VALID_SECONDS, expected_times
+from coalloc.history.route_values import VALID_SECONDS, expected_times
 
 __all__ = ["MeasuredRoutes"]
 
+MOST_ROUTES = 64
+"""Maximum number of routes to one host in an answer."""
 AHEAD = 3600.0
 """Seconds by which the clock of a reporter may be ahead."""
 
@@ -33,7 +36,11 @@ class MeasuredRoutes:
         """
         self._quotas.take(caller.subject, caller.role, len(routes))
         now = time.time()
-        valid = [each for each in routes if now - VALID_SECONDS < each.ended < now + AHEAD]
+        valid = [
+            each.model_copy(update={"ended": min(each.ended, now)})
+            for each in routes
+            if now - VALID_SECONDS < each.ended < now + AHEAD
+        ]
         await self._keep(caller.subject, site or caller.site, valid, now - VALID_SECONDS)
         return len(valid)
 
@@ -48,13 +55,20 @@ class MeasuredRoutes:
     async def expected(self, caller: Caller, site: str, hosts: Sequence[str]) -> list[ExpectedRoute]:
         """Return the expected times of the routes to servers, from the measurements of a caller and of its site.
 
+        Each reporter has one vote: the median over the reporters counts.
+
         :param site: empty for the caller's usual site
         """
         async with self._database.read() as connection:
             since = time.time() - VALID_SECONDS
             measured = await RouteStore(connection).newest(hosts, caller.subject, site or caller.site, since)
+        votes: dict[str, dict[str, list[float]]] = {}
+        for own in measured.values():
+            for host, times in expected_times(own).items():
+                for route, seconds in times.items():
+                    votes.setdefault(host, {}).setdefault(route, []).append(seconds)
         return [
             ExpectedRoute(host=host, route=route, seconds=seconds)
-            for host, times in sorted(expected_times(measured).items())
-            for route, seconds in sorted(times.items(), key=lambda known: known[1])
+            for host, routes in sorted(votes.items())
+            for seconds, route in sorted((median_low(each), route) for route, each in routes.items())[:MOST_ROUTES]
         ]

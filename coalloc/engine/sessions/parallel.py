@@ -14,8 +14,9 @@ from coalloc.engine.sessions.replica_session import ReplicaSession
 from coalloc.engine.sessions.route_meter import RouteMeter
 from coalloc.engine.sessions.sharing import RangeSharing
 from coalloc.engine.span import Deliver, Span
+from coalloc.errors import ConnectionLost, NoFreeConnection, SourceError, Unreachable
 from coalloc.model import PathState, RouteUse, Stat
-from coalloc.util.concurrency import first_success, succeeded
+from coalloc.util.concurrency import succeeded
 from coalloc.util.dialer import Dialer, is_known
 
 __all__ = ["Parallel"]
@@ -55,19 +56,29 @@ class Parallel(Source):
         return self._agreed
 
     async def _race(self) -> Stat:
-        """Connect over all routes; put the session that begins before the others."""
-        sessions = [self._sessions[0], *self._further()[: len(self._meters) - 1]]
+        """Connect over all routes; put the session that begins before the others.
+
+        :raises SourceError: if all fail, or the server itself refuses for good
+        """
+        sessions = [self._sessions[0], *self._further(len(self._meters))[: len(self._meters) - 1]]
         tasks = [session.begin_to_join() for session in sessions]
-        await first_success(tasks)
+        await _first_answer(tasks)
         if self._known:
             await asyncio.wait(tasks[:1], timeout=PATIENCE)
             self._known = False
-        ready = next((i for i, task in enumerate(tasks) if succeeded(task)), 0)
-        stat = await tasks[ready]
+        for i, session in enumerate(sessions):
+            if not any(map(succeeded, tasks)) and isinstance(_error(tasks[i]), NoFreeConnection):
+                await session.forget_joining()  # the others' connections are free now
+                tasks[i] = session.begin_to_join()
+                await asyncio.wait(tasks[i : i + 1])
+        ready = next((i for i, task in enumerate(tasks) if succeeded(task)), None)
+        if ready is None:
+            errors = [error for task in tasks if (error := _error(task))]
+            raise next((error for error in errors if not isinstance(error, Unreachable)), errors[0])
         self._sessions.insert(0, self._sessions.pop(ready))
         for session in self._sessions:
             session.expected = session.meter is self._sessions[0].meter
-        return stat
+        return tasks[ready].result()
 
     def widen(self, streams: int) -> None:
         self._streams = max(self._streams, streams)
@@ -106,9 +117,12 @@ class Parallel(Source):
         for session in self._further():
             sharing.invite(session)
 
-    def _further(self) -> list[ReplicaSession]:
-        """Return all sessions but the first."""
-        for number in range(len(self._sessions), self._streams):
+    def _further(self, least: int = 1) -> list[ReplicaSession]:
+        """Return all sessions but the first.
+
+        :param least: minimum number of all sessions
+        """
+        for number in range(len(self._sessions), max(least, self._streams)):
             session = self._session(number, self._make(number))
             session.expected = session.meter is self._sessions[0].meter
             self._sessions.append(session)
@@ -146,3 +160,26 @@ class Parallel(Source):
 
     async def _forget_joining(self) -> None:
         await asyncio.gather(*(session.forget_joining() for session in self._sessions))
+
+
+async def _first_answer(tasks: Sequence[asyncio.Task[Stat]]) -> None:
+    """Wait until a session is ready, all have failed, or the server itself has refused one for good."""
+    pending = set(tasks)
+    while pending and not any(succeeded(task) or _is_final(_error(task)) for task in tasks):
+        _, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+
+
+def _is_final(error: SourceError | None) -> bool:
+    return error is not None and error.permanent and not isinstance(error, Unreachable)
+
+
+def _error(task: asyncio.Task[Stat]) -> SourceError | None:
+    """Return the error of a session that could not be connected; None if it is ready, or still connecting."""
+    if not task.done():
+        return None
+    if task.cancelled():  # somebody has closed the source
+        return ConnectionLost("the source was closed", "open it again")
+    error = task.exception()
+    if error is not None and not isinstance(error, SourceError):
+        raise error
+    return error

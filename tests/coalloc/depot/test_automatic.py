@@ -1,3 +1,4 @@
+import asyncio
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -5,7 +6,6 @@ from contextlib import suppress
 import pytest
 
 from coalloc.depot.automatic import BestDepotDialer
-from coalloc.depot.completion import CompletedRoutes
 from coalloc.depot.dialer import DepotRoutes, RelayedDialer, RouteTimes
 from coalloc.depot.protocol.addresses import HostPort
 from coalloc.errors import Unreachable
@@ -16,7 +16,8 @@ from tests.support.waiting import PATIENCE, until
 
 def over(*places: object, text: str = "auto", listed=None, times: Mapping[str, float] | None = None) -> BestDepotDialer:
     routes = DepotRoutes.parse([text], {}, [str(place) for place in places])
-    return BestDepotDialer(ANYWHERE, routes, CompletedRoutes(None), RouteTimes({"localhost": times or {}}), listed)
+    fixed = RelayedDialer(ANYWHERE, routes, times=RouteTimes({"localhost": times or {}}))
+    return BestDepotDialer(ANYWHERE, fixed, listed)
 
 
 def place(listener: socket.socket) -> HostPort:
@@ -79,16 +80,53 @@ def unused() -> Iterator[HostPort]:
 
 async def test_a_depot_that_fails_is_not_the_best_any_more(two, server, unused):
     dialer = over(unused, two[0].place, times={str(unused): 0.1, str(two[0].place): 1.0})
-    with pytest.raises(Unreachable):
-        await dialer.dial("localhost", place(server).port, PATIENCE)
-    assert dialer.expected("localhost") == 1.0
+    assert dialer.expected("localhost") == 0.1
     await greet(dialer, server)
+    assert dialer.expected("localhost") == 1.0
+    assert dialer.route("localhost") == str(two[0].place)
 
 
 @pytest.mark.parametrize("some", [True, False])
 async def test_without_a_depot_that_answers_the_server_is_unreachable(server, unused, some: bool):
-    with pytest.raises(Unreachable, match=f"over any of {int(some)} depots"):
-        await over(*[unused] * some).dial("localhost", place(server).port, PATIENCE)
+    dialer = over(*[unused] * some)
+    for why in ("refused the connection" if some else "no depot is known", "no depot is known"):
+        with pytest.raises(Unreachable, match=f"over a depot: .*{why}"):
+            await dialer.dial("localhost", place(server).port, PATIENCE)
+
+
+async def test_a_server_that_refuses_is_no_fault_of_the_depot(two, server, unused):
+    dialer = over(two[0].place)
+    with pytest.raises(Unreachable, match="refused the connection"):
+        await dialer.dial("127.0.0.1", unused.port, PATIENCE)
+    await greet(dialer, server)
+
+
+async def test_other_servers_are_connected_by_their_own_route(two, server):
+    dialer = over(two[0].place, text="ftp.example=auto")
+    with await dialer.dial("localhost", place(server).port, PATIENCE) as sock:
+        server.accept()[0].close()
+        assert not isinstance(sock, RelayedSocket)
+    assert dialer.route("localhost") == "none"
+
+
+async def test_routes_that_are_not_over_one_depot_are_no_candidates():
+    async def listed() -> list[HostPort]:
+        return []
+
+    times = {"none": 1, "a:4000,b:4000": 0.2, "a:4000,*": 0.3, "auto": 0.1}
+    assert over(listed=listed, times=times).expected("localhost") is None
+
+
+async def test_a_cancelled_dial_leaves_no_connection():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        task = asyncio.create_task(over(place(silent)).dial("127.0.0.1", 9, PATIENCE))
+        taken, _ = await asyncio.to_thread(silent.accept)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        with taken:
+            taken.settimeout(PATIENCE)
+            while taken.recv(1000):
+                pass
 
 
 async def test_only_automatic_routes_go_over_the_best_depot():
@@ -124,18 +162,18 @@ def test_the_expected_fastest_route_comes_first_if_all_are_known(times: dict[str
     assert ordered([direct, depot], "localhost")[0] is {"direct": direct, "depot": depot}[first]
 
 
-async def test_times_of_hosts_without_history_are_asked_for_once():
+async def test_times_that_the_history_lacks_are_asked_for_once():
     asked = []
 
     async def ask(hosts):
         asked.append(list(hosts))
-        return {"b": {"none": 1.0}}
+        return {"a": {"none": 9.0, "d:4000": 2.0}, "b": {"none": 1.0}}
 
-    times = RouteTimes({"a": {"none": 3.0}}, ask)
-    await times.learn(["a", "b", "b"])
+    times = RouteTimes({"a": {"none": 3.0}, "c": {"none": 1.0, "d:4000": 1.0}}, ask)
+    await times.learn(["a", "b", "b", "c"])
     await times.learn(["a", "b"])
-    assert asked == [["b"]]
-    assert [dict(times.to(host)) for host in ("a", "b", "c")] == [{"none": 3.0}, {"none": 1.0}, {}]
+    assert asked == [["a", "b"]]
+    assert [dict(times.to(host)) for host in ("a", "b", "x")] == [{"none": 3.0, "d:4000": 2.0}, {"none": 1.0}, {}]
 
 
 @pytest.mark.parametrize("error", [Unreachable("the broker is down", ""), TimeoutError()])

@@ -1,6 +1,6 @@
 import pytest
 
-from coalloc.depot.measured import MeasuredRoute, expected_times
+from coalloc.history.route_values import MeasuredRoute, expected_times
 from coalloc.history.routes import RouteHistory
 from coalloc.model import RouteUse
 

@@ -41,6 +41,14 @@ async def test_users_of_a_site_learn_from_each_other(stocked, broker):
     assert await expected(ann, sink="DESY") == [("depot-a:4000", 1.5), ("none", 3.0)]
 
 
+async def test_each_reporter_has_one_vote_and_repeats_do_not_count(stocked, broker):
+    for name, opening, times in (("transfer", 1, 5), ("curator", 2, 1), ("admin", 3, 1)):
+        client, one = await broker.client(name), measured("none", opening, 0)
+        for _ in range(2):
+            await report(client, *(measured("none", opening, 0) for _ in range(times)), one)
+    assert await expected(await broker.client("reader")) == [("none", 2.0)]
+
+
 async def test_without_a_site_only_own_measurements_count(stocked, broker):
     ann, bob = await broker.client("transfer"), await broker.client("reader")
     await report(ann, measured("none", 1, 1), sink="")
@@ -73,7 +81,16 @@ async def test_an_ignored_reporter_has_no_influence(stocked, broker):
 @pytest.mark.parametrize(
     "wrong",
     [
-        *({"route": ""}, {"route": "a b"}, {"host": "a/b"}, {"scheme": "FTP"}, {"beginning_seconds": -1}),
+        *(
+            {"route": ""},
+            {"route": "a b"},
+            {"route": "a:0"},
+            {"route": "none,a"},
+            {"route": "a,a"},
+            {"host": "a/b"},
+            {"scheme": "FTP"},
+            {"beginning_seconds": -1},
+        ),
         *({"opening_seconds": 1e10}, {"sessions": 1.5}),
     ],
 )

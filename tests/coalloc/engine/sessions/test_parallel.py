@@ -10,7 +10,7 @@ from coalloc.engine.sessions.route_meter import BEGINNING
 from coalloc.engine.sessions.sharing import SMALLEST
 from coalloc.engine.sessions.work import LONGEST
 from coalloc.engine.span import Span
-from coalloc.errors import ConnectionLost, ReplicaChanged, Unreachable
+from coalloc.errors import ConnectionLost, NoSuchFile, ReplicaChanged, Unreachable
 from coalloc.model import Stat
 from coalloc.util.dialer import DirectDialer
 from tests.support.fetching import Collected, collect, opened, options
@@ -328,6 +328,29 @@ async def test_if_all_routes_fail_the_first_error_comes_out():
     source = over_routes(Session(stat=Unreachable("closed")), Session(stat=Unreachable("no depot")))
     with pytest.raises(Unreachable, match="closed"):
         await source.open()
+    await source.close()
+
+
+async def test_an_error_of_the_server_comes_out_at_once():
+    silent = Session(connects=asyncio.Event())
+    source = over_routes(silent, Session(stat=NoSuchFile("no such file")))
+    with pytest.raises(NoSuchFile):
+        await source.open()
+    await source.close()
+
+
+async def test_a_route_that_failed_is_raced_again():
+    first, second = Session(stat=Unreachable("closed")), Session(stat=Unreachable("no depot"))
+    source = over_routes(first, second)
+    with pytest.raises(Unreachable):
+        await source.open()
+    second.stat = STAT
+    assert await source.open() == STAT
+    assert await collect(source, 0, SIZE) == CONTENT
+    await source.close()
+    first.stat, second.stat = STAT, Unreachable("gone")
+    assert await source.open() == STAT
+    assert await collect(source, 0, SIZE) == CONTENT
     await source.close()
 
 

@@ -9,12 +9,14 @@ from typing import NamedTuple
 
 from coalloc.model import RouteUse
 
-__all__ = ["LEAST", "RECENT", "VALID_SECONDS", "MeasuredRoute", "expected_times"]
+__all__ = ["LEAST", "LONG_SECONDS", "RECENT", "VALID_SECONDS", "MeasuredRoute", "expected_times"]
 
 SMALL_FILE = 1024 * 1024
 """Bytes of the file whose time is expected."""
 LEAST = SMALL_FILE // 2
 """Minimum number of first bytes whose time shows the rate; smaller files are over before it has risen."""
+LONG_SECONDS = 2.0
+"""Time in which fewer bytes show that a route is slow."""
 RECENT = 5
 """Number of newest measurements of a route whose median is expected."""
 VALID_SECONDS = 7 * 86400.0
