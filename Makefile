@@ -1,5 +1,5 @@
 # Commands for newcomers. Each installs what it needs and what is missing.
-.PHONY: demo test test-long fuzz repeat bench bench-copies bench-broker bench-hostile bench-reports bench-forecasts bench-planner bench-paper bench-collecting bench-depots bench-wan bench-staging bench-testbed results docs
+.PHONY: demo test test-long fuzz repeat bench bench-copies bench-broker bench-hostile bench-reports bench-forecasts bench-planner bench-paper bench-collecting bench-depots bench-depot-routes bench-wan bench-staging bench-testbed results docs
 
 # The directories of servers and tc, which are not in a user's PATH on Debian.
 export PATH := $(PATH):/usr/sbin:/sbin
@@ -77,6 +77,10 @@ bench-planner: $(READY)
 # A depot beside HAProxy. Takes some minutes.
 bench-depots: $(READY)
 	@$(RUN) tests.benchmarks.depots
+
+# A file directly, over a depot, and by both routes, on networks like those of the paper. Takes an hour, and needs root.
+bench-depot-routes: $(READY)
+	@$(RUN) tests.benchmarks.depot_routes
 
 # coget beside its peers on networks that differ, change and fail. Takes hours, and needs root.
 bench-wan: $(READY)

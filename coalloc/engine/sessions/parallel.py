@@ -15,7 +15,7 @@ from coalloc.engine.sessions.route_meter import RouteMeter
 from coalloc.engine.sessions.sharing import RangeSharing
 from coalloc.engine.span import Deliver, Span
 from coalloc.errors import ConnectionLost, NoFreeConnection, SourceError, Unreachable
-from coalloc.model import PathState, RouteUse, Stat
+from coalloc.model import DIRECTLY, PathState, RouteUse, Stat
 from coalloc.util.concurrency import succeeded
 from coalloc.util.dialer import Dialer, is_known
 
@@ -44,6 +44,9 @@ class Parallel(Source):
         super().__init__(source.url, source.options)
         host = urlsplit(source.url).hostname or ""
         self._meters = [RouteMeter(partial(dialer.route, host)) for dialer in dialers]
+        self._direct = {
+            meter for meter, each in zip(self._meters, dialers, strict=True) if each.route(host) == DIRECTLY
+        }
         self._known = is_known(dialers, host)
         self._sessions = [self._session(0, source)]
         self._agreed: Stat | None = None
@@ -62,7 +65,9 @@ class Parallel(Source):
         """
         sessions = [self._sessions[0], *self._further(len(self._meters))[: len(self._meters) - 1]]
         tasks = [session.begin_to_join() for session in sessions]
-        await _first_answer(tasks)
+        await _first_answer(
+            tasks, [task for task, each in zip(tasks, sessions, strict=True) if each.meter in self._direct]
+        )
         if self._known:
             await asyncio.wait(tasks[:1], timeout=PATIENCE)
             self._known = False
@@ -162,10 +167,10 @@ class Parallel(Source):
         await asyncio.gather(*(session.forget_joining() for session in self._sessions))
 
 
-async def _first_answer(tasks: Sequence[asyncio.Task[Stat]]) -> None:
-    """Wait until a session is ready, all have failed, or the server itself has refused one for good."""
+async def _first_answer(tasks: Sequence[asyncio.Task[Stat]], direct: Sequence[asyncio.Task[Stat]]) -> None:
+    """Wait until a session is ready, all have failed, or the server itself has refused a direct one for good."""
     pending = set(tasks)
-    while pending and not any(succeeded(task) or _is_final(_error(task)) for task in tasks):
+    while pending and not (any(map(succeeded, tasks)) or any(_is_final(_error(task)) for task in direct)):
         _, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
 
 

@@ -287,7 +287,7 @@ class OverRoute(DirectDialer):
 def over_routes(first: Session, second: Session, known: bool = False) -> Parallel:
     """A source with two routes; the first is expected to be faster if `known`."""
     made = iter([first, second])
-    dialers = [OverRoute("a", 1.0 if known else None), OverRoute("b", 2.0 if known else None)]
+    dialers = [OverRoute("none", 1.0 if known else None), OverRoute("b", 2.0 if known else None)]
     return Parallel(lambda _: next(made), 2, dialers)
 
 
@@ -301,8 +301,8 @@ async def test_the_route_that_is_ready_first_begins():
         assert await collect(source, 0, SIZE) == CONTENT
         assert late.spans
         uses = {use.route: use for use in source.routes}
-    assert uses["b"].bytes > uses["a"].bytes > 0
-    assert uses["a"].bytes + uses["b"].bytes >= 2 * SIZE
+    assert uses["b"].bytes > uses["none"].bytes > 0
+    assert uses["none"].bytes + uses["b"].bytes >= 2 * SIZE
     assert 0 < uses["b"].beginning - BEGINNING < CHUNK
 
 
@@ -333,10 +333,18 @@ async def test_if_all_routes_fail_the_first_error_comes_out():
 
 async def test_an_error_of_the_server_comes_out_at_once():
     silent = Session(connects=asyncio.Event())
-    source = over_routes(silent, Session(stat=NoSuchFile("no such file")))
+    source = over_routes(Session(stat=NoSuchFile("no such file")), silent)
     with pytest.raises(NoSuchFile):
         await source.open()
     await source.close()
+
+
+async def test_an_error_over_a_depot_is_not_the_last_word():
+    connects = asyncio.Event()
+    asyncio.get_running_loop().call_later(0.1, connects.set)
+    direct, depot = Session(connects=connects), Session(stat=NoSuchFile("the depot has led elsewhere"))
+    async with opened(over_routes(direct, depot)) as source:
+        assert await collect(source, 0, SIZE) == CONTENT
 
 
 async def test_a_route_that_failed_is_raced_again():
