@@ -9,7 +9,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -121,28 +121,19 @@ async def _send(broker: Broker, reports: Sequence[PendingReport]) -> None:
             return
         log.warning("the broker refuses the report of an earlier transfer: %s", error.message)
     for report in reports:
-        await _send_decided(broker, report.decided)
-        await _send_routes(broker, report.routes)
+        await _offer("decision", broker.decided, report.decided)
+        await _offer("measured routes", broker.measured, report.routes)
         if report.path:
             report.path.unlink(missing_ok=True)
 
 
-async def _send_decided(broker: Broker, decided: Sequence[Document]) -> None:
-    """Send decisions; log and drop those that the broker refuses."""
+async def _offer(what: str, send: Callable[[Sequence[Document]], Awaitable[None]], documents: list[Document]) -> None:
+    """Send documents; log and drop those that the broker refuses."""
     try:
-        if decided:
-            await broker.decided(decided)
+        if documents:
+            await send(documents)
     except BrokerRefuses as error:
-        log.info("the broker refuses the decision of an earlier transfer: %s", error.message)
-
-
-async def _send_routes(broker: Broker, routes: Sequence[Document]) -> None:
-    """Send measurements of routes; log and drop those that the broker refuses."""
-    try:
-        if routes:
-            await broker.measured(routes)
-    except BrokerRefuses as error:
-        log.info("the broker refuses the measured routes of an earlier transfer: %s", error.message)
+        log.info("the broker refuses the %s of an earlier transfer: %s", what, error.message)
 
 
 def _folder() -> Path | None:

@@ -13,7 +13,7 @@ from coalloc.engine.http.answers import WANTED_DIGESTS
 from coalloc.engine.http.exchange import HTTPExchange
 from coalloc.errors import SourceError, Stalled, Unreachable, Unsupported, UsageError
 from coalloc.util.concurrency import first_success, succeeded
-from coalloc.util.dialer import Dialer, DirectDialer, is_known, ordered
+from coalloc.util.dialer import Dialer, DirectDialer, fastest_is_known, ordered
 
 __all__ = ["FetchedDocument", "declares_metalink", "get"]
 
@@ -49,7 +49,7 @@ async def declares_metalink(url: str, dialers: Sequence[Dialer] = (), first: Fir
     best, *others = ordered(dialers or (DirectDialer(),), host)
     tasks = [asyncio.create_task(_declares_metalink(url, best, first))]
     try:
-        if is_known((best, *others), host):
+        if fastest_is_known((best, *others), host):
             await asyncio.wait(tasks, timeout=PATIENCE)
         if not succeeded(tasks[0]):
             tasks += [asyncio.create_task(_declares_metalink(url, dialer, first)) for dialer in others]

@@ -27,7 +27,7 @@ __all__ = [
     "DirectDialer",
     "RelayedSocket",
     "checked",
-    "is_known",
+    "fastest_is_known",
     "looked_up",
     "numeric",
     "ordered",
@@ -127,7 +127,7 @@ def ordered(dialers: Sequence[Dialer], host: str) -> list[Dialer]:
     return [serving[i] for _, i in sorted(known)] if len(known) == len(serving) else serving
 
 
-def is_known(dialers: Sequence[Dialer], host: str) -> bool:
+def fastest_is_known(dialers: Sequence[Dialer], host: str) -> bool:
     """Return whether it is known which of these dialers has the fastest route to a host."""
     return len(dialers) == 1 or all(dialer.expected(host) is not None for dialer in dialers)
 

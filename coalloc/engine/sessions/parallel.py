@@ -17,7 +17,7 @@ from coalloc.engine.span import Deliver, Span
 from coalloc.errors import ConnectionLost, NoFreeConnection, SourceError, Unreachable
 from coalloc.model import DIRECTLY, PathState, RouteUse, Stat
 from coalloc.util.concurrency import succeeded
-from coalloc.util.dialer import Dialer, is_known
+from coalloc.util.dialer import Dialer, fastest_is_known
 
 __all__ = ["Parallel"]
 
@@ -47,7 +47,7 @@ class Parallel(Source):
         self._direct = {
             meter for meter, each in zip(self._meters, dialers, strict=True) if each.route(host) == DIRECTLY
         }
-        self._known = is_known(dialers, host)
+        self._known = fastest_is_known(dialers, host)
         self._sessions = [self._session(0, source)]
         self._agreed: Stat | None = None
         self._sharings: list[RangeSharing] = []
