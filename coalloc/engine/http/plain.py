@@ -24,6 +24,7 @@ from coalloc.engine.http.messages import (
     refuse_other_protocol,
     request_bytes,
 )
+from coalloc.model import DIRECTLY
 from coalloc.util.dialer import Dialer, round_trip
 
 __all__ = [
@@ -246,11 +247,13 @@ class PlainServer:
         message = request_bytes(*sent)
         try:
             connection = self._connection
-            if connection and connection.usable:
-                with suppress(OSError):  # the server may have sent a reason before it closed the connection
-                    await connection.send(message)
-            else:
-                connection = self._connection = await self._connected(message)
+            if connection is None or not connection.usable:
+                relayed = self._dialer.route(self.host) != DIRECTLY
+                connection = self._connection = await self._connected(message if relayed else b"")
+                if relayed:
+                    return await _answer(connection, sent)
+            with suppress(OSError):  # the server may have sent a reason before it closed the connection
+                await connection.send(message)
             return await _answer(connection, sent)
         except BaseException:
             self.close()
