@@ -103,7 +103,7 @@ async def _probe(url: str, route: DepotRoute, dialer: Dialer, nbytes: int, secon
     try:
         stat = await source.open()
         meter.opened(time.monotonic() - began)
-        with meter.fetching(lambda *_: None) as counted:
+        with meter.fetching(lambda *_: None, source) as counted:
             await asyncio.wait_for(source.fetch(Span(0, min(nbytes, stat.size)), counted), seconds)
     except TimeoutError:
         pass

@@ -127,7 +127,7 @@ class ReplicaSession(Source):
             if self.meter is None:
                 await self._source.fetch(span, deliver)
                 return
-            with self.meter.fetching(deliver) as counted:
+            with self.meter.fetching(deliver, self) as counted:
                 await self._source.fetch(span, counted)
         except Exception:
             await self.close()

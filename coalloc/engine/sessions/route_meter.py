@@ -21,11 +21,14 @@ class RouteMeter:
 
     def __init__(self, route: Callable[[], str]) -> None:
         self._route = route
-        self._bytes = self._sessions = self._fetching = self._beginning = 0
-        self._seconds = self._since = self._first = 0.0
+        self._bytes = self._sessions = self._beginning = 0
+        self._all, self._own = _BusyTime(), _BusyTime()
+        self._first = 0.0
         self._opening: float | None = None
         self._taken: str | None = None
         self._over = False
+        self._session: object = None
+        """The session whose beginning is measured: several would share it."""
 
     def opened(self, seconds: float) -> None:
         """Record that a session became ready in this time; if it has taken another route, what follows is not counted.
@@ -39,30 +42,28 @@ class RouteMeter:
         self._opening = seconds if self._opening is None else self._opening
 
     @contextmanager
-    def fetching(self, deliver: Deliver) -> Iterator[Deliver]:
-        """Count the bytes and the time of a block, which delivers to the yielded function."""
-
-        def counted(start: int, end: int, data: memoryview | None) -> None:
-            deliver(start, end, data)
-            self._arrived(end - start)
-
+    def fetching(self, deliver: Deliver, session: object) -> Iterator[Deliver]:
+        """Count the bytes and the time of a block, in which a session delivers to the yielded function."""
         if self._over:
             yield deliver
             return
-        if not self._fetching:
-            self._since = time.monotonic()
-        self._fetching += 1
+        self._session = self._session or session
+        first = session is self._session
+
+        def counted(start: int, end: int, data: memoryview | None) -> None:
+            deliver(start, end, data)
+            self._bytes += end - start
+            if first and self._beginning < BEGINNING:
+                self._beginning, self._first = self._beginning + end - start, self._own.seconds
+
+        clocks = [self._all, self._own] if first else [self._all]
+        for clock in clocks:
+            clock.begin()
         try:
             yield counted
         finally:
-            self._fetching -= 1
-            if not self._fetching:
-                self._seconds += time.monotonic() - self._since
-
-    def _arrived(self, count: int) -> None:
-        self._bytes += count
-        if self._beginning < BEGINNING:
-            self._beginning, self._first = self._bytes, self._busy
+            for clock in clocks:
+                clock.end()
 
     @property
     def use(self) -> RouteUse | None:
@@ -70,10 +71,28 @@ class RouteMeter:
         if self._opening is None or self._taken is None:
             return None
         return RouteUse(
-            self._taken, self._bytes, self._busy, self._sessions, self._opening, self._beginning, self._first
+            self._taken, self._bytes, self._all.seconds, self._sessions, self._opening, self._beginning, self._first
         )
 
+
+class _BusyTime:
+    """The time in which at least one of several overlapping tasks runs."""
+
+    def __init__(self) -> None:
+        self._running = 0
+        self._since = self._ended = 0.0
+
+    def begin(self) -> None:
+        if not self._running:
+            self._since = time.monotonic()
+        self._running += 1
+
+    def end(self) -> None:
+        self._running -= 1
+        if not self._running:
+            self._ended += time.monotonic() - self._since
+
     @property
-    def _busy(self) -> float:
-        """The seconds in which a session fetched."""
-        return self._seconds + (time.monotonic() - self._since if self._fetching else 0.0)
+    def seconds(self) -> float:
+        """The seconds so far."""
+        return self._ended + (time.monotonic() - self._since if self._running else 0.0)
