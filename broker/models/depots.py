@@ -22,7 +22,10 @@ def _numeric(text: str) -> str:
 
 
 def _route(text: str) -> str:
-    return str(DepotRoute.parse(text))
+    route = DepotRoute.parse(text)
+    if route.automatic:
+        raise ValueError("name the depots")
+    return str(route)
 
 
 Secret = Annotated[str, StringConstraints(pattern=r"^[!-~]{16,200}$")]

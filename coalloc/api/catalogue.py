@@ -21,10 +21,10 @@ __all__ = ["datasets", "metalink", "plan", "planned", "register", "register_dire
 
 async def plan(request: Request) -> list[Plan]:
     """Return the plan of each file's transfer. Asks the servers for sizes, moves nothing."""
-    request = request._replace(dialers=request.dialers or dialers(request.own, request.via, request.broker))
+    made = request.dialers or dialers(request.own, request.via, request.broker)
+    request = request._replace(dialers=made)
     files = await named_files(request, broker_of(request))
-    assert request.dialers, "they have been made"
-    await request.dialers.learn(files)
+    await made.learn(files)
     return [(await planned_file(request, found))[0] for found in files]
 
 

@@ -15,7 +15,7 @@ from uuid import uuid4
 from coalloc.broker_client import Broker
 from coalloc.broker_client.outbox import send_results
 from coalloc.collect.decision import collected
-from coalloc.collect.expected_network import fastest_is_known, guessed, inward, labelled
+from coalloc.collect.expected_network import guessed, inward, is_known, labelled
 from coalloc.collect.methods import make
 from coalloc.collect.runtime.collection import CollectJob, Field, MethodChoice
 from coalloc.collect.runtime.destination import Destination, ServerDestination
@@ -73,7 +73,7 @@ async def collect(
 
     def choose(demand: Demand) -> MethodChoice:
         method = make(wanted.method or default(), planned, demand, seed=getrandbits(32))
-        plan = _plan(planned, demand) if fastest_is_known(known, demand) else None
+        plan = _plan(planned, demand) if is_known(known, demand) else None
         return MethodChoice(method, *plan) if plan else MethodChoice(method)
 
     began = time.time()
@@ -112,7 +112,7 @@ async def fetch_over(
     landing = LocalDestination(where.parent, overwrite)
     demand = Demand((File(item.name, item.size, tuple(item.paths), (HERE,)),))
     network = guessed(known, [*servers.by_label], HERE, complete=False)
-    plan = _plan(network, demand) if fastest_is_known(known, demand) else None
+    plan = _plan(network, demand) if is_known(known, demand) else None
     if plan is None or plan[1] is None or plan[0] * WORTH > plan[1]:
         await servers.close()
         return None

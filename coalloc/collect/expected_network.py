@@ -15,7 +15,7 @@ from coalloc.model import Estimate
 from coalloc.planner.documents.scenario import Scenario
 from coalloc.planner.network import Demand, Host, Isp, Link, LinkKey, Network
 
-__all__ = ["fastest_is_known", "guessed", "inward", "labelled"]
+__all__ = ["guessed", "inward", "is_known", "labelled"]
 
 UNKNOWN = 12_500_000
 """Bytes per second that an unknown host is assumed to send and receive."""
@@ -87,7 +87,7 @@ def _first(host: Host) -> str:
     return host.isps[0].name if host.isps else ""
 
 
-def fastest_is_known(known: Network, demand: Demand) -> bool:
+def is_known(known: Network, demand: Demand) -> bool:
     """Return whether a direct link is known for each file and destination."""
     there = {key[:2] for key in known.links}
     return all(

@@ -82,16 +82,16 @@ class BestDepotDialer(DirectDialer):
         while routes := await self._candidates(name):
             ahead = first if len(routes) == 1 else b""  # not by several routes
             tasks = [self._relayed(route, name, HostPort(address, port), seconds, ahead) for route in routes]
+            kept: RelayedSocket | None = None
             try:
                 await first_success(tasks)
-                route = next((route for route, task in zip(routes, tasks, strict=True) if succeeded(task)), None)
-                kept = None if route is None else tasks[routes.index(route)].result()
-            except BaseException:
-                await discard(tasks, None)
-                raise
-            await discard(tasks, kept)
-            if route and kept:
-                self._best[name] = route
+                for route, task in zip(routes, tasks, strict=True):
+                    if succeeded(task):
+                        self._best[name], kept = route, task.result()
+                        break
+            finally:
+                await discard(tasks, kept)
+            if kept:
                 if len(routes) > 1 and first:
                     await send_first(kept, first)
                 return kept

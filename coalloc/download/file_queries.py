@@ -67,10 +67,7 @@ async def planned_file(request: Request, found: FoundReplicas, ask_checksum: boo
 
 
 def _routes(url: str, options: EngineOptions) -> tuple[PlannedRoute, ...]:
-    """Return the routes to the server of a URL, the one that begins first; none if it can only be connected directly.
-
-    Servers are connected already, so the best depot is known.
-    """
+    """Return the routes to the server of a URL, the first one first; none if it can only be connected directly."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     if parts.scheme not in RELAYED:

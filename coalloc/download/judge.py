@@ -95,8 +95,8 @@ class Judge:
             answering = {source.index for source in self._states if source.status in ("idle", "spare")}
             of_today = self._file.partial.senders & set(range(len(self._states)))
             changed, doubted = await self._recheck(of_today & answering)
-            for number, (why, fastest_is_known) in self._changes_since_earlier_run().items():
-                (changed if fastest_is_known else doubted)[number] = why
+            for number, (why, is_known) in self._changes_since_earlier_run().items():
+                (changed if is_known else doubted)[number] = why
             if changed:
                 return {}, changed
             if bad := await verdict:

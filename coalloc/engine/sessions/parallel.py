@@ -70,7 +70,7 @@ class Parallel(Source):
         )
         if self._known:
             await asyncio.wait(tasks[:1], timeout=PATIENCE)
-            self._known = False
+            self._known = False  # if it is opened again, a route has failed
         for i, session in enumerate(sessions):
             if not any(map(succeeded, tasks)) and isinstance(_error(tasks[i]), NoFreeConnection):
                 await session.forget_joining()  # the others' connections are free now

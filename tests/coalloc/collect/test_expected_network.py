@@ -2,7 +2,7 @@
 
 import pytest
 
-from coalloc.collect.expected_network import UNKNOWN, fastest_is_known, guessed, inward, labelled
+from coalloc.collect.expected_network import UNKNOWN, guessed, inward, is_known, labelled
 from coalloc.collect.values import HERE
 from coalloc.errors import UsageError
 from coalloc.model import Estimate
@@ -68,5 +68,5 @@ def test_a_network_of_the_users_has_no_link_that_it_does_not_name_but_to_the_des
 
 def test_what_is_known_of_each_file():
     known = inward({A: Estimate(rate=40.0)})
-    assert fastest_is_known(known, Demand((File("x", 1, (A, B), (HERE,)),)))
-    assert not fastest_is_known(known, Demand((File("x", 1, (B,), (HERE,)),)))
+    assert is_known(known, Demand((File("x", 1, (A, B), (HERE,)),)))
+    assert not is_known(known, Demand((File("x", 1, (B,), (HERE,)),)))

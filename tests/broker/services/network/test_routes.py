@@ -85,6 +85,7 @@ async def test_an_ignored_reporter_has_no_influence(stocked, broker):
             {"route": ""},
             {"route": "a b"},
             {"route": "a:0"},
+            {"route": "auto"},
             {"route": "none,a"},
             {"route": "a,a"},
             {"host": "a/b"},
