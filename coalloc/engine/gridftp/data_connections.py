@@ -1,22 +1,75 @@
 """The next data connection to a server, in passive mode, made before it is needed.
 
-A data connection takes two round trips, one for its address and one to connect; made ahead, it takes no time.
+A data connection takes two round trips, one for its address and one to connect; made ahead, it takes no time. If it is
+still being made, the request for data can be sent meanwhile, which saves a round trip to the first depot of a route.
 `stream` transfers data over it.
 """
 
 import asyncio
 import socket
+from collections.abc import Awaitable, Callable, Coroutine
 from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import Any
 
 from coalloc.engine.base import EngineOptions
 from coalloc.engine.gridftp.address import Address
 from coalloc.engine.gridftp.control import ControlConnection, PendingReply
 from coalloc.engine.gridftp.refusals import refusal
 from coalloc.engine.gridftp.replies import Reply, extended_passive_port, passive_address
-from coalloc.errors import PermissionRefused, Unreachable
+from coalloc.errors import PermissionRefused
 from coalloc.util.addresses import AddressClass, class_of, server
 
-__all__ = ["DataConnections"]
+__all__ = ["ComingConnection", "DataConnections"]
+
+HostAndPort = tuple[str, int]
+
+
+class ComingConnection:
+    """A data connection that is being made: its address is found, and then connected.
+
+    :param address: search for the address
+    :param connect: function that connects an address
+    """
+
+    def __init__(
+        self,
+        address: Coroutine[None, None, HostAndPort],
+        connect: Callable[[HostAndPort], Awaitable[socket.socket]],
+    ) -> None:
+        self._connect = connect
+        self._address = asyncio.create_task(address)
+        self._made = asyncio.create_task(self._make())
+        for task in (self._address, self._made):
+            task.add_done_callback(_noted)
+
+    async def _make(self) -> socket.socket:
+        return await self._connect(await self._address)
+
+    async def located(self) -> None:
+        """Wait until the address is known. :raises SourceError: when the server gives none that is allowed"""
+        await asyncio.shield(self._address)
+
+    async def made(self) -> socket.socket:
+        """Wait until it is connected. :raises Unreachable: when the server cannot be reached there"""
+        return await asyncio.shield(self._made)
+
+    @property
+    def sock(self) -> socket.socket | None:
+        """The connected socket; None while it is being made, or if that failed."""
+        done = self._made.done() and not self._made.cancelled() and not self._made.exception()
+        return self._made.result() if done else None
+
+    @property
+    def may_stand(self) -> bool:
+        """Return whether it is open, or still being made, and the server has sent nothing on it yet."""
+        return not self._made.done() or (self.sock is not None and _stands(self.sock))
+
+    def close(self) -> None:
+        """Close it, or stop making it; may be called twice."""
+        self._address.cancel()
+        self._made.cancel()
+        if self.sock:
+            self.sock.close()
 
 
 class DataConnections:
@@ -28,49 +81,51 @@ class DataConnections:
         self._options = options
         self.command = "EPSV" if ":" in control.peer else "PASV"
         """The command that requests an address: EPSV or PASV."""
-        self._address_reply: PendingReply | None = None
-        self._coming: asyncio.Task[socket.socket] | None = None
+        self._prepared: tuple[PendingReply, ComingConnection] | None = None
 
     def prepare(self) -> None:
         """Request the address of the next data connection, after the commands under way; connect when it arrives."""
         self.forget()
-        self._address_reply = self._control.submit(self.command)
-        self._coming = asyncio.create_task(self._follow(self._address_reply))
-        self._coming.add_done_callback(_noted)
-
-    async def _follow(self, reply: PendingReply) -> socket.socket:
-        return await self.connect(await asyncio.shield(reply))
+        reply = self._control.submit(self.command)
+        self._prepared = reply, ComingConnection(self._located(reply), self._connect)
 
     def forget(self) -> None:
         """Discard the prepared connection; may be called twice."""
-        if self._coming:
-            self._coming.add_done_callback(_close)
-            self._coming.cancel()
-        self._address_reply = self._coming = None
+        if self._prepared:
+            self._prepared[1].close()
+        self._prepared = None
 
-    async def take(self) -> socket.socket:
-        """Return a connection for the next transfer. If this is cancelled, the prepared connection is kept."""
-        if self._address_reply and self._coming:
-            await self._control.reply(self._address_reply)
-            try:
-                data = await asyncio.shield(self._coming)
-            except Unreachable:  # a port opened long ago may be closed again
-                self.forget()
-            else:
-                self._address_reply = self._coming = None
-                if _stands(data):
-                    return data
-                data.close()
-        return await self.connect(await self._control.ask(self.command))
+    async def take(self) -> ComingConnection:
+        """Return the connection for the next transfer as soon as its address is known.
+
+        If this is cancelled, the prepared connection is kept.
+        """
+        if self._prepared:
+            reply, coming = self._prepared
+            await self._control.reply(reply)
+            await coming.located()
+            self._prepared = None
+            if coming.may_stand:
+                return coming
+            coming.close()  # a port opened long ago may be closed again
+        coming = ComingConnection(self._located(self._control.submit(self.command)), self._connect)
+        await coming.located()
+        return coming
+
+    async def _located(self, reply: PendingReply) -> HostAndPort:
+        return await self.address(await self._control.reply(reply))
 
     async def connect(self, reply: Reply) -> socket.socket:
         """Connect to the address in a reply to `command`."""
-        host, port = await self.address(reply)
+        return await self._connect(await self.address(reply))
+
+    async def _connect(self, address: HostAndPort) -> socket.socket:
+        host, port = address
         dialer = self._options.dialer
         checked = dialer.under(dialer.policy.with_address(host))
         return await checked.dial(host, port, self._options.connect_seconds)
 
-    async def address(self, reply: Reply) -> tuple[str, int]:
+    async def address(self, reply: Reply) -> HostAndPort:
         """Return host and port from a reply to `command`; if the server refused PASV, ask again with EPSV.
 
         :raises PermissionRefused: when the reply names a third host that is not allowed
@@ -122,15 +177,10 @@ class DataConnections:
         return found
 
 
-def _noted(coming: asyncio.Task[socket.socket]) -> None:
-    """Mark the failure of a prepared connection as retrieved; `take` raises it if the connection is used."""
-    if not coming.cancelled():
-        coming.exception()
-
-
-def _close(coming: asyncio.Task[socket.socket]) -> None:
-    if not (coming.cancelled() or coming.exception()):
-        coming.result().close()
+def _noted(task: asyncio.Task[Any]) -> None:
+    """Mark the failure of a task as retrieved; whoever waits for the connection receives it."""
+    if not task.cancelled():
+        task.exception()
 
 
 def _stands(data: socket.socket) -> bool:

@@ -6,7 +6,7 @@ when sessions are made and dropped.
 
 from collections.abc import Sequence
 from copy import copy
-from typing import Self
+from typing import NamedTuple, Self
 
 from coalloc.engine.base import EngineOptions
 from coalloc.engine.gridftp.address import Address
@@ -20,6 +20,22 @@ from coalloc.util.counts import count
 
 __all__ = ["Session"]
 
+USUAL = "adler32"
+"""The checksum that replicas are usually compared by."""
+
+
+class _AfterTransfer(NamedTuple):
+    """Commands that were sent together with a transfer, and that the server carries out after it.
+
+    :param questions: those about size and version; None once their answer was used
+    :param digest: the one for the checksum of `span`; None if the server has none, or its answer was used
+    """
+
+    transfer: PendingReply
+    questions: Sequence[PendingReply] | None
+    span: tuple[int, int]
+    digest: PendingReply | None
+
 
 class Session(GridFTPLogin):
     """A login that has asked for its file's size and version. Its data connections are those of the login, `data`."""
@@ -27,6 +43,7 @@ class Session(GridFTPLogin):
     def __init__(self, control: ControlConnection, address: Address, options: EngineOptions, pipelined: bool) -> None:
         super().__init__(control, address, options, pipelined)
         self.stat = Stat(0)
+        self._after: _AfterTransfer | None = None
 
     def about(self, path: str) -> Self:
         """Return a copy of this session for fetching another file at the server, without a query about that file."""
@@ -42,21 +59,46 @@ class Session(GridFTPLogin):
         self.ask_ahead()
 
     async def _answered(self, answers: Sequence[Reply]) -> None:
-        listed, size, modified = answers
         ranged = bool({"ERET", "REST"} & self._features.keys()) or (await self.control.ask("REST 1")).code == 350
-        self.stat = self._understand(listed, size, modified, ranged)
+        self.stat = self._understand(answers, ranged)
+
+    def ask_after(self, transfer: PendingReply, start: int, end: int) -> None:
+        """Ask for the file's size and version, and the checksum of a range, after its transfer.
+
+        So the answers come together with the end of the transfer, and not a round trip later. They are returned once.
+        """
+        if self.pipelined:
+            digest = self._checksum_of(self.address.path, USUAL, start, end)
+            self._after = _AfterTransfer(transfer, self._ask(), (start, end), digest)
+
+    async def stat_after(self) -> Stat | None:
+        """Return the answer about size and version after the last transfer with `ask_after`; None if there is none."""
+        after = self._after
+        if after is None or after.questions is None or not await self._ended_well(after.transfer):
+            return None
+        self._after = after._replace(questions=None)
+        return self._understand([await self.control.reply(each) for each in after.questions], self.stat.ranged)
+
+    async def _ended_well(self, transfer: PendingReply) -> bool:
+        """Return whether a transfer ended well; answers to later commands then show the state after it.
+
+        A server that answers later commands during the transfer sends something else than 226 first.
+        """
+        return (await self.control.reply(transfer)).code == 226
 
     async def ask_again(self) -> Stat:
         """Ask for the file's size and version once more."""
         if self.pipelined:
-            pending = [self.control.submit(question, self.options.connect_seconds) for question in self._questions()]
-            answers = [await self.control.reply(each) for each in pending]
+            answers = [await self.control.reply(each) for each in self._ask()]
         else:
             answers = [await self.control.ask(question) for question in self._questions()]
-        listed, size, modified = answers
-        return self._understand(listed, size, modified, self.stat.ranged)
+        return self._understand(answers, self.stat.ranged)
 
-    def _understand(self, listed: Reply, size: Reply, modified: Reply, ranged: bool) -> Stat:
+    def _ask(self) -> list[PendingReply]:
+        return [self.control.submit(question, self.options.connect_seconds) for question in self._questions()]
+
+    def _understand(self, answers: Sequence[Reply], ranged: bool) -> Stat:
+        listed, size, modified = answers
         known = facts(listed)
         if not self.address.path.isascii():
             self._check_name(listed)
@@ -112,7 +154,10 @@ class Session(GridFTPLogin):
 
     async def checksum(self, algorithm: str, start: int, end: int) -> str | None:
         """Return the server's digest of bytes [start, end) in lower-case hex; None if the server does not offer it."""
-        pending = self._checksum_of(self.address.path, algorithm, start, end)
+        pending, after = None, self._after
+        if after and algorithm == USUAL and (start, end) == after.span and await self._ended_well(after.transfer):
+            self._after, pending = after._replace(digest=None), after.digest
+        pending = pending or self._checksum_of(self.address.path, algorithm, start, end)
         if pending is None:
             return None
         reply = await pending

@@ -6,7 +6,6 @@ server keeps one data connection, made by the server (`block_channel`). Once tha
 
 import asyncio
 import logging
-import socket
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -15,11 +14,12 @@ from coalloc.engine.gridftp import stream
 from coalloc.engine.gridftp.address import parse
 from coalloc.engine.gridftp.block_channel import BlockChannel, BlockModeUnavailable
 from coalloc.engine.gridftp.control import ControlConnection
+from coalloc.engine.gridftp.data_connections import ComingConnection
 from coalloc.engine.gridftp.login import security_for
 from coalloc.engine.gridftp.session import Session
 from coalloc.engine.span import Deliver, Span
 from coalloc.engine.tcp_info import path_state_of
-from coalloc.errors import ConnectionLost, ReplicaChanged, Stalled, Unsupported
+from coalloc.errors import ConnectionLost, ReplicaChanged, Stalled, Unreachable, Unsupported
 from coalloc.model import PathState, Stat
 
 __all__ = ["FAR", "GridFTPFindings", "GridFTPSource"]
@@ -27,7 +27,8 @@ __all__ = ["FAR", "GridFTPFindings", "GridFTPSource"]
 FAR = 0.01
 """Round-trip time in seconds above which a new data connection for each range costs too much."""
 BRIEF = 4 << 20
-"""Maximum bytes of a range whose checksum even a slow server computes so fast that a fetch can wait for it."""
+"""Maximum bytes of a range that takes so little time that a fetch can wait for its checksum, and that may be followed
+by such questions ahead of need."""
 
 
 log = logging.getLogger(__name__)
@@ -38,12 +39,15 @@ class GridFTPFindings:
     """Findings that the sessions with one replica share.
 
     `pipelined`: the server accepts pipelined commands. `connects_back`: it can connect to us; None if not tried yet.
-    `rtt`: round-trip time in seconds, once the server was reached.
+    `rtt`: round-trip time in seconds, once the server was reached. `begun`: number of fetches so far, of which
+    `running` have not ended.
     """
 
     rtt: float | None = None
     pipelined: bool = True
     connects_back: bool | None = None
+    begun: int = 0
+    running: int = 0
 
 
 class GridFTPSource(Source):
@@ -72,8 +76,10 @@ class GridFTPSource(Source):
         self._fetching = 0
         self._streaming = asyncio.Lock()
         self._channel: BlockChannel | None = None
-        self._data: socket.socket | None = None
+        self._data: ComingConnection | None = None
         self._agreed: Stat | None = None
+        self._asked_at = 0
+        """Value of `GridFTPFindings.begun` when the session asked for the version together with a range."""
         self._relayed = False
 
     @property
@@ -110,19 +116,22 @@ class GridFTPSource(Source):
         if span.start >= span.end:
             return
         self._fetching += 1
+        self._known.begun += 1
+        self._known.running += 1
         try:
             if not (self._keeps and await self._fetch_persistent(span, deliver)):
                 async with self._streaming:
                     await self._fetch_stream(await self._usable_session(), span, deliver)
         finally:
             self._fetching -= 1
+            self._known.running -= 1
 
     @property
     def path_state(self) -> PathState | None:
         if self._channel:
             return self._channel.path_state
-        if self._data:
-            return path_state_of(self._data)
+        if self._data and self._data.sock:
+            return path_state_of(self._data.sock)
         return PathState(self._known.rtt) if self._known.rtt else None
 
     @property
@@ -169,15 +178,25 @@ class GridFTPSource(Source):
 
     async def _fetch_stream(self, session: Session, span: Span, deliver: Deliver) -> None:
         try:
-            data = await session.data.take()
+            self._data = await session.data.take()
         except ConnectionLost:  # the server closed the idle session
             session = await self._reopened()
-            data = await session.data.take()
-        self._data = data
+            self._data = await session.data.take()
         try:
-            await stream.fetch(session, data, span, deliver)
+            await stream.fetch(session, self._data, span, deliver, self._is_last(session, span))
+        except Unreachable:  # the server closed the idle session, and the port that it had opened
+            session = await self._reopened()
+            self._data = await session.data.take()
+            await stream.fetch(session, self._data, span, deliver)
         finally:
             self._data = None
+
+    def _is_last(self, session: Session, span: Span) -> bool:
+        """Return whether this range is probably the last one to be fetched from the replica by any session."""
+        known, whole = self._known, span.end - span.start <= BRIEF and span.end == session.stat.size
+        if whole and known.running == 1:
+            self._asked_at = known.begun
+        return whole and known.running == 1
 
     async def _usable_channel(self) -> BlockChannel:
         """Return the persistent data connection, or a new one in a new session, for the file that `open` saw."""
@@ -223,7 +242,8 @@ class GridFTPSource(Source):
     async def recheck(self) -> Stat:
         if self._session and self._session.usable:
             with suppress(ConnectionLost, Stalled):  # the server closed the idle session
-                return await self._session.ask_again()
+                early = await self._session.stat_after() if self._asked_at == self._known.begun else None
+                return early or await self._session.ask_again()
         return (await self._connected()).stat
 
     def _idle(self) -> Session | None:

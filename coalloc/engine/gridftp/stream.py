@@ -9,6 +9,7 @@ import socket
 
 from coalloc.engine.batched_reads import BUFFER, ReadBuffer
 from coalloc.engine.gridftp.control import PendingReply
+from coalloc.engine.gridftp.data_connections import ComingConnection
 from coalloc.engine.gridftp.refusals import refusal
 from coalloc.engine.gridftp.replies import Reply
 from coalloc.engine.gridftp.session import Session
@@ -20,24 +21,39 @@ __all__ = ["LAST_WORDS_SECONDS", "fetch", "final_reply", "lost"]
 LAST_WORDS_SECONDS = 1.0  # time to wait for the server's reason after data ended early
 
 
-async def fetch(session: Session, data: socket.socket, span: Span, deliver: Deliver) -> None:
-    """Receive `span` on a new data connection, and close it.
+async def fetch(
+    session: Session, coming: ComingConnection, span: Span, deliver: Deliver, is_last: bool = False
+) -> None:
+    """Receive `span` on a new data connection, and close it. The span is requested while the connection is made.
+
+    :param is_last: whether the range and the replica will probably be checked after this fetch
 
     The final reply to the transfer is read later, with the replies to later commands, as success has no effect.
     """
     try:
-        if span.start >= span.end:  # `end` was lowered while the connection was made
+        if span.start >= span.end:  # `end` was lowered while the address was found
             return
         transfer = await session.retrieve(span.start, span.end)
+        data = await _made(session, coming)
+        if is_last:
+            session.ask_after(transfer, span.start, span.end)
         session.ask_ahead()
         await session.secure(data)
         receiver = _Receiver(data, span, deliver, ReadBuffer(data, session.stat.rtt))
         transfer.add_done_callback(receiver.replied)
         reached = await receiver.run()
     finally:
-        data.close()
+        coming.close()
     if reached < span.end:
         raise lost(session, await final_reply(transfer), span, reached)
+
+
+async def _made(session: Session, coming: ComingConnection) -> socket.socket:
+    try:
+        return await coming.made()
+    except BaseException:
+        session.close()  # the server still waits for the data connection
+        raise
 
 
 async def final_reply(transfer: PendingReply) -> Reply | None:

@@ -77,7 +77,7 @@ async def test_the_real_server_takes_commands_in_one_flight(gridftp_server, cont
 async def test_a_data_connection_that_the_server_has_ended_is_made_again(gridftp_server, content):
     async with opened(source_of(gridftp_server)) as source:
         await collect(source, 0, 10)
-        prepared = await source._session.data._coming
+        prepared = await source._session.data._prepared[1].made()
         prepared.shutdown(socket.SHUT_RD)  # looks like a server's own value
         assert await collect(source, 5, SIZE) == content[5:]
 
@@ -341,3 +341,54 @@ async def test_data_from_a_third_host_only_where_allowed(start_gridftp, tmp_path
 def test_urls_that_make_no_sense(url):
     with pytest.raises(UsageError):
         GridFTPSource(url, options())
+
+
+async def test_after_a_brief_range_at_the_end_of_the_file_checksum_and_version_are_known_without_further_questions(
+    gridftp_server, content
+):
+    async with opened(source_of(gridftp_server)) as source:
+        await collect(source, SIZE - 1000, SIZE)
+        commands = _commands_of(source)
+        assert await source.checksum("adler32", SIZE - 1000, SIZE) == f"{zlib.adler32(content[-1000:]):08x}"
+        assert (await source.recheck()).size == SIZE
+        assert not commands
+        await source.checksum("adler32", SIZE - 1000, SIZE)
+        await source.recheck()
+        assert commands == ["CKSM", "MLST", "SIZE", "MDTM"]
+
+
+async def test_the_version_is_asked_for_if_other_ranges_were_fetched_meanwhile(gridftp_server, content):
+    known = GridFTPFindings()
+    async with (
+        opened(source_of(gridftp_server, known=known)) as source,
+        opened(source_of(gridftp_server, known=known)) as other,
+    ):
+        await collect(source, SIZE - 1000, SIZE)
+        await collect(other, 0, 1000)
+        commands = _commands_of(source)
+        await source.recheck()
+        assert commands == ["MLST", "SIZE", "MDTM"]
+
+
+async def test_a_change_after_the_first_half_is_noticed_although_the_version_was_asked_for_with_the_second(
+    gridftp_server, content
+):
+    async with opened(source_of(gridftp_server)) as source:
+        before = await source.open()
+        await collect(source, 0, SIZE - 1000)
+        os.utime(gridftp_server.root / "file", (1, 1))
+        await collect(source, SIZE - 1000, SIZE)
+        assert (await source.recheck()).validator != before.validator
+
+
+def _commands_of(source):
+    """Return a list that receives the verbs that the source's session sends from now on."""
+    control, verbs = source._session.control, []
+    send = control.send
+
+    def note(command, *rest, **more):
+        verbs.append(command.split()[0])
+        send(command, *rest, **more)
+
+    control.send = note
+    return verbs
