@@ -1,5 +1,6 @@
 """Depots that relay connections for users, and tickets for them."""
 
+from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Annotated
 
@@ -10,7 +11,15 @@ from broker.models.catalogue import Host
 from broker.models.names import Named
 from coalloc.depot.route import DepotRoute
 
-__all__ = ["ExpectedRoute", "IssuedDepotTicket", "NewDepot", "RegisteredDepot", "ReportedRoute", "WantedTickets"]
+__all__ = [
+    "ExpectedRoute",
+    "IssuedDepotTicket",
+    "NewDepot",
+    "RegisteredDepot",
+    "ReportedRoute",
+    "RouteTime",
+    "WantedTickets",
+]
 
 MOST_HOPS = 8
 MOST_MINUTES = 24 * 60
@@ -108,6 +117,14 @@ class ReportedRoute(Wire):
     opening_seconds: Seconds
     beginning: Size
     beginning_seconds: Seconds
+
+
+@dataclass(frozen=True, slots=True)
+class RouteTime:
+    """The expected seconds for a file of 1 MiB over a route, as in ExpectedRoute."""
+
+    route: str
+    seconds: float
 
 
 class ExpectedRoute(Wire):

@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from broker.models.base import Fault, Moment, Size, Wire
+from broker.models.depots import RouteTime
 from broker.models.history import Direction
 from broker.models.names import Did, FileClass, SinkName, SourceName, Whereto
 from coalloc.model import Estimate
@@ -88,7 +89,8 @@ class RankedReplica:
     """A replica and its forecast; rank 1 is the best.
 
     It is no pydantic model, for speed: one response may have 30,000 of them. `measured` is true if the forecast is
-    based on transfers over this link, and false if it is based on similar links.
+    based on transfers over this link, and false if it is based on similar links. `routes` are the measured routes to
+    its server, direct and over depots, the fastest for small files first.
     """
 
     url: str
@@ -100,6 +102,7 @@ class RankedReplica:
     setup_seconds: float | None
     seconds: float | None
     rationale: str
+    routes: Sequence[RouteTime] = ()
 
     @property
     def estimate(self) -> Estimate:

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from broker.models.base import Wire
+from broker.models.depots import RouteTime
 from broker.models.forecasts import Quantiles
 from broker.models.names import Did, SinkName
 from coalloc.model import Strategy
@@ -37,7 +38,7 @@ class PlanRequest(Wire):
 
 
 class ReplicaShare(Wire):
-    """The bytes that one replica should deliver, and the forecast for it."""
+    """The bytes that one replica should deliver, the forecast for it, and the measured routes to its server."""
 
     url: str
     endpoint: str
@@ -47,6 +48,7 @@ class ReplicaShare(Wire):
     rate: Quantiles | None
     setup_seconds: float | None
     rationale: str
+    routes: list[RouteTime]
 
 
 class DatasetPlan(Wire):

@@ -12,6 +12,7 @@ from broker.errors import NotFound
 from broker.models.access import Caller
 from broker.models.base import Fault
 from broker.models.catalogue import address
+from broker.models.depots import RouteTime
 from broker.models.forecasts import Quantiles, RankedReplica, Resolved
 from broker.models.history import Pair
 from broker.models.names import split
@@ -21,6 +22,7 @@ from broker.services.catalogue.hosts import Hosts
 from broker.services.catalogue.ranking import ReplicaChoice, kilometres, rank, rationale
 from broker.services.forecasting.forecasts import Forecasting, quantiles
 from broker.services.network.places import Map, Places
+from broker.services.network.routes import route_times
 from broker.storage.catalogue import CatalogueStore, LocatedDataset
 from broker.storage.database import Database
 from coalloc.errors import PermissionRefused, Unreachable
@@ -43,6 +45,7 @@ class Option(NamedTuple):
     rate: Quantiles | None
     measured: bool
     rationale: str
+    routes: Sequence[RouteTime]
 
 
 class ReadableReplicas(NamedTuple):
@@ -163,6 +166,9 @@ class Replicas:
         readable = {i: places.by_id[i] for i in numbers if i in places.by_id and places.by_id[i].endpoint.read_priority}
         links = {i: Pair(placed.endpoint.source, sink, "read") for i, placed in readable.items()}
         forecasts = await self._forecasting.by_class(links.values(), classes, subject)
+        hosts = {placed.endpoint.host for placed in readable.values()}
+        async with self._database.read() as connection:
+            routes = await route_times(connection, subject, sink, sorted(hosts))
         here = places.coordinates(sink)
         options = {}
         for i, placed in readable.items():
@@ -171,7 +177,14 @@ class Replicas:
             for size in classes:
                 choice = ReplicaChoice(placed.endpoint, forecasts[links[i], size], away)
                 measured = self._forecasting.knows(links[i])
-                options[i, size] = Option(choice, root, quantiles(choice.forecast), measured, rationale(choice, False))
+                options[i, size] = Option(
+                    choice,
+                    root,
+                    quantiles(choice.forecast),
+                    measured,
+                    rationale(choice, False),
+                    routes.get(placed.endpoint.host, ()),
+                )
         return options
 
     def _resolved(
@@ -261,4 +274,5 @@ def _candidate(
         setup_seconds=forecast.setup_seconds,
         seconds=None if size is None else forecast.seconds(size),
         rationale=(rationale(option.choice, True) if tried else option.rationale) + (REPORTED if suspicious else ""),
+        routes=option.routes,
     )

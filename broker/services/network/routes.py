@@ -4,14 +4,16 @@ import time
 from collections.abc import Sequence
 from statistics import median_low
 
+from sqlalchemy.ext.asyncio import AsyncConnection
+
 from broker.models.access import Caller
-from broker.models.depots import ExpectedRoute, ReportedRoute
+from broker.models.depots import ExpectedRoute, ReportedRoute, RouteTime
 from broker.services.auth.quotas import Quotas
 from broker.storage.database import Database, retried
 from broker.storage.routes import RouteStore
 from coalloc.history.route_values import VALID_SECONDS, expected_times
 
-__all__ = ["MeasuredRoutes"]
+__all__ = ["MeasuredRoutes", "route_times"]
 
 MOST_ROUTES = 64
 """Maximum number of routes to one host in an answer."""
@@ -55,20 +57,36 @@ class MeasuredRoutes:
     async def expected(self, caller: Caller, site: str, hosts: Sequence[str]) -> list[ExpectedRoute]:
         """Return the expected times of the routes to servers, from the measurements of a caller and of its site.
 
-        Each reporter has one vote: the median over the reporters counts.
-
         :param site: empty for the caller's usual site
         """
         async with self._database.read() as connection:
-            since = time.time() - VALID_SECONDS
-            measured = await RouteStore(connection).newest(hosts, caller.subject, site or caller.site, since)
-        votes: dict[str, dict[str, list[float]]] = {}
-        for own in measured.values():
-            for host, times in expected_times(own).items():
-                for route, seconds in times.items():
-                    votes.setdefault(host, {}).setdefault(route, []).append(seconds)
+            times = await route_times(connection, caller.subject, site or caller.site, hosts)
         return [
-            ExpectedRoute(host=host, route=route, seconds=seconds)
-            for host, routes in sorted(votes.items())
+            ExpectedRoute(host=host, route=each.route, seconds=each.seconds)
+            for host, routes in sorted(times.items())
+            for each in routes
+        ]
+
+
+async def route_times(
+    connection: AsyncConnection, subject: str, site: str, hosts: Sequence[str]
+) -> dict[str, list[RouteTime]]:
+    """Return the expected times of the measured routes to hosts, the shortest first.
+
+    Each reporter has one vote: the median over the reporters counts.
+
+    :param subject: user, whose own measurements count at any site
+    """
+    measured = await RouteStore(connection).newest(hosts, subject, site, time.time() - VALID_SECONDS)
+    votes: dict[str, dict[str, list[float]]] = {}
+    for own in measured.values():
+        for host, times in expected_times(own).items():
+            for route, seconds in times.items():
+                votes.setdefault(host, {}).setdefault(route, []).append(seconds)
+    return {
+        host: [
+            RouteTime(route, seconds)
             for seconds, route in sorted((median_low(each), route) for route, each in routes.items())[:MOST_ROUTES]
         ]
+        for host, routes in votes.items()
+    }

@@ -46,6 +46,7 @@ class Plans:
                     rate=candidate.rate,
                     setup_seconds=candidate.setup_seconds,
                     rationale=candidate.rationale,
+                    routes=list(candidate.routes),
                 )
                 for candidate, share in zip(resolved.replicas, made.shares, strict=True)
             ],

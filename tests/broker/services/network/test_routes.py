@@ -1,5 +1,6 @@
 """Measured routes at a broker: users of a site learn from each other, and coget from the broker."""
 
+import json
 import time
 from pathlib import Path
 
@@ -54,6 +55,21 @@ async def test_without_a_site_only_own_measurements_count(stocked, broker):
     await report(ann, measured("none", 1, 1), sink="")
     assert await expected(ann, sink="") == [("none", 2.0)]
     assert await expected(bob, sink="") == []
+
+
+async def test_replicas_and_plans_have_the_measured_routes_to_their_servers(stocked, broker):
+    ann, bob, name = await broker.client("transfer"), await broker.client("reader"), "run1:2024/a.root"
+    host = "cern-1.example"
+    await report(ann, measured("none", 1, 2, host=host), measured("depot-a:4000", 1, 0.5, host=host), sink="FNAL")
+    known = {"cern-1": [{"route": "depot-a:4000", "seconds": 1.5}, {"route": "none", "seconds": 3.0}]}
+    found = await bob.post(f"{B}/replicas/resolve", json={"names": [name], "sink": "FNAL"})
+    replicas = json.loads(found.text.splitlines()[0])["replicas"]
+    plan = await bob.post(f"{B}/plans", json={"name": name, "sink": "FNAL"})
+    for each in (*replicas, *plan.json()["shares"]):
+        assert each["routes"] == known.get(each["endpoint"], [])
+    assert len(replicas) == len(plan.json()["shares"]) == 3
+    elsewhere = await bob.post(f"{B}/replicas/resolve", json={"names": [name], "sink": "CERN"})
+    assert not any(each["routes"] for each in json.loads(elsewhere.text.splitlines()[0])["replicas"])
 
 
 async def test_old_future_and_small_measurements_do_not_count(stocked, broker):
