@@ -37,10 +37,12 @@ class SessionPermission(NamedTuple):
 
     :param user: user of the ticket, or address of the client without ticket
     :param ticket: None if the depot takes no tickets
+    :param key: the ticket's key
     """
 
     user: str
     ticket: Ticket | None
+    key: bytes | None = None
 
 
 def permission(settings: DepotSettings, client: str, opening: Opening, now: float) -> SessionPermission:
@@ -62,22 +64,26 @@ def permission(settings: DepotSettings, client: str, opening: Opening, now: floa
     ticket = read_ticket(text, settings.secret, settings.name, now)
     if ticket.client and ip_address(ticket.client) != ip_address(carried(client)[0]):
         raise DepotFailure("ticket", f"the ticket is for another client address than {client}")
+    key = key_of(text, settings.secret)
     if opening.header:
-        _check_proof(opening, key_of(text, settings.secret), now)
+        _check_proof(opening, key, now)
     elif not ticket.client:
         raise DepotFailure(
             "ticket",
             f"SOCKS5 and HTTP CONNECT need a ticket for the address {client}; yours is without a client address",
         )
-    return SessionPermission(ticket.user, ticket)
+    return SessionPermission(ticket.user, ticket, key)
 
 
 def _check_proof(opening: Opening, key: bytes, now: float) -> None:
     header = opening.header
     assert header is not None, "the caller has checked it"
-    proof = header.passes[0].proof.encode(errors="replace")
-    if not hmac.compare_digest(proof, prove(key, header.hop, header.raw).encode()):
-        raise DepotFailure("ticket", "the proof is wrong: this key does not belong to the ticket")
+    own = header.passes[0]
+    proof = own.proof.encode(errors="replace")
+    if not hmac.compare_digest(proof, prove(key, header.hop, header.raw, own.link).encode()):
+        raise DepotFailure(
+            "ticket", "the proof is wrong: this key does not belong to the ticket, or a depot was left out"
+        )
     if (age := abs(header.request.time - now)) > CLOCK_SECONDS:
         raise DepotFailure("ticket", f"the session header is too old, or the clocks differ by {age:.0f} s")
 

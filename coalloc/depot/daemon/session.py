@@ -201,7 +201,8 @@ class DepotSession:
     async def _next_hop(self, opening: Opening, granted: SessionPermission) -> _Hop:
         settings, header, to = self._depot.settings, opening.header, opening.destination
         if header and header.next:
-            return _Hop(header.next, await allowed_addresses(settings, header.next, granted.ticket), header.forwarded())
+            onward = await allowed_addresses(settings, header.next, granted.ticket)
+            return _Hop(header.next, onward, header.forwarded(granted.key))
         addresses = await self._addresses(to, granted)
         if header and not header.request.loose:
             return _Hop(to, addresses)

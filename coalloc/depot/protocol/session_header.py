@@ -11,7 +11,9 @@ A client sends the header and its first payload in one flight:
 
 Each pass is a ticket and a proof: the HMAC-SHA256 of the request and of the hop's position, by a key that only the
 ticket's owner and the depot know. So a ticket that was overheard on the network opens nothing, and a request cannot be
-altered. Each depot answers once the next one has answered, or once the destination is connected:
+altered. The proof for a later depot also covers a link, which the depot before it computes with its own key, and sends
+along. So whoever overhears a header cannot take a short cut to a later depot. Each depot answers once the next one has
+answered, or once the destination is connected:
 
     0   4   magic
     4   2   length of the answer, big endian
@@ -119,10 +121,14 @@ class SessionRequest(NamedTuple):
 
 
 class Pass(NamedTuple):
-    """The permission of one hop: a ticket and a proof that the client is its owner; both empty without ticket."""
+    """The permission of one hop: a ticket and a proof that the client is its owner; both empty without ticket.
+
+    :param link: what the depot before this one has added; empty at the first depot, and after one without ticket
+    """
 
     ticket: str = ""
     proof: str = ""
+    link: str = ""
 
 
 class SessionHeader(NamedTuple):
@@ -156,9 +162,13 @@ class SessionHeader(NamedTuple):
         """The depot that follows in the route; None for the last one."""
         return self.request.route[self.hop + 1] if len(self.passes) > 1 else None
 
-    def forwarded(self) -> "SessionHeader":
-        """Return the header for the next depot of the route."""
-        return self._replace(passes=self.passes[1:])
+    def forwarded(self, key: bytes | None) -> "SessionHeader":
+        """Return the header for the next depot of the route.
+
+        :param key: key of this depot's ticket; None without ticket
+        """
+        following, *others = self.passes[1:]
+        return self._replace(passes=(following._replace(link=_link(key, self.hop + 1, self.raw)), *others))
 
     @classmethod
     def decode(cls, data: bytes) -> "tuple[SessionHeader, bytes] | None":
@@ -179,7 +189,7 @@ class SessionHeader(NamedTuple):
         raw = data[PREFIX.size : end]
         request = SessionRequest.decode(raw)
         try:
-            passes = tuple(Pass(*_pair(each)) for each in _json(data[end : end + rest], list))
+            passes = tuple(Pass(*_three(each)) for each in _json(data[end : end + rest], list))
         except ValueError as error:
             raise DepotFailure("malformed", f"the session header is malformed: {error}") from None
         if not 0 < len(passes) <= len(request.route):
@@ -247,14 +257,27 @@ class Answer(NamedTuple):
         return cls(DepotFailure(known, escaped(_text(fields, "message", LONGEST_MESSAGE)), hop))
 
 
-def prove(key: bytes, hop: int, raw: bytes) -> str:
-    """Return the proof that the sender of a request owns the ticket whose key this is."""
-    return hmac.new(key, bytes([hop]) + raw, "sha256").hexdigest()
+def prove(key: bytes, hop: int, raw: bytes, link: str = "") -> str:
+    """Return the proof that the sender of a request owns the ticket whose key this is.
+
+    :param link: that of the hop's pass, in hexadecimal digits
+    """
+    before = link.encode(errors="replace")
+    return hmac.new(key, struct.pack(">BH", hop, len(before)) + before + raw, "sha256").hexdigest()
 
 
-def credentials(raw: bytes, keys: Sequence[tuple[str, bytes] | None]) -> tuple[Pass, ...]:
+def _link(key: bytes | None, hop: int, raw: bytes) -> str:
+    """Return the link to a hop, from the key of the depot before it."""
+    return hmac.new(key, b"link" + bytes([hop]) + raw, "sha256").hexdigest() if key else ""
+
+
+def credentials(raw: bytes, tickets: Sequence[tuple[str, bytes] | None]) -> tuple[Pass, ...]:
     """Return the passes of all hops, from the ticket and key for each; None for a hop without ticket."""
-    return tuple(Pass(each[0], prove(each[1], hop, raw)) if each else Pass() for hop, each in enumerate(keys))
+    passes, before = [], None
+    for hop, each in enumerate(tickets):
+        passes.append(Pass(each[0], prove(each[1], hop, raw, _link(before, hop, raw))) if each else Pass())
+        before = each[1] if each else None
+    return tuple(passes)
 
 
 def _json(raw: bytes, kind: type[Field]) -> Field:
@@ -289,8 +312,8 @@ def _texts(fields: Mapping[str, Any], name: str) -> tuple[str, ...]:
     return tuple(_text({name: each}, name, 300) for each in _typed(fields, name, list))
 
 
-def _pair(value: object) -> tuple[str, str]:
+def _three(value: object) -> tuple[str, str, str]:
     match value:
-        case [str() as ticket, str() as proof]:
-            return ticket, proof
-    raise ValueError("a pass is not a ticket and a proof")
+        case [str() as ticket, str() as proof, str() as link]:
+            return ticket, proof, link
+    raise ValueError("a pass is not a ticket, a proof and a link")

@@ -81,8 +81,11 @@ def ticket(**changed: object) -> str:
 
 
 def with_ticket(depot: RunningDepot, text: str) -> DepotRoute:
-    known = DepotTicket(text, key_of(text, SECRET.encode()))
-    return DepotRoute((depot.place,), tickets={depot.place: known})
+    return DepotRoute((depot.place,), tickets={depot.place: owned(text)})
+
+
+def owned(text: str) -> DepotTicket:
+    return DepotTicket(text, key_of(text, SECRET.encode()))
 
 
 def ask(route: DepotRoute | str, to: HostPort, timeout: float = PATIENCE) -> bytes:
@@ -336,6 +339,17 @@ def test_a_header_that_was_overheard_opens_nothing(web, run, secret):
     assert "proof" in refusal(route, place(web), altered).message
     clear = curl("--proxy", f"socks5h://ann:{ticket()}@{depot.place}", url(web))
     assert clear.returncode
+
+
+def test_a_header_that_was_overheard_takes_no_short_cut(web, run, secret):
+    one, two = run((*secret, "--name", "one"), (*secret, "--name", "two"))
+    tickets = {one.place: owned(ticket(depot="one")), two.place: owned(ticket(depot="two"))}
+    route = DepotRoute((one.place, two.place), tickets=tickets)
+    header = route.header(place(web), time.time())
+    assert "left out" in refusal(DepotRoute((two.place,)), place(web), header.forwarded(None).encode()).message
+    assert "left out" in refusal(DepotRoute((two.place,)), place(web), header.forwarded(b"guessed").encode()).message
+    assert ask(route, place(web)) == CONTENT
+    assert two.wait_for_line(end="closed")["user"] == "ann"
 
 
 def test_a_ticket_is_used_up(web, run, secret):

@@ -30,7 +30,7 @@ def header(request: SessionRequest = REQUEST, keys=(("ticket", b"key"), None, ("
     return SessionHeader(request, raw, credentials(raw, keys))
 
 
-def encoded(fields: dict, passes=(("", ""),)) -> bytes:
+def encoded(fields: dict, passes=(("", "", ""),)) -> bytes:
     raw, rest = json.dumps(fields).encode(), json.dumps(passes).encode()
     return struct.pack(">4sHH", MAGIC, len(raw), len(rest)) + raw + rest
 
@@ -51,8 +51,8 @@ def test_it_is_complete_at_its_last_byte_and_not_before(cut: int):
 
 def test_each_hop_takes_its_pass_and_knows_its_place():
     first = header()
-    second = SessionHeader.decode(first.forwarded().encode())[0]
-    third = SessionHeader.decode(second.forwarded().encode())[0]
+    second = SessionHeader.decode(first.forwarded(b"key").encode())[0]
+    third = SessionHeader.decode(second.forwarded(None).encode())[0]
     assert [each.hop for each in (first, second, third)] == [0, 1, 2]
     assert [each.next for each in (first, second, third)] == [B, C, None]
     assert third.raw == first.raw
@@ -61,13 +61,25 @@ def test_each_hop_takes_its_pass_and_knows_its_place():
 
 def test_a_proof_is_for_one_request_one_key_and_one_place():
     proofs = {
-        prove(key, hop, raw)
+        prove(key, hop, raw, link)
+        for link in ("", "00")
         for key in (b"key", b"other")
         for hop in (0, 1)
         for raw in (REQUEST.encode(), REQUEST._replace(destination=A).encode())
     }
-    assert len(proofs) == 8
+    assert len(proofs) == 16
     assert header().passes[0].proof in proofs
+
+
+def test_a_proof_for_a_later_depot_needs_the_link_that_only_the_depot_before_it_can_make():
+    first = header(keys=[("ticket", b"key"), ("other", b"k"), ("last", b"l")])
+    for position, key in ((1, b"key"), (2, b"k")):
+        following = first.forwarded(key)
+        one = following.passes[0]
+        assert one.proof == prove([b"", b"k", b"l"][position], position, first.raw, one.link)
+        assert {prove(b"k", 1, first.raw), prove(b"l", 2, first.raw)}.isdisjoint({one.proof})
+        assert not first.passes[1].link
+        first = following
 
 
 @pytest.mark.parametrize(
@@ -105,7 +117,7 @@ def test_what_is_malformed_is_refused(changed: dict):
     assert refused.value.code in ("malformed", "loop")
 
 
-@pytest.mark.parametrize("passes", [[], [["", ""], ["", ""]], [["a"]], [[1, 2]], {}, 1])
+@pytest.mark.parametrize("passes", [[], [["", "", ""], ["", "", ""]], [["a", "b"]], [[1, 2, 3]], {}, 1])
 def test_malformed_passes_are_refused(passes: object):
     with pytest.raises(DepotFailure, match=r"malformed|JSON|passes"):
         SessionHeader.decode(encoded(fields(), passes))
