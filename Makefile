@@ -78,9 +78,12 @@ bench-planner: $(READY)
 bench-depots: $(READY)
 	@$(RUN) tests.benchmarks.depots
 
-# A file directly, over a depot, and by both routes, on networks like those of the paper. Takes an hour, and needs root.
+# A file directly, over a depot, and by both routes, on networks like those of the paper; then a depot that is killed,
+# and one with large buffers. Takes an hour and a half, and needs root.
 bench-depot-routes: $(READY)
 	@$(RUN) tests.benchmarks.depot_routes
+	@$(RUN) tests.benchmarks.depot_killed
+	@$(RUN) tests.benchmarks.depot_buffers
 
 # coget beside its peers on networks that differ, change and fail. Takes hours, and needs root.
 bench-wan: $(READY)

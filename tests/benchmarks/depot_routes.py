@@ -96,38 +96,68 @@ class Testbed:
     """The programs in a running network.
 
     :param url: returns the URL of a file, by scheme
+    :param congestion: congestion control of all hosts
     """
 
     wan: Wan
     folder: Path
     url: Mapping[str, Callable[[str], str]]
+    congestion: str
 
-    def coget(self, words: Sequence[str], history: Path) -> "subprocess.CompletedProcess[str]":
-        """Run coget at the client."""
+    def coget(self, words: Sequence[str], history: Path) -> str:
+        """Run coget at the client, and return its output."""
+        with self.started(words, history) as running:
+            said, errors = running.communicate(timeout=LIMIT)
+        if running.returncode:
+            raise RuntimeError(f"{' '.join(words)}: {errors.strip()}")
+        return said
+
+    def started(self, words: Sequence[str], history: Path) -> "subprocess.Popen[str]":
+        """Start coget at the client."""
         environment = {**os.environ, "COGET_HISTORY": str(history), "XDG_CONFIG_HOME": str(self.folder)}
         command = self.wan.command("client", [COGET, *words])
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LIMIT, check=False)
-        if done.returncode:
-            raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")
-        return done
+        return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def fetch(self, scheme: str, name: str, mode: str) -> float:
         """Fetch a file, check it, and return the seconds from coget's report."""
+        seconds = json.loads(self.coget(*self.command(scheme, name, mode)))["seconds"]
+        self.check(name)
+        return float(seconds)
+
+    def command(self, scheme: str, name: str, mode: str) -> tuple[list[str], Path]:
+        """Return the words of the command that fetches a file, and the history that it uses."""
         via = {DIRECT: "none", OVER: f"{self.wan.address('depot')}:4000", AUTO: AUTO}[mode]
         history = self._known(scheme) if mode == AUTO else self.folder / f"{mode}.sqlite"
-        here = self.folder / "here"
-        words = ["--quiet", "--json", "--via", via, "--overwrite", self.url[scheme](name), "-o", str(here)]
-        seconds = json.loads(self.coget(words, history).stdout)["seconds"]
-        if here.read_bytes() != (self.folder / "export" / name).read_bytes():
+        words = ["--quiet", "--json", "--via", via, "--overwrite", self.url[scheme](name), "-o", str(self._here)]
+        return words, history
+
+    def check(self, name: str) -> None:
+        """Compare the fetched file with the server's, and delete it."""
+        if self._here.read_bytes() != (self.folder / "export" / name).read_bytes():
             raise RuntimeError(f"{name} came with wrong bytes")
-        here.unlink()
-        return float(seconds)
+        self._here.unlink()
+
+    @property
+    def _here(self) -> Path:
+        return self.folder / "here"
 
     def probe(self, scheme: str, name: str) -> None:
         """Measure the routes, as `auto` finds them known."""
         for _ in range(PROBES):
             words = ["probe", "--via", "auto", "--bytes", str(PROBED), self.url[scheme](name)]
             self.coget(words, self._known(scheme))
+
+    @contextmanager
+    def depot(self) -> Iterator["subprocess.Popen[str]"]:
+        """Run the depot."""
+        words = [DEPOT, "serve", *OPEN, "--audit", str(self.folder / "audit"), "--congestion", self.congestion]
+        with subprocess.Popen(self.wan.command("depot", words), stdout=subprocess.PIPE, text=True) as running:
+            try:
+                if not (running.stdout and running.stdout.readline()):
+                    raise RuntimeError("the depot did not start")
+                yield running
+            finally:
+                running.kill()
 
     def _known(self, scheme: str) -> Path:
         return self.folder / f"known-{scheme}.sqlite"
@@ -158,7 +188,7 @@ def measure(
 ) -> dict[int, Cell]:
     """Return the runs by size."""
     cells = {size: Cell() for size in sizes}
-    with testbed(network, congestion, loss, {*sizes, PROBED}) as bed:
+    with testbed(network, congestion, loss, {*sizes, PROBED}) as bed, bed.depot():
         bed.probe(scheme, str(PROBED))
         for seed in range(1, seeds + 1):
             for size in sizes:
@@ -187,7 +217,7 @@ def run(bed: Testbed, scheme: str, name: str, mode: str, seed: int) -> float:
 
 @contextmanager
 def testbed(network: Routes, congestion: str, loss: float, sizes: set[int]) -> Iterator[Testbed]:
-    """Run a network with its servers and depot."""
+    """Run a network with its servers."""
     # Packets take the route with the least delay: until all routes are set, that is the direct one.
     near = {
         name: {**link, "delay": "1ms" if name == "client-server" else "10ms"} for name, link in network.links.items()
@@ -212,13 +242,7 @@ def testbed(network: Routes, congestion: str, loss: float, sizes: set[int]) -> I
         gridftp = stack.enter_context(servers.gridftp(wan, "server", folder / "export"))
         (folder / "coget").mkdir()
         (folder / "coget" / "config.toml").write_text(f'depots = ["{wan.address("depot")}:4000"]\n')
-        words = [DEPOT, "serve", *OPEN, "--audit", str(folder / "audit"), "--congestion", congestion]
-        depot = subprocess.Popen(wan.command("depot", words), stdout=subprocess.PIPE, text=True)
-        stack.enter_context(depot)
-        stack.callback(depot.kill)
-        if not (depot.stdout and depot.stdout.readline()):
-            raise RuntimeError("the depot did not start")
-        yield Testbed(wan, folder, {"http": web.url, "ftp": gridftp.url})
+        yield Testbed(wan, folder, {"http": web.url, "ftp": gridftp.url}, congestion)
 
 
 def table(cells: Mapping[int, Cell]) -> str:
@@ -230,13 +254,14 @@ def table(cells: Mapping[int, Cell]) -> str:
     for size, cell in cells.items():
         rates = {mode: [8e-6 * size / seconds for seconds in cell.seconds[mode]] for mode in MODES}
         gains = [over / direct for direct, over in zip(rates[DIRECT], rates[OVER], strict=True)]
-        shown = [_spread(rates[DIRECT], ".3g"), _spread(rates[OVER], ".3g"), _spread(gains, ".2f")]
-        shown += [_spread(rates[AUTO], ".3g"), _spread(cell.ratios(), ".2f")]
+        shown = [spread(rates[DIRECT], ".3g"), spread(rates[OVER], ".3g"), spread(gains, ".2f")]
+        shown += [spread(rates[AUTO], ".3g"), spread(cell.ratios(), ".2f")]
         lines.append(f"| {_named(size)} | {' | '.join(shown)} |")
     return "\n".join(lines)
 
 
-def _spread(values: Sequence[float], how: str) -> str:
+def spread(values: Sequence[float], how: str) -> str:
+    """Return the median, the least and the most."""
     return f"{statistics.median(values):{how}} [{min(values):{how}}-{max(values):{how}}]"
 
 
