@@ -13,8 +13,7 @@ __all__ = ["checked", "flow_question", "is_flow", "resting", "wanted"]
 def checked(network: Network, demand: Demand) -> tuple[File, ...]:
     """Check a demand, and return its files.
 
-    :raises UsageError: when a host is unknown, or a file has no holder or destination, has a negative size, or becomes
-        available later
+    :raises UsageError: when a host is unknown, or a file has no holder or destination, or becomes available later
     """
     for file in demand.files:
         for name in (*file.holders, *file.destinations):
@@ -22,8 +21,6 @@ def checked(network: Network, demand: Demand) -> tuple[File, ...]:
                 raise UsageError(f"file {file.name} names the unknown host {name!r}", "add the host")
         if not file.holders or not file.destinations:
             raise UsageError(f"file {file.name} has no holder or no destination", "name at least one of each")
-        if file.size < 0:
-            raise UsageError(f"file {file.name} has a negative size", "give bytes, from 0")
         if file.available:
             raise UsageError(
                 f"file {file.name} becomes available later", "use a method that plans over time: path-sync, path-delay"

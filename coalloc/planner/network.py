@@ -4,8 +4,10 @@ Sizes are bytes, times seconds, capacities whole bytes per second, so that plans
 is known. Networks known from several origins can be joined.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from math import isfinite
+from operator import index
 from typing import NamedTuple, Self
 
 from coalloc.errors import UsageError
@@ -77,7 +79,7 @@ class Network:
     """Hosts, and the links between them. Two hosts without a link cannot reach each other.
 
     :raises UsageError: when a link names an unknown host or ISP, or joins a host with itself, a shared set names an
-        unknown link, or a number is negative
+        unknown link, a name occurs twice, or a number is negative, not finite, or not whole where it has to be
     """
 
     hosts: Mapping[str, Host]
@@ -85,16 +87,24 @@ class Network:
     shared: tuple[Shared, ...] = ()
 
     def __post_init__(self) -> None:
-        for host in self.hosts.values():
-            _sensible(f"host {host.name}", host.io, host.storage, *(limit for isp in host.isps for limit in isp[1:]))
+        for name, host in self.hosts.items():
+            what = f"host {host.name}"
+            _same(what, name, host.name)
+            _once(f"an ISP of {what}", (isp.name for isp in host.isps))
+            _whole(what, host.io, host.storage, *(limit for isp in host.isps for limit in isp[1:]))
         for key, link in self.links.items():
-            _sensible(f"link {key}", link.capacity, *(link.bounds or ()))
+            what = f"link {key}"
+            _same(what, key, link.key)
+            _whole(what, link.capacity, *(link.bounds or ()))
+            _finite(what, link.price, link.age)
             self._known(key.source, key.source_isp, key)
             self._known(key.sink, key.sink_isp, key)
             if key.source == key.sink:
                 raise UsageError(f"link {key} has the same host at both ends", "name two hosts")
+        _once("a shared set", (each.name for each in self.shared))
         for each in self.shared:
-            _sensible(f"shared set {each.name}", each.capacity)
+            _whole(f"shared set {each.name}", each.capacity)
+            _finite(f"shared set {each.name}", *each.weights.values())
             for key in each.weights:
                 if key not in self.links:
                     raise UsageError(f"shared set {each.name} names the unknown link {key}", "add the link")
@@ -109,6 +119,8 @@ class Network:
     @classmethod
     def of(cls, hosts: tuple[Host, ...], links: tuple[Link, ...], shared: tuple[Shared, ...] = ()) -> Self:
         """Create a network from hosts and links, without their names as keys."""
+        _once("a host", (host.name for host in hosts))
+        _once("a link", (link.key for link in links))
         return cls({host.name: host for host in hosts}, {link.key: link for link in links}, shared)
 
     def cautious(self) -> Self:
@@ -133,9 +145,39 @@ class Network:
         return replace(self, links=links, shared=shared)
 
 
-def _sensible(what: str, *limits: int | None) -> None:
-    if any(limit is not None and limit < 0 for limit in limits):
-        raise UsageError(f"{what} has a negative number", "give bytes, or bytes per second, from 0")
+def _whole(what: str, *numbers: int | None) -> None:
+    """Check that numbers are whole and not negative. :raises UsageError:"""
+    for number in numbers:
+        if number is None:
+            continue
+        try:
+            index(number)
+        except TypeError:
+            remedy = "give whole bytes, or whole bytes per second"
+            raise UsageError(f"{what} has the number {number!r}, which is not whole", remedy) from None
+        if number < 0:
+            raise UsageError(f"{what} has a negative number", "give bytes, or bytes per second, from 0")
+
+
+def _finite(what: str, *numbers: float | None) -> None:
+    """Check that numbers are finite and not negative. :raises UsageError:"""
+    for number in numbers:
+        if number is not None and not (isfinite(number) and number >= 0):
+            raise UsageError(f"{what} has the number {number!r}", "give a finite number from 0")
+
+
+def _once(what: str, names: Iterable[object]) -> None:
+    """Check that no name occurs twice. :raises UsageError:"""
+    seen: set[object] = set()
+    for name in names:
+        if name in seen:
+            raise UsageError(f"{what} is named twice: {str(name)!r}", "leave out one of them, or rename it")
+        seen.add(name)
+
+
+def _same(what: str, key: object, name: object) -> None:
+    if key != name:
+        raise UsageError(f"{what} stands under another name, {str(key)!r}", "use its own name as the key")
 
 
 @dataclass(frozen=True)
@@ -145,6 +187,9 @@ class File:
     A part of a file that other hosts hold, such as blocks in transit, is a separate `File`. `available` is the time
     from which the file can be sent, `deadline` the time by which it has to arrive, both in seconds from the start of
     the plan.
+
+    :raises UsageError: when the size is not a whole number from 0, a time is negative or not finite, or a host is named
+        twice
     """
 
     name: str
@@ -154,13 +199,27 @@ class File:
     available: float = 0.0
     deadline: float | None = None
 
+    def __post_init__(self) -> None:
+        what = f"file {self.name}"
+        _whole(what, self.size)
+        _finite(what, self.available, self.deadline)
+        _once(f"a holder of {what}", self.holders)
+        _once(f"a destination of {what}", self.destinations)
+
 
 @dataclass(frozen=True)
 class Demand:
-    """All data to be moved, and the budget: the maximum cost."""
+    """All data to be moved, and the budget: the maximum cost.
+
+    :raises UsageError: when two files have the same name, or the budget is negative or not finite
+    """
 
     files: tuple[File, ...]
     budget: float | None = None
+
+    def __post_init__(self) -> None:
+        _once("a file", (file.name for file in self.files))
+        _finite("the budget", self.budget)
 
     @property
     def size(self) -> int:
@@ -181,7 +240,8 @@ def joined(first: Network, *others: Network) -> Network:
         for name, host in other.hosts.items():
             hosts[name] = _filled(hosts[name], host) if name in hosts else host
         links = {**other.links, **links}
-        shared += [each for each in other.shared if each not in shared]
+        names = {each.name for each in shared}
+        shared += [each for each in other.shared if each.name not in names]
     links = {key: link for key, link in links.items() if _fits(key, hosts)}
     return Network(hosts, links, tuple(shared))
 

@@ -52,9 +52,12 @@ def rate(value: object) -> int:
     >>> rate("200 Mbit/s"), rate("25 MB/s"), rate("400mbit"), rate(1000)
     (25000000, 25000000, 50000000, 1000)
 
-    :raises ValueError: when it is not a rate
+    :raises ValueError: when it is not a rate, or less than a byte per second, but not 0
     """
-    return int(_read(value, RATES, "200 Mbit/s or 25 MB/s"))
+    read = _read(value, RATES, "200 Mbit/s or 25 MB/s")
+    if 0 < read < 1:
+        raise ValueError("it is less than 1 B/s; write 0 B/s for a link that carries nothing")
+    return int(read)
 
 
 def size(value: object) -> int:

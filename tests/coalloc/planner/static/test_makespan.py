@@ -115,7 +115,6 @@ def test_what_takes_no_time_has_a_path_too():
         ((File("a", 0, ("z",), ("t",)),), "there is no path from z to t"),
         ((File("a", 5, ("w",), ("t",)),), "names the unknown host 'w'"),
         ((File("a", 5, (), ("t",)),), "no holder"),
-        ((File("a", -5, ("x",), ("t",)),), "negative size"),
         ((File("a", 5, ("x",), ("t",), available=3.0),), "becomes available later"),
         ((File("a", 5, ("x",), ("t", "y")),), "several destinations"),
         ((File("a", 2**60, ("x",), ("t",)),), "too large"),
