@@ -5,10 +5,11 @@ x- in Confluence, 2.1). Relayed bytes go from the first vertex to the second; th
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import gcd
+from operator import attrgetter, itemgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,13 +44,13 @@ class Arrays:
         self.ports: dict[bool, list[list[int]]] = {out: [[] for _ in self.hosts] for out in (True, False)}
         """For each host, the vertices at which its outgoing links begin (True), and its incoming links end (False)."""
         self.outs, self.ins = dict(self._isps(out=True)), dict(self._isps(out=False))
-        m = len(self.keys)
-        self.tails = np.fromiter((self.outs[key[0], key[2]] for key in self.keys), np.int32, m)
-        self.heads = np.fromiter((self.ins[key[1], key[3]] for key in self.keys), np.int32, m)
-        largest = max((link.capacity for link in network.links.values()), default=0)
-        if max(largest, *(each[2] or 0 for each in self.access), 0) >= MOST:
+        # There may be a million links, so their values are collected without a loop in Python.
+        sources, sinks, source_isps, sink_isps = (list(map(itemgetter(i), self.keys)) for i in range(4))
+        self.tails, self.heads = _vertices(self.outs, sources, source_isps), _vertices(self.ins, sinks, sink_isps)
+        capacities = list(map(attrgetter("capacity"), network.links.values()))
+        if max(max(capacities, default=0), *(each[2] or 0 for each in self.access), 0) >= MOST:
             raise UsageError("a capacity is too large for a plan", "give bytes per second below 2^60")
-        self.capacities = np.fromiter((link.capacity for link in network.links.values()), np.int64, m)
+        self.capacities = np.array(capacities, np.int64)
 
     def _isps(self, out: bool) -> Iterator[tuple[tuple[str, str], int]]:
         """Yield the vertex of each ISP; the host's own vertex if it has one ISP without a limit."""
@@ -65,6 +66,14 @@ class Arrays:
                     self.access.append((*ends, limit, Limit("up" if out else "down", (host.name, isp.name))))
                 self.ports[out][i].append(vertex)
                 yield (host.name, isp.name), vertex
+
+
+def _vertices(known: Mapping[tuple[str, str], int], hosts: Sequence[str], isps: Sequence[str]) -> NDArray[np.int32]:
+    """Return the vertices of hosts and their ISPs."""
+    if any(isps):
+        return np.fromiter(map(known.__getitem__, zip(hosts, isps, strict=True)), np.int32, len(hosts))
+    by_host = {host: vertex for (host, isp), vertex in known.items() if not isp}
+    return np.fromiter(map(by_host.__getitem__, hosts), np.int32, len(hosts))
 
 
 @dataclass(frozen=True)
