@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.test_real_downloads import MIB, make_file, written
-from tests.support.coget import coget, coget_process
+from tests.support.coget import coget, coget_process, patient
 from tests.support.depot import LOOPBACK, RunningDepot, depots
 from tests.support.gridftp import GridFTPServer
 from tests.support.nginx import Nginx
@@ -45,7 +45,7 @@ def route(running: list[RunningDepot]) -> str:
 
 def test_a_file_comes_over_a_chain_of_depots(replicas, three, tmp_path, content):
     words = [*replicas, "--via", route(three), "--streams", "2", "--json", "--quiet", "-o", "here"]
-    done = coget(words, tmp_path)
+    done = coget(words, tmp_path, **patient(tmp_path))
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     assert (tmp_path / "here").read_bytes() == content
@@ -61,7 +61,8 @@ def test_a_file_comes_over_a_chain_of_depots(replicas, three, tmp_path, content)
 
 @pytest.mark.parametrize("kind", [0, 1], ids=["gridftp", "http"])
 def test_every_connection_of_a_download_goes_over_the_depot(replicas, three, tmp_path, content, kind: int):
-    done = coget([replicas[kind], "--via", route(three[:1]), "--quiet", "-o", "here"], tmp_path)
+    words = [replicas[kind], "--via", route(three[:1]), "--quiet", "-o", "here"]
+    done = coget(words, tmp_path, **patient(tmp_path))
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "here").read_bytes() == content
     wait_until(lambda: sum(line.get("down", 0) for line in three[0].lines) > SIZE)
@@ -70,7 +71,8 @@ def test_every_connection_of_a_download_goes_over_the_depot(replicas, three, tmp
 @pytest.mark.parametrize("kind", [0, 1], ids=["gridftp", "http"])
 def test_a_depot_that_is_down_is_reported_once(replicas, three, tmp_path, content, kind: int):
     three[0].stop()
-    done = coget([replicas[kind], "--via", route(three[:1]), "--quiet", "-o", "here"], tmp_path)
+    words = [replicas[kind], "--via", route(three[:1]), "--quiet", "-o", "here"]
+    done = coget(words, tmp_path, **patient(tmp_path))
     assert done.returncode == 0
     assert (tmp_path / "here").read_bytes() == content
     assert f"depot {three[0].place} refused the connection" in done.stderr
@@ -97,7 +99,8 @@ def test_a_depot_that_dies_costs_a_moment_and_no_byte(replicas, three, tmp_path,
 
 def test_depots_that_refuse_are_named_once(replicas, tmp_path, content):
     with depots(tmp_path, ("--destinations", "192.0.2.0/24")) as refusing:
-        done = coget([*replicas, "--via", route(refusing), "--quiet", "-o", "here"], tmp_path)
+        words = [*replicas, "--via", route(refusing), "--quiet", "-o", "here"]
+        done = coget(words, tmp_path, **patient(tmp_path))
     assert done.returncode == 0
     assert (tmp_path / "here").read_bytes() == content
     assert f"depot {refusing[0].place}: this depot may not connect to 127.0.0.1" in done.stderr
@@ -108,7 +111,7 @@ def test_the_usual_route_is_in_the_configuration(replicas, three, tmp_path, cont
     folder = tmp_path / "config" / "coget"
     folder.mkdir(parents=True)
     (folder / "config.toml").write_text(f'via = "{route(three[:1])}"\n')
-    environment = {"XDG_CONFIG_HOME": str(tmp_path / "config")}
+    environment = {"XDG_CONFIG_HOME": str(tmp_path / "config"), **patient(tmp_path)}
     assert coget([replicas[0], "--quiet", "-o", "one"], tmp_path, **environment).returncode == 0
     assert sum(line.get("down", 0) for line in three[0].lines) > SIZE
     before = len(three[0].lines)

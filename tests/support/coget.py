@@ -72,10 +72,13 @@ def without(module: str, folder: Path) -> dict[str, str]:
 
 
 def patient(folder: Path) -> dict[str, str]:
-    """Return environment variables for a coget that waits for a broker for 60 s instead of one second."""
-    (folder / "sitecustomize.py").write_text(
-        f"{LATE}from coalloc.broker_client import outbox\noutbox.PATIENCE = 60.0\n"
+    """Return environment variables for a coget that waits for a broker, and for depots, for 60 s instead of one."""
+    lines = (
+        "from coalloc.broker_client import outbox",
+        "from coalloc.depot import dialer",
+        "outbox.PATIENCE = dialer.PATIENCE = dialer.HEAD_START = 60.0",
     )
+    (folder / "sitecustomize.py").write_text(LATE + "\n".join([*lines, ""]))
     return {"PYTHONPATH": str(folder)}
 
 

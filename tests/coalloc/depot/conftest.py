@@ -10,6 +10,12 @@ from tests.support.depot import LOOPBACK, RunningDepot, depots
 from tests.support.waiting import PATIENCE
 
 
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let slow machines use the routes, too."""
+    monkeypatch.setattr("coalloc.depot.dialer.HEAD_START", PATIENCE)
+
+
 @pytest.fixture
 def server() -> Iterator[socket.socket]:
     """A listener at a port of the loopback interface."""

@@ -10,7 +10,7 @@ import pytest
 from coalloc.depot.protocol.failures import DepotFailure
 from coalloc.depot.tickets import key_of, read_ticket
 from tests.support.broker import BrokerProcess
-from tests.support.coget import coget
+from tests.support.coget import coget, patient
 from tests.support.depot import LOOPBACK, depots
 from tests.support.gridftp import GridFTPServer
 
@@ -137,7 +137,7 @@ def test_coget_gets_tickets_from_the_broker(tmp_path: Path):
             depot = {"name": name, "site": "S", "host": "127.0.0.1", "port": each.place.port, "secret": SECRET}
             admin.put(f"{B}/depots/{name}", json=depot).raise_for_status()
         user = admin.post(f"{B}/tokens", json={"subject": "ann", "role": "transfer"}).json()["token"]
-        named = {"COGET_BROKER": broker.url, "COGET_BROKER_TOKEN": user}
+        named = {"COGET_BROKER": broker.url, "COGET_BROKER_TOKEN": user, **patient(tmp_path)}
         words = ["--quiet", "--via", "depot-a,depot-b", server.url("file")]
         refused = coget([*words, "-o", "one"], tmp_path, **named)
         assert refused.returncode == 0

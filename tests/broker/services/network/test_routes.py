@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from tests.support.broker import BrokerProcess
-from tests.support.coget import coget
+from tests.support.coget import coget, patient
 from tests.support.depot import LOOPBACK, depots
 from tests.support.gridftp import GridFTPServer
 
@@ -127,7 +127,10 @@ def test_coget_learns_from_the_transfers_of_others(tmp_path: Path):
         admin.put(f"{B}/sites/S", json={"name": "S"}).raise_for_status()
         place = {"name": "depot-a", "site": "S", "host": "127.0.0.1", "port": depot.place.port}
         admin.put(f"{B}/depots/depot-a", json=place).raise_for_status()
-        ann, bob = ({**user(admin, name), "COGET_HISTORY": str(tmp_path / f"{name}.sqlite")} for name in ("ann", "bob"))
+        waits = patient(tmp_path)
+        ann, bob = (
+            {**user(admin, name), "COGET_HISTORY": str(tmp_path / f"{name}.sqlite"), **waits} for name in ("ann", "bob")
+        )
         plan = ["plan", "--via", "auto", server.url("file")]
         assert "which is faster is unknown" in coget(plan, tmp_path, COGET_BROKER=broker.url, **bob).stdout
         for words in (["probe", "--via", "auto"], ["--quiet", "--via", str(depot.place), "-o", "here"]):
