@@ -75,6 +75,11 @@ class DataRoutes:
         self._avoided: dict[str, tuple[float, str]] = {}
         """Time until which the route to a host is not used, because it failed, and why."""
 
+    @property
+    def some(self) -> bool:
+        """Return whether one of the routes goes over a depot."""
+        return any(route.depots for route in (self._routes.usual, *self._routes.by_host.values()))
+
     def why_direct(self, host: str) -> str:
         """Return why the route to a host is not used now; empty if it is, or if it is the direct one."""
         until, why = self._avoided.get(host, (0.0, ""))
