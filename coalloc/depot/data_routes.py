@@ -41,6 +41,17 @@ class DepotPort(NamedTuple):
     host: str
     port: int
 
+    @property
+    def is_open(self) -> bool:
+        """Return whether the port is open, and the depot has told of no failure, as far as is known."""
+        try:
+            self.session.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return True
+        except OSError:
+            pass
+        return False
+
     def trouble(self) -> str:
         """Return what the depot has said about connections that it could not relay; empty if it has said nothing."""
         try:
@@ -84,6 +95,10 @@ class DataRoutes:
         """Return why the route to a host is not used now; empty if it is, or if it is the direct one."""
         until, why = self._avoided.get(host, (0.0, ""))
         return why if asyncio.get_running_loop().time() < until else ""
+
+    def last_failure(self, host: str) -> str:
+        """Return why the route to a host failed last; empty if it has not failed."""
+        return self._avoided.get(host, (0.0, ""))[1]
 
     def avoid(self, host: str, why: str) -> None:
         """Log why the route to a host is not used, and do not use it for a while."""

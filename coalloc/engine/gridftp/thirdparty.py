@@ -111,7 +111,8 @@ class ThirdParty:
     @property
     def usable(self) -> bool:
         """Return whether more can be copied."""
-        return self._error is None and not self.doubtful and self.source.usable and self.sink.usable
+        relayed = self._port is None or self._port.is_open
+        return self._error is None and not self.doubtful and relayed and self.source.usable and self.sink.usable
 
     @property
     def route(self) -> str:
@@ -310,7 +311,8 @@ async def _introduce(source: _Source, sink: _Sink) -> "DepotPort | None":
 async def _introduce_depot(source: _Source, sink: _Sink, to: HostPort) -> "DepotPort | None":
     """Send the source the address of a depot's port; return None if there is no depot, or it cannot be used."""
     routes, host = sink.options.data_routes, sink.address.host
-    if routes is None or (port := await routes.port(host, to, source.control.peer, 2 * source.options.streams)) is None:
+    connections = 2 * source.options.streams  # a source may open new ones before the old ones have ended
+    if routes is None or (port := await routes.port(host, to, source.control.peer, connections)) is None:
         return None
     try:
         reply = await source.control.ask(port_command(port.host, port.port))
