@@ -124,7 +124,7 @@ async def open_port(
     try:
         sock, answer = await _ask(route.depots[0], route.header(to, time.time(), wanted).encode(), connect)
     except DepotFailure as failure:
-        if failure.code != "malformed":
+        if failure.code != "malformed" or failure.hop is None:  # None: the answer itself is malformed
             raise
         raise DepotFailure("unsupported", "it is too old to open ports for other hosts", failure.hop) from None
     if answer.port is None:

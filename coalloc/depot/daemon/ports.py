@@ -152,7 +152,7 @@ class PortSession:
                 log.error("a port failed", exc_info=error)
         self._listener.close()
         for pair in list(self._pairs):
-            self._depot.pump.reset(pair)
+            self._depot.pump.reset(pair, "drained" if self._depot.closing.is_set() else "reset")
         self._client.close()
         self._depot.limits.give_back(self._granted, 0)
 

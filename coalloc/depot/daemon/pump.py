@@ -339,10 +339,9 @@ class Pump:
         pair.active_at = self._loop.time()
         return pair
 
-    def reset(self, pair: ConnectionPair) -> None:
-        """Reset a pair; may be called after its end."""
-        if pair.client.sock.fileno() in self._ends:
-            self._end(pair, "reset")
+    def reset(self, pair: ConnectionPair, ending: Ending) -> None:
+        """Reset a pair."""
+        self._end(pair, ending)
 
     def reset_idle(self, seconds: float) -> None:
         """Reset pairs without any event for so long."""

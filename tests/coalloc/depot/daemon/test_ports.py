@@ -34,8 +34,8 @@ def run(tmp_path: Path) -> Iterator[Callable[..., RunningDepot]]:
     """A function that runs a depot with these options, until the end of the test."""
     stack = []
 
-    def start(*options: str) -> RunningDepot:
-        stack.append(depots(tmp_path / f"run-{len(stack)}", options))
+    def start(*options: str, limit: int | None = None) -> RunningDepot:
+        stack.append(depots(tmp_path / f"run-{len(stack)}", options, limit=limit))
         (tmp_path / f"run-{len(stack) - 1}").mkdir()
         return stack[-1].__enter__()[0]
 
@@ -130,10 +130,12 @@ def gets_nothing(depot: RunningDepot, answer: Answer, address: str = PEER) -> bo
 
 
 def metric(depot: RunningDepot, name: str) -> float:
-    with socket.create_connection(depot.place, PATIENCE) as sock:
+    """Return the value of a metric; 0 if there is none, and -1 if the depot takes no session now."""
+    with suppress(ConnectionError), socket.create_connection(depot.place, PATIENCE) as sock:
         sock.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
         found = re.search(rf"^{re.escape(name)} (\S+)$", received(sock).decode(), re.MULTILINE)
-    return float(found[1]) if found else 0.0
+        return float(found[1]) if found else 0.0
+    return -1.0
 
 
 def is_closed(depot: RunningDepot, answer: Answer) -> bool:
@@ -476,6 +478,7 @@ def test_relayed_connections_that_do_not_end_are_reset(run, server):
         assert depot.stop() == 0
         assert is_reset(peer)
         assert is_reset(inner)
+    assert depot.wait_for_line(end="drained", up=0)
 
 
 def test_many_ports_come_and_go_and_nothing_is_left(run, server):
@@ -489,6 +492,32 @@ def test_many_ports_come_and_go_and_nothing_is_left(run, server):
             session.close()
     wait_until(lambda: metric(depot, "coget_depot_ports") == 0)
     wait_until(lambda: files(depot) <= before + 2 * 64)  # pipes are kept for later use
+
+
+def test_exhausted_descriptors_are_survived(run, server):
+    depot = run(*LOOPBACK, limit=100)
+    session, answer = ask(depot, place(server), connections=200)
+    with closing(session):
+        held = [socket.create_connection(depot.place, PATIENCE) for _ in range(100)]
+        held += [made for made in (attempt(depot, answer) for _ in range(200)) if made]
+        for each in held:
+            each.close()
+        wait_until(lambda: metric(depot, "coget_depot_sessions") == 0)
+        wait_until(lambda: metric(depot, "coget_depot_pending") == 0)
+        server.settimeout(0.2)
+        with suppress(TimeoutError):
+            while True:
+                server.accept()[0].close()
+        server.settimeout(PATIENCE)
+        with connected(depot, answer) as peer, closing(accepted(server)) as inner:
+            peer.sendall(b"on")
+            assert inner.recv(10) == b"on"
+
+
+def attempt(depot: RunningDepot, answer: Answer) -> socket.socket | None:
+    with suppress(ConnectionResetError):
+        return connected(depot, answer)
+    return None
 
 
 def files(depot: RunningDepot) -> int:

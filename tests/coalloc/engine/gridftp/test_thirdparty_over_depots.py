@@ -182,7 +182,7 @@ async def scripted(answer: bytes, reader: asyncio.StreamReader, writer: asyncio.
     [
         (Answer(DepotFailure("malformed", "the session header is malformed")).encode(), "too old to open ports"),
         (Answer(None, (0.1,)).encode(), "its answer has no port"),
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "too old to open ports"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "the answer is not a depot's"),
         (b"", "gave no answer in time"),
     ],
 )
