@@ -17,7 +17,7 @@ __all__ = ["WakeUps", "followers_of", "poster_of", "prober_of", "worker_of"]
 def worker_of(factory: Factory) -> Worker:
     """Return a task worker for this process and its site; each task submitted to this process wakes it."""
     settings, registered = factory.settings, DepotRegistry(factory.depots)
-    via = data_routes(settings.via, completion=registered.complete) if settings.via else None
+    via = data_routes(settings.via, registry=registered.complete) if settings.via else None
     executor = Executor(
         factory.database, factory.trees, factory.places, factory.replicas, settings.copy_unverified, via
     )

@@ -19,7 +19,7 @@ from tests.support.depot import LOOPBACK, RunningDepot, depots
 from tests.support.waiting import until
 
 SECRET = "0123456789abcdef"
-HUGE = 512 << 20
+HUGE = 1 << 30
 FILES = [Item(source="/d/", destination="/e/")]
 
 
@@ -64,8 +64,9 @@ def carried(depot: RunningDepot) -> set[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("by", ["name", "address"])
-async def test_a_task_takes_a_registered_depot_with_the_brokers_ticket(world, depot, by):
+async def test_a_task_takes_a_registered_depot_with_the_brokers_ticket(world, depot, tmp_path, by):
     await known(world, depot)
+    save_ticket(tmp_path, depot)
     files = write(world.source.root / "d", {f"f{number}": number * 10_000 for number in range(50)})
     world = over(world, "depot-a" if by == "name" else depot.place)
     async with working(world):
