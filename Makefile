@@ -48,7 +48,7 @@ bench: $(READY)
 	@$(RUN) tests.benchmarks.start_up
 	@$(RUN) tests.benchmarks.broker
 
-# Copies between two servers, beside globus-url-copy.
+# Copies between two servers, beside globus-url-copy; and, with root, over a depot.
 bench-copies: $(READY)
 	@$(RUN) tests.benchmarks.thirdparty
 

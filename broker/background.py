@@ -5,19 +5,23 @@ from broker.jobs.following import ObservationFollower, Rolling
 from broker.jobs.probing import Prober
 from broker.jobs.scoring import Scoring
 from broker.jobs.weekly_report import Poster
+from broker.worker.copy_routes import DepotRegistry
 from broker.worker.executor import Executor
 from broker.worker.wake_ups import WakeUps
 from broker.worker.worker import Worker
+from coalloc.api import data_routes
 
 __all__ = ["WakeUps", "followers_of", "poster_of", "prober_of", "worker_of"]
 
 
 def worker_of(factory: Factory) -> Worker:
     """Return a task worker for this process and its site; each task submitted to this process wakes it."""
+    settings, registered = factory.settings, DepotRegistry(factory.depots)
+    via = data_routes(settings.via, registry=registered.complete) if settings.via else None
     executor = Executor(
-        factory.database, factory.trees, factory.places, factory.replicas, factory.settings.copy_unverified
+        factory.database, factory.trees, factory.places, factory.replicas, settings.copy_unverified, via
     )
-    worker = Worker(factory.database, factory.transfers, factory.decisions, executor, factory.settings.site)
+    worker = Worker(factory.database, factory.transfers, factory.decisions, executor, settings.site)
     factory.new_work.subscribe(lambda site: worker.wake())
     return worker
 

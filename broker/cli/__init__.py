@@ -22,6 +22,7 @@ try:
     from broker.cli.subject import show_locks, subject
     from broker.config.settings import Settings, Strategy, configured
     from broker.models.access import ROLES, NewToken, Role, TokenRecord
+    from coalloc.errors import CoallocError
     from coalloc.safe_text import redact
     from coalloc.util.streams import guard, say
 except ModuleNotFoundError as missing:  # coget was installed without its broker
@@ -167,8 +168,16 @@ def _quoted(url: str) -> str:
 @broker.command()
 @database_option
 @site_option
+@click.option(
+    "--via",
+    multiple=True,
+    callback=lambda ctx, param, value: _checked_routes(value),
+    metavar="ROUTE",
+    help="Depot for data between two servers: its name at the broker, or HOST:PORT; none for none. HOST=ROUTE is for "
+    "one receiving server. May be repeated.  [default: none]",
+)
 @config_option
-def worker(database: str, site: str, config: Path | None) -> None:
+def worker(database: str, site: str, via: tuple[str, ...], config: Path | None) -> None:
     """Carry out tasks until interrupted, in parallel with the broker and other workers of a PostgreSQL database.
 
     Run one worker on each data-transfer node. With SQLite, the broker itself carries out tasks.
@@ -181,7 +190,7 @@ def worker(database: str, site: str, config: Path | None) -> None:
         raise BrokerError("on SQLite the broker itself carries out tasks", "run: coget-broker serve")
     if not check(addressed(database)):
         raise BrokerError("the database has no tables yet", "run: coget-broker upgrade --database URL")
-    settings = Settings(database, site=site)
+    settings = Settings(database, site=site, via=via)
     run(configured(settings, config) if config else settings)
 
 
@@ -302,6 +311,21 @@ def _is_origin(url: str) -> bool:
     except ValueError:
         return False
     return named and url.isprintable() and not set(url) & set(" ?#@") and not parts.path.strip("/")
+
+
+def _checked_routes(via: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the routes over depots.
+
+    :raises click.BadParameter: when one is invalid, or this user's tickets are
+    """
+    if via:
+        from coalloc.api import data_routes
+
+        try:
+            data_routes(via)
+        except CoallocError as error:
+            raise click.BadParameter(f"{error.message}\n  {error.remedy}") from None
+    return via
 
 
 def _ranking(names: str) -> tuple[Strategy, ...]:

@@ -82,6 +82,7 @@ class Settings(NamedTuple):
     :param posting: destination of the weekly report
     :param proxies: networks of the proxies that are trusted to report the client's address; empty for none
     :param network: private and loopback addresses that endpoints of all users may have
+    :param via: routes over depots for data of tasks between servers
     :param copy_unverified: whether tasks that verify checksums also copy files that cannot be verified
     """
 
@@ -105,6 +106,7 @@ class Settings(NamedTuple):
     proxies: tuple[str, ...] = ()
     network: tuple[Network, ...] = ()
     copy_unverified: bool = False
+    via: tuple[str, ...] = ()
 
     @property
     def domain(self) -> str:

@@ -7,7 +7,8 @@ from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 from broker.services.collections.trees.gridftp import ServerLogin
-from coalloc.api import Storage, ThirdParty, storage, third_party
+from broker.worker.copy_routes import CopyRoutes
+from coalloc.api import DataRoutes, Storage, ThirdParty, storage, third_party
 from coalloc.util.concurrency import gather
 
 __all__ = ["CopyEnds", "Route", "Routes"]
@@ -42,9 +43,13 @@ class Route(NamedTuple):
 
 
 class Routes:
-    """The routes of one process. One lane at a time uses a route; idle routes are closed after `IDLE_SECONDS`."""
+    """The routes of one process. One lane at a time uses a route; idle routes are closed after `IDLE_SECONDS`.
 
-    def __init__(self) -> None:
+    :param depots: routes of the data over depots
+    """
+
+    def __init__(self, depots: CopyRoutes) -> None:
+        self.depots = depots
         self._idle: defaultdict[CopyEnds, list[tuple[Route, asyncio.TimerHandle]]] = defaultdict(list)
 
     @asynccontextmanager
@@ -53,7 +58,7 @@ class Routes:
 
         :raises SourceError: when a server refuses the login
         """
-        route = self._take(ends) or await _open(ends)
+        route = self._take(ends) or await _open(ends, self.depots.via)
         try:
             yield route
         finally:
@@ -85,12 +90,12 @@ class Routes:
         self._idle.clear()
 
 
-async def _open(ends: CopyEnds) -> Route:
+async def _open(ends: CopyEnds, via: DataRoutes | None) -> Route:
     """Open the sessions of a route concurrently, since each takes several round trips."""
     source, sink = f"{ends.source.source}/", f"{ends.sink.source}/"
     proxies = ends.source.proxy, ends.sink.proxy
     allowed = ends.sink.allowed
-    pair = asyncio.ensure_future(third_party(source, sink, proxies, ends.parallelism, **allowed))
+    pair = asyncio.ensure_future(third_party(source, sink, proxies, ends.parallelism, via=via, **allowed))
     sending = asyncio.ensure_future(storage(source, ends.source.proxy, **allowed))
     receiving = asyncio.ensure_future(storage(sink, ends.sink.proxy, **allowed))
     try:

@@ -29,11 +29,13 @@ from broker.worker.actions.downloading import Downloading, LocatedReplicas, Sour
 from broker.worker.actions.linking import Linking
 from broker.worker.actions.pruning import Pruning
 from broker.worker.concurrency import side_by_side
+from broker.worker.copy_routes import CopyRoutes
 from broker.worker.copy_sessions import Routes
 from broker.worker.owner_rights import DENIED, OwnerRights
 from broker.worker.policy.faults import at_source, failed
 from broker.worker.rate_limits import RateLimits, RateReservations
 from broker.worker.recorder import Recorder
+from coalloc.api import DataRoutes
 from coalloc.errors import CoallocError, PermissionRefused, Unsupported
 from coalloc.model import Estimate
 
@@ -55,17 +57,24 @@ class Executor:
     """The executor of one process.
 
     :param lenient: whether to copy files that cannot be verified
+    :param via: routes over depots for data between servers; None to connect the servers directly
     """
 
     def __init__(
-        self, database: Database, trees: Trees, places: Places, replicas: Replicas, lenient: bool = False
+        self,
+        database: Database,
+        trees: Trees,
+        places: Places,
+        replicas: Replicas,
+        lenient: bool = False,
+        via: DataRoutes | None = None,
     ) -> None:
         self._lenient = lenient
         self._database = database
         self._trees = trees
         self._places = places
         self._replicas = replicas
-        self._routes = Routes()
+        self._routes = Routes(CopyRoutes(via))
         self._reservations = RateReservations(database)
 
     async def perform(self, task: LaneCandidate, batch: Sequence[Work], recorder: Recorder) -> None:
@@ -153,7 +162,8 @@ class Executor:
         owner_and_site = (task.owner, await self._site(sink.collection))
         if isinstance(source.tree, CatalogueTree) and isinstance(sink.tree, GridFTPTree):
             where = self._where(source.tree, sink.collection, task)
-            return DatasetCopying(where, sink.tree, task.options, limits, owner_and_site, self._lenient).copy
+            depots = self._routes.depots
+            return DatasetCopying(where, depots, sink.tree, task.options, limits, owner_and_site, self._lenient).copy
         if isinstance(source.tree, GridFTPTree) and isinstance(sink.tree, GridFTPTree):
             return Copying(
                 self._routes, source.tree, sink.tree, task.options, limits, owner_and_site, self._lenient

@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     from coalloc.api.catalogue import datasets, metalink, plan, planned, register, register_directory, search
     from coalloc.api.downloads import download
     from coalloc.broker_client import PlannedFile
+    from coalloc.broker_client.depot_routes import data_routes
     from coalloc.broker_client.imports import read_log, remember, remember_globus, report_globus
     from coalloc.broker_client.submission import TaskFailed, TaskRequest, cancel, dry_run, submit, tasks, watch
     from coalloc.collect.runtime.server_name_equality import held
     from coalloc.collect.values import CollectReport, CollectRequest, CollectView
+    from coalloc.depot.data_routes import DataRoutes
     from coalloc.download.file_queries import ServerCheck, check_routes, check_servers
     from coalloc.download.request import Engine, Request
     from coalloc.download.server_to_server import Storage, ThirdParty, copy, storage, third_party
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Admission",
     "CollectRequest",
+    "DataRoutes",
     "Engine",
     "Leads",
     "PlannedFile",
@@ -54,6 +57,7 @@ __all__ = [
     "check_servers",
     "collect",
     "copy",
+    "data_routes",
     "datasets",
     "discard",
     "download",
@@ -95,6 +99,7 @@ MODULES = {
     ),
     "coalloc.api.downloads": ("download",),
     "coalloc.broker_client": ("PlannedFile",),
+    "coalloc.broker_client.depot_routes": ("data_routes",),
     "coalloc.broker_client.imports": (
         "read_log",
         "remember",
@@ -112,6 +117,7 @@ MODULES = {
     ),
     "coalloc.collect.runtime.server_name_equality": ("held",),
     "coalloc.collect.values": ("CollectRequest",),
+    "coalloc.depot.data_routes": ("DataRoutes",),
     "coalloc.download.request": (
         "Engine",
         "Request",

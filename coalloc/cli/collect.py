@@ -33,8 +33,9 @@ __all__ = ["collect"]
 @click.option(
     "--via",
     multiple=True,
-    metavar="URL,...",
-    help="Servers that may relay, with the directories for their temporary files. May be repeated.",
+    metavar="URL,...|ROUTE",
+    help="Servers that may relay, with the directories for their temporary files; or a depot for data between two "
+    "servers, HOST=DEPOT for one receiving server. May be repeated.",
 )
 @click.option(
     "--method",
@@ -81,19 +82,21 @@ def collect(
       coget collect ftp://a.example/run1/ ftp://b.example/run2/x.root --to data/
       coget collect ftp://a.example/run1/ --to gsiftp://c.example/store/run1
       coget collect ftp://a.example/x ftp://b.example/y --to . --via ftp://c.example/scratch
+      coget collect ftp://a.example/run1/ --to ftp://c.example/run1 --via depot-a.example
       coget collect ftp://a.example/run1/ --to data/ --network net.yaml --method path-delay
       coget collect --json --quiet ftp://a.example/run1/ --to data/ > report.json
     """
     from coalloc import api
 
-    relays = tuple(url for urls in via for url in urls.split(",") if url)
+    relays = tuple(url for urls in via if "://" in urls for url in urls.split(",") if url)
+    routes = tuple(route for route in via if route and "://" not in route)
     known = None
     if network:
         from coalloc.cli.network_plan import load
 
         known = load(network)
     wanted = api.CollectRequest(
-        sources, to, relays, method, broker, frozenset(data_hosts), frozenset(delegate), overwrite
+        sources, to, relays, method, broker, frozenset(data_hosts), frozenset(delegate), overwrite, routes
     )
     results: api.Results[CollectReport] = api.Results()
     try:

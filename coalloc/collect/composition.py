@@ -53,9 +53,7 @@ async def collect(
 ) -> CollectReport:
     """Collect many files to one place; see `coalloc.api.collect`."""
     given = labelled(network) if network else None
-    servers = CollectServers(
-        EngineOptions(DirectDialer(own_policy()), data_hosts=wanted.data_hosts, delegate=wanted.delegate)
-    )
+    servers = CollectServers(_options(wanted))
     for url in wanted.via:
         servers.add(url, _folder(url))
     landing = _landing(wanted.to, servers, wanted.overwrite)
@@ -79,6 +77,16 @@ async def collect(
     began = time.time()
     collection = CollectJob(items, field, redact(wanted.to), choose, watch, getrandbits(32))
     return await _run(collection, results, began, wanted.broker)
+
+
+def _options(wanted: CollectRequest) -> EngineOptions:
+    """Return the options for all servers. :raises UsageError: for an invalid route"""
+    options = EngineOptions(DirectDialer(own_policy()), data_hosts=wanted.data_hosts, delegate=wanted.delegate)
+    if not wanted.routes:
+        return options
+    from coalloc.broker_client.depot_routes import data_routes  # imported here because few users have depots
+
+    return replace(options, data_routes=data_routes(wanted.routes, wanted.broker))
 
 
 async def fetch_over(

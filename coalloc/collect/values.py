@@ -35,7 +35,8 @@ class CollectRequest(NamedTuple):
     datasets that the broker knows. `to` is a directory of this machine, or the URL of one at a server; it is made if
     needed. `via` are URLs of servers that may relay, with the directories in which they may stage pieces; sources may
     relay, too. `delegate` are hosts that may get a limited proxy if they require one. `overwrite` lets files whose
-    names come from a directory, a Metalink or a broker replace files with other content.
+    names come from a directory, a Metalink or a broker replace files with other content. `routes` are routes over
+    depots for data between two servers, as for `api.data_routes`.
     """
 
     sources: tuple[str, ...]
@@ -46,6 +47,7 @@ class CollectRequest(NamedTuple):
     data_hosts: frozenset[str] = frozenset()
     delegate: frozenset[str] = frozenset()
     overwrite: bool = False
+    routes: tuple[str, ...] = ()
 
 
 class Collected(NamedTuple):
@@ -79,7 +81,8 @@ class PairReport(NamedTuple):
 
     `best_rate` is the highest rate over a few seconds, None if no transfer took that long. It is closer to the link's
     capacity than `rate`, which is lower when there was little to transfer. `error` is the last error between the hosts.
-    If there are very many `stretches`, those with the shortest pauses between them are merged.
+    If there are very many `stretches`, those with the shortest pauses between them are merged. `routes` are the routes
+    that data took between two servers, in the order of their first use: depots, or "none" for the direct route.
     """
 
     source: str
@@ -91,6 +94,7 @@ class PairReport(NamedTuple):
     best_rate: float | None = None
     error: str | None = None
     stretches: tuple[Stretch, ...] = ()
+    routes: tuple[str, ...] = ()
 
 
 class LeftBehind(NamedTuple):

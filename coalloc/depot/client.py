@@ -17,11 +17,11 @@ import aiohappyeyeballs
 
 from coalloc.depot.protocol.addresses import HostPort
 from coalloc.depot.protocol.failures import DepotFailure
-from coalloc.depot.protocol.session_header import Answer
+from coalloc.depot.protocol.session_header import Answer, PortRequest
 from coalloc.depot.route import DepotRoute
 from coalloc.util.dialer import looked_up
 
-__all__ = ["ANSWER_SECONDS", "create_connection", "describe", "open_connection", "relay"]
+__all__ = ["ANSWER_SECONDS", "create_connection", "describe", "open_connection", "open_port", "relay"]
 
 log = logging.getLogger(__name__)
 
@@ -104,13 +104,44 @@ async def relay(
     :raises DepotFailure: if a depot refuses, or the server cannot be reached from the last one
     :raises OSError: if the connection to the first depot fails
     """
-    loop = asyncio.get_running_loop()
-    sock, data = await connect(route.depots[0]), b""
+    sock, answer = await _ask(route.depots[0], route.header(to, time.time()).encode() + first, connect)
+    return sock, answer.legs
+
+
+async def open_port(
+    route: DepotRoute, to: HostPort, wanted: PortRequest, connect: Connect
+) -> tuple[socket.socket, int]:
+    """Return a session with a depot that has opened a port, and the number of the port.
+
+    The depot closes the port when the session is closed.
+
+    :param route: a route of one depot
+    :param to: numeric address and port of the server that the depot connects to
+    :param connect: connects to the depot, with a non-blocking socket
+    :raises DepotFailure: if the depot refuses, or knows no ports
+    :raises OSError: if the connection to the depot fails
+    """
     try:
-        await loop.sock_sendall(sock, route.header(to, time.time()).encode() + first)
+        sock, answer = await _ask(route.depots[0], route.header(to, time.time(), wanted).encode(), connect)
+    except DepotFailure as failure:
+        if failure.code != "malformed" or failure.hop is None:  # None: the answer itself is malformed
+            raise
+        raise DepotFailure("unsupported", "it is too old to open ports for other hosts", failure.hop) from None
+    if answer.port is None:
+        sock.close()
+        raise DepotFailure("malformed", "its answer has no port", 0)
+    return sock, answer.port
+
+
+async def _ask(depot: HostPort, request: bytes, connect: Connect) -> tuple[socket.socket, Answer]:
+    """Send a request to a depot; return the connection, and the depot's answer."""
+    loop = asyncio.get_running_loop()
+    sock, data = await connect(depot), b""
+    try:
+        await loop.sock_sendall(sock, request)
         while missing := Answer.missing(data):
             data += _received(await loop.sock_recv(sock, missing))
-        return sock, _legs(data)
+        return sock, _accepted(data)
     except BaseException:
         sock.close()
         raise
@@ -138,7 +169,7 @@ def _relayed(
             while missing := Answer.missing(data):
                 sock.settimeout(_left(end))
                 data += _received(sock.recv(missing))
-            _legs(data)
+            _accepted(data)
         except BaseException:
             sock.close()
             raise
@@ -170,11 +201,12 @@ def _received(data: bytes) -> bytes:
     return data
 
 
-def _legs(data: bytes) -> tuple[float, ...]:
+def _accepted(data: bytes) -> Answer:
+    """Return the answer of these bytes. :raises DepotFailure: if the depot refuses"""
     answer = Answer.decode(data)
     if answer.failure:
         raise answer.failure
-    return answer.legs
+    return answer
 
 
 def _route(route: DepotRoute | str | None) -> DepotRoute:

@@ -5,7 +5,13 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from coalloc.depot.protocol.addresses import HostPort
-from coalloc.depot.protocol.session_header import MOST_HOPS, SessionHeader, SessionRequest, credentials
+from coalloc.depot.protocol.session_header import (
+    MOST_HOPS,
+    PortRequest,
+    SessionHeader,
+    SessionRequest,
+    credentials,
+)
 from coalloc.model import DIRECTLY
 
 __all__ = ["CHOSEN", "DIRECT", "DepotRoute", "DepotTicket", "depot_of", "tickets_of"]
@@ -60,12 +66,14 @@ class DepotRoute(NamedTuple):
             raise ValueError(f"{text!r} is not a route: name up to {MOST_HOPS} different depots")
         return cls(depots, loose, tickets=tickets or {})
 
-    def header(self, to: HostPort, now: float) -> SessionHeader:
+    def header(self, to: HostPort, now: float, port: PortRequest | None = None) -> SessionHeader:
         """Return the header of a new session to a server.
 
         :param now: time in seconds since 1970
+        :param port: port to ask for instead of a connection
         """
-        request = SessionRequest(secrets.token_hex(16), self.depots, to, self.loose, now, self.buffer, self.congestion)
+        buffer, number = 0 if port else self.buffer, secrets.token_hex(16)
+        request = SessionRequest(number, self.depots, to, self.loose, now, buffer, self.congestion, port=port)
         raw = request.encode()
         known = [self.tickets.get(depot) for depot in self.depots]
         return SessionHeader(request, raw, credentials(raw, known))

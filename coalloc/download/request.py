@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 from urllib.parse import urlsplit
 
-from coalloc.config import DEPOTS_FORM, access, depot_tickets, own_depots, own_policy, own_routes
+from coalloc.config import access, own_policy, own_routes
 from coalloc.engine import open_source, speaks
 from coalloc.engine.base import (
     Admission,
@@ -30,15 +30,11 @@ from coalloc.util.dialer import DirectDialer
 if TYPE_CHECKING:
     from coalloc.broker_client import Broker
     from coalloc.depot.automatic import Listed
-    from coalloc.depot.dialer import DepotRoutes, RelayedDialer, RouteTimes
+    from coalloc.depot.dialer import RelayedDialer, RouteTimes
 
 __all__ = ["Engine", "Request", "dialers", "named_files", "ranked", "relayed_dialer", "sources_of"]
 
 Engine = Literal["auto", "gridftp", "globus-url-copy"]
-
-ROUTE_FORM = (
-    "write --via DEPOT,DEPOT, --via DEPOT,*, --via auto or --via none; HOST=ROUTE for one server, without a port"
-)
 
 
 class Dialers(NamedTuple):
@@ -153,9 +149,10 @@ def relayed_dialer(
 
     :raises UsageError: for an invalid route or ticket
     """
-    from coalloc.depot.dialer import RelayedDialer, RouteTimes  # imported here because few users have depots
+    from coalloc.broker_client.depot_routes import depot_routes  # imported here because few users have depots
+    from coalloc.depot.dialer import RelayedDialer, RouteTimes
 
-    routes, known = _depot_routes(texts), access(broker)
+    routes, known = depot_routes(texts), access(broker)
     past = _past_times() if routes.some_automatic else {}
     if known is None:
         return RelayedDialer(policy, routes, times=RouteTimes(past)), None
@@ -170,24 +167,6 @@ def _past_times() -> dict[str, dict[str, float]]:
     from coalloc.history.routes import RouteHistory
 
     return expected_times(RouteHistory.open().newest(time.time()))
-
-
-def _depot_routes(texts: Sequence[str]) -> "DepotRoutes":
-    """Return routes over depots, with this user's tickets.
-
-    :raises UsageError: for an invalid route or ticket
-    """
-    from coalloc.depot.dialer import DepotRoutes
-    from coalloc.depot.route import tickets_of
-
-    try:
-        tickets = tickets_of(depot_tickets())
-    except ValueError as error:
-        raise UsageError(f"depots in tokens.toml is invalid: {error}", DEPOTS_FORM) from None
-    try:
-        return DepotRoutes.parse(texts, tickets, own_depots())
-    except ValueError as error:
-        raise UsageError(f"invalid route: {error}", ROUTE_FORM) from None
 
 
 async def named_files(request: Request, broker: "Broker | None") -> list[FoundReplicas]:

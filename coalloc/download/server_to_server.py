@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from random import getrandbits
+from typing import TYPE_CHECKING
 
 from coalloc.config import own_policy
 from coalloc.download.to_server import ServerCopy
@@ -19,6 +20,9 @@ from coalloc.util.addresses import AddressPolicy
 from coalloc.util.checksums import parse as parse_checksum
 from coalloc.util.dialer import DirectDialer
 from coalloc.util.partial_names import at_random
+
+if TYPE_CHECKING:
+    from coalloc.depot.data_routes import DataRoutes
 
 __all__ = ["Storage", "ThirdParty", "copy", "storage", "third_party"]
 
@@ -54,6 +58,7 @@ async def third_party(
     data_hosts: frozenset[str] = frozenset(),
     delegate: frozenset[str] = frozenset(),
     policy: AddressPolicy | None = None,
+    via: "DataRoutes | None" = None,
 ) -> ThirdParty:
     """Open sessions with two GridFTP servers that copy from one to the other; also an async context manager.
 
@@ -64,9 +69,10 @@ async def third_party(
     :param stall_seconds: time without progress after which copies fail; servers report progress every 5 s
     :param delegate: hosts that may get a limited proxy; if one server requires it, name both
     :param policy: the addresses that the servers may have; None for the user's own policy
+    :param via: routes over depots to the sink, made by `data_routes`; None to connect the servers directly
     :raises SourceError: when a server refuses the login, or the two cannot be connected to each other
     """
-    options = EngineOptions(_dialer(policy), streams=parallelism, data_hosts=data_hosts, delegate=delegate)
+    options = _options(parallelism, data_hosts, delegate, policy, via)
     return await open_third_party(source, sink, options, proxies, stall_seconds)
 
 
@@ -87,6 +93,7 @@ async def copy(
     policy: AddressPolicy | None = None,
     confirm: Confirm | None = None,
     results: Results[TransferReport] | None = None,
+    via: "DataRoutes | None" = None,
 ) -> TransferReport:
     """Copy one file from several GridFTP servers at once to another one, verified by the servers' own checksums.
 
@@ -110,12 +117,13 @@ async def copy(
     :param confirm: awaited when the file is complete, before it gets its name; if it raises, the file does not get the
         name
     :param results: gets the report of a copy that fails or is cancelled
+    :param via: routes over depots to the sink, as for `third_party`
     :raises CoallocError: as a download does, or NoSpace at the sink
     """
     address = parse(sink)
     expected = tuple(map(parse_checksum, checksums))
     file = ReplicaSet(address.path.rpartition("/")[2], tuple(map(Replica, sources)), size, expected)
-    options = EngineOptions(_dialer(policy), streams=parallelism, data_hosts=data_hosts, delegate=delegate)
+    options = _options(parallelism, data_hosts, delegate, policy, via)
     names = beside or at_random(address.named), address.named
     where = Sink(sink, names[0], proxies[1])
     held = [replace(options, admission=(limits or {}).get(url)) for url in sources]
@@ -127,6 +135,16 @@ async def copy(
     copying = ServerCopy(file, replicas, known, connect, names, shown, shares, watch, getrandbits(32), confirm)
     with (results or Results()).of(copying.report):
         return await copying.run()
+
+
+def _options(
+    streams: int,
+    data_hosts: frozenset[str],
+    delegate: frozenset[str],
+    policy: AddressPolicy | None,
+    via: "DataRoutes | None",
+) -> EngineOptions:
+    return EngineOptions(_dialer(policy), streams=streams, data_hosts=data_hosts, delegate=delegate, data_routes=via)
 
 
 def _dialer(policy: AddressPolicy | None) -> DirectDialer:

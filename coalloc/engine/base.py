@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from coalloc.engine.first_answers import FirstAnswers
 from coalloc.engine.limits.server_slots import Slots
@@ -17,6 +17,9 @@ from coalloc.engine.span import Deliver, Span
 from coalloc.model import Origin, PathState, RouteUse, Stat
 from coalloc.util.addresses import policy_of
 from coalloc.util.dialer import Dialer, ordered
+
+if TYPE_CHECKING:
+    from coalloc.depot.data_routes import DataRoutes
 
 __all__ = ["Admission", "EngineOptions", "Leads", "Source"]
 
@@ -60,6 +63,8 @@ class EngineOptions:
     """Callback that must allow each redirect before it is followed."""
     first: FirstAnswers | None = None
     """Answers with which sources may begin."""
+    data_routes: "DataRoutes | None" = None
+    """Routes over depots for data that another server sends to this one; None to connect the servers directly."""
 
     def named(self, origin: Origin) -> "EngineOptions":
         """Return the options for a replica of this origin: if a server named it, its addresses are restricted."""

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from broker.models.tasks import Options, Work
 from broker.models.work import WorkResult
-from broker.services.collections.trees import GridFTPTree, called
+from broker.services.collections.trees import GridFTPTree, called, named
 from broker.worker.concurrency import of_each
 from broker.worker.copy_sessions import CopyEnds, Route, Routes
 from broker.worker.fence import LeaseLost
@@ -70,6 +70,8 @@ class Copying:
             began, moves = time.time(), list[Move]()
             try:
                 async with self._routes.one(self._ends) as route:
+                    why = named(route.pair.notice, (self._source.naming, self._sink.naming))
+                    self._routes.depots.note(recorder, group[0].task_id, route.pair.route, why)
                     outcomes = await self._side_by_side(route, group, recorder, moves)
             except CoallocError as error:
                 outcomes = [error for _ in group]

@@ -2,14 +2,16 @@
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from urllib.parse import urlsplit
 
 from broker.models.tasks import Options, Work
 from broker.models.work import WorkResult
 from broker.services.catalogue.replicas import ReadableReplicas
-from broker.services.collections.trees import GridFTPTree
+from broker.services.collections.trees import GridFTPTree, named
 from broker.worker.actions.comparing import same
 from broker.worker.actions.copying import delete_partial_files
 from broker.worker.concurrency import side_by_side
+from broker.worker.copy_routes import CopyRoutes
 from broker.worker.policy.faults import VerificationDemand
 from broker.worker.rate_limits import RateLimits
 from broker.worker.recorder import Recorder
@@ -17,6 +19,7 @@ from broker.worker.temporary_names import temporary
 from broker.worker.transfer_records import ArrivingBytes, TransferDecision, of_sources
 from coalloc.api import copy
 from coalloc.errors import NothingToFetchFrom
+from coalloc.model import TransferReport
 
 __all__ = ["DatasetCopying"]
 
@@ -36,6 +39,7 @@ class DatasetCopying:
     def __init__(
         self,
         where: Where,
+        depots: CopyRoutes,
         sink: GridFTPTree,
         options: Options,
         limits: RateLimits,
@@ -44,6 +48,7 @@ class DatasetCopying:
     ) -> None:
         self._demand = VerificationDemand(options, ("the replicas", sink.naming.name), lenient)
         self._where = where
+        self._depots = depots
         self._sink = sink
         self._options = options
         self._limits = limits
@@ -94,8 +99,10 @@ class DatasetCopying:
                 policy=policy,
                 delegate=self._sink.server.delegate,
                 results=deciding.results,
+                via=self._depots.via,
             )
             deciding.came(report)
+        self._note_routes(work, report, recorder)
         arriving.whole(report.size)
         recorder.observe(self._owner, of_sources(work, self._site, deciding.began, report.sources))
         sure = report.checksum if report.compared else None
@@ -103,3 +110,10 @@ class DatasetCopying:
         counts = {"files_transferred": 1, **({"bytes_checksummed": report.size} if checksum else {})}
         done = WorkResult(work, "succeeded", checksum, counts=counts)
         return self._demand.marked(done, report.compared or not report.size, time.time())
+
+    def _note_routes(self, work: Work, report: TransferReport, recorder: Recorder) -> None:
+        if self._depots.via:
+            failure = self._depots.via.last_failure(urlsplit(self._sink.server.source).hostname or "")
+            why = named(failure, [self._sink.naming])
+            for route in dict.fromkeys(use.route for source in report.sources for use in source.routes):
+                self._depots.note(recorder, work.task_id, route, why)

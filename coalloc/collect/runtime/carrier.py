@@ -52,6 +52,8 @@ class _Traffic:
         self.seconds = 0.0
         self.since = 0.0
         self.stretches: list[Stretch] = []
+        self.routes: list[str] = []
+        """Routes between two servers, in the order of their first use."""
 
     def rest(self, now: float) -> None:
         """Record that the pair has no hops under way any more."""
@@ -197,13 +199,16 @@ class Carrier:
     # Queues
 
     def _open(self, key: Key) -> _Traffic:
-        queue = HopQueue(partial(self._connect, *key), partial(self._broken, key), self._listener.failed, self._chance)
+        queue = HopQueue(partial(self._connect, key), partial(self._broken, key), self._listener.failed, self._chance)
         self._traffic[key] = _Traffic(queue)
         return self._traffic[key]
 
-    async def _connect(self, source: str, sink: str) -> Channel:
+    async def _connect(self, key: Key) -> Channel:
+        source, sink = key
         if sink in self._servers:
-            return await ServerPair.open(self._servers[source], self._servers[sink])
+            pair, routes = await ServerPair.open(self._servers[source], self._servers[sink]), self._traffic[key].routes
+            routes += [pair.route] if pair.route not in routes else []
+            return pair
         assert isinstance(self._landing, LocalDestination)
         return Inward(self._servers[source], self._landing)
 
@@ -290,7 +295,8 @@ class Carrier:
             error = each.queue.error.message if each.queue.error else None
             stretches = [*each.stretches, *([each.stretch(now)] if each.under_way else [])]
             since = tuple(part._replace(begin=part.begin - began, end=part.end - began) for part in stretches)
-            found.append(PairReport(*key, each.meter.bytes, each.pieces, seconds, rate, each.meter.best, error, since))
+            best, routes = each.meter.best, tuple(each.routes)
+            found.append(PairReport(*key, each.meter.bytes, each.pieces, seconds, rate, best, error, since, routes))
         return tuple(found)
 
 

@@ -82,6 +82,11 @@ class ServerPair(Channel):
         return self._sessions.usable
 
     @property
+    def route(self) -> str:
+        """The route between the servers: a depot, or "none"."""
+        return self._sessions.route
+
+    @property
     def queues(self) -> bool:
         return True
 

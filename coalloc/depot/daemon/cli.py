@@ -14,7 +14,7 @@ import click
 
 from coalloc.depot.daemon.server import serve
 from coalloc.depot.daemon.settings import DepotSettings
-from coalloc.depot.protocol.addresses import DestinationPattern, HostPort, is_numeric
+from coalloc.depot.protocol.addresses import MOST_PORT, DestinationPattern, HostPort, is_numeric
 from coalloc.depot.tickets import Ticket, key_of, sign
 from coalloc.errors import CoallocError
 from coalloc.util.addresses import parse_networks
@@ -66,9 +66,17 @@ def _address(text: str) -> str:
     return text
 
 
+def _ports(text: str) -> tuple[int, int]:
+    first, _, last = text.partition("-")
+    if not (first.isdecimal() and last.isdecimal() and 0 < int(first) <= int(last) <= MOST_PORT):
+        raise ValueError(f"{text!r} is not FIRST-LAST, two ports")
+    return int(first), int(last)
+
+
 PLACE = _Parsed("host:port", lambda text: HostPort.parse(text, least_port=0))
 NETWORK = _Parsed("network", lambda text: parse_networks([text])[0])
 DESTINATION = _Parsed("destination", DestinationPattern.parse)
+PORTS = _Parsed("ports", _ports)
 SECRET = _Parsed("file", _secret)
 ADDRESS = _Parsed("address", _address)
 
@@ -140,6 +148,12 @@ def depot() -> None:
     type=click.Path(path_type=Path),
     metavar="FILE",
     help="File for a line of JSON about each session.  [default: standard error]",
+)
+@click.option(
+    "--data-ports",
+    type=PORTS,
+    metavar="FIRST-LAST",
+    help="Ports for copies between two servers, which one of them connects to.  [default: any free port]",
 )
 @click.option(
     "--congestion",

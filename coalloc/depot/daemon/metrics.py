@@ -20,15 +20,17 @@ class Metrics:
         self.moved: Counter[str] = Counter()
         self._started = time.time()
 
-    def text(self, sessions: int, pending: int) -> str:
+    def text(self, sessions: int, pending: int, ports: int) -> str:
         """Return all counters.
 
         :param sessions: number of sessions whose bytes are carried now
         :param pending: number of connections that are no session yet
+        :param ports: number of open ports
         """
         lines = [
             *_lines("coget_depot_sessions", "gauge", "Sessions whose bytes are carried now.", {"": sessions}),
             *_lines("coget_depot_pending", "gauge", "Connections that are no session yet.", {"": pending}),
+            *_lines("coget_depot_ports", "gauge", "Open ports.", {"": ports}),
             *_lines("coget_depot_start_time_seconds", "gauge", "Time of the start.", {"": round(self._started, 3)}),
             *_lines("coget_depot_ended_total", "counter", "Sessions that ended.", self.ended, "end"),
             *_lines("coget_depot_refused_total", "counter", "Requests refused or failed.", self.refused, "reason"),

@@ -323,7 +323,7 @@ class Pump:
         on_end: Callable[[ConnectionPair, Ending], None],
         *,
         buffer: int = 0,
-    ) -> None:
+    ) -> ConnectionPair:
         """Carry bytes between two non-blocking sockets until both directions have ended, then close the sockets.
 
         :param account: counts the bytes; when it is exhausted, both connections are reset
@@ -337,6 +337,11 @@ class Pump:
             self._ends[end.sock.fileno()] = end
             self._epoll.register(end.sock.fileno(), WATCHED)  # reports at once what has happened before
         pair.active_at = self._loop.time()
+        return pair
+
+    def reset(self, pair: ConnectionPair, ending: Ending) -> None:
+        """Reset a pair."""
+        self._end(pair, ending)
 
     def reset_idle(self, seconds: float) -> None:
         """Reset pairs without any event for so long."""

@@ -1,7 +1,6 @@
 """The listening socket of a depot, its signals, and its shutdown."""
 
 import asyncio
-import errno
 import logging
 import resource
 import signal
@@ -11,12 +10,14 @@ from collections import Counter
 from collections.abc import Callable
 
 from coalloc.depot.daemon.audit import AuditLog
+from coalloc.depot.daemon.connecting import accept
 from coalloc.depot.daemon.forwarding import ForwardingTable
 from coalloc.depot.daemon.limits import Limits
 from coalloc.depot.daemon.metrics import Metrics
 from coalloc.depot.daemon.pump import Pump
-from coalloc.depot.daemon.session import Depot, DepotSession
+from coalloc.depot.daemon.session import DepotSession
 from coalloc.depot.daemon.settings import DepotSettings
+from coalloc.depot.daemon.shared import Depot
 from coalloc.depot.protocol.addresses import HostPort
 from coalloc.errors import UsageError
 
@@ -25,9 +26,6 @@ __all__ = ["serve"]
 log = logging.getLogger(__name__)
 
 BACKLOG = 1024
-EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-PAUSE = 0.1
-"""Seconds until the next connection is accepted after file descriptors or memory ran out."""
 SWEEP = 5.0
 """Maximum seconds between checks for idle sessions."""
 FILES_PER_SESSION = 6
@@ -51,9 +49,9 @@ async def serve(settings: DepotSettings, ready: Callable[[HostPort], None]) -> N
     audit = AuditLog(settings.audit)
     table = ForwardingTable(settings.table) if settings.table else None
     limits = Limits(settings, time.time())
-    depot = Depot(_within_limits(settings), limits, Pump(), audit, Metrics(), table)
-    acceptor = _Acceptor(depot, listener)
-    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+    closing, stop = asyncio.Event(), asyncio.Event()
+    depot = Depot(_within_limits(settings), limits, Pump(), audit, Metrics(), table, set(), closing)
+    acceptor, loop = _Acceptor(depot, listener), asyncio.get_running_loop()
     sweeping, accepting = loop.create_task(_sweep(depot)), loop.create_task(acceptor.run())
     try:
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -63,6 +61,7 @@ async def serve(settings: DepotSettings, ready: Callable[[HostPort], None]) -> N
         await stop.wait()
         accepting.cancel()
         listener.close()
+        closing.set()
         stop.clear()
         await acceptor.drain(stop)
     finally:
@@ -131,21 +130,13 @@ class _Acceptor:
         self._by_client: Counter[str] = Counter()
 
     async def run(self) -> None:
-        """Accept connections; pause while file descriptors or memory are exhausted."""
-        loop = asyncio.get_running_loop()
+        """Accept connections."""
         while True:
-            try:
-                client, address = await loop.sock_accept(self._listener)
-            except OSError as error:
-                if error.errno in EXHAUSTED:
-                    log.warning("no connection can be accepted: %s", error.strerror)
-                    await asyncio.sleep(PAUSE)
-                continue
-            self._start(client, address[0])
+            self._start(*await accept(self._listener))
 
     def _start(self, client: socket.socket, peer: str) -> None:
         settings = self._depot.settings
-        full = len(self._depot.pump) + len(self._pending) >= settings.most_sessions
+        full = self._depot.sessions + len(self._pending) >= settings.most_sessions
         if full or self._by_client[peer] >= settings.most_per_user:
             self._depot.metrics.refused["busy"] += 1
             client.close()
@@ -169,14 +160,14 @@ class _Acceptor:
         end = asyncio.get_running_loop().time() + seconds
         if count := len(self._depot.pump.pairs):
             log.warning("waiting up to %g s for sessions to end: %d; SIGTERM resets them now", seconds, count)
-        while (self._pending or self._depot.pump.pairs) and not hurry.is_set():
+        while (self._pending or self._depot.pump.pairs or self._depot.ports) and not hurry.is_set():
             if asyncio.get_running_loop().time() >= end:
                 return
             await asyncio.sleep(0.05)
 
     async def cancel(self) -> None:
-        """End all connections that are no session yet."""
-        tasks = list(self._pending)
+        """End all ports, and all connections that are no session yet."""
+        tasks = [*self._depot.ports, *self._pending]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -8,16 +8,14 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from typing import NamedTuple, Protocol
 
-import aiohappyeyeballs
 from aiohappyeyeballs import AddrInfoType
 
-from coalloc.depot.daemon.audit import AuditLog
-from coalloc.depot.daemon.forwarding import ForwardingTable, NextHop
-from coalloc.depot.daemon.limits import Limits
-from coalloc.depot.daemon.metrics import Metrics
+from coalloc.depot.daemon.connecting import connect, keep_alive
+from coalloc.depot.daemon.forwarding import NextHop
 from coalloc.depot.daemon.permissions import SessionPermission, allowed_addresses, look_up, permission
-from coalloc.depot.daemon.pump import Account, ConnectionPair, Ending, Pump, reset_on_close
-from coalloc.depot.daemon.settings import DepotSettings
+from coalloc.depot.daemon.ports import PortSession, listen
+from coalloc.depot.daemon.pump import Account, ConnectionPair, Ending, reset_on_close
+from coalloc.depot.daemon.shared import Depot
 from coalloc.depot.protocol.addresses import HostPort
 from coalloc.depot.protocol.failures import DepotFailure
 from coalloc.depot.protocol.http_connect import METRICS, HttpConnect, response
@@ -34,13 +32,11 @@ from coalloc.depot.protocol.session_header import (
 from coalloc.depot.protocol.socks5 import VERSION, Socks5
 from coalloc.util.addresses import AddressClass, class_of
 
-__all__ = ["Depot", "DepotSession", "Front"]
+__all__ = ["DepotSession", "Front"]
 
 RECEIVE = 1 << 16
 LINGER = 2.0
 """Seconds for a client to read why it was refused."""
-KEEPALIVE = ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 20), (socket.TCP_KEEPCNT, 6))
-"""Probes that find out within three minutes that the other host is gone."""
 
 
 class Front(Protocol):
@@ -57,20 +53,6 @@ class Front(Protocol):
     def refused(self, failure: DepotFailure) -> bytes:
         """Return the reply to a client whose session failed."""
         ...
-
-
-class Depot(NamedTuple):
-    """The parts of a depot that its sessions share.
-
-    :param table: forwarding table; None if all destinations are connected directly
-    """
-
-    settings: DepotSettings
-    limits: Limits
-    pump: Pump
-    audit: AuditLog
-    metrics: Metrics
-    table: ForwardingTable | None
 
 
 class _Hop(NamedTuple):
@@ -111,6 +93,8 @@ class DepotSession:
                 self._client.close()
             elif self._opening.destination is METRICS:
                 await self._send_metrics(pending)
+            elif self._opening.header and self._opening.header.request.port:
+                await self._open_port(self._opening, self._opening.header)
             else:
                 await self._begin(self._opening)
         except DepotFailure as failure:
@@ -166,6 +150,28 @@ class DepotSession:
             raise
         account.moved += len(opening.rest)
         self._carry(server, granted, account, buffer)
+
+    async def _open_port(self, opening: Opening, header: SessionHeader) -> None:
+        """Open a port for the client, answer with its number, and leave the session to it."""
+        now, request = time.time(), header.request
+        if len(request.route) > 1 or request.loose or request.buffer or opening.rest:
+            raise DepotFailure("unsupported", "a port needs a route of one depot, without buffer and first bytes")
+        granted = permission(self._depot.settings, self._peer, opening, now)
+        self._user = granted.user
+        self._depot.limits.take(granted, header, now)
+        try:
+            addresses = await self._addresses(opening.destination, granted)
+            listener = listen(self._client, header.request, self._depot.settings.data_ports)
+            try:
+                keep_alive(self._client)
+                await self._loop.sock_sendall(self._client, Answer(None, port=listener.getsockname()[1]).encode())
+            except BaseException:
+                listener.close()
+                raise
+        except BaseException:
+            self._depot.limits.give_back(granted, 0)
+            raise
+        PortSession(self._depot, self._client, self._peer, listener, request, granted, addresses).start()
 
     async def _connect_on(self, opening: Opening, granted: SessionPermission) -> socket.socket:
         """Connect the next hop, send it what is for it, and answer the client."""
@@ -242,37 +248,14 @@ class DepotSession:
         return SessionHeader(request, raw, credentials(raw, [chosen.ticket]))
 
     async def _connect(self, hop: _Hop, header: SessionHeader | None) -> socket.socket:
+        congestion = header.request.congestion if header else ""
+        server = await connect(self._depot.settings, hop.place, hop.addresses, congestion)
         try:
-            async with asyncio.timeout(self._depot.settings.connect_seconds):
-                server = await aiohappyeyeballs.start_connection(
-                    hop.addresses, happy_eyeballs_delay=0.25, socket_factory=_new_socket
-                )
-        except TimeoutError:
-            raise DepotFailure("timeout", f"{hop.place} did not answer") from None
-        except ConnectionRefusedError:
-            raise DepotFailure("refused", f"{hop.place} refused the connection") from None
-        except OSError as error:
-            raise DepotFailure("unreachable", f"{hop.place} cannot be reached: {error.strerror or error}") from None
-        try:
-            self._set_options(server, header)
+            keep_alive(self._client)
         except BaseException:
             server.close()
             raise
         return server
-
-    def _set_options(self, server: socket.socket, header: SessionHeader | None) -> None:
-        settings = self._depot.settings
-        wanted = (header.request.congestion if header else "") or settings.congestion
-        if wanted:
-            try:
-                server.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, wanted.encode())
-            except OSError:
-                raise DepotFailure("unsupported", f"this depot may not use congestion control {wanted}") from None
-        for sock in (self._client, server):
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            for option, value in KEEPALIVE:
-                sock.setsockopt(socket.IPPROTO_TCP, option, value)
 
     async def _await_answer(self, server: socket.socket, header: SessionHeader, place: HostPort) -> tuple[float, ...]:
         """Return the legs that follow, from the answer of the next depot.
@@ -340,7 +323,7 @@ class DepotSession:
     async def _send_metrics(self, pending: int) -> None:
         if class_of(self._peer) != AddressClass.LOOPBACK:
             raise DepotFailure("denied", "metrics are for this machine only")
-        text = self._depot.metrics.text(len(self._depot.pump), pending)
+        text = self._depot.metrics.text(len(self._depot.pump), pending, len(self._depot.ports))
         await self._loop.sock_sendall(self._client, response(HTTPStatus.OK, text))
         self._client.close()
 
@@ -355,10 +338,3 @@ class DepotSession:
             destination=str(opening.destination) if opening else None,
             **fields,
         )
-
-
-def _new_socket(address: AddrInfoType) -> socket.socket:
-    """Return a socket to connect; without a first byte, too, its end must not look like the end of a stream."""
-    sock = socket.socket(*address[:3])
-    reset_on_close(sock)
-    return sock

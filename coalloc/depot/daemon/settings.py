@@ -19,6 +19,7 @@ class DepotSettings(NamedTuple):
     :param destinations: permitted destinations; empty: with a secret, those in the ticket, else this machine
     :param table: file with the next hops of loose routes
     :param audit: file for a line about each session; None for the standard error stream
+    :param data_ports: first and last port to open for clients that ask for one; None for any free one
     :param congestion: congestion control of outgoing connections; "" for the system's
     :param most_sessions: maximum number of sessions at once
     :param most_per_user: the same for each user, or for each client without ticket
@@ -38,6 +39,7 @@ class DepotSettings(NamedTuple):
     destinations: tuple[DestinationPattern, ...] = ()
     table: Path | None = None
     audit: Path | None = None
+    data_ports: tuple[int, int] | None = None
     congestion: str = ""
     most_sessions: int = 10_000
     most_per_user: int = 1_000

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from coalloc.util.addresses import Network, carried
 
-__all__ = ["DestinationPattern", "HostPort"]
+__all__ = ["MOST_PORT", "DestinationPattern", "HostPort", "is_numeric"]
 
 MOST_PORT = 65535
 NAME = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?:\.(?!-)[A-Za-z0-9_-]{1,63})*\.?")

@@ -20,6 +20,11 @@ answered, or once the destination is connected:
     6       answer: a JSON object: seconds of the legs, or the failure and the position of the depot that failed
             payload of the destination
 
+Instead of a connection, a session may ask its depot for a port (`PortRequest`). Such a request has no field
+`destination`, so depots that know no ports refuse it as malformed before they connect anywhere. The answer has the
+number of the port, which the depot closes at the end of the session; nothing follows the answer, except further
+answers with the failures of single connections.
+
 Source: the paper on the logistical session layer, section 2: sessions with strict and loose source routes.
 """
 
@@ -30,16 +35,18 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar, cast
 
-from coalloc.depot.protocol.addresses import HostPort
+from coalloc.depot.protocol.addresses import MOST_PORT, HostPort, is_numeric
 from coalloc.depot.protocol.failures import CODES, DepotFailure, FailureCode
 from coalloc.safe_text import escaped
 
 __all__ = [
     "LONGEST_HEADER",
     "MAGIC",
+    "MOST_CONNECTIONS",
     "MOST_HOPS",
     "Answer",
     "Pass",
+    "PortRequest",
     "SessionHeader",
     "SessionRequest",
     "credentials",
@@ -51,6 +58,8 @@ PREFIX = struct.Struct(">4sHH")
 ANSWER_PREFIX = struct.Struct(">4sH")
 MOST_HOPS = 8
 """Maximum number of depots in a route."""
+MOST_CONNECTIONS = 256
+"""Maximum number of connections at once over one port."""
 LONGEST_REQUEST = 4096
 LONGEST_PASSES = 4096
 LONGEST_HEADER = PREFIX.size + LONGEST_REQUEST + LONGEST_PASSES
@@ -61,6 +70,17 @@ SESSION = re.compile(r"[0-9a-f]{32}")
 CONGESTION = re.compile(r"[0-9a-z_-]{0,15}")
 
 Field = TypeVar("Field")
+
+
+class PortRequest(NamedTuple):
+    """A request for a port at the depot, which relays all connections of one host to the destination.
+
+    :param peer: numeric address of the host that will connect; connections of others are closed
+    :param connections: maximum number of connections at once
+    """
+
+    peer: str
+    connections: int
 
 
 class SessionRequest(NamedTuple):
@@ -74,6 +94,7 @@ class SessionRequest(NamedTuple):
     :param buffer: bytes to buffer in each depot, for each direction; 0 for none
     :param congestion: congestion control of the connections between depots, and to the destination; "" for the default
     :param visited: names of depots that chose the next hop themselves
+    :param port: the port that the depot shall open; None to connect to the destination
     """
 
     session: str
@@ -84,10 +105,15 @@ class SessionRequest(NamedTuple):
     buffer: int = 0
     congestion: str = ""
     visited: tuple[str, ...] = ()
+    port: PortRequest | None = None
 
     def encode(self) -> bytes:
         """Return the bytes of the request."""
         fields = self._asdict() | {"route": list(map(str, self.route)), "destination": str(self.destination)}
+        if self.port is None:
+            del fields["port"]
+        else:
+            fields["port"] = self.port._asdict() | {"destination": fields.pop("destination")}
         return json.dumps(fields, separators=(",", ":")).encode()
 
     @classmethod
@@ -98,15 +124,17 @@ class SessionRequest(NamedTuple):
         """
         fields = _json(raw, dict)
         try:
+            port, destination = _destination(fields)
             request = cls(
                 session=_text(fields, "session", 32),
                 route=tuple(map(HostPort.parse, _texts(fields, "route"))),
-                destination=HostPort.parse(_text(fields, "destination", 300)),
+                destination=destination,
                 loose=_typed(fields, "loose", bool),
                 time=_number(fields, "time"),
                 buffer=_typed(fields, "buffer", int),
                 congestion=_text(fields, "congestion", 15),
                 visited=_texts(fields, "visited"),
+                port=port,
             )
         except ValueError as error:
             raise DepotFailure("malformed", f"the session header is malformed: {error}") from None
@@ -200,16 +228,18 @@ class SessionHeader(NamedTuple):
 class Answer(NamedTuple):
     """The answer to a session header.
 
-    :param failure: None if the destination is connected
+    :param failure: None if the destination is connected, or the port is open
     :param legs: seconds that each depot's connection to the next hop took, in the order of the hops
+    :param port: number of the open port; None if the request was for a connection
     """
 
     failure: DepotFailure | None
     legs: tuple[float, ...] = ()
+    port: int | None = None
 
     def encode(self) -> bytes:
         """Return the bytes of the answer."""
-        fields: dict[str, object] = {"legs": self.legs}
+        fields: dict[str, object] = {"legs": self.legs} | ({} if self.port is None else {"port": self.port})
         if self.failure:
             failure = self.failure
             fields = {"hop": failure.hop or 0, "code": failure.code, "message": failure.message[:LONGEST_MESSAGE]}
@@ -249,7 +279,7 @@ class Answer(NamedTuple):
             legs = tuple(_number({"legs": each}, "legs") for each in _typed(fields, "legs", list))
             if min(legs, default=0.0) < 0:
                 raise ValueError("a leg is negative")
-            return cls(None, legs)
+            return cls(None, legs, _port(fields) if "port" in fields else None)
         code, hop = _text(fields, "code", 20), _typed(fields, "hop", int)
         if hop < 0:
             raise ValueError("the hop is negative")
@@ -278,6 +308,30 @@ def credentials(raw: bytes, tickets: Sequence[tuple[str, bytes] | None]) -> tupl
         passes.append(Pass(each[0], prove(each[1], hop, raw, _link(before, hop, raw))) if each else Pass())
         before = each[1] if each else None
     return tuple(passes)
+
+
+def _destination(fields: Mapping[str, Any]) -> tuple[PortRequest | None, HostPort]:
+    """Return the wanted port, if any, and the destination.
+
+    :raises ValueError: if they are malformed, or both forms are used at once
+    """
+    if "port" not in fields:
+        return None, HostPort.parse(_text(fields, "destination", 300))
+    wanted = _typed(fields, "port", dict)
+    to = HostPort.parse(_text(wanted, "destination", 300))
+    port = PortRequest(_text(wanted, "peer", 50), _typed(wanted, "connections", int))
+    if "destination" in fields or not (is_numeric(to.host) and is_numeric(port.peer)):
+        raise ValueError("a port needs numeric addresses")
+    if not 0 < port.connections <= MOST_CONNECTIONS:
+        raise ValueError(f"a port takes 1 to {MOST_CONNECTIONS} connections")
+    return port, to
+
+
+def _port(fields: Mapping[str, Any]) -> int:
+    port = _typed(fields, "port", int)
+    if not 0 < port <= MOST_PORT:
+        raise ValueError("the port is out of range")
+    return port
 
 
 def _json(raw: bytes, kind: type[Field]) -> Field:

@@ -5,6 +5,7 @@ often.
 """
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -14,8 +15,9 @@ from coalloc.engine.base import EngineOptions, Source
 from coalloc.engine.gridftp.source import GridFTPSource
 from coalloc.engine.gridftp.thirdparty import ThirdParty, open_third_party
 from coalloc.engine.gridftp.transfer import StoredCallback
+from coalloc.engine.sessions.route_meter import RouteMeter
 from coalloc.engine.span import Deliver, Span
-from coalloc.model import Stat
+from coalloc.model import RouteUse, Stat
 from coalloc.util.intervals import Intervals
 
 __all__ = ["RemoteSource", "Sink"]
@@ -52,6 +54,8 @@ class RemoteSource(Source):
         self._proxy = proxy
         self._replica = GridFTPSource(url, replace(options, proxy=proxy))
         self._pair: ThirdParty | None = None
+        self._meters: dict[str, RouteMeter] = {}
+        """Use of each route of the data connections."""
         self._pairing = asyncio.Lock()
         self.slice = FIRST
         """Bytes of the next slice, which should take SLICE_SECONDS."""
@@ -68,9 +72,13 @@ class RemoteSource(Source):
         async with self._pairing:
             if self._pair is None or not self._pair.usable:
                 self._drop_pair()
-                proxies = self._proxy, self._sink.proxy
+                proxies, began = (self._proxy, self._sink.proxy), time.monotonic()
                 self._pair = await open_third_party(self.url, self._sink.url, self.options, proxies)
+                self._meter(self._pair.route).opened(time.monotonic() - began)
             return self._pair
+
+    def _meter(self, route: str) -> RouteMeter:
+        return self._meters.setdefault(route, RouteMeter(lambda: route))
 
     def _drop_pair(self) -> None:
         """Close the pair, even an unusable one, as one of its connections may still be open."""
@@ -88,7 +96,15 @@ class RemoteSource(Source):
         """Copy one slice by the open pair."""
         self.touched.add(start, end)
         pair = await self._usable_pair()
-        await pair.copy(self._replica.path, self._sink.path, end, [(start, end)], received)
+        path, ranges = self._replica.path, [(start, end)]
+        with self._meter(pair.route).fetching(lambda start, end, _: received(start, end), self) as stored:
+            await pair.copy(path, self._sink.path, end, ranges, lambda start, end: stored(start, end, None))
+
+    @property
+    def routes(self) -> tuple[RouteUse, ...]:
+        if self.options.data_routes is None:
+            return ()
+        return tuple(meter.use for meter in self._meters.values() if meter.use)
 
     async def make_empty(self) -> None:
         """Copy an empty replica."""

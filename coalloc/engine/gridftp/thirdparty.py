@@ -1,9 +1,9 @@
 """Copies of files between two servers, whose bytes do not pass this machine.
 
 The servers connect to each other in MODE E. The sink listens, the source connects, and the connections are kept between
-files. Commands for many files are under way at once. Each file is requested from the source first, and from the sink
-only once the source has opened it. So the sink creates no file that the source refuses, and the bytes of one file are
-never written to another.
+files. They are direct, or go over a depot that opens a port for the source. Commands for many files are under way at
+once. Each file is requested from the source first, and from the sink only once the source has opened it. So the sink
+creates no file that the source refuses, and the bytes of one file are never written to another.
 
 `transfer` handles one file.
 """
@@ -12,8 +12,9 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
+from coalloc.depot.protocol.addresses import HostPort
 from coalloc.engine.base import EngineOptions
 from coalloc.engine.gridftp.address import Address, parse_server
 from coalloc.engine.gridftp.login import GridFTPLogin, security_for
@@ -21,8 +22,12 @@ from coalloc.engine.gridftp.replies import Reply, port_command
 from coalloc.engine.gridftp.security import DataMode
 from coalloc.engine.gridftp.transfer import RangeTransfer, StoredCallback
 from coalloc.errors import ConnectionLost, SourceError, Stalled, Unsupported
+from coalloc.model import DIRECTLY
 from coalloc.util.concurrency import gather
 from coalloc.util.counts import count
+
+if TYPE_CHECKING:
+    from coalloc.depot.data_routes import DepotPort
 
 __all__ = ["ThirdParty", "open_third_party"]
 
@@ -77,11 +82,15 @@ class ThirdParty:
     """Copies from one server to another, made by `coalloc.api.third_party`; may be used by several tasks at once.
 
     :param stall_seconds: time without progress after which copies fail; servers report progress every 5 s
+    :param port: the port at a depot to which the source connects; None if it connects to the sink
     """
 
-    def __init__(self, source: GridFTPLogin, sink: GridFTPLogin, stall_seconds: float) -> None:
+    def __init__(
+        self, source: GridFTPLogin, sink: GridFTPLogin, stall_seconds: float, port: "DepotPort | None" = None
+    ) -> None:
         self.source = source
         self.sink = sink
+        self._port = port
         self._stall_seconds = stall_seconds
         self._window = asyncio.Semaphore(WINDOW)
         self._under_way: set[RangeTransfer] = set()
@@ -102,7 +111,19 @@ class ThirdParty:
     @property
     def usable(self) -> bool:
         """Return whether more can be copied."""
-        return self._error is None and not self.doubtful and self.source.usable and self.sink.usable
+        relayed = self._port is None or self._port.is_open
+        return self._error is None and not self.doubtful and relayed and self.source.usable and self.sink.usable
+
+    @property
+    def route(self) -> str:
+        """The route of the data connections: a depot, or "none"."""
+        return str(self._port.route) if self._port else DIRECTLY
+
+    @property
+    def notice(self) -> str:
+        """Return why the data connections do not take the wanted route; empty if they do."""
+        routes = self.sink.options.data_routes
+        return routes.why_direct(self.sink.address.host) if routes and not self._port else ""
 
     async def copy(
         self,
@@ -171,7 +192,7 @@ class ThirdParty:
             return
         if self._loop.time() - self._moved > self._stall_seconds:
             ends = f"{self.source.control.where} to {self.sink.control.where}"
-            self.fail(Stalled(f"nothing has moved from {ends} for {self._stall_seconds:g} s", "try again later"))
+            self.fail(Stalled(f"nothing has moved from {ends} for {self._stall_seconds:g} s", "try again later"), True)
         else:
             self._look = self._loop.call_later(self._stall_seconds / LOOKS, self._look_now)
 
@@ -183,8 +204,13 @@ class ThirdParty:
             return
         raise ConnectionLost(f"{sink.shown} has {stated[:40]} of {size} bytes", "copy it again")
 
-    def fail(self, error: SourceError) -> None:
-        """Close both sessions and fail all transfers under way; may be called twice."""
+    def fail(self, error: SourceError, broken: bool = False) -> None:
+        """Close both sessions and fail all transfers under way; may be called twice.
+
+        :param broken: whether the connection between the servers may be at fault: then the next pairs connect directly
+        """
+        if self._port and broken and not self._error:
+            self._avoid_route(self._port, error)
         self._error = self._error or error
         if self._look:
             self._look.cancel()
@@ -193,6 +219,12 @@ class ThirdParty:
             transfer.end(self._error)
         self.source.close()
         self.sink.close()
+        if self._port:
+            self._port.close()
+
+    def _avoid_route(self, port: "DepotPort", error: SourceError) -> None:
+        if routes := self.sink.options.data_routes:
+            routes.avoid(self.sink.address.host, port.trouble() or f"depot {port.route}: {error}")
 
     def close(self) -> None:
         """Close both sessions, and end all transfers under way; may be called twice."""
@@ -245,7 +277,7 @@ async def _open_both(
     receiving = asyncio.create_task(_open(_Sink, sink, options[1], proxies[1], modes))
     try:
         await gather(sending, receiving)
-        await _introduce(sending.result(), receiving.result())
+        port = await _introduce(sending.result(), receiving.result())
     except BaseException:
         for end in (sending, receiving):
             end.cancel()
@@ -253,7 +285,7 @@ async def _open_both(
             if isinstance(opened, GridFTPLogin):
                 opened.close()
         raise
-    return ThirdParty(sending.result(), receiving.result(), stall_seconds)
+    return ThirdParty(sending.result(), receiving.result(), stall_seconds, port)
 
 
 async def _open(
@@ -264,7 +296,31 @@ async def _open(
     return await kind.open(address, options, security, lambda _: None, pipelined=True)
 
 
-async def _introduce(source: _Source, sink: _Sink) -> None:
-    """Send the source the address at which the sink listens."""
-    host, port = await sink.data.address(sink.listens)
-    _need(source, await source.control.ask(port_command(host, port)))
+async def _introduce(source: _Source, sink: _Sink) -> "DepotPort | None":
+    """Send the source the address at which the sink listens, or that of a depot's port that leads there.
+
+    :returns: the port; None if the servers connect directly
+    """
+    to = HostPort(*await sink.data.address(sink.listens))
+    if port := await _introduce_depot(source, sink, to):
+        return port
+    _need(source, await source.control.ask(port_command(*to)))
+    return None
+
+
+async def _introduce_depot(source: _Source, sink: _Sink, to: HostPort) -> "DepotPort | None":
+    """Send the source the address of a depot's port; return None if there is no depot, or it cannot be used."""
+    routes, host = sink.options.data_routes, sink.address.host
+    connections = 2 * source.options.streams  # a source may open new ones before the old ones have ended
+    if routes is None or (port := await routes.port(host, to, source.control.peer, connections)) is None:
+        return None
+    try:
+        reply = await source.control.ask(port_command(port.host, port.port))
+    except BaseException:
+        port.close()
+        raise
+    if reply.positive:
+        return port
+    port.close()
+    routes.avoid(host, f"{source.control.where} cannot use depot {port.route}: it says {reply.code} {reply.text}")
+    return None

@@ -44,8 +44,11 @@ class SessionPair(Protocol):
         """Record progress: bytes have arrived, or a range has begun."""
         ...
 
-    def fail(self, error: SourceError) -> None:
-        """End all ranges with an error, and the sessions."""
+    def fail(self, error: SourceError, broken: bool = False) -> None:
+        """End all ranges with an error, and the sessions.
+
+        :param broken: whether the connection between the servers may be at fault
+        """
         ...
 
     def ended(self, transfer: "RangeTransfer") -> None:
@@ -151,7 +154,8 @@ class RangeTransfer:
         self._vague = None
         self.end(error)
         ends = f"{self._pair.source.control.where} to {self._pair.sink.control.where}"
-        self._pair.fail(ConnectionLost(f"another file's copy from {ends} has failed: {error}", "connect again"))
+        lost = ConnectionLost(f"another file's copy from {ends} has failed: {error}", "connect again")
+        self._pair.fail(lost, broken=isinstance(error, ServerSays | ConnectionLost))
 
     def _wait_for_other_end(self, error: ServerSays) -> None:
         self._vague = error

@@ -12,6 +12,7 @@ from coalloc.history.links import MeasuredLink, Pairs
 from coalloc.history.transfers import TransferHistory
 from coalloc.history.values import PastTransfer
 from tests.support.coget import REPORT_KEYS, coget, coget_process
+from tests.support.depot import LOOPBACK, depots
 from tests.support.fetching import random_file
 from tests.support.waiting import PATIENCE, wait_until
 
@@ -34,7 +35,7 @@ KEYS = {
     "left",
 }
 FILE_KEYS = {"name", "output", "size", "outcome", "seconds", "checksum", "error"}
-PAIR_KEYS = {"stretches", "source", "sink", "bytes", "pieces", "seconds", "rate", "best_rate", "error"}
+PAIR_KEYS = {"stretches", "source", "sink", "bytes", "pieces", "seconds", "rate", "best_rate", "error", "routes"}
 NETWORK = """
 hosts:
   a: {{url: {a}}}
@@ -99,6 +100,25 @@ def test_json_is_one_object_on_stdout(servers, content, home, network):
     assert document["staged_bytes"]
 
 
+def test_data_between_two_servers_go_over_the_depot_of_via(start_gridftp, tmp_path, home):
+    source, sink = start_gridftp(tmp_path / "a", "127.0.0.1"), start_gridftp(tmp_path / "b", "127.0.0.3")
+    (source.root / "run").mkdir()
+    content = random_file(source.root / "run" / "x", 3_000_000)
+    words = ["collect", run([source]), "--json", "--quiet", "--to"]
+    with depots(tmp_path, LOOPBACK) as (depot,):
+        over = str(depot.place)
+        for number, routes, taken in ((1, [over], over), (2, [over, "none"], "none")):
+            via = [word for route in routes for word in ("--via", route)]
+            result = coget([*words, sink.url(f"out{number}"), *via], home)
+            assert result.returncode == 0, result.stderr
+            assert json.loads(result.stdout)["pairs"][0]["routes"] == [taken]
+            assert (sink.root / f"out{number}" / "x").read_bytes() == content
+        depot.stop(signal.SIGKILL)
+        result = coget([*words, sink.url("out3"), "--via", str(depot.place)], home)
+    assert json.loads(result.stdout)["pairs"][0]["routes"] == ["none"]
+    assert "servers connect to 127.0.0.3 directly" in result.stderr
+
+
 def test_what_was_measured_is_used_the_next_time(servers, content, home):
     words = ["collect", run(servers), "--json", "--quiet", "--to"]
     first, second = (json.loads(coget([*words, to], home).stdout) for to in ("one", "two"))
@@ -137,6 +157,8 @@ def test_an_interruption_leaves_nothing_at_servers(servers, home):
         (["{a}run", "--to", "data"], 2, "end it with /"),
         (["{a}run/x", "{a}run/x", "--to", "data"], 2, "would both become x"),
         (["{a}run/none", "--to", "data"], 3, "none"),
+        (["{a}run/x", "--to", "{a}out", "--via", "auto"], 2, "go over one or none"),
+        (["{a}run/x", "--to", "{a}out", "--via", "a b"], 2, "invalid route"),
         (["{a}run/x", "--to", "data", "--method", "magic"], 2, "there is no method 'magic'"),
         (["{a}run/x", "--to", "data", "--network", "none.yaml"], 2, "none.yaml cannot be read"),
         (["{a}run/x"], 2, "--to"),

@@ -53,6 +53,13 @@ def test_an_unsuitable_secret_is_refused(secret, content: bytes, why: str):
     assert f"openssl rand -hex 32 > {secret}" in done.output
 
 
+@pytest.mark.parametrize("text", ["1000", "2-1", "0-5", "1-70000", "a-b", "-5"])
+def test_an_invalid_range_of_ports_is_refused(text: str):
+    done = run("serve", "--data-ports", text)
+    assert done.exit_code == 2
+    assert "is not FIRST-LAST" in done.output
+
+
 def test_a_missing_secret_is_refused(tmp_path):
     done = run("serve", "--secret-file", tmp_path / "none")
     assert done.exit_code == 2

@@ -19,8 +19,9 @@ from coalloc.depot.daemon.forwarding import ForwardingTable
 from coalloc.depot.daemon.limits import Limits
 from coalloc.depot.daemon.metrics import Metrics
 from coalloc.depot.daemon.pump import Pump
-from coalloc.depot.daemon.session import Depot, DepotSession
+from coalloc.depot.daemon.session import DepotSession
 from coalloc.depot.daemon.settings import DepotSettings
+from coalloc.depot.daemon.shared import Depot
 from coalloc.depot.protocol.addresses import HostPort
 from coalloc.depot.protocol.lsl import LogisticalSession
 from coalloc.depot.protocol.session_header import Answer, SessionHeader, SessionRequest, credentials
@@ -40,7 +41,7 @@ class Served:
 
     def __init__(self, folder: Path, settings: DepotSettings, table: ForwardingTable | None = None) -> None:
         limits, self.audit = Limits(settings, 0.0), folder / "audit"
-        self.depot = Depot(settings, limits, Pump(), AuditLog(self.audit), Metrics(), table)
+        self.depot = Depot(settings, limits, Pump(), AuditLog(self.audit), Metrics(), table, set(), asyncio.Event())
         with socket.create_server(("127.0.0.1", 0)) as listener:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2 * len(MUCH))
             self.client = socket.create_connection(listener.getsockname(), PATIENCE)

@@ -10,9 +10,11 @@ from coalloc.depot.protocol.addresses import HostPort
 from coalloc.depot.protocol.failures import DepotFailure
 from coalloc.depot.protocol.session_header import (
     MAGIC,
+    MOST_CONNECTIONS,
     MOST_HOPS,
     Answer,
     Pass,
+    PortRequest,
     SessionHeader,
     SessionRequest,
     credentials,
@@ -134,6 +136,42 @@ def test_any_bytes_are_a_header_or_incomplete_or_refused(data: bytes):
             SessionHeader.decode(whole)
 
 
+WANTED = REQUEST._replace(port=PortRequest("192.0.2.7", 4))
+
+
+def test_a_request_for_a_port_has_no_destination_for_depots_that_know_no_ports():
+    sent = json.loads(WANTED.encode())
+    assert "destination" not in sent
+    assert sent["port"] == {"peer": "192.0.2.7", "connections": 4, "destination": str(TO)}
+    assert SessionHeader.decode(header(WANTED).encode())[0].request == WANTED
+    assert "port" not in json.loads(REQUEST.encode())
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"peer": "host.example"},
+        {"peer": "fe80::1%eth0"},
+        {"peer": None},
+        {"connections": 0},
+        {"connections": MOST_CONNECTIONS + 1},
+        {"connections": True},
+        {"destination": "ftp.example:2811"},
+        {"destination": "192.0.2.1:0"},
+        {"destination": None},
+    ],
+)
+def test_a_malformed_request_for_a_port_is_refused(changed: dict):
+    sent = fields()
+    del sent["destination"]
+    good = {"peer": "192.0.2.7", "connections": 4, "destination": "192.0.2.1:2811"}
+    assert SessionHeader.decode(encoded({**sent, "port": good}))[0].request.port == PortRequest("192.0.2.7", 4)
+    for wrong in ({**sent, "port": {**good, **changed}}, {**sent, "port": 1}, fields(port=good)):
+        with pytest.raises(DepotFailure) as refused:
+            SessionHeader.decode(encoded(wrong))
+        assert refused.value.code == "malformed"
+
+
 def test_a_header_is_not_longer_than_a_depot_reads():
     long = REQUEST._replace(visited=("x" * 300,) * MOST_HOPS)
     assert SessionHeader.decode(header(long).encode())
@@ -144,7 +182,7 @@ def test_a_header_is_not_longer_than_a_depot_reads():
 
 
 ANSWERS = st.one_of(
-    st.builds(Answer, st.none(), st.lists(st.floats(0, 100), max_size=8).map(tuple)),
+    st.builds(Answer, st.none(), st.lists(st.floats(0, 100), max_size=8).map(tuple), st.none() | st.integers(1, 65535)),
     st.builds(lambda text, hop: Answer(DepotFailure("refused", text, hop)), st.text(max_size=600), st.integers(0, 9)),
 )
 
@@ -157,7 +195,7 @@ def test_an_answer_is_received_to_its_last_byte_and_no_further(answer: Answer, p
         received += stream[len(received) : len(received) + count]
     found = Answer.decode(received)
     assert stream[len(received) :] == payload
-    assert found.legs == answer.legs
+    assert (found.legs, found.port) == (answer.legs, answer.port)
     if answer.failure:
         assert found.failure.code == "refused"
         assert found.failure.hop == answer.failure.hop
@@ -183,6 +221,8 @@ def test_any_bytes_are_an_answer_or_refused(data: bytes):
     [
         {"legs": [-1]},
         {"legs": [1, -0.5]},
+        {"legs": [], "port": -1},
+        {"legs": [], "port": 0},
         {"code": "refused", "message": "m", "hop": -9},
     ],
 )
