@@ -62,6 +62,7 @@ depots = Table(
     Column("host", Text, nullable=False),
     Column("port", Integer, nullable=False),
     Column("secret", Text),  # shared with the depot; NULL: it takes no tickets
+    Column("subject", Text, info=ACTOR),  # of the depot's own reports
 )
 
 datasets = Table(
