@@ -1,7 +1,6 @@
 """The listening socket of a depot, its signals, and its shutdown."""
 
 import asyncio
-import errno
 import logging
 import resource
 import signal
@@ -11,11 +10,12 @@ from collections import Counter
 from collections.abc import Callable
 
 from coalloc.depot.daemon.audit import AuditLog
+from coalloc.depot.daemon.broker_link import BrokerLink
 from coalloc.depot.daemon.forwarding import ForwardingTable
 from coalloc.depot.daemon.limits import Limits
 from coalloc.depot.daemon.metrics import Metrics
 from coalloc.depot.daemon.pump import Pump
-from coalloc.depot.daemon.session import Depot, DepotSession
+from coalloc.depot.daemon.session import EXHAUSTED, Depot, DepotSession
 from coalloc.depot.daemon.settings import DepotSettings
 from coalloc.depot.protocol.addresses import HostPort
 from coalloc.errors import UsageError
@@ -25,7 +25,6 @@ __all__ = ["serve"]
 log = logging.getLogger(__name__)
 
 BACKLOG = 1024
-EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 PAUSE = 0.1
 """Seconds until the next connection is accepted after file descriptors or memory ran out."""
 SWEEP = 5.0
@@ -51,10 +50,12 @@ async def serve(settings: DepotSettings, ready: Callable[[HostPort], None]) -> N
     audit = AuditLog(settings.audit)
     table = ForwardingTable(settings.table) if settings.table else None
     limits = Limits(settings, time.time())
-    depot = Depot(_within_limits(settings), limits, Pump(), audit, Metrics(), table)
+    link = BrokerLink(settings, settings.broker) if settings.broker else None
+    depot = Depot(_within_limits(settings), limits, Pump(), audit, Metrics(), table, link)
     acceptor = _Acceptor(depot, listener)
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
-    sweeping, accepting = loop.create_task(_sweep(depot)), loop.create_task(acceptor.run())
+    accepting = loop.create_task(acceptor.run())
+    beside = [loop.create_task(each) for each in (_sweep(depot), link.run() if link else None) if each]
     try:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
@@ -66,7 +67,7 @@ async def serve(settings: DepotSettings, ready: Callable[[HostPort], None]) -> N
         stop.clear()
         await acceptor.drain(stop)
     finally:
-        for task in (sweeping, accepting):
+        for task in (*beside, accepting):
             task.cancel()
         await acceptor.cancel()
         depot.pump.close()

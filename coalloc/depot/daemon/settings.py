@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import NamedTuple
 
+from coalloc.config import BrokerAccess
 from coalloc.depot.protocol.addresses import DestinationPattern, HostPort
 from coalloc.util.addresses import Network
 
@@ -18,6 +19,7 @@ class DepotSettings(NamedTuple):
     :param clients: networks of permitted clients; empty: with a secret, all that have a ticket, else this machine
     :param destinations: permitted destinations; empty: with a secret, those in the ticket, else this machine
     :param table: file with the next hops of loose routes
+    :param broker: broker to which the legs are reported, and which gives a forwarding table; None for none
     :param audit: file for a line about each session; None for the standard error stream
     :param congestion: congestion control of outgoing connections; "" for the system's
     :param most_sessions: maximum number of sessions at once
@@ -29,6 +31,7 @@ class DepotSettings(NamedTuple):
     :param connect_seconds: time to connect the next hop
     :param idle_seconds: time without any byte after which a session is reset
     :param drain_seconds: time for running sessions to end when the depot shuts down
+    :param refresh_seconds: time between two reports to the broker
     """
 
     listen: HostPort = HostPort("127.0.0.1", 4000)
@@ -37,6 +40,7 @@ class DepotSettings(NamedTuple):
     clients: tuple[Network, ...] = ()
     destinations: tuple[DestinationPattern, ...] = ()
     table: Path | None = None
+    broker: BrokerAccess | None = None
     audit: Path | None = None
     congestion: str = ""
     most_sessions: int = 10_000
@@ -48,3 +52,4 @@ class DepotSettings(NamedTuple):
     connect_seconds: float = 15.0
     idle_seconds: float = 3600.0
     drain_seconds: float = 60.0
+    refresh_seconds: float = 60.0
