@@ -54,9 +54,13 @@ class LegStore:
         ]
 
     async def known(self, depot_id: int, tried: float, connected: float) -> set[tuple[str, int]]:
-        """Return the next hops, host and port, of legs that a depot has tried, or connected, after these times."""
+        """Return the next hops, host and port, of legs that a depot failed to connect, or connected, after a time.
+
+        :param tried: time after which connections failed
+        :param connected: time after which some were made
+        """
         one = depot_legs.c
-        lately = or_(one.ended > tried, (one.ended > connected) & (one.sessions > 0))
+        lately = or_((one.ended > tried) & (one.failures > 0), (one.ended > connected) & (one.sessions > 0))
         found = select(one.host, one.port).where(one.depot_id == depot_id, lately).distinct()
         return {(host, port) for host, port in await self._connection.execute(found)}
 

@@ -28,6 +28,7 @@ from coalloc.depot.daemon.permissions import permitted_addresses
 from coalloc.depot.daemon.settings import DepotSettings
 from coalloc.depot.protocol.addresses import HostPort
 from coalloc.errors import CoallocError
+from coalloc.safe_text import escaped
 from coalloc.util.documents import document, number
 from coalloc.util.tcp_info import sent_state_of
 
@@ -45,6 +46,7 @@ MOST_ENTRIES, MOST_MEASURED, MOST_DEPOTS = 1000, 8, 64
 LOOK_UPS_SECONDS = 20.0
 """Time after which no further name is looked up."""
 MEASURE_SECONDS = 5.0
+LONGEST_REASON = 500
 
 Result = TypeVar("Result")
 Addresses = Mapping[HostPort, Sequence[AddrInfoType]]
@@ -108,9 +110,9 @@ class BrokerLink:
             try:
                 await self._report()
                 await self._refresh()
-            except (CoallocError, OSError, RuntimeError) as error:  # RuntimeError: there are too many threads
+            except (CoallocError, OSError, ValueError, RuntimeError) as error:  # RuntimeError: too many threads
                 if not self._failed:
-                    log.warning("the broker's table is not refreshed: %s", error)
+                    log.warning("the broker's table is not refreshed: %s", escaped(str(error))[:LONGEST_REASON])
                 self._failed = True
             else:
                 self._failed = False
@@ -153,8 +155,8 @@ class BrokerLink:
         try:
             async with asyncio.timeout(MEASURE_SECONDS):
                 sock = await aiohappyeyeballs.start_connection(addresses, happy_eyeballs_delay=0.25)
-        except (OSError, TimeoutError):
-            self.legs.failed(place, address)
+        except OSError as error:
+            self.legs.failed(place, address, error)
             return
         with sock:
             self.legs.connected(place, address, loop.time() - began)

@@ -5,15 +5,19 @@ downloads, which come from the next hop. So a depot that knows the others also c
 one of them that is its client, as bytes of its leg to that depot.
 """
 
+import errno
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median_low
 from typing import NamedTuple
 
 from coalloc.depot.protocol.addresses import HostPort
+from coalloc.util.addresses import carried
 from coalloc.util.tcp_info import SentState
 
-__all__ = ["MOST_LEGS", "LegBook", "LegUse"]
+__all__ = ["EXHAUSTED", "MOST_LEGS", "LegBook", "LegUse"]
 
+EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+"""Errors of this machine, and not of a connection."""
 MOST_LEGS = 256
 """Maximum number of legs in a report."""
 MOST_TIMES = 100
@@ -107,10 +111,13 @@ class LegBook:
         if exactly:
             self._use(leg).connected(seconds)
 
-    def failed(self, hop: HostPort, address: str) -> None:
-        """Count a connection to a next hop that failed; other ports of a named host are often closed already."""
+    def failed(self, hop: HostPort, address: str, error: OSError) -> None:
+        """Count a connection to a next hop that failed, unless this machine had no file descriptors or memory.
+
+        Those to other ports of a named host are not counted: FTP servers close data ports that are not needed.
+        """
         leg, exactly = self._named.leg(hop, address)
-        if exactly:
+        if exactly and error.errno not in EXHAUSTED:
             self._use(leg).failures += 1
 
     def ended(self, hop: HostPort, address: str, state: SentState) -> None:
@@ -119,9 +126,9 @@ class LegBook:
 
     def sent_back(self, address: str, state: SentState) -> None:
         """Add what the kernel measured on the connection to a client, if it is a depot that the broker has named."""
-        depot = self._named.depots.get(address)
-        if depot:
-            self._use(depot).sent(state)
+        for each in carried(address):  # an IPv4 address may be embedded in an IPv6 one
+            if depot := self._named.depots.get(each):
+                self._use(depot).sent(state)
 
     def name(self, places: Mapping[HostPort, Iterable[str]], depots: Sequence[HostPort]) -> None:
         """Remember depots and servers that a broker has named, with the numeric addresses of each.

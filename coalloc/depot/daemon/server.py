@@ -12,10 +12,11 @@ from collections.abc import Callable
 from coalloc.depot.daemon.audit import AuditLog
 from coalloc.depot.daemon.broker_link import BrokerLink
 from coalloc.depot.daemon.forwarding import ForwardingTable
+from coalloc.depot.daemon.legs import EXHAUSTED
 from coalloc.depot.daemon.limits import Limits
 from coalloc.depot.daemon.metrics import Metrics
 from coalloc.depot.daemon.pump import Pump
-from coalloc.depot.daemon.session import EXHAUSTED, Depot, DepotSession
+from coalloc.depot.daemon.session import Depot, DepotSession
 from coalloc.depot.daemon.settings import DepotSettings
 from coalloc.depot.protocol.addresses import HostPort
 from coalloc.errors import UsageError
@@ -55,7 +56,9 @@ async def serve(settings: DepotSettings, ready: Callable[[HostPort], None]) -> N
     acceptor = _Acceptor(depot, listener)
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     accepting = loop.create_task(acceptor.run())
-    beside = [loop.create_task(each) for each in (_sweep(depot), link.run() if link else None) if each]
+    beside = [loop.create_task(_sweep(depot))]
+    if link:
+        beside.append(loop.create_task(link.run()))
     try:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)

@@ -1,7 +1,6 @@
 """One session at a depot, from the client's first byte until its bytes are carried."""
 
 import asyncio
-import errno
 import secrets
 import socket
 import time
@@ -38,13 +37,11 @@ from coalloc.depot.protocol.socks5 import VERSION, Socks5
 from coalloc.util.addresses import AddressClass, class_of
 from coalloc.util.tcp_info import sent_state_of
 
-__all__ = ["EXHAUSTED", "Depot", "DepotSession", "Front"]
+__all__ = ["Depot", "DepotSession", "Front"]
 
 RECEIVE = 1 << 16
 CHOSEN_SECONDS = 1.0
 """Time limit for each step with a depot that the broker has chosen, as the session can go on without it."""
-EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-"""Errors of connections that are this machine's own."""
 LINGER = 2.0
 """Seconds for a client to read why it was refused."""
 KEEPALIVE = ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 20), (socket.TCP_KEEPCNT, 6))
@@ -307,8 +304,8 @@ class DepotSession:
 
     def _unconnected(self, hop: _Hop, error: OSError) -> DepotFailure:
         """Return the failure of a session whose next hop cannot be connected, and count it."""
-        if self._depot.broker and error.errno not in EXHAUSTED:
-            self._depot.broker.legs.failed(hop.place, hop.address)
+        if self._depot.broker:
+            self._depot.broker.legs.failed(hop.place, hop.address, error)
         match error:
             case TimeoutError():
                 return DepotFailure("timeout", f"{hop.place} did not answer")

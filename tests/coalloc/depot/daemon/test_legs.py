@@ -1,3 +1,4 @@
+import errno
 import socket
 
 import pytest
@@ -24,11 +25,17 @@ def test_a_report_has_what_happened_since_the_last_one():
     book = LegBook()
     for seconds in (0.3, 0.1, 0.2):
         book.connected(NUMERIC, NUMERIC.host, seconds)
-    book.failed(NUMERIC, NUMERIC.host)
+    book.failed(NUMERIC, NUMERIC.host, ConnectionRefusedError())
     book.ended(NUMERIC, NUMERIC.host, state(0.2, ENOUGH, ENOUGH // 4, 1e6))
     book.ended(NUMERIC, NUMERIC.host, state(0.1, ENOUGH, 0, 2e6))
     times = {"connect_seconds": 0.2, "round_trip": 0.1}
     assert taken(book) == {NUMERIC: {"sessions": 3, "failures": 1, **times, "loss": 0.125, "rate": 2e6}}
+    assert taken(book) == {}
+
+
+def test_a_lack_of_file_descriptors_is_no_failure_of_a_leg():
+    book = LegBook()
+    book.failed(NUMERIC, NUMERIC.host, OSError(errno.EMFILE, "Too many open files"))
     assert taken(book) == {}
 
 
@@ -51,7 +58,7 @@ def test_data_connections_of_a_named_server_count_for_round_trips_but_not_as_con
     book, data = LegBook(), HostPort("192.0.2.1", 50123)
     book.name({FTP: ["192.0.2.1"]}, [])
     book.connected(data, "192.0.2.1", 9)
-    book.failed(data, "192.0.2.1")
+    book.failed(data, "192.0.2.1", TimeoutError())
     book.ended(data, "192.0.2.1", state(0.1))
     assert taken(book) == {FTP: {"sessions": 0, "failures": 0, **UNKNOWN, "round_trip": 0.1}}
 
@@ -59,7 +66,7 @@ def test_data_connections_of_a_named_server_count_for_round_trips_but_not_as_con
 def test_bytes_that_are_sent_back_to_a_depot_show_the_losses_of_the_leg_to_it():
     book = LegBook()
     book.name({FTP: ["192.0.2.1"], DEPOT: ["192.0.2.2"]}, [DEPOT])
-    for client in ("192.0.2.1", "192.0.2.2", "192.0.2.3"):
+    for client in ("192.0.2.1", "::ffff:192.0.2.2", "192.0.2.3"):
         book.sent_back(client, state(0.1, ENOUGH, ENOUGH // 2))
     ((leg, use),) = taken(book).items()
     assert (leg, use["loss"]) == (DEPOT, 0.5)
@@ -82,7 +89,7 @@ def test_the_number_of_legs_is_limited_and_the_busy_ones_stay():
     assert len(legs) == MOST_LEGS
     assert NUMERIC in legs
     for port in range(1, 3 * MOST_LEGS):
-        book.failed(HostPort("192.0.2.8", port), "192.0.2.8")
+        book.failed(HostPort("192.0.2.8", port), "192.0.2.8", TimeoutError())
     book.restore(legs)
     assert len(restored := book.take()) == MOST_LEGS
     assert NUMERIC in restored
