@@ -30,6 +30,7 @@ from broker.services.forecasting.history import Transfers
 from broker.services.forecasting.logs import Logs
 from broker.services.forecasting.monitoring import Monitoring
 from broker.services.network.depots import Depots
+from broker.services.network.legs import DepotLegs
 from broker.services.network.places import Places
 from broker.services.network.probes import Probes
 from broker.services.network.routes import MeasuredRoutes
@@ -84,6 +85,7 @@ class Factory(NamedTuple):
     provider: Provider | None
     places: Places
     depots: Depots
+    depot_legs: DepotLegs
     routes: MeasuredRoutes
     catalogue: Catalogue
     confirming: Confirming
@@ -145,6 +147,7 @@ class Factory(NamedTuple):
             Provider(settings.provider, issuers, keys, settings.network) if settings.provider else None,
             places,
             Depots(database, places),
+            DepotLegs(database, places, quotas),
             MeasuredRoutes(database, quotas),
             catalogue,
             Confirming(database),

@@ -21,6 +21,7 @@ __all__ = [
     "DEPOTS_FORM",
     "BrokerAccess",
     "access",
+    "access_with",
     "depot_tickets",
     "own_depots",
     "own_policy",
@@ -53,15 +54,23 @@ def access(named: str | None) -> BrokerAccess | None:
     url = named or usual
     if not url:
         return None
+    token = _token(_host(url), usual)
+    site = os.environ.get("COGET_SITE") or settings.get("site")
+    if site and not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}", site):
+        raise UsageError(f"{site!r} is not a valid site name", "use letters, digits and _.-")
+    return access_with(url, token, site)
+
+
+def access_with(url: str, token: str | None, site: str | None = None) -> BrokerAccess:
+    """Return the access to a broker with a token.
+
+    :raises UsageError: for an invalid address or token, or a token that would be sent unencrypted
+    """
     host = _host(url)
-    token = _token(host, usual)
     if token and not re.fullmatch("[!-~]+", token):
         raise UsageError(f"the token for {host} contains a space or another invalid character", "copy it again")
     if token and urlsplit(url).scheme == "http" and urlsplit(url).hostname not in LOOPBACK:
         raise UsageError(f"the token for {host} would be sent unencrypted", "use https:// for the broker")
-    site = os.environ.get("COGET_SITE") or settings.get("site")
-    if site and not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}", site):
-        raise UsageError(f"{site!r} is not a valid site name", "use letters, digits and _.-")
     return BrokerAccess(url.rstrip("/"), token, site)
 
 

@@ -13,9 +13,11 @@ from broker.models.base import Wire
 from broker.models.catalogue import Host
 from broker.models.depots import (
     ExpectedRoute,
+    ForwardingInstructions,
     IssuedDepotTicket,
     NewDepot,
     RegisteredDepot,
+    ReportedLeg,
     ReportedRoute,
     WantedTickets,
 )
@@ -47,6 +49,12 @@ class RouteReport(Wire):
 
     sink: SinkName = ""
     routes: Annotated[list[ReportedRoute], Field(max_length=1000)]
+
+
+class LegsReport(Wire):
+    """The legs that a depot has used since its last report."""
+
+    legs: Annotated[list[ReportedLeg], Field(max_length=256)]
 
 
 class StoredRoutes(Wire):
@@ -85,6 +93,18 @@ async def put_depot(name: Name, depot: NewDepot, caller: Admin, services: Servic
 async def remove_depot(name: Name, caller: Admin, services: Services) -> None:
     """Delete a depot. Its tickets stay valid until they expire."""
     await services.depots.remove(caller.subject, name)
+
+
+@router.post("/depots/{name}/legs")
+async def report_legs(name: Name, report: LegsReport, caller: Transferrer, services: Services) -> StoredRoutes:
+    """Report legs of a depot, as its subject. Those to neither a depot nor an endpoint are ignored."""
+    return StoredRoutes(stored=await services.depot_legs.take(caller, name, report.legs))
+
+
+@router.get("/depots/{name}/forwarding")
+async def forwarding(name: Name, caller: Transferrer, services: Services) -> ForwardingInstructions:
+    """Return the forwarding table of a depot, for its subject: the next depots, with tickets; and legs to measure."""
+    return await services.depot_legs.forwarding(caller, name)
 
 
 @router.post("/depot-tickets")

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, StringConstraints
 
+from broker.models.access import Subject
 from broker.models.base import Count, Moment, Seconds, Size, Wire
 from broker.models.catalogue import Host
 from broker.models.names import Named
@@ -13,9 +14,12 @@ from coalloc.depot.route import DepotRoute
 
 __all__ = [
     "ExpectedRoute",
+    "ForwardingEntry",
+    "ForwardingInstructions",
     "IssuedDepotTicket",
     "NewDepot",
     "RegisteredDepot",
+    "ReportedLeg",
     "ReportedRoute",
     "RouteTime",
     "WantedTickets",
@@ -39,32 +43,37 @@ def _route(text: str) -> str:
 
 Secret = Annotated[str, StringConstraints(pattern=r"^[!-~]{16,200}$")]
 Address = Annotated[str, StringConstraints(max_length=45), AfterValidator(_numeric)]
+Port = Annotated[int, Field(ge=1, le=65535)]
 
 
 class RegisteredDepot(Wire):
     """A depot: its name, site, host and port.
 
     - `tickets`: whether the broker knows its secret, and so issues tickets for it
+    - `subject`: the subject as which the depot itself reports its legs, and gets its forwarding table
     """
 
     name: Named
     site: Named
     host: Host
-    port: Annotated[int, Field(ge=1, le=65535)] = 4000
+    port: Port = 4000
     tickets: bool = False
+    subject: str | None = None
 
 
 class NewDepot(Wire):
     """A depot to register.
 
     - `secret`: the secret of its `--secret-file`; by default, the broker keeps the one that it knows
+    - `subject`: the subject of the depot's own token, if it is connected to the broker
     """
 
     name: Named
     site: Named
     host: Host
-    port: Annotated[int, Field(ge=1, le=65535)] = 4000
+    port: Port = 4000
     secret: Secret | None = None
+    subject: Subject | None = None
 
 
 class WantedTickets(Wire):
@@ -133,3 +142,48 @@ class ExpectedRoute(Wire):
     host: str
     route: str
     seconds: float
+
+
+class ReportedLeg(Wire):
+    """A depot's connections to a next hop since its last report; unknown values are null.
+
+    - `host`, `port`: the next hop, a depot or a server
+    - `sessions`, `failures`: connections that were made, and that failed
+    - `connect_seconds`: median time to connect
+    - `round_trip`: shortest round-trip time in seconds
+    - `loss`: share of the bytes to the next hop that were sent again
+    - `rate`: delivery rate of the bytes to the next hop, in bytes per second
+    """
+
+    host: Host
+    port: Port
+    sessions: Count
+    failures: Count
+    connect_seconds: Seconds | None = None
+    round_trip: Seconds | None = None
+    loss: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] | None = None
+    rate: Annotated[float, Field(gt=0, lt=1e15, allow_inf_nan=False)] | None = None
+
+
+class ForwardingEntry(Wire):
+    """The next depot on the way to a server, with a ticket for it.
+
+    - `destination`: host of the server
+    """
+
+    destination: str
+    next: IssuedDepotTicket
+
+
+class ForwardingInstructions(Wire):
+    """The forwarding table of a depot, and the legs that it should measure.
+
+    - `seconds`: time for which the table is valid
+    - `measure`: depots and servers to connect to, as HOST:PORT
+    - `depots`: the other depots, as HOST:PORT
+    """
+
+    seconds: int
+    table: list[ForwardingEntry]
+    measure: list[str]
+    depots: list[str]

@@ -16,7 +16,7 @@ from sqlalchemy import (
     text,
 )
 
-from broker.schema.base import ACTOR, ID, METADATA, MOMENT, NAME
+from broker.schema.base import ACTOR, HELD, ID, METADATA, MOMENT, NAME
 
 __all__ = ["bad_replica_reports", "checksums", "datasets", "depots", "endpoints", "judgements", "replicas", "sites"]
 
@@ -62,6 +62,7 @@ depots = Table(
     Column("host", Text, nullable=False),
     Column("port", Integer, nullable=False),
     Column("secret", Text),  # shared with the depot; NULL: it takes no tickets
+    Column("subject", Text, info=HELD),  # of the depot itself, which reports its legs and gets its table
 )
 
 datasets = Table(

@@ -3,9 +3,11 @@
 from sqlalchemy import BigInteger, Column, Double, ForeignKey, Index, Integer, Table, Text, UniqueConstraint, text
 
 from broker.schema.base import ACTOR, ID, METADATA, MOMENT
+from broker.schema.catalogue import depots
 
 __all__ = [
     "BADLY",
+    "depot_legs",
     "forecasts",
     "ignored_subjects",
     "observation_keys",
@@ -82,6 +84,25 @@ route_measurements = Table(
     UniqueConstraint("reporter", "host", "scheme", "route", "ended"),
 )
 """Uses of routes over depots, and of direct ones beside them, in transfers of users."""
+
+depot_legs = Table(
+    "depot_legs",
+    METADATA,
+    Column("id", ID, primary_key=True),
+    Column("depot_id", ForeignKey(depots.c.id, ondelete="CASCADE"), nullable=False),
+    Column("host", Text, nullable=False),  # of the next hop
+    Column("port", Integer, nullable=False),
+    Column("ended", MOMENT, nullable=False),  # arrival of the report
+    Column("sessions", Integer, nullable=False),
+    Column("failures", Integer, nullable=False),
+    Column("connect_seconds", Double),
+    Column("round_trip", Double),
+    Column("loss", Double),
+    Column("rate", Double),
+    Index(None, "depot_id", "host", "port", "ended"),
+    Index(None, "ended"),
+)
+"""Connections of depots to next hops: a row for each report of a leg."""
 
 observation_keys = Table(
     "observation_keys",

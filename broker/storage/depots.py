@@ -15,10 +15,11 @@ __all__ = ["DepotStore", "StoredDepot"]
 
 
 class StoredDepot(NamedTuple):
-    """A depot with its secret; None if it takes no tickets."""
+    """A depot, its secret (None if it takes no tickets), and its number."""
 
     depot: RegisteredDepot
     secret: str | None
+    id: int
 
 
 class DepotStore:
@@ -33,9 +34,15 @@ class DepotStore:
         return {
             row.name: StoredDepot(
                 RegisteredDepot(
-                    name=row.name, site=row.site, host=row.host, port=row.port, tickets=row.secret is not None
+                    name=row.name,
+                    site=row.site,
+                    host=row.host,
+                    port=row.port,
+                    tickets=row.secret is not None,
+                    subject=row.subject,
                 ),
                 row.secret,
+                row.id,
             )
             for row in await self._connection.execute(found)
         }
@@ -48,7 +55,7 @@ class DepotStore:
         site = (await self._connection.execute(select(sites.c.id).where(sites.c.name == depot.site))).scalar()
         if site is None:
             raise NotFound(f"there is no site {depot.site}", f"create it first: PUT /broker/v1/sites/{depot.site}")
-        values = {"name": depot.name, "site_id": site, "host": depot.host, "port": depot.port, "secret": depot.secret}
+        values = depot.model_dump(exclude={"site"}) | {"site_id": site}
         new = insert(self._connection, depots).values(values)
         kept = {"name"} if depot.secret else {"name", "secret"}
         changes = {column: new.excluded[column] for column in values if column not in kept}

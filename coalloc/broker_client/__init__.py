@@ -4,8 +4,8 @@ The client does not trust the broker: it limits the time and the length of its a
 """
 
 from coalloc.broker_client.catalogue import Broker, DatasetEntry
-from coalloc.broker_client.connection import BrokerRefuses, BrokerSilent
 from coalloc.broker_client.tasks import BrokerTasks, CollectionEntry, PlannedFile, SubmittedTask
+from coalloc.broker_connection import BrokerRefuses, BrokerSilent
 
 __all__ = [
     "Broker",

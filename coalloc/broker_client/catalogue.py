@@ -4,13 +4,13 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from coalloc.broker_client.connection import LARGEST, NONSENSE, BrokerConnection, BrokerRefuses
-from coalloc.broker_client.documents import document, number, whole
+from coalloc.broker_connection import LARGEST, NONSENSE, BrokerConnection, BrokerRefuses
 from coalloc.config import BrokerAccess
 from coalloc.errors import NothingToFetchFrom
 from coalloc.model import Estimate, FoundReplicas, Origin, Replica, ReplicaSet
 from coalloc.safe_text import without_query
 from coalloc.util.checksums import checksum, normalise
+from coalloc.util.documents import document, number, whole
 
 __all__ = ["Broker", "DatasetEntry"]
 

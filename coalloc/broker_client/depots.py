@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from coalloc.broker_client.connection import NONSENSE, BrokerConnection
-from coalloc.broker_client.documents import document, number
+from coalloc.broker_connection import NONSENSE, BrokerConnection
 from coalloc.config import BrokerAccess
 from coalloc.depot.protocol.addresses import HostPort
 from coalloc.depot.route import DepotRoute, DepotTicket
 from coalloc.util.addresses import ANYWHERE, AddressPolicy
+from coalloc.util.documents import document, number
 
 __all__ = ["DepotDirectory"]
 

@@ -6,11 +6,11 @@ from contextlib import aclosing
 from typing import Any, NamedTuple, get_args
 from urllib.parse import quote
 
-from coalloc.broker_client.connection import NONSENSE, BrokerConnection, BrokerSilent
-from coalloc.broker_client.documents import document, number, whole
+from coalloc.broker_connection import NONSENSE, BrokerConnection, BrokerSilent
 from coalloc.config import BrokerAccess
 from coalloc.errors import UsageError
 from coalloc.model import TaskStatus, TaskView
+from coalloc.util.documents import document, number, whole
 
 __all__ = ["BrokerTasks", "CollectionEntry", "PlannedFile", "SubmittedTask"]
 

@@ -7,7 +7,6 @@ look-up. It converts the operating system's errors to coget's.
 import asyncio
 import re
 import socket
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from copy import copy
@@ -21,6 +20,7 @@ from aiohappyeyeballs import AddrInfoType
 from coalloc.errors import AddressRefused, SourceError, UnknownHost, Unreachable
 from coalloc.model import DIRECTLY
 from coalloc.util.addresses import ANYWHERE, AddressClass, AddressPolicy, class_of, server
+from coalloc.util.tcp_info import least_round_trip
 
 __all__ = [
     "Dialer",
@@ -35,11 +35,6 @@ __all__ = [
     "round_trip",
     "send_first",
 ]
-
-LEAST_RTT = slice(148, 152)
-"""Bytes of tcpi_min_rtt (in microseconds) in `struct tcp_info` of linux/tcp.h."""
-UNKNOWN = (0, 2**32 - 1)
-
 
 ZONE = re.compile(r"[%\s\0]")
 """Characters that end an address: the mark of an IPv6 zone, blanks and NUL."""
@@ -136,11 +131,10 @@ def round_trip(sock: socket.socket) -> float | None:
     """Return the shortest round-trip time in seconds of a connection so far; None if unknown."""
     further = getattr(getattr(sock, "_sock", sock), "further", 0.0)  # asyncio wraps the sockets of transports
     try:
-        info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, LEAST_RTT.stop)
+        least = least_round_trip(sock)
     except OSError:  # not a TCP connection
         return None
-    least = int.from_bytes(info[LEAST_RTT], sys.byteorder)
-    return None if least in UNKNOWN else least / 1e6 + further
+    return None if least is None else least + further
 
 
 async def send_first(sock: socket.socket, first: bytes) -> None:

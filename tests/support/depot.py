@@ -17,6 +17,13 @@ __all__ = ["DEPOT", "LOOPBACK", "RunningDepot", "depots"]
 
 DEPOT = Path(sys.executable).with_name("coget-depot")
 LOOPBACK = ("--destinations", "127.0.0.0/8")
+OFTEN = """
+from functools import partial
+from coalloc.depot.daemon import cli
+cli.DepotSettings = partial(cli.DepotSettings, refresh_seconds=0.1)
+cli.main()
+"""
+"""A depot that reports to its broker often."""
 
 
 class RunningDepot:
@@ -29,7 +36,8 @@ class RunningDepot:
         folder.mkdir()
         self.audit = folder / "audit"
         prefix = ["prlimit", f"--nofile={limit}"] if limit else []
-        command = [*prefix, str(DEPOT), "serve", "--listen", "127.0.0.1:0", "--audit", str(self.audit), *options]
+        program = [sys.executable, "-c", OFTEN] if "--broker" in options else [str(DEPOT)]
+        command = [*prefix, *program, "serve", "--listen", "127.0.0.1:0", "--audit", str(self.audit), *options]
         environment = with_this_checkout({"PATH": "/usr/bin:/bin"})
         self.errors = folder / "errors"
         with self.errors.open("w") as errors:

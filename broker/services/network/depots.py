@@ -17,7 +17,7 @@ from broker.storage.depots import DepotStore, StoredDepot
 from coalloc.depot.protocol.addresses import DestinationPattern
 from coalloc.depot.tickets import Ticket, key_of, sign
 
-__all__ = ["Depots"]
+__all__ = ["Depots", "named_depot", "ticket_for"]
 
 
 class Depots:
@@ -33,7 +33,7 @@ class Depots:
 
     async def depot(self, name: str) -> RegisteredDepot:
         """Return one depot. :raises NotFound:"""
-        return _named(name, await self._stored()).depot
+        return named_depot(name, await self._stored()).depot
 
     @retried
     async def put(self, by: str, depot: NewDepot) -> RegisteredDepot:
@@ -59,14 +59,14 @@ class Depots:
         :raises Invalid: when a ticket would be too long
         """
         known = await self._stored()
-        route = [_named(name, known) for name in wanted.route]
+        route = [named_depot(name, known) for name in wanted.route]
         if not caller.may("admin"):
             await self._check_hosts(caller, wanted.hosts)
         servers = [DestinationPattern.parse(host) for host in wanted.hosts]
         tickets = []
         for stored, following in zip(route, [*route[1:], None], strict=True):
             to = servers if following is None else [_place(following.depot)]
-            tickets.append(_ticket(stored, caller.subject, to, wanted))
+            tickets.append(ticket_for(stored, caller.subject, to, wanted))
         async with self._database.write() as connection:
             thing = f"{', '.join(wanted.route)}: {', '.join(wanted.hosts)}"
             await AccessStore(connection).note(time.time(), caller.subject, "issue depot tickets", thing)
@@ -87,7 +87,8 @@ class Depots:
                 )
 
 
-def _named(name: str, known: Mapping[str, StoredDepot]) -> StoredDepot:
+def named_depot(name: str, known: Mapping[str, StoredDepot]) -> StoredDepot:
+    """Return one of the known depots. :raises NotFound:"""
     if name not in known:
         raise NotFound(f"there is no depot {name}", "see GET /broker/v1/depots")
     return known[name]
@@ -97,9 +98,13 @@ def _place(depot: RegisteredDepot) -> DestinationPattern:
     return DestinationPattern.parse(f"{depot.host}:{depot.port}")
 
 
-def _ticket(
+def ticket_for(
     stored: StoredDepot, user: str, to: Sequence[DestinationPattern], wanted: WantedTickets
 ) -> IssuedDepotTicket:
+    """Return a ticket of a user for a depot.
+
+    :raises Invalid: when it would be too long
+    """
     depot = stored.depot
     if stored.secret is None:
         return IssuedDepotTicket(depot=depot.name, host=depot.host, port=depot.port)

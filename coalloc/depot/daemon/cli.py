@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from coalloc.config import access_with
 from coalloc.depot.daemon.server import serve
 from coalloc.depot.daemon.settings import DepotSettings
 from coalloc.depot.protocol.addresses import MOST_PORT, DestinationPattern, HostPort, is_numeric
@@ -55,9 +56,24 @@ def _secret(path: str) -> bytes:
         raise ValueError(f"the secret in {path} cannot be used: {error}; {NEW_SECRET} {path}") from None
     if len(secret) < LEAST_SECRET:
         raise ValueError(f"the secret in {path} is shorter than {LEAST_SECRET} bytes; {NEW_SECRET} {path}")
-    if mode & (stat.S_IROTH | stat.S_IWOTH):  # no error, as container systems may mount secrets so
-        log.warning("others may read or change the secret in %s; run: chmod 600 %s", path, path)
+    _warn_if_shared(path, mode, "secret")
     return secret
+
+
+def _token(path: str) -> str:
+    try:
+        token, mode = read_secret(Path(path)).strip(), Path(path).stat().st_mode
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise ValueError(f"the token in {path} cannot be used: {error}") from None
+    _warn_if_shared(path, mode, "token")
+    return token
+
+
+def _warn_if_shared(path: str, mode: int, kind: str) -> None:
+    if mode & (stat.S_IROTH | stat.S_IWOTH):  # no error, as container systems may mount secrets so
+        log.warning("others may read or change the %s in %s; run: chmod 600 %s", kind, path, path)
 
 
 def _address(text: str) -> str:
@@ -78,6 +94,7 @@ NETWORK = _Parsed("network", lambda text: parse_networks([text])[0])
 DESTINATION = _Parsed("destination", DestinationPattern.parse)
 PORTS = _Parsed("ports", _ports)
 SECRET = _Parsed("file", _secret)
+TOKEN = _Parsed("file", _token)
 ADDRESS = _Parsed("address", _address)
 
 depot_name = click.option(
@@ -85,7 +102,7 @@ depot_name = click.option(
     default=DEFAULTS.name,
     show_default=True,
     metavar="NAME",
-    help="Name of the depot in tickets. Depots with a --table need different names.",
+    help="Name of the depot in tickets, and at the broker. Depots with a --table need different names.",
 )
 
 
@@ -144,6 +161,12 @@ def depot() -> None:
     help="Forwarding table (TOML): the next depots by destination.",
 )
 @click.option(
+    "--broker",
+    metavar="URL",
+    help="Broker that gets reports about the connections to servers and depots, and gives a forwarding table.",
+)
+@click.option("--token-file", type=TOKEN, metavar="FILE", help="File with the depot's token for the broker.")
+@click.option(
     "--audit",
     type=click.Path(path_type=Path),
     metavar="FILE",
@@ -197,7 +220,9 @@ def depot() -> None:
     metavar="SECONDS",
     help="Time for sessions to end after SIGTERM.",
 )
-def _serve(clients: Sequence[Any], destinations: Sequence[Any], **given: Any) -> None:
+def _serve(
+    clients: Sequence[Any], destinations: Sequence[Any], broker: str | None, token_file: str | None, **given: Any
+) -> None:
     """Relay connections until SIGTERM.
 
     Clients are coget (--via), Python programs (coalloc.depot), and all programs that support SOCKS5 or HTTP CONNECT, at
@@ -211,7 +236,10 @@ def _serve(clients: Sequence[Any], destinations: Sequence[Any], **given: Any) ->
                         --destinations ftp.example:2811
       coget-depot serve --listen 0.0.0.0:4000 --name depot-a --secret-file secret
     """
-    settings = DepotSettings(clients=tuple(clients), destinations=tuple(destinations), **given)
+    if (broker is None) != (token_file is None):
+        raise click.UsageError("--broker and --token-file belong together")
+    access = access_with(broker, token_file) if broker else None
+    settings = DepotSettings(clients=tuple(clients), destinations=tuple(destinations), broker=access, **given)
     if settings.clients and not settings.destinations and settings.secret is None:
         raise click.UsageError("--clients needs --destinations: name the servers that these clients may reach")
     asyncio.run(serve(settings, lambda place: click.echo(f"coget-depot accepts sessions at {place}")))

@@ -1,7 +1,6 @@
 """Connections of a depot: how they are accepted and made, and their options."""
 
 import asyncio
-import errno
 import logging
 import socket
 from collections.abc import Sequence
@@ -9,16 +8,16 @@ from collections.abc import Sequence
 import aiohappyeyeballs
 from aiohappyeyeballs import AddrInfoType
 
+from coalloc.depot.daemon.legs import EXHAUSTED
 from coalloc.depot.daemon.pump import reset_on_close
 from coalloc.depot.daemon.settings import DepotSettings
 from coalloc.depot.protocol.addresses import HostPort
 from coalloc.depot.protocol.failures import DepotFailure
 
-__all__ = ["accept", "connect", "keep_alive"]
+__all__ = ["accept", "connect", "keep_alive", "open_socket", "prepare", "unconnected"]
 
 log = logging.getLogger(__name__)
 
-EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 PAUSE = 0.1
 """Seconds until the next connection is accepted after file descriptors or memory ran out."""
 KEEPALIVE = ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 20), (socket.TCP_KEEPCNT, 6))
@@ -50,23 +49,44 @@ async def connect(
     :raises DepotFailure: if it cannot be connected
     """
     try:
-        async with asyncio.timeout(settings.connect_seconds):
-            server = await aiohappyeyeballs.start_connection(
-                addresses, happy_eyeballs_delay=0.25, socket_factory=_new_socket
-            )
-    except TimeoutError:
-        raise DepotFailure("timeout", f"{place} did not answer") from None
-    except ConnectionRefusedError:
-        raise DepotFailure("refused", f"{place} refused the connection") from None
+        server = await open_socket(addresses, settings.connect_seconds)
     except OSError as error:
-        raise DepotFailure("unreachable", f"{place} cannot be reached: {error.strerror or error}") from None
+        raise unconnected(place, error) from None
+    prepare(server, congestion or settings.congestion)
+    return server
+
+
+async def open_socket(addresses: Sequence[AddrInfoType], seconds: float) -> socket.socket:
+    """Connect to the first of these addresses that answers.
+
+    :raises OSError: if none does within this time
+    """
+    async with asyncio.timeout(seconds):
+        return await aiohappyeyeballs.start_connection(addresses, happy_eyeballs_delay=0.25, socket_factory=_new_socket)
+
+
+def unconnected(place: HostPort, error: OSError) -> DepotFailure:
+    """Return the failure of a session whose next hop cannot be connected."""
+    match error:
+        case TimeoutError():
+            return DepotFailure("timeout", f"{place} did not answer")
+        case ConnectionRefusedError():
+            return DepotFailure("refused", f"{place} refused the connection")
+    return DepotFailure("unreachable", f"{place} cannot be reached: {error.strerror or error}")
+
+
+def prepare(server: socket.socket, congestion: str) -> None:
+    """Set the options of a new connection; close it if that fails.
+
+    :param congestion: its congestion control; "" for the system's
+    :raises DepotFailure: if that may not be used
+    """
     try:
-        _use_congestion(server, congestion or settings.congestion)
+        _use_congestion(server, congestion)
         keep_alive(server)
     except BaseException:
         server.close()
         raise
-    return server
 
 
 def keep_alive(sock: socket.socket) -> None:

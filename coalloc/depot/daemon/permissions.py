@@ -22,7 +22,7 @@ from coalloc.depot.tickets import Ticket, key_of, read_ticket
 from coalloc.util.addresses import AddressClass, carried, class_of
 from coalloc.util.dialer import looked_up
 
-__all__ = ["SessionPermission", "allowed_addresses", "covers", "look_up", "permission"]
+__all__ = ["SessionPermission", "allowed_addresses", "covers", "look_up", "permission", "permitted_addresses"]
 
 CLOCK_SECONDS = 120.0
 """Maximum difference between the clocks of client and depot."""
@@ -105,6 +105,15 @@ async def allowed_addresses(settings: DepotSettings, to: HostPort, ticket: Ticke
         usable = [each for each in usable if await _any_covers(ticket.destinations, to, str(each[4][0]))]
     if not usable:
         raise DepotFailure("ticket", f"the ticket does not permit {to}")
+    return _first_of_each_family(usable)
+
+
+async def permitted_addresses(
+    settings: DepotSettings, to: HostPort, found: Iterable[AddrInfoType]
+) -> list[AddrInfoType]:
+    """Return those of a host's addresses that may be connected for a broker, under the same rules as for its users."""
+    has_ticket = settings.secret is not None
+    usable = [each for each in found if await _is_permitted(settings, to, str(each[4][0]), has_ticket)]
     return _first_of_each_family(usable)
 
 

@@ -282,13 +282,13 @@ class ConnectionPair:
 
     def close(self, ending: Ending) -> None:
         """Close both connections, with a reset unless both directions have ended."""
+        self._on_end(self, ending)
         for direction in (self.up, self.down):
             direction.close()
         for end in (self.client, self.server):
             if ending == "closed":
                 end.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, FINISH)
             end.sock.close()
-        self._on_end(self, ending)
 
 
 class Pump:
@@ -327,7 +327,7 @@ class Pump:
         """Carry bytes between two non-blocking sockets until both directions have ended, then close the sockets.
 
         :param account: counts the bytes; when it is exhausted, both connections are reset
-        :param on_end: called at the end
+        :param on_end: called at the end, before the sockets are closed
         :param buffer: bytes to buffer for each direction, while its receiver stalls; 0 for the least
         """
         pair = ConnectionPair(client, server, self._pipes, account, buffer, on_end)

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from coalloc.depot.daemon.audit import AuditLog
+from coalloc.depot.daemon.broker_link import BrokerLink
 from coalloc.depot.daemon.connecting import accept
 from coalloc.depot.daemon.forwarding import ForwardingTable
 from coalloc.depot.daemon.limits import Limits
@@ -49,10 +50,14 @@ async def serve(settings: DepotSettings, ready: Callable[[HostPort], None]) -> N
     audit = AuditLog(settings.audit)
     table = ForwardingTable(settings.table) if settings.table else None
     limits = Limits(settings, time.time())
+    link = BrokerLink(settings, settings.broker) if settings.broker else None
     closing, stop = asyncio.Event(), asyncio.Event()
-    depot = Depot(_within_limits(settings), limits, Pump(), audit, Metrics(), table, set(), closing)
+    depot = Depot(_within_limits(settings), limits, Pump(), audit, Metrics(), table, link, set(), closing)
     acceptor, loop = _Acceptor(depot, listener), asyncio.get_running_loop()
-    sweeping, accepting = loop.create_task(_sweep(depot)), loop.create_task(acceptor.run())
+    accepting = loop.create_task(acceptor.run())
+    beside = [loop.create_task(_sweep(depot))]
+    if link:
+        beside.append(loop.create_task(link.run()))
     try:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
@@ -65,7 +70,7 @@ async def serve(settings: DepotSettings, ready: Callable[[HostPort], None]) -> N
         stop.clear()
         await acceptor.drain(stop)
     finally:
-        for task in (sweeping, accepting):
+        for task in (*beside, accepting):
             task.cancel()
         await acceptor.cancel()
         depot.pump.close()

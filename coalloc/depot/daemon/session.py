@@ -5,19 +5,20 @@ import secrets
 import socket
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from http import HTTPStatus
 from typing import NamedTuple, Protocol
 
 from aiohappyeyeballs import AddrInfoType
 
-from coalloc.depot.daemon.connecting import connect, keep_alive
+from coalloc.depot.daemon.connecting import keep_alive, open_socket, prepare, unconnected
 from coalloc.depot.daemon.forwarding import NextHop
 from coalloc.depot.daemon.permissions import SessionPermission, allowed_addresses, look_up, permission
 from coalloc.depot.daemon.ports import PortSession, listen
 from coalloc.depot.daemon.pump import Account, ConnectionPair, Ending, reset_on_close
 from coalloc.depot.daemon.shared import Depot
 from coalloc.depot.protocol.addresses import HostPort
-from coalloc.depot.protocol.failures import DepotFailure
+from coalloc.depot.protocol.failures import CONNECTING, DepotFailure
 from coalloc.depot.protocol.http_connect import METRICS, HttpConnect, response
 from coalloc.depot.protocol.lsl import LogisticalSession
 from coalloc.depot.protocol.opening import Opening
@@ -31,10 +32,13 @@ from coalloc.depot.protocol.session_header import (
 )
 from coalloc.depot.protocol.socks5 import VERSION, Socks5
 from coalloc.util.addresses import AddressClass, class_of
+from coalloc.util.tcp_info import sent_state_of
 
 __all__ = ["DepotSession", "Front"]
 
 RECEIVE = 1 << 16
+CHOSEN_SECONDS = 1.0
+"""Time limit for each step with a depot that the broker has chosen, as the session can go on without it."""
 LINGER = 2.0
 """Seconds for a client to read why it was refused."""
 
@@ -59,11 +63,18 @@ class _Hop(NamedTuple):
     """The next hop of a session.
 
     :param header: header to send, if the next hop is a depot
+    :param instead: hop to take if this one fails; None if the session fails then
     """
 
     place: HostPort
     addresses: Sequence[AddrInfoType]
     header: SessionHeader | None = None
+    instead: "_Hop | None" = None
+
+    @property
+    def address(self) -> str:
+        """A numeric address of the host."""
+        return str(self.addresses[0][4][0])
 
 
 class DepotSession:
@@ -144,12 +155,12 @@ class DepotSession:
         self._user = granted.user
         account, buffer = self._depot.limits.take(granted, opening.header, now)
         try:
-            server = await self._connect_on(opening, granted)
+            server, hop = await self._connect_on(opening, granted)
         except BaseException:
             self._depot.limits.give_back(granted, buffer)
             raise
         account.moved += len(opening.rest)
-        self._carry(server, granted, account, buffer)
+        self._carry(server, hop, granted, account, buffer)
 
     async def _open_port(self, opening: Opening, header: SessionHeader) -> None:
         """Open a port for the client, answer with its number, and leave the session to it."""
@@ -173,29 +184,47 @@ class DepotSession:
             raise
         PortSession(self._depot, self._client, self._peer, listener, request, granted, addresses).start()
 
-    async def _connect_on(self, opening: Opening, granted: SessionPermission) -> socket.socket:
-        """Connect the next hop, send it what is for it, and answer the client."""
+    async def _connect_on(self, opening: Opening, granted: SessionPermission) -> tuple[socket.socket, _Hop]:
+        """Connect the next hop, send it what is for it, and answer the client; return its connection, and the hop."""
         hop = await self._next_hop(opening, granted)
+        try:
+            server, legs = await self._open(hop, opening)
+        except DepotFailure as failure:
+            if hop.instead is None or self._depot.broker is None:
+                raise
+            if failure.hop is None or failure.code not in CONNECTING:  # else the server failed, and not the depot
+                self._depot.broker.table.avoid(hop.place)
+            hop = hop.instead
+            server, legs = await self._open(hop, opening)
+        try:
+            assert self._front is not None, "it made the opening"
+            keep_alive(self._client)
+            reset_on_close(self._client)  # from now on, an end would look like the end of the server's bytes
+            await self._loop.sock_sendall(self._client, self._front.accepted(legs))
+        except BaseException:
+            server.close()
+            raise
+        return server, hop
+
+    async def _open(self, hop: _Hop, opening: Opening) -> tuple[socket.socket, tuple[float, ...]]:
+        """Connect the next hop, and send it what is for it; return the connection, and the seconds of the legs."""
         began = self._loop.time()
         server = await self._connect(hop, opening.header)
         legs: tuple[float, ...] = (round(self._loop.time() - began, 6),)
         try:
             await self._send_first(server, hop, opening.rest)
             if hop.header:
-                legs += await self._await_answer(server, hop.header, hop.place)
-            assert self._front is not None, "it made the opening"
-            reset_on_close(self._client)  # from now on, an end would look like the end of the server's bytes
-            await self._loop.sock_sendall(self._client, self._front.accepted(legs))
+                legs += await self._await_answer(server, hop)
         except BaseException:
             server.close()
             raise
-        return server
+        return server, legs
 
     async def _send_first(self, server: socket.socket, hop: _Hop, rest: bytes) -> None:
         """Send the next hop the header that is for it, and the first bytes of the session."""
         try:
             first = (hop.header.encode() if hop.header else b"") + rest
-            async with asyncio.timeout(self._depot.settings.connect_seconds):
+            async with asyncio.timeout(self._seconds(hop)):
                 await self._loop.sock_sendall(server, first)
         except ValueError as error:
             raise DepotFailure("malformed", str(error)) from None
@@ -212,18 +241,26 @@ class DepotSession:
         addresses = await self._addresses(to, granted)
         if header and not header.request.loose:
             return _Hop(to, addresses)
-        chosen = await self._choose(to, addresses)
+        known, direct = [str(each[4][0]) for each in addresses], _Hop(to, addresses)
+        if self._depot.table and (chosen := await self._depot.table.next_hop(to, known)):
+            return _Hop(chosen.depot, await look_up(chosen.depot), self._own_header(chosen, to, header))
+        return self._brokers_hop(opening, known, direct) or direct
+
+    def _brokers_hop(self, opening: Opening, addresses: Sequence[str], direct: _Hop) -> _Hop | None:
+        """Return the next depot in the broker's table; None if the server should be connected directly.
+
+        :param addresses: numeric addresses of the server
+        """
+        header, to = opening.header, opening.destination
+        if self._depot.broker is None or (opening.rest and not header):  # these bytes may not be safe to repeat
+            return None
+        chosen = self._depot.broker.table.choose(to, addresses, header.request.visited if header else ())
         if chosen is None:
-            return _Hop(to, addresses)
-        return _Hop(chosen.depot, await look_up(chosen.depot), self._own_header(chosen, to, header))
+            return None
+        return _Hop(chosen.hop.depot, chosen.addresses, self._own_header(chosen.hop, to, header), direct)
 
     async def _addresses(self, to: HostPort, granted: SessionPermission) -> Sequence[AddrInfoType]:
         return await allowed_addresses(self._depot.settings, to, granted.ticket)
-
-    async def _choose(self, to: HostPort, addresses: Sequence[AddrInfoType]) -> NextHop | None:
-        if self._depot.table is None:
-            return None
-        return await self._depot.table.next_hop(to, [str(each[4][0]) for each in addresses])
 
     def _own_header(self, chosen: NextHop, to: HostPort, header: SessionHeader | None) -> SessionHeader:
         """Return the header for a next hop that this depot has chosen.
@@ -247,24 +284,32 @@ class DepotSession:
         raw = request.encode()
         return SessionHeader(request, raw, credentials(raw, [chosen.ticket]))
 
+    def _seconds(self, hop: _Hop) -> float:
+        """Return the time limit for a step with a next hop."""
+        seconds = self._depot.settings.connect_seconds
+        return min(seconds, CHOSEN_SECONDS) if hop.instead else seconds
+
     async def _connect(self, hop: _Hop, header: SessionHeader | None) -> socket.socket:
-        congestion = header.request.congestion if header else ""
-        server = await connect(self._depot.settings, hop.place, hop.addresses, congestion)
+        began = self._loop.time()
         try:
-            keep_alive(self._client)
-        except BaseException:
-            server.close()
-            raise
+            server = await open_socket(hop.addresses, self._seconds(hop))
+        except OSError as error:
+            if self._depot.broker:
+                self._depot.broker.legs.failed(hop.place, hop.address, error)
+            raise unconnected(hop.place, error) from None
+        if self._depot.broker:
+            self._depot.broker.legs.connected(hop.place, hop.address, self._loop.time() - began)
+        prepare(server, (header.request.congestion if header else "") or self._depot.settings.congestion)
         return server
 
-    async def _await_answer(self, server: socket.socket, header: SessionHeader, place: HostPort) -> tuple[float, ...]:
+    async def _await_answer(self, server: socket.socket, hop: _Hop) -> tuple[float, ...]:
         """Return the legs that follow, from the answer of the next depot.
 
         :raises DepotFailure: if it refuses, or gives no answer
         """
-        data = b""
+        data, place, depots = b"", hop.place, len(hop.header.passes) if hop.header else 0
         try:
-            async with asyncio.timeout(self._depot.settings.connect_seconds * (len(header.passes) + 1)):
+            async with asyncio.timeout(self._seconds(hop) * (1 if hop.instead else depots + 1)):
                 while missing := Answer.missing(data):
                     if not (more := await self._loop.sock_recv(server, missing)):
                         raise DepotFailure("unreachable", f"{place} closed the connection")
@@ -291,7 +336,9 @@ class DepotSession:
         header = self._opening.header if self._opening else None
         return header is not None and header.next is not None
 
-    def _carry(self, server: socket.socket, granted: SessionPermission, account: Account, buffer: int) -> None:
+    def _carry(
+        self, server: socket.socket, hop: _Hop, granted: SessionPermission, account: Account, buffer: int
+    ) -> None:
         opening, began = self._opening, time.time()
         assert opening is not None, "the session has begun"
 
@@ -301,9 +348,17 @@ class DepotSession:
             self._depot.metrics.ended[ending] += 1
             self._depot.metrics.moved["up"] += up
             self._depot.metrics.moved["down"] += down
-            self._log(end=ending, up=up, down=down, seconds=round(time.time() - began, 3))
+            self._log(end=ending, next=str(hop.place), up=up, down=down, seconds=round(time.time() - began, 3))
+            self._measure(pair, hop)
 
         self._depot.pump.add(self._client, server, account, end, buffer=buffer)
+
+    def _measure(self, pair: ConnectionPair, hop: _Hop) -> None:
+        """Add what the kernel measured on both connections to the use of the legs."""
+        if broker := self._depot.broker:
+            with suppress(OSError):  # the kernel reports nothing
+                broker.legs.ended(hop.place, hop.address, sent_state_of(pair.server.sock))
+                broker.legs.sent_back(self._peer, sent_state_of(pair.client.sock))
 
     async def _refuse(self, failure: DepotFailure) -> None:
         self._depot.metrics.refused[failure.code] += 1

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import NamedTuple
 
+from coalloc.config import BrokerAccess
 from coalloc.depot.protocol.addresses import DestinationPattern, HostPort
 from coalloc.util.addresses import Network
 
@@ -18,6 +19,7 @@ class DepotSettings(NamedTuple):
     :param clients: networks of permitted clients; empty: with a secret, all that have a ticket, else this machine
     :param destinations: permitted destinations; empty: with a secret, those in the ticket, else this machine
     :param table: file with the next hops of loose routes
+    :param broker: broker to which the legs are reported, and which gives a forwarding table; None for none
     :param audit: file for a line about each session; None for the standard error stream
     :param data_ports: first and last port to open for clients that ask for one; None for any free one
     :param congestion: congestion control of outgoing connections; "" for the system's
@@ -30,6 +32,7 @@ class DepotSettings(NamedTuple):
     :param connect_seconds: time to connect the next hop
     :param idle_seconds: time without any byte after which a session is reset
     :param drain_seconds: time for running sessions to end when the depot shuts down
+    :param refresh_seconds: time between two reports to the broker
     """
 
     listen: HostPort = HostPort("127.0.0.1", 4000)
@@ -38,6 +41,7 @@ class DepotSettings(NamedTuple):
     clients: tuple[Network, ...] = ()
     destinations: tuple[DestinationPattern, ...] = ()
     table: Path | None = None
+    broker: BrokerAccess | None = None
     audit: Path | None = None
     data_ports: tuple[int, int] | None = None
     congestion: str = ""
@@ -50,3 +54,4 @@ class DepotSettings(NamedTuple):
     connect_seconds: float = 15.0
     idle_seconds: float = 3600.0
     drain_seconds: float = 60.0
+    refresh_seconds: float = 60.0

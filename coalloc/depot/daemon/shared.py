@@ -4,6 +4,7 @@ import asyncio
 from typing import NamedTuple
 
 from coalloc.depot.daemon.audit import AuditLog
+from coalloc.depot.daemon.broker_link import BrokerLink
 from coalloc.depot.daemon.forwarding import ForwardingTable
 from coalloc.depot.daemon.limits import Limits
 from coalloc.depot.daemon.metrics import Metrics
@@ -16,7 +17,8 @@ __all__ = ["Depot"]
 class Depot(NamedTuple):
     """The parts of a depot that its sessions share.
 
-    :param table: forwarding table; None if all destinations are connected directly
+    :param table: forwarding table of the admin; None for none
+    :param broker: connection to a broker; None for none
     :param ports: tasks of the open ports
     :param closing: set when the depot shuts down, and accepts no more connections
     """
@@ -27,6 +29,7 @@ class Depot(NamedTuple):
     audit: AuditLog
     metrics: Metrics
     table: ForwardingTable | None
+    broker: BrokerLink | None
     ports: set[asyncio.Task[None]]
     closing: asyncio.Event
 

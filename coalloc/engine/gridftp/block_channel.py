@@ -21,9 +21,9 @@ from coalloc.engine.gridftp.session import Session
 from coalloc.engine.gridftp.stream import final_reply, lost
 from coalloc.engine.range_request import RangeRequest
 from coalloc.engine.span import Deliver, Span
-from coalloc.engine.tcp_info import path_state_of
 from coalloc.errors import NoSuchFile, PermissionRefused, SourceError
 from coalloc.model import PathState
+from coalloc.util.tcp_info import path_state_of
 
 __all__ = ["BlockChannel", "BlockModeUnavailable"]
 

@@ -18,9 +18,9 @@ from coalloc.engine.gridftp.data_connections import ComingConnection
 from coalloc.engine.gridftp.login import security_for
 from coalloc.engine.gridftp.session import Session
 from coalloc.engine.span import Deliver, Span
-from coalloc.engine.tcp_info import path_state_of
 from coalloc.errors import ConnectionLost, ReplicaChanged, Stalled, Unreachable, Unsupported
 from coalloc.model import PathState, Stat
+from coalloc.util.tcp_info import path_state_of
 
 __all__ = ["FAR", "GridFTPFindings", "GridFTPSource"]
 

@@ -13,6 +13,7 @@ from coalloc.engine.gridftp.markers import Progress
 from coalloc.engine.gridftp.refusals import refusal
 from coalloc.engine.gridftp.replies import Reply
 from coalloc.errors import ConnectionLost, ReplicaChanged, ServerSays, SourceError
+from coalloc.model import DIRECTLY
 
 __all__ = ["RangeTransfer", "StoredCallback"]
 
@@ -38,6 +39,11 @@ class SessionPair(Protocol):
     @property
     def sink(self) -> GridFTPLogin:
         """The session with the receiving server."""
+        ...
+
+    @property
+    def route(self) -> str:
+        """The route of the data connections: a depot, or "none"."""
         ...
 
     def moved(self) -> None:
@@ -125,6 +131,8 @@ class RangeTransfer:
             error.blame_source()
         if error and not self._sink_requested and self._pair.source.usable:
             self.end(error)  # the sink has not been asked
+            if self._pair.route != DIRECTLY and isinstance(error, ServerSays):  # it may not have reached the depot
+                self._fail_pair(error)
         elif error:
             self._broken(error)
         else:
@@ -153,6 +161,9 @@ class RangeTransfer:
             error = self._vague or error
         self._vague = None
         self.end(error)
+        self._fail_pair(error)
+
+    def _fail_pair(self, error: Exception) -> None:
         ends = f"{self._pair.source.control.where} to {self._pair.sink.control.where}"
         lost = ConnectionLost(f"another file's copy from {ends} has failed: {error}", "connect again")
         self._pair.fail(lost, broken=isinstance(error, ServerSays | ConnectionLost))

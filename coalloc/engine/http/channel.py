@@ -12,9 +12,9 @@ from coalloc.engine.batched_reads import BUFFER, ReadBuffer
 from coalloc.engine.http.pipeline import Pipeline, Question, UnexpectedResponse
 from coalloc.engine.range_request import RangeRequest
 from coalloc.engine.span import Deliver, Span
-from coalloc.engine.tcp_info import path_state_of
 from coalloc.errors import ConnectionLost
 from coalloc.model import PathState
+from coalloc.util.tcp_info import path_state_of
 
 __all__ = ["HTTPChannel", "HTTPConnection", "RangeEnded"]
 

@@ -21,6 +21,8 @@ reader    GET    /depots
 reader    GET    /depots/{name}
 admin     PUT    /depots/{name}
 admin     DELETE /depots/{name}
+transfer  POST   /depots/{name}/legs
+transfer  GET    /depots/{name}/forwarding
 transfer  POST   /depot-tickets
 reader    GET    /depot-routes
 transfer  POST   /depot-routes

@@ -1,4 +1,4 @@
-"""What networks and demands refuse: names given twice, and numbers that are negative, not finite, or not whole."""
+"""Tests that networks and demands refuse names given twice, and numbers that are negative, not finite, or not whole."""
 
 from collections.abc import Callable
 from math import inf, nan

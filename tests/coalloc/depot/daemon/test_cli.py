@@ -86,6 +86,31 @@ def test_an_unknown_congestion_control_is_refused_at_the_start():
     assert "/proc/sys/net/ipv4/tcp_allowed_congestion_control" in done.exception.remedy
 
 
+@pytest.mark.parametrize(
+    ("url", "content", "why"),
+    [
+        ("https://broker.example", b"", "it is empty"),
+        ("https://broker.example", b"a b", "invalid character"),
+        ("http://broker.example", b"token", "would be sent unencrypted"),
+        ("broker.example", b"token", "is not an address of a broker"),
+    ],
+)
+def test_an_unsuitable_token_or_broker_is_refused(tmp_path, url: str, content: bytes, why: str):
+    token = tmp_path / "token"
+    token.write_bytes(content)
+    token.chmod(0o600)
+    done = run("serve", "--broker", url, "--token-file", token)
+    assert done.exit_code != 0
+    assert why in done.output + getattr(done.exception, "message", "")
+
+
+@pytest.mark.parametrize("words", [["--broker", "https://broker.example"], ["--token-file", __file__]])
+def test_a_broker_needs_a_token(words: list[str]):
+    done = run("serve", *words)
+    assert done.exit_code == 2
+    assert "--broker and --token-file belong together" in done.output
+
+
 @pytest.mark.parametrize("command", [[], ["serve"], ["ticket"]])
 def test_help_fits_into_a_terminal(command: list[str]):
     done = CliRunner().invoke(depot, [*command, "--help"], terminal_width=80)

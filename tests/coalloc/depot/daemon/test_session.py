@@ -41,7 +41,8 @@ class Served:
 
     def __init__(self, folder: Path, settings: DepotSettings, table: ForwardingTable | None = None) -> None:
         limits, self.audit = Limits(settings, 0.0), folder / "audit"
-        self.depot = Depot(settings, limits, Pump(), AuditLog(self.audit), Metrics(), table, set(), asyncio.Event())
+        shared = Pump(), AuditLog(self.audit), Metrics(), table, None, set(), asyncio.Event()
+        self.depot = Depot(settings, limits, *shared)
         with socket.create_server(("127.0.0.1", 0)) as listener:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2 * len(MUCH))
             self.client = socket.create_connection(listener.getsockname(), PATIENCE)

@@ -6,9 +6,9 @@ from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
-from coalloc.broker_client.documents import document
 from coalloc.config import LOOPBACK, BrokerAccess
 from coalloc.errors import CoallocError, NotAllowed, NothingToFetchFrom, UsageError
+from coalloc.util.documents import document
 
 if TYPE_CHECKING:
     import httpx
