@@ -1,7 +1,7 @@
 """Depots that relay connections for users, and tickets for them."""
 
 from ipaddress import ip_address
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from pydantic import AfterValidator, Field, StringConstraints
 
@@ -10,7 +10,15 @@ from broker.models.catalogue import Host
 from broker.models.names import Named
 from coalloc.depot.route import DepotRoute
 
-__all__ = ["ExpectedRoute", "IssuedDepotTicket", "NewDepot", "RegisteredDepot", "ReportedRoute", "WantedTickets"]
+__all__ = [
+    "ExpectedRoute",
+    "IssuedDepotTicket",
+    "NewDepot",
+    "RegisteredDepot",
+    "ReportedRoute",
+    "RouteDay",
+    "WantedTickets",
+]
 
 MOST_HOPS = 8
 MOST_MINUTES = 24 * 60
@@ -116,3 +124,23 @@ class ExpectedRoute(Wire):
     host: str
     route: str
     seconds: float
+
+
+class RouteDay(NamedTuple):
+    """A reporter's uses of one route from a site to a server on one day.
+
+    :param site: empty if unknown
+    :param route: depots as HOST:PORT, separated by commas; `none` for the direct route
+    :param day: days since the epoch (UTC)
+    :param seconds: seconds of a small file, for each use that shows them
+    """
+
+    reporter: str
+    site: str
+    scheme: str
+    host: str
+    route: str
+    day: int
+    uses: int
+    bytes: int
+    seconds: tuple[float, ...]

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from coalloc.model import RouteUse
 
-__all__ = ["LEAST", "LONG_SECONDS", "RECENT", "VALID_SECONDS", "MeasuredRoute", "expected_times"]
+__all__ = ["LEAST", "LONG_SECONDS", "RECENT", "SMALL_FILE", "VALID_SECONDS", "MeasuredRoute", "expected_times"]
 
 SMALL_FILE = 1024 * 1024
 """Bytes of the file whose time is expected."""
