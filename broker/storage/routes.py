@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import orjson
-from sqlalchemy import Double, Integer, Select, and_, cast, delete, func, or_, select
+from sqlalchemy import BigInteger, Double, Select, and_, cast, delete, func, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.depots import ReportedRoute, RouteDay
@@ -30,7 +30,9 @@ SMALL_SECONDS = (
 )
 """The seconds of a small file, as in `MeasuredRoute`."""
 SLICE = 600.0
-"""Seconds of a slice of time, of which a sample takes every n-th one."""
+"""Seconds of a slice of time; a sample has one in n slices."""
+MIXER, PRIME = 40503, 65537
+"""Factor and modulus that mix the numbers of slices."""
 PART = 1000
 """Rows that are processed before other coroutines may run."""
 
@@ -38,7 +40,7 @@ PART = 1000
 class UsedRoutes(NamedTuple):
     """The uses of routes by day.
 
-    :param every: 1 if these are all uses; n if they are those of every n-th ten minutes
+    :param every: 1 if these are all uses; n if they are those of one in n slices of time
     """
 
     days: Sequence[RouteDay]
@@ -102,7 +104,8 @@ class RouteStore:
         counted = select(func.count()).select_from(route_measurements).where(*wanted)
         count = (await self._connection.execute(counted)).scalar_one()
         every = max(1, math.ceil(count / most))
-        chosen = (*wanted, cast(one.ended / SLICE, Integer) % every == 0) if every > 1 else wanted
+        mixed = cast(one.ended / SLICE, BigInteger) * MIXER % PRIME  # probes may come every hour or every day
+        chosen = (*wanted, mixed % every == 0) if every > 1 else wanted
         days = []
         for *key, uses, moved, times in await self._connection.execute(self._by_day().where(*chosen)):
             seconds = orjson.loads(times) if isinstance(times, str) else times or ()

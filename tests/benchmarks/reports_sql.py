@@ -77,8 +77,8 @@ ACCURACY = f"{_accuracy('pair_id')};{_accuracy('0')}"
 
 ROUTES = """INSERT INTO route_measurements (ended, reporter, site, scheme, host, route, bytes, seconds, sessions,
     opening_seconds, beginning, beginning_seconds)
-WITH RECURSIVE numbers(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM numbers WHERE i < {rows})
-SELECT {begin} + i * {step}, 'user' || (i % 5), 'SITE' || (i % 25), 'gsiftp', 'dtn' || (i % 40) || '.example',
-    CASE (i / 200) % 4 WHEN 0 THEN 'none' ELSE 'depot' || ((i / 200) % 4) || '.example:4000' END, 1e9, 10.0, 1,
-    0.1 + 0.1 * {random}, 1048576, 0.1 + (1 + (i / 200) % 4) * 0.1 * {random}
+WITH RECURSIVE numbers(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM numbers WHERE i < {rows} - 1)
+SELECT {begin} + (i - i % 4) * {step}, 'user' || (i / 4 % 5), 'SITE' || (i / 4 % 25), 'gsiftp',
+    'dtn' || (i / 4 % 40) || '.example', CASE i % 4 WHEN 0 THEN 'none' ELSE 'depot' || (i % 4) || '.example:4000' END,
+    1e9, 10.0, 1, 0.1 + 0.1 * {random}, 1048576, 0.1 + (1 + i % 4) * 0.1 * {random}
 FROM numbers"""
