@@ -12,6 +12,7 @@ from broker.demo.decisions import decided, downloads
 from broker.demo.finished_tasks import Copied, carry_out, enrol, tune
 from broker.demo.made_up_tasks import errands, tunings
 from broker.demo.places import note, place
+from broker.demo.routes import relay
 from broker.demo.traffic import DemoTransfer, transfers
 from broker.demo.world import DAY, World, world
 from broker.factory import Factory
@@ -25,6 +26,7 @@ async def fill(factory: Factory, seed: int, end: float) -> None:
     """Fill an empty database with the demonstration of a seed, whose history ends at `end` (seconds since 1970)."""
     made, database = world(seed), factory.database
     notes = await place(database, made, end)
+    notes += await relay(database, made, seed, end)
     await _report(factory, made, seed, end)
     keys = Random(f"keys {seed}")
     await enrol(database)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from ipaddress import ip_address
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from pydantic import AfterValidator, Field, StringConstraints
 
@@ -21,6 +21,7 @@ __all__ = [
     "RegisteredDepot",
     "ReportedLeg",
     "ReportedRoute",
+    "RouteDay",
     "RouteTime",
     "WantedTickets",
 ]
@@ -187,3 +188,23 @@ class ForwardingInstructions(Wire):
     table: list[ForwardingEntry]
     measure: list[str]
     depots: list[str]
+
+
+class RouteDay(NamedTuple):
+    """A reporter's uses of one route from a site to a server on one day.
+
+    :param site: empty if unknown
+    :param route: depots as HOST:PORT, separated by commas; `none` for the direct route
+    :param day: days since the epoch (UTC)
+    :param seconds: seconds of a small file, for each use that shows them
+    """
+
+    reporter: str
+    site: str
+    scheme: str
+    host: str
+    route: str
+    day: int
+    uses: int
+    bytes: int
+    seconds: tuple[float, ...]

@@ -9,6 +9,7 @@ from broker.errors import Invalid, NotFound
 from broker.reports import (
     audit,
     decisions,
+    depots,
     drift,
     forecasters,
     grid,
@@ -59,6 +60,7 @@ REPORTS: dict[str, ReportKind] = {
         ReportKind("drift", "Drift and blind spots", drift.make, drift.DriftQuery),
         ReportKind("forecasters", "Forecasters", forecasters.make, forecasters.ForecastersQuery),
         ReportKind("regret", "Regret", regret.make, regret.RegretQuery),
+        ReportKind("depots", "Depots", depots.make, depots.DepotsQuery),
         ReportKind("decisions", "Decisions", decisions.make, decisions.DecisionsQuery),
         ReportKind("replicas", "Replicas", replicas.make, replicas.ReplicasQuery),
         ReportKind("audit", "Audit log", audit.make, audit.AuditQuery, admin=True),

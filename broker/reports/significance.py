@@ -1,4 +1,4 @@
-"""Statistical tests: the probability that differences are due to chance.
+"""Statistical tests: the probability that differences are due to chance; and intervals of medians.
 
 Errors before and after a moment are compared by the rank sum test.
 
@@ -6,8 +6,11 @@ Forecasters are compared by the exact sign test (Conover, Practical Nonparametri
 observations in which one forecaster was more accurate than the other, so that single large errors do not dominate. One
 week of one pair is one observation, because errors of successive transfers are correlated. p-values are adjusted for
 the number of comparisons (Holm, "A simple sequentially rejective multiple test procedure", 1979).
+
+The interval of a median has the values that the sign test does not reject, so it assumes no distribution.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import combinations
@@ -15,7 +18,20 @@ from typing import Generic, NamedTuple, TypeVar
 
 from broker.models.scores import REPLAYED, ForecasterRecord
 
-__all__ = ["ALPHA", "FEWEST", "MOST", "Contest", "Duel", "contests", "duels", "holm", "shifted", "sign_test"]
+__all__ = [
+    "ALPHA",
+    "FEWEST",
+    "MOST",
+    "Contest",
+    "Duel",
+    "contests",
+    "duels",
+    "holm",
+    "median_interval",
+    "quantile",
+    "shifted",
+    "sign_test",
+]
 
 FEWEST = 6
 """Fewest observations for a p-value: with fewer than six, even all wins would not be significant."""
@@ -23,6 +39,8 @@ ALPHA = 0.05
 K = TypeVar("K", bound=Hashable)
 MOST = 16
 """Most values in a rank sum test, which checks all of up to 12,870 ways to divide them."""
+LARGEST = 1000
+"""Most values for which an interval is computed exactly; for more, it is a little wider than necessary."""
 
 
 class Duel(NamedTuple):
@@ -154,3 +172,52 @@ def shifted(before: Sequence[float], after: Sequence[float]) -> float:
 def _twice_the_rank(value: float, values: Sequence[float]) -> int:
     """Return twice the rank of a value: an integer, so that sums are exact."""
     return 2 * sum(each < value for each in values) + sum(each == value for each in values) + 1
+
+
+def quantile(values: Sequence[float], weights: Sequence[float], share: float) -> float:
+    """Return the smallest value at which the values up to it have this share of all weight.
+
+    >>> quantile([3.0, 1.0, 2.0], [1.0, 1.0, 1.0], 0.5), quantile([3.0, 1.0, 2.0], [4.0, 1.0, 1.0], 0.5)
+    (2.0, 3.0)
+
+    :raises ValueError: when there are no values
+    """
+    if not values:
+        raise ValueError("no values have no quantile")
+    wanted, weight, order = share * math.fsum(weights), 0.0, sorted(zip(values, weights, strict=True))
+    for value, each in order:
+        weight += each
+        if weight >= wanted:
+            return value
+    return order[-1][0]
+
+
+def median_interval(values: Sequence[float], weights: Sequence[float]) -> tuple[float, float] | None:
+    """Return the 95 % confidence interval of a median by the sign test; None for fewer than six values.
+
+    Values with unequal weights count as the smaller number of equal ones that has the same variance (Kish 1965).
+
+    >>> median_interval([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0], [1.0] * 8)
+    (1.0, 8.0)
+    >>> median_interval([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0], [1.0] * 9)
+    (2.0, 8.0)
+    """
+    squares = math.fsum(each * each for each in weights)
+    count = int(math.fsum(weights) ** 2 / squares + 1e-9) if squares else 0
+    count = min(count, LARGEST)
+    if count < FEWEST:
+        return None
+    outside = _outside(count)
+    low, high = ((place + 0.5) / count for place in (outside, count - 1 - outside))
+    return quantile(values, weights, low), quantile(values, weights, high)
+
+
+def _outside(count: int) -> int:
+    """Return the number of the smallest, and of the largest, of six or more values that are outside of the interval."""
+    term = below = 1
+    found = 0
+    while 2 * below < ALPHA * 2**count:  # the p-value of `found` values on one side and all others on the other side
+        term = term * (count - found) // (found + 1)
+        below += term
+        found += 1
+    return found - 1

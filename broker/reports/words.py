@@ -87,8 +87,10 @@ def _digits(value: float) -> str:
     return f"{value:.3g}"
 
 
-def short(names: Iterable[str]) -> dict[str, str]:
+def short(names: Iterable[str], longest: int = LONGEST) -> dict[str, str]:
     """Return a short form of each name, different for different names.
+
+    :param longest: most letters of a short form
 
     >>> short(["cern", "a-very-long-name-of-storage.at.some.university.example"])["cern"]
     'cern'
@@ -96,17 +98,17 @@ def short(names: Iterable[str]) -> dict[str, str]:
     made: dict[str, str] = {}
     taken: set[str] = set()
     for name in dict.fromkeys(names):
-        written, number = _fitted(escaped(name) or "–", ""), 1
+        written, number = _fitted(escaped(name) or "–", "", longest), 1
         while written in taken:
             number += 1
-            written = _fitted(escaped(name), f" ({number})")
+            written = _fitted(escaped(name), f" ({number})", longest)
         taken.add(written)
         made[name] = written
     return made
 
 
-def _fitted(name: str, ending: str) -> str:
-    room = LONGEST - len(ending)
+def _fitted(name: str, ending: str, longest: int) -> str:
+    room = longest - len(ending)
     if len(name) > room:
         head = (room - 1) // 2
         name = f"{name[:head]}…{name[len(name) - (room - 1 - head) :]}"

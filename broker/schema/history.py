@@ -80,6 +80,7 @@ route_measurements = Table(
     Column("beginning", BigInteger, nullable=False),  # number of its first bytes
     Column("beginning_seconds", Double, nullable=False),
     Index(None, "host", "ended"),
+    Index(None, "reporter", "ended"),
     Index(None, "ended"),
     UniqueConstraint("reporter", "host", "scheme", "route", "ended"),
 )

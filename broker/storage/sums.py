@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Double, and_, cast, func, literal, select
+from sqlalchemy import ColumnElement, Double, Text, and_, cast, func, literal, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.history import Pair
@@ -111,6 +111,29 @@ class SumStore:
         )
         rows = await self._connection.execute(query)
         return [LinkTotals(number, Pair(*names), size_class, 0, 0, 0, 0.0) for number, *names in rows]
+
+    async def read_from(
+        self, servers: Collection[tuple[str, str]], since: int, until: int
+    ) -> dict[tuple[str, str], tuple[int, int]]:
+        """Return the numbers of transfers, and of bytes, that sinks read from servers, at any of their ports.
+
+        :param servers: sinks, each with the source name of a server without a port; those without transfers are left
+            out of the result
+        :param since: first day
+        :param until: day after the last one
+        """
+        given = tabled(self._connection, list(servers), {"sink": Text(), "server": Text()})
+        beginning = func.substr(pairs.c.source, 1, func.length(given.c.server) + 1)
+        query = (
+            select(given.c.sink, given.c.server, MOVED[0], MOVED[2])
+            .join(pairs, and_(pairs.c.sink == given.c.sink, pairs.c.direction == "read"))
+            .join(traffic, traffic.c.pair_id == pairs.c.id)
+            .where(or_(pairs.c.source == given.c.server, beginning == given.c.server + ":"))
+            .where(self._mine(since), traffic.c.day < until)
+            .group_by(given.c.sink, given.c.server)
+        )
+        rows = await self._connection.execute(query)
+        return {(sink, server): (int(transfers), int(nbytes)) for sink, server, transfers, nbytes in rows}
 
     def _mine(self, since: int) -> ColumnElement[bool]:
         by_subject: Any = literal(True) if self._subject is None else traffic.c.subject == self._subject

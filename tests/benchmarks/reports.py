@@ -3,8 +3,10 @@
     python -m tests.benchmarks.reports [postgresql] [sqlite] [--rows N] [--times N]
 
 `postgresql`: ten million transfers in a year, over a thousand links, by five users. SQL statements generate the
-transfers, the broker's own follower computes the sums, and SQL statements generate scores like the scorer's.
-`sqlite`: a hundred thousand transfers, reported over HTTP; sums and scores as for PostgreSQL. Prints for every report,
+transfers, the broker's own follower computes the sums, and SQL statements generate scores like the scorer's, and a
+million measured routes.
+`sqlite`: a hundred thousand transfers, reported over HTTP; sums and scores as for PostgreSQL, and a hundred thousand
+measured routes. Prints for every report,
 as an admin and as a user see it, the median and 95th percentile of the response times, and the targets.
 """
 
@@ -27,7 +29,7 @@ from broker.reports.registry import REPORTS, ReportKind
 from broker.storage.database import Database, addressed
 from broker.storage.months import Months, month_of
 from tests.benchmarks.broker import show, timed
-from tests.benchmarks.reports_sql import ACCURACY, DAY, OBSERVATIONS, PAIRS, SCORES, STANDS
+from tests.benchmarks.reports_sql import ACCURACY, DAY, OBSERVATIONS, PAIRS, ROUTES, SCORES, STANDS
 from tests.support.broker import BrokerProcess
 from tests.support.browser import Page
 from tests.support.postgres import postgres
@@ -41,6 +43,8 @@ SQLITE = {"{random}": "abs(random() / 9223372036854775807.0)", "{least}": "min"}
 POSTGRESQL = {"{random}": "random()", "{least}": "least"}
 BARS = {"postgresql": 1.0, "sqlite": 0.3}
 SMALL = 100_000
+MEASURED = {"postgresql": 1_000_000, "sqlite": SMALL}
+"""Numbers of measured routes, in a year."""
 
 
 async def filled(url: str, rows: int) -> None:
@@ -60,7 +64,8 @@ async def filled(url: str, rows: int) -> None:
 
 
 async def scored(database: Database, rows: int) -> None:
-    """Insert scores like those that the scorer would compute; running the scorer itself would take too long."""
+    """Insert measured routes, and scores like those that the scorer would compute, which would take too long."""
+    await _run(database, "routes", ROUTES, MEASURED["sqlite" if database.sqlite else "postgresql"])
     for name, statement in (
         ("scores", SCORES),
         ("accuracy", ACCURACY),

@@ -7,7 +7,7 @@ statements for transfers work only on PostgreSQL.
 
 from predictors.context import SIZES
 
-__all__ = ["ACCURACY", "DAY", "OBSERVATIONS", "PAIRS", "SCORES", "STANDS"]
+__all__ = ["ACCURACY", "DAY", "OBSERVATIONS", "PAIRS", "ROUTES", "SCORES", "STANDS"]
 
 DAY = 86_400.0
 CASES = " ".join(f"WHEN bytes < {size} THEN {number}" for number, size in enumerate(map(int, SIZES)))
@@ -74,3 +74,11 @@ FROM ({sums}) AS sums, ({NAMES}) AS names"""
 
 
 ACCURACY = f"{_accuracy('pair_id')};{_accuracy('0')}"
+
+ROUTES = """INSERT INTO route_measurements (ended, reporter, site, scheme, host, route, bytes, seconds, sessions,
+    opening_seconds, beginning, beginning_seconds)
+WITH RECURSIVE numbers(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM numbers WHERE i < {rows} - 1)
+SELECT {begin} + (i - i % 4) * {step}, 'user' || (i / 4 % 5), 'SITE' || (i / 4 % 25), 'gsiftp',
+    'dtn' || (i / 4 % 40) || '.example', CASE i % 4 WHEN 0 THEN 'none' ELSE 'depot' || (i % 4) || '.example:4000' END,
+    1e9, 10.0, 1, 0.1 + 0.1 * {random}, 1048576, 0.1 + (1 + i % 4) * 0.1 * {random}
+FROM numbers"""

@@ -9,7 +9,8 @@ from broker.reports.charts.against import scatter
 from broker.reports.charts.amounts import bars
 from broker.reports.charts.cells import grid
 from broker.reports.charts.over_time import lines, series
+from broker.reports.charts.ratios import intervals
 from broker.reports.charts.times import gantt
 from broker.reports.charts.trust import calibration
 
-__all__ = ["bars", "calibration", "gantt", "grid", "lines", "scatter", "series"]
+__all__ = ["bars", "calibration", "gantt", "grid", "intervals", "lines", "scatter", "series"]

@@ -128,14 +128,14 @@ class Axis(NamedTuple):
 
     def channel(self, field: str, **more: Any) -> dict[str, Any]:
         """Return the axis as a channel of Vega-Lite."""
-        kind = {"type": "log"} if self.log else {"type": "linear"}
+        kind: dict[str, Any] = {"type": "log"} if self.log else {"type": "linear", "zero": False}
         domain = [self.low / self.divisor, self.high / self.divisor]
         axis = {"tickCount": 5, "format": ",~%" if self.unit == "share" else ",~g" if self.log else ",~r"}
         return {
             "field": field,
             "type": "quantitative",
             "title": self.title,
-            "scale": {**kind, "domain": domain, "nice": False, "zero": False},
+            "scale": {**kind, "domain": domain, "nice": False},
             "axis": axis,
             **more,
         }

@@ -59,6 +59,7 @@ HABITS = {
     "done": 0,
     "succeeded": 0,
     "whole": 0,
+    "faster": 0,
     "failed": 1,
     "failures": 1,
     "stolen": 2,
@@ -66,7 +67,9 @@ HABITS = {
     "stalled": 4,
     "corrupt": 3,
     "slow": 4,
+    "slower": 1,
     "unused": 5,
+    "unclear": 5,
 }
 """Index of the colour of categories that have the same colour in every figure."""
 

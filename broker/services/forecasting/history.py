@@ -17,6 +17,7 @@ from broker.services.network.places import Places
 from broker.storage.database import Database, retried
 from broker.storage.history import ObservationStore
 from broker.storage.months import Months, begin_of_month
+from broker.storage.routes import RouteStore
 from broker.storage.traffic import forget
 
 __all__ = ["AHEAD", "Transfers"]
@@ -113,6 +114,7 @@ class Transfers:
                 count = await self._months.drop_before(connection, before)
             await history.forget_keys(before)
             await forget(connection, before)
+            await RouteStore(connection).forget(before)
         self._months.forget()
         return count
 

@@ -19,6 +19,10 @@ MOST_ROUTES = 64
 """Maximum number of routes to one host in an answer."""
 AHEAD = 3600.0
 """Seconds by which the clock of a reporter may be ahead."""
+KEPT_SECONDS = 400 * 86_400.0
+"""Age in seconds at which a measurement is deleted: 13 months, for reports."""
+MOST_KEPT = 20_000
+"""Number of a reporter's newest measurements that are kept."""
 
 
 class MeasuredRoutes:
@@ -31,7 +35,7 @@ class MeasuredRoutes:
     async def take(self, caller: Caller, site: str, routes: Sequence[ReportedRoute]) -> int:
         """Store measurements of a caller at a site, and forget old ones; return the number of stored ones.
 
-        Those that are old, or end in the future, are left out.
+        Those that are not valid any more, or end in the future, are left out.
 
         :param site: empty for the caller's usual site
         :raises TooManyRequests: when the caller has used up its quota
@@ -43,7 +47,7 @@ class MeasuredRoutes:
             for each in routes
             if now - VALID_SECONDS < each.ended < now + AHEAD
         ]
-        await self._keep(caller.subject, site or caller.site, valid, now - VALID_SECONDS)
+        await self._keep(caller.subject, site or caller.site, valid, now - KEPT_SECONDS)
         return len(valid)
 
     @retried
@@ -53,6 +57,7 @@ class MeasuredRoutes:
             await store.forget(oldest)
             if routes:
                 await store.add(subject, site, routes)
+                await store.forget_most(subject, MOST_KEPT)
 
     async def expected(self, caller: Caller, site: str, hosts: Sequence[str]) -> list[ExpectedRoute]:
         """Return the expected times of the routes to servers, from the measurements of a caller and of its site.

@@ -22,6 +22,7 @@ from broker.config.settings import Settings
 from broker.demo.decisions import decided, downloads
 from broker.demo.filling import fill
 from broker.demo.made_up_tasks import errands
+from broker.demo.routes import DEPOTS, measured_routes
 from broker.demo.sharing import DemoServer, shared
 from broker.demo.traffic import DemoTransfer, transfers
 from broker.demo.world import DAY, PEOPLE, PROBER, DemoLink, Story, World, world
@@ -156,6 +157,20 @@ def tiled(ranges: Sequence[Range]) -> int:
         assert (each.start, each.end - each.start) == (at, each.bytes)
         at = each.end
     return at
+
+
+@pytest.mark.sampled(5)
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_one_depot_helps_another_harms_and_the_third_is_hardly_measured(seed):
+    uses: Counter[str] = Counter()
+    seconds = defaultdict(list)
+    for _, _, each in measured_routes(world(seed), seed, END):
+        assert END - 40 * DAY < each.ended <= END
+        uses[each.route] += 1
+        seconds[each.route].append(log(each.opening_seconds + each.beginning_seconds))
+    helpful, harmful, rare = (each.route for each in DEPOTS)
+    assert mean(seconds[helpful]) < mean(seconds["none"]) < mean(seconds[harmful])
+    assert 0 < uses[rare] < 50 < uses[harmful] < uses[helpful] == uses["none"]
 
 
 SERVERS = st.builds(

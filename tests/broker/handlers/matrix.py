@@ -157,7 +157,7 @@ admin     GET    /endpoint_manager/pause_rule/{pause_rule_id}
 admin     PUT    /endpoint_manager/pause_rule/{pause_rule_id}
 admin     DELETE /endpoint_manager/pause_rule/{pause_rule_id}
 """
-ALL_READ = "overview tasks grid drift forecasters regret decisions replicas pair task transfer"
+ALL_READ = "overview tasks grid drift forecasters regret depots decisions replicas pair task transfer"
 REPORTS = {"reader": ALL_READ.split(), "admin": ["audit"]}
 
 

@@ -7,7 +7,7 @@ from random import Random
 from broker.reports import charts
 from broker.reports.document import Column, Figure, Table
 
-__all__ = ["HOSTILE", "coverage", "figures", "pairs", "rates"]
+__all__ = ["HOSTILE", "coverage", "factors", "figures", "pairs", "rates"]
 
 HOSTILE = (
     "<script>alert(1)</script>",
@@ -88,6 +88,18 @@ def coverage(forecasts: int = 100) -> Table:
     return Table("coverage", "Coverage", columns, rows)
 
 
+def factors(rows: int = 7) -> Table:
+    """Factors with intervals, largest first, and one without."""
+    kinds = ("faster", "unclear", "slower")
+    made = [
+        (name, 4 / (place + 2), 3 / (place + 2), 5 / (place + 2), kinds[place * 3 // rows])
+        for place, name in enumerate((*HOSTILE, *(f"row {number}" for number in range(rows)))[:rows])
+    ]
+    ends = (Column(name, name, "factor") for name in ("low", "high"))
+    columns = [Column("pair", "Pair"), Column("gain", "Gain", "factor"), *ends, Column("verdict", "Verdict")]
+    return Table("factors", "Factors", columns, [*made, ("no interval", 2.0, None, None, "unclear")])
+
+
 def figures() -> Iterator[Figure]:
     """Return each kind of figure in each of its variants."""
     some = rates(300)
@@ -104,6 +116,8 @@ def figures() -> Iterator[Figure]:
     yield charts.grid("large-grid", "Expected rates", pairs(many), "source", "sink", "rate")
     yield charts.scatter("scatter", "Expected and true", some, "p50", "rate", colour="forecaster")
     yield charts.calibration("calibration", "Coverage", coverage(), "nominal", "hits", "forecasts", "forecaster")
+    yield charts.intervals("intervals", "Gains", factors(), "pair", "gain", "low", "high", "verdict")
+    yield charts.intervals("many-intervals", "Gains", factors(90), "pair", "gain", "low", "high", "verdict")
     yield charts.gantt("gantt", "Ranges", _ranges(), "source", "begin", "end", "outcome")
     hops = Table("hops", "Hops", some.columns, some.rows[:9])
     yield charts.gantt("hops", "Hops", hops, "forecaster", "at", "at", "forecaster")

@@ -17,7 +17,7 @@ from broker.reports.charts.palette import DARK, LIGHT
 from broker.reports.charts.times import BarLane, lanes
 from broker.reports.charts.trust import wilson
 from broker.reports.document import Column, Figure, Table
-from tests.broker.reports.figures import coverage, figures, pairs, rates
+from tests.broker.reports.figures import coverage, factors, figures, pairs, rates
 
 FIGURES = {figure.name: figure for figure in figures()}
 
@@ -96,6 +96,7 @@ def test_what_stands_side_by_side_has_points_where_one_value_is_many_times_the_o
         (charts.grid("g", "Rate", pairs(()), "source", "sink", "rate"), "no pair has data"),
         (charts.scatter("x", "Rate", rates(4), "p50", "rate"), "fewer than 5 points"),
         (charts.calibration("c", "Rate", coverage(19), "nominal", "hits", "forecasts"), "fewer than 20 forecasts"),
+        (charts.intervals("i", "Gain", factors(0), "pair", "gain", "low", "high", "verdict"), "no row has an interval"),
         (charts.gantt("t", "Rate", rates(0), "forecaster", "at", "at"), "there is nothing to show yet"),
     ],
 )
@@ -114,6 +115,25 @@ def test_rows_that_lack_a_number_are_left_out():
     ]
     figure = charts.series("s", "Rate", Table("t", "T", table.columns, rows), "at", "rate")
     assert len(figure.spec["data"]["values"]) == 8
+
+
+def test_of_many_intervals_the_largest_and_the_smallest_are_drawn():
+    few, many = FIGURES["intervals"], FIGURES["many-intervals"]
+    assert few.note == "1 without an interval are not drawn."
+    assert many.note == f"30 of 90 are drawn: the largest and the smallest; the table has all. {few.note}"
+    drawn = [value["value"] for value in many.spec["data"]["values"]]
+    assert drawn == pytest.approx([4 / (place + 2) for place in (*range(15), *range(75, 90))])
+    assert many.alternative.startswith("Gains: 90 rows, 30 faster, 30 slower, 30 unclear; ")
+    assert "row 82 0.044" in many.alternative
+
+
+def test_rows_of_one_name_do_not_hide_the_names_of_others():
+    table = factors()
+    figure = charts.intervals(
+        "i", "G", Table("t", "T", table.columns, table.rows * 2), *("pair", "gain"), *("low", "high", "verdict")
+    )
+    values = figure.spec["data"]["values"]
+    assert (len(values), len({value["row"] for value in values})) == (14, 7)
 
 
 def test_stale_cells_are_grey():

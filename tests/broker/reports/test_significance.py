@@ -8,7 +8,16 @@ from hypothesis import strategies as some
 from hypothesis import strategies as st
 
 from broker.models.scores import IN_CHARGE, ForecasterRecord, ScoreKey, recorded
-from broker.reports.significance import FEWEST, contests, duels, holm, shifted, sign_test
+from broker.reports.significance import (
+    FEWEST,
+    contests,
+    duels,
+    holm,
+    median_interval,
+    quantile,
+    shifted,
+    sign_test,
+)
 from predictors.tally import Tally
 
 DAYS = some.lists(some.floats(0, 3), min_size=1, max_size=7)
@@ -120,3 +129,41 @@ def test_the_least_of_two_weeks():
 def test_what_cannot_be_compared_is_refused(sizes):
     with pytest.raises(ValueError, match="cannot be compared"):
         shifted([1.0] * sizes[0], [1.0] * sizes[1])
+
+
+@given(st.integers(FEWEST, 60))
+def test_the_interval_of_a_median_has_what_the_sign_test_does_not_reject(count):
+    values = [float(each) for each in range(count)]
+    low, high = median_interval(values, [1.0] * count)
+    kept = [each for each in values if sign_test(int(each), count - int(each)) >= 0.05]
+    assert (low, high) == (kept[0] - 1, kept[-1])
+
+
+@given(st.lists(st.tuples(st.floats(-9, 9), st.integers(1, 4)), min_size=1, max_size=20), st.floats(0.01, 1))
+def test_a_weighted_value_counts_like_several(weighted, share):
+    repeated = [value for value, times in weighted for _ in range(times)]
+    values, weights = [value for value, _ in weighted], [float(times) for _, times in weighted]
+    assert quantile(values, weights, share) == quantile(repeated, [1.0] * len(repeated), share)
+
+
+def test_unequal_weights_widen_an_interval():
+    values = [float(each) for each in range(30)]
+    narrow, wide = median_interval(values, [1.0] * 30), median_interval(values, [20.0, *[1.0] * 29])
+    assert narrow == (9.0, 20.0)
+    assert wide is None  # as of four values
+    assert median_interval([*values, *values], [1.0] * 30 + [3.0] * 30)[1] >= narrow[1] - 1
+
+
+def test_an_interval_of_thousands_of_values_is_computed():
+    low, high = median_interval([float(each) for each in range(100_000)], [1.0] * 100_000)
+    assert 45_000 < low < 49_000 < 51_000 < high < 55_000
+
+
+@pytest.mark.parametrize("count", [0, 1, FEWEST - 1])
+def test_few_values_have_no_interval(count):
+    assert median_interval([1.0] * count, [1.0] * count) is None
+
+
+def test_no_values_have_no_quantile():
+    with pytest.raises(ValueError, match="no quantile"):
+        quantile([], [], 0.5)

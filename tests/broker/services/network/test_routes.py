@@ -7,6 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from broker.storage.routes import RouteStore
 from tests.support.broker import BrokerProcess
 from tests.support.coget import coget, patient
 from tests.support.depot import LOOPBACK, depots
@@ -14,6 +15,7 @@ from tests.support.gridftp import GridFTPServer
 
 B = "/broker/v1"
 MIB = 1 << 20
+DAY = 86_400.0
 
 
 def measured(route: str, opening: float, beginning: float, /, **changed: object) -> dict[str, object]:
@@ -84,6 +86,47 @@ async def test_the_newest_five_count(stocked, broker):
     ann, now = await broker.client("transfer"), time.time()
     await report(ann, *(measured("none", 9 if ago > 4 else 1, 0, ended=now - ago) for ago in range(20)))
     assert await expected(ann) == [("none", 1.0)]
+
+
+async def kept(broker, since: float = 0) -> dict[str, int]:
+    """Return the number of stored measurements by reporter."""
+    async with broker.factory.database.read() as connection:
+        found = await RouteStore(connection).used(None, since, 1e11, 10**6)
+    counts: dict[str, int] = {}
+    for each in found.days:
+        counts[each.reporter] = counts.get(each.reporter, 0) + each.uses
+    return counts
+
+
+async def test_measurements_are_kept_for_reports_when_they_are_not_valid_any_more(stocked, broker, monkeypatch):
+    ann, now = await broker.client("transfer"), time.time()
+    await report(ann, measured("none", 1, 1, ended=now), measured("none", 1, 1, ended=now - 60))
+    monkeypatch.setattr(time, "time", lambda: now + 399 * DAY)
+    await report(ann, measured("none", 1, 1, ended=now + 399 * DAY))
+    assert await kept(broker) == {"a-transfer": 3}
+    assert await expected(ann) == [("none", 2.0)]
+    monkeypatch.setattr(time, "time", lambda: now + 400 * DAY)
+    await report(ann, measured("none", 1, 1, ended=now + 400 * DAY))
+    assert await kept(broker) == {"a-transfer": 3}
+
+
+async def test_of_each_reporter_the_newest_measurements_are_kept(stocked, broker, monkeypatch):
+    monkeypatch.setattr("broker.services.network.routes.MOST_KEPT", 5)
+    ann, bob, now = await broker.client("transfer"), await broker.client("curator"), time.time()
+    await report(bob, *(measured("none", 1, 1, ended=now - 100 - ago) for ago in range(3)))
+    for ago in range(9, -1, -3):
+        await report(ann, *(measured("none", 1, 1, ended=now - ago + less) for less in (0.0, 0.3, 0.6)))
+    assert await kept(broker) == {"a-transfer": 5, "a-curator": 3}
+    assert await kept(broker, now - 3.1) == {"a-transfer": 5}
+    await report(ann, *(measured("none", 1, 1, ended=now + 1, host=f"h{n}.example") for n in range(20)))
+    assert (await kept(broker)).get("a-transfer", 0) <= 5, "of equal ends"
+
+
+async def test_measurements_are_deleted_with_the_transfers(stocked, broker):
+    ann, now = await broker.client("transfer"), time.time()
+    await report(ann, measured("none", 1, 1, ended=now - 6 * DAY), measured("none", 1, 1, ended=now))
+    await broker.factory.transfers.forget(now + 32 * DAY)
+    assert await kept(broker) == {}
 
 
 async def test_an_ignored_reporter_has_no_influence(stocked, broker):
