@@ -216,7 +216,9 @@ def _interval(spread: GainSpread) -> str:
 
 
 def _of_pairs(spread: GainSpread | None, verdict: Literal["faster", "slower"]) -> str:
-    return f"{spread.counts[verdict]:,} of {sum(spread.counts.values()):,} pairs" if spread else ""
+    if spread is None:
+        return ""
+    return f"{spread.counts[verdict]:,} of {sum(spread.counts.values()):,} pairs; each user has one vote"
 
 
 def _drawn(gains: Sequence[RouteGain], names: Mapping[str, str]) -> Figure:

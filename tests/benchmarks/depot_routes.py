@@ -68,6 +68,9 @@ SMALL = "16K,64K,256K,1M,4M"
 UCSD = _routes("61ms", "43.5ms", "20ms")
 NETWORKS = {
     "figure-2": Routes("ANL to UTK: direct 106 ms, legs 75 and 2.5 ms", _routes("53ms", "37.5ms", "1.25ms")),
+    "figure-2-short": Routes(
+        "the same with a direct route as short as the depot's, 77.5 ms", _routes("38.75ms", "37.5ms", "1.25ms")
+    ),
     "figure-3": Routes("UCSD to UTK: direct 122 ms, legs 40 and 87 ms", UCSD),
     "figure-4": Routes("the same with buffers of 64 KB", UCSD, SMALL, 64 << 10),
     "figure-5": Routes("the same with buffers of 32 KB", UCSD, SMALL, 32 << 10),
