@@ -10,6 +10,7 @@ from broker.models.access import Subject
 from broker.models.base import Count, Moment, Seconds, Size, Wire
 from broker.models.catalogue import Host
 from broker.models.names import Named
+from coalloc.depot.protocol.addresses import HostPort
 from coalloc.depot.route import DepotRoute
 
 __all__ = [
@@ -35,6 +36,12 @@ def _numeric(text: str) -> str:
     return text
 
 
+def _connectable(text: str) -> str:
+    """Return a host without the dot at its end. :raises ValueError: for a host that depots do not accept"""
+    HostPort.of(text.strip("[]"), 1)
+    return text.rstrip(".")
+
+
 def _route(text: str) -> str:
     route = DepotRoute.parse(text)
     if route.automatic:
@@ -45,6 +52,7 @@ def _route(text: str) -> str:
 Secret = Annotated[str, StringConstraints(pattern=r"^[!-~]{16,200}$")]
 Address = Annotated[str, StringConstraints(max_length=45), AfterValidator(_numeric)]
 Port = Annotated[int, Field(ge=1, le=65535)]
+DepotHost = Annotated[Host, AfterValidator(_connectable)]
 
 
 class RegisteredDepot(Wire):
@@ -61,6 +69,11 @@ class RegisteredDepot(Wire):
     tickets: bool = False
     subject: str | None = None
 
+    @property
+    def place(self) -> HostPort:
+        """The address, as depots and coget write it."""
+        return HostPort.of(self.host.strip("[]"), self.port)
+
 
 class NewDepot(Wire):
     """A depot to register.
@@ -71,7 +84,7 @@ class NewDepot(Wire):
 
     name: Named
     site: Named
-    host: Host
+    host: DepotHost
     port: Port = 4000
     secret: Secret | None = None
     subject: Subject | None = None

@@ -13,7 +13,7 @@ from coalloc.history.route_values import RECENT
 
 __all__ = ["LegStore", "StoredLeg"]
 
-KEPT = 100
+KEPT = 2 * RECENT
 """Number of newest reports of a leg that are kept; of a busy one there is a report every minute."""
 NAMES = tuple(ReportedLeg.model_fields)
 
@@ -53,8 +53,8 @@ class LegStore:
             for row in await self._connection.execute(found)
         ]
 
-    async def known(self, depot_id: int, tried: float, connected: float) -> set[tuple[str, int]]:
-        """Return the next hops, host and port, of legs that a depot failed to connect, or connected, after a time.
+    async def recent(self, depot_id: int, tried: float, connected: float) -> set[tuple[str, int]]:
+        """Return host and port of the next hops that a depot has connected, or tried to connect, recently.
 
         :param tried: time after which connections failed
         :param connected: time after which some were made

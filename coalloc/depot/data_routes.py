@@ -122,6 +122,8 @@ class DataRoutes:
                 return await self._opened(route, host, to, wanted)
         except (DepotFailure, OSError) as error:
             self.avoid(host, describe(error, route))
+        except ValueError as error:  # the ticket is too long for the header
+            self.avoid(host, f"depot {route}: {error}")
         except CoallocError as error:
             self.avoid(host, f"depot {error.message}")
         return None

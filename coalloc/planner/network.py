@@ -4,9 +4,9 @@ Sizes are bytes, times seconds, capacities whole bytes per second, so that plans
 is known. Networks known from several origins can be joined.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
-from math import isfinite
+from math import inf
 from operator import index
 from typing import NamedTuple, Self
 
@@ -92,14 +92,17 @@ class Network:
             _same(what, name, host.name)
             _once(f"an ISP of {what}", (isp.name for isp in host.isps))
             _whole(what, host.io, host.storage, *(limit for isp in host.isps for limit in isp[1:]))
-        for key, link in self.links.items():
-            what = f"link {key}"
-            _same(what, key, link.key)
-            _whole(what, link.capacity, *(link.bounds or ()))
-            _finite(what, link.price, link.age)
-            self._known(key.source, key.source_isp, key)
-            self._known(key.sink, key.sink_isp, key)
-            if key.source == key.sink:
+        isps = {name: {isp.name for isp in host.isps} or {""} for name, host in self.hosts.items()}
+        for key, link in self.links.items():  # there may be a million
+            if type(link.capacity) is not int or link.capacity < 0 or link.bounds or link.price or link.age is not None:
+                _whole(f"link {key}", link.capacity, *(link.bounds or ()))
+                _finite(f"link {key}", link.price, link.age)
+            if key != link.key:
+                _same(f"link {key}", key, link.key)
+            source, sink, source_isp, sink_isp = key
+            if source_isp not in isps.get(source, ()) or sink_isp not in isps.get(sink, ()):
+                self._refuse(key, isps)
+            if source == sink:
                 raise UsageError(f"link {key} has the same host at both ends", "name two hosts")
         _once("a shared set", (each.name for each in self.shared))
         for each in self.shared:
@@ -109,12 +112,16 @@ class Network:
                 if key not in self.links:
                     raise UsageError(f"shared set {each.name} names the unknown link {key}", "add the link")
 
-    def _known(self, name: str, isp: str, key: LinkKey) -> None:
-        if name not in self.hosts:
-            raise UsageError(f"link {key} names the unknown host {name!r}", "add the host")
-        isps = {each.name for each in self.hosts[name].isps} or {""}
-        if isp not in isps:
-            raise UsageError(f"link {key} names the ISP {isp!r}, which {name} does not have", "name one of its ISPs")
+    @staticmethod
+    def _refuse(key: LinkKey, isps: Mapping[str, set[str]]) -> None:
+        """Refuse a link whose hosts or ISPs are unknown. :raises UsageError:"""
+        for name, isp in ((key.source, key.source_isp), (key.sink, key.sink_isp)):
+            if name not in isps:
+                raise UsageError(f"link {key} names the unknown host {name!r}", "add the host")
+            if isp not in isps[name]:
+                raise UsageError(
+                    f"link {key} names the ISP {isp!r}, which {name} does not have", "name one of its ISPs"
+                )
 
     @classmethod
     def of(cls, hosts: tuple[Host, ...], links: tuple[Link, ...], shared: tuple[Shared, ...] = ()) -> Self:
@@ -138,11 +145,14 @@ class Network:
     def keeping(self, wanted: Callable[[LinkKey], bool]) -> Self:
         """Return the network with only some of the links."""
         links = {key: link for key, link in self.links.items() if wanted(key)}
-        shared = tuple(
-            each._replace(weights={key: weight for key, weight in each.weights.items() if key in links})
-            for each in self.shared
-        )
-        return replace(self, links=links, shared=shared)
+        return replace(self, links=links, shared=_among(self.shared, links))
+
+
+def _among(shared: Iterable[Shared], links: Container[LinkKey]) -> tuple[Shared, ...]:
+    """Return the shared sets with only these links."""
+    return tuple(
+        each._replace(weights={key: weight for key, weight in each.weights.items() if key in links}) for each in shared
+    )
 
 
 def _whole(what: str, *numbers: int | None) -> None:
@@ -162,7 +172,7 @@ def _whole(what: str, *numbers: int | None) -> None:
 def _finite(what: str, *numbers: float | None) -> None:
     """Check that numbers are finite and not negative. :raises UsageError:"""
     for number in numbers:
-        if number is not None and not (isfinite(number) and number >= 0):
+        if number is not None and not 0 <= number < inf:
             raise UsageError(f"{what} has the number {number!r}", "give a finite number from 0")
 
 
@@ -243,7 +253,7 @@ def joined(first: Network, *others: Network) -> Network:
         names = {each.name for each in shared}
         shared += [each for each in other.shared if each.name not in names]
     links = {key: link for key, link in links.items() if _fits(key, hosts)}
-    return Network(hosts, links, tuple(shared))
+    return Network(hosts, links, _among(shared, links))
 
 
 def _filled(host: Host, other: Host) -> Host:

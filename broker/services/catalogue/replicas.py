@@ -121,7 +121,7 @@ class Replicas:
                 f"{caller.subject} may read no replica of {name}",
                 "ask the owner of a collection that contains one, or an admin, to confirm it",
             )
-        options = await self._options(open_ones, sink, places, caller.subject)
+        options = await self._options(open_ones, sink, places, caller.subject, with_routes=False)
         by_grant = {
             places.by_id[i].endpoint.name: readable.by_grant(places.by_id[i], each.did, path, each.registrations[i])
             for each in open_ones.values()
@@ -158,7 +158,13 @@ class Replicas:
         return readable.with_addresses(known), {name: known[name] for name in named if name in known}
 
     async def _options(
-        self, found: Mapping[str, LocatedDataset], sink: str, places: Map, subject: str
+        self,
+        found: Mapping[str, LocatedDataset],
+        sink: str,
+        places: Map,
+        subject: str,
+        *,
+        with_routes: bool = True,
     ) -> dict[tuple[int, int], Option]:
         """Return the options for each endpoint and size class, by endpoint number and class."""
         classes = {size_class(each.size or 0) for each in found.values()}
@@ -166,7 +172,7 @@ class Replicas:
         readable = {i: places.by_id[i] for i in numbers if i in places.by_id and places.by_id[i].endpoint.read_priority}
         links = {i: Pair(placed.endpoint.source, sink, "read") for i, placed in readable.items()}
         forecasts = await self._forecasting.by_class(links.values(), classes, subject)
-        hosts = {placed.endpoint.host for placed in readable.values()}
+        hosts = {placed.endpoint.host for placed in readable.values()} if with_routes else set()
         async with self._database.read() as connection:
             routes = await route_times(connection, subject, sink, sorted(hosts))
         here = places.coordinates(sink)

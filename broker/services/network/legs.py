@@ -7,6 +7,7 @@ import asyncio
 import random
 import time
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from broker.errors import Forbidden, Invalid
@@ -17,10 +18,11 @@ from broker.services.auth.quotas import Quotas
 from broker.services.network.depots import named_depot, ticket_for
 from broker.services.network.forwarding import LegForecast, forecast, path_from
 from broker.services.network.places import Places
+from broker.storage.access import AccessStore
 from broker.storage.database import Database, retried
 from broker.storage.depots import DepotStore, StoredDepot
 from broker.storage.legs import LegStore, StoredLeg
-from coalloc.depot.protocol.addresses import DestinationPattern
+from coalloc.depot.protocol.addresses import DestinationPattern, HostPort
 from coalloc.history.route_values import VALID_SECONDS
 
 __all__ = ["DepotLegs"]
@@ -36,23 +38,23 @@ MOST_MEASURED = 8
 CONNECTED_SECONDS, TRIED_SECONDS = 3600.0, 600.0
 """Age at which a leg is measured again, if it was connected last, or only tried."""
 
-Place = tuple[str, int]
-"""A host as in the catalogue, and a port."""
-
 
 class _Known(NamedTuple):
-    """The depots by name, and the hosts of endpoints by their places."""
+    """The depots by name, and the places of endpoints."""
 
     depots: Mapping[str, StoredDepot]
-    servers: Mapping[Place, str]
+    servers: frozenset[HostPort]
 
-    def place(self, name: str) -> Place:
-        depot = self.depots[name].depot
-        return depot.host, depot.port
+    def place(self, name: str) -> HostPort:
+        return self.depots[name].depot.place
 
     @property
-    def by_place(self) -> Mapping[Place, str]:
+    def by_place(self) -> Mapping[HostPort, str]:
         return {self.place(name): name for name in self.depots}
+
+    @property
+    def places(self) -> frozenset[HostPort]:
+        return self.servers | self.by_place.keys()
 
 
 class _Legs(NamedTuple):
@@ -81,9 +83,9 @@ class DepotLegs:
         """
         known = await self._known()
         depot = _own(caller, name, known)
-        self._quotas.take(caller.subject, caller.role, len(legs))
-        places = (known.servers.keys() | known.by_place.keys()) - {known.place(name)}
-        valid = [each for each in legs if (each.host, each.port) in places]
+        self._quotas.take(caller.subject, caller.role, max(1, len(legs)))
+        places = known.places - {known.place(name)}
+        valid = [each for each in legs if _place(each.host, each.port) in places]
         await self._keep(depot.id, valid)
         return len(valid)
 
@@ -107,23 +109,39 @@ class DepotLegs:
         async with self._database.read() as connection:
             store = LegStore(connection)
             stored = await store.newest(now - VALID_SECONDS)
-            recent = await store.known(depot.id, now - TRIED_SECONDS, now - CONNECTED_SECONDS)
+            recent = await store.recent(depot.id, now - TRIED_SECONDS, now - CONNECTED_SECONDS)
+        if caller.subject != depot.depot.subject:
+            await self._note(caller.subject, name)
         chosen = await asyncio.to_thread(_next_depots, name, stored, known)
         own = known.place(name)
-        unknown = sorted((known.servers.keys() | known.by_place.keys()) - recent - {own})
-        measured = random.sample(unknown, min(len(unknown), MOST_MEASURED))
+        unknown = sorted(known.places - {_place(*each) for each in recent} - {own})
         return ForwardingInstructions(
             seconds=60 * MINUTES,
             table=_table(caller.subject, chosen, known),
-            measure=[f"{host}:{port}" for host, port in measured],
-            depots=[f"{host}:{port}" for host, port in sorted(known.by_place.keys() - {own})[:MOST_LISTED]],
+            measure=list(map(str, random.sample(unknown, min(len(unknown), MOST_MEASURED)))),
+            depots=list(map(str, sorted(known.by_place.keys() - {own})[:MOST_LISTED])),
         )
+
+    @retried
+    async def _note(self, subject: str, name: str) -> None:
+        """Record that somebody else than the depot got its tickets."""
+        async with self._database.write() as connection:
+            await AccessStore(connection).note(time.time(), subject, "get forwarding table", name)
 
     async def _known(self) -> _Known:
         async with self._database.read() as connection:
             depots = await DepotStore(connection).all()
         endpoints = [each.endpoint for each in (await self._places.map()).by_id.values()]
-        return _Known(depots, {(each.host, each.port or PORTS[each.scheme]): each.host for each in endpoints})
+        places = (_place(each.host, each.port or PORTS[each.scheme]) for each in endpoints)
+        return _Known(depots, frozenset(each for each in places if each))
+
+
+def _place(host: str, port: int) -> HostPort | None:
+    """Return a place with a host as in the catalogue; None if depots do not accept it."""
+    try:
+        return HostPort.of(host.strip("[]"), port)
+    except ValueError:
+        return None
 
 
 def _own(caller: Caller, name: str, known: _Known) -> StoredDepot:
@@ -138,39 +156,46 @@ def _own(caller: Caller, name: str, known: _Known) -> StoredDepot:
 
 
 def _next_depots(name: str, stored: Sequence[StoredLeg], known: _Known) -> dict[str, str]:
-    """Return the next depot by host, for the servers to which a depot should not connect directly."""
+    """Return the next depot by host, for the servers to which a depot should not connect directly.
+
+    Those with the largest gain come first.
+    """
     legs = _forecasts(stored, known)
-    chosen = {}
+    chosen: dict[str, tuple[float, str]] = {}
     for host, direct in legs.to_server.items():
         path = path_from(name, direct, legs.between)
         if path and len(path.depots) > 1:
-            chosen[host] = path.depots[1]
-    return chosen
+            chosen[host] = path.seconds - sum(direct[name]), path.depots[1]
+    return {host: depot for host, (_, depot) in sorted(chosen.items(), key=lambda each: (each[1], each[0]))}
 
 
 def _forecasts(stored: Sequence[StoredLeg], known: _Known) -> _Legs:
     by_place = known.by_place
     between: dict[tuple[str, str], list[ReportedLeg]] = {}
-    servers: dict[tuple[str, str], list[ReportedLeg]] = {}
+    servers: dict[tuple[HostPort, str], list[ReportedLeg]] = {}
     for each in stored:
-        place = each.leg.host, each.leg.port
+        place = _place(each.leg.host, each.leg.port)
+        if place is None:
+            continue
         if place in by_place:
             between.setdefault((each.depot, by_place[place]), []).append(each.leg)
         elif place in known.servers:
-            servers.setdefault((known.servers[place], each.depot), []).append(each.leg)
+            servers.setdefault((place, each.depot), []).append(each.leg)
     legs = _Legs({}, {})
     for (one, other), reports in between.items():
         if leg := forecast(reports, between.get((other, one), ())):
             legs.between[one, other] = leg
-    for (host, depot), reports in servers.items():
-        if leg := forecast(reports):
-            legs.to_server.setdefault(host, {})[depot] = leg
+    for (place, depot), reports in servers.items():
+        if leg := forecast(reports):  # of several ports of a host, the best one counts, as others may be closed
+            known_ones = legs.to_server.setdefault(place.host, {})
+            known_ones[depot] = min(leg, known_ones.get(depot, leg), key=sum)
     return legs
 
 
 def _table(subject: str, chosen: Mapping[str, str], known: _Known) -> list[ForwardingEntry]:
     entries = []
-    for host, depot in sorted(chosen.items())[:MOST_ENTRIES]:
+    for name, depot in islice(chosen.items(), MOST_ENTRIES):
+        host = f"[{name}]" if ":" in name else name
         wanted = WantedTickets(route=(depot,), hosts=(host,), minutes=MINUTES, sessions=MOST_SESSIONS)
         try:
             issued = ticket_for(known.depots[depot], subject, [DestinationPattern.parse(host)], wanted)

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
@@ -19,7 +19,7 @@ from urllib.parse import quote
 import aiohappyeyeballs
 from aiohappyeyeballs import AddrInfoType
 
-from coalloc.broker_connection import NONSENSE, BrokerConnection
+from coalloc.broker_connection import NONSENSE, BrokerConnection, BrokerRefuses
 from coalloc.config import BrokerAccess
 from coalloc.depot.daemon.broker_table import BrokerTable, ChosenDepot
 from coalloc.depot.daemon.forwarding import NextHop
@@ -77,10 +77,7 @@ class Instructions(NamedTuple):
         table = dict(map(_entry, told["table"][:MOST_ENTRIES]))
         if own in {name for name, _ in table.values()}:
             raise ValueError("the table leads to this depot itself")
-        measure, depots = (
-            [HostPort.parse(each) for each in told[name][:most]]
-            for name, most in (("measure", MOST_MEASURED), ("depots", MOST_DEPOTS))
-        )
+        measure, depots = _places(told["measure"][:MOST_MEASURED]), _places(told["depots"][:MOST_DEPOTS])
         return cls(min(number(told["seconds"]), LONGEST), table, measure, depots)
 
     @property
@@ -107,26 +104,32 @@ class BrokerLink:
     async def run(self) -> None:
         """Report and refresh the table, again and again."""
         while True:
-            try:
-                await self._report()
-                await self._refresh()
-            except (CoallocError, OSError, ValueError, RuntimeError) as error:  # RuntimeError: too many threads
-                if not self._failed:
-                    log.warning("the broker's table is not refreshed: %s", escaped(str(error))[:LONGEST_REASON])
-                self._failed = True
-            else:
-                self._failed = False
+            refused = [await self._tried(self._report), await self._tried(self._refresh)]
+            if (why := next(filter(None, refused), "")) and not self._failed:
+                log.warning("the broker's table is not refreshed, or legs are not reported: %s", why)
+            self._failed = bool(why)
             await asyncio.sleep(self._settings.refresh_seconds)
+
+    @staticmethod
+    async def _tried(step: Callable[[], Awaitable[None]]) -> str:
+        """Carry out a step; return why it failed, or an empty text."""
+        try:
+            await step()
+        except (CoallocError, OSError, ValueError, LookupError, TypeError, RuntimeError) as error:
+            return escaped(str(error))[:LONGEST_REASON] or type(error).__name__  # RuntimeError: too many threads
+        return ""
 
     async def _report(self) -> None:
         """Report the legs that were used since the last report.
 
-        :raises CoallocError: if the broker does not take it; the next report has the same legs
+        :raises CoallocError: if the broker does not take it; the next report has the same legs, unless it refuses them
         """
         if not (taken := self.legs.take()):
             return
         try:
             await _in_thread(partial(_send_report, self._access, self._settings.name, taken))
+        except BrokerRefuses:
+            raise
         except BaseException:
             self.legs.restore(taken)
             raise
@@ -214,6 +217,15 @@ def _looked_up(places: set[HostPort]) -> Addresses:
             break
         with suppress(OSError, UnicodeError):
             found[place] = socket.getaddrinfo(*place, type=socket.SOCK_STREAM)
+    return found
+
+
+def _places(texts: Sequence[str]) -> list[HostPort]:
+    """Return the valid ones of these places."""
+    found = []
+    for text in texts:
+        with suppress(ValueError):
+            found.append(HostPort.parse(text))
     return found
 
 

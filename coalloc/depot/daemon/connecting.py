@@ -35,7 +35,7 @@ async def accept(listener: socket.socket) -> tuple[socket.socket, str]:
         except OSError as error:
             if error.errno in EXHAUSTED:
                 log.warning("no connection can be accepted: %s", error.strerror)
-                await asyncio.sleep(PAUSE)
+            await asyncio.sleep(PAUSE)
         else:
             return sock, address[0]
 

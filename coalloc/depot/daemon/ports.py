@@ -176,6 +176,8 @@ class PortSession:
         self._connecting.discard(task)
         if task.cancelled() or task.exception():
             sock.close()
+        if not task.cancelled() and (error := task.exception()):
+            log.error("a connection at a port failed", exc_info=error)
         self._note_use()
 
     def _note_use(self) -> None:

@@ -16,7 +16,7 @@ from coalloc.engine.gridftp.address import Address
 from coalloc.engine.gridftp.control import ControlConnection, PendingReply
 from coalloc.engine.gridftp.refusals import refusal
 from coalloc.engine.gridftp.replies import Reply, extended_passive_port, passive_address
-from coalloc.errors import PermissionRefused
+from coalloc.errors import PermissionRefused, SourceError
 from coalloc.util.addresses import AddressClass, class_of, server
 
 __all__ = ["ComingConnection", "DataConnections"]
@@ -103,17 +103,27 @@ class DataConnections:
         if self._prepared:
             reply, coming = self._prepared
             await self._control.reply(reply)
-            await coming.located()
+            try:
+                await coming.located()
+            except SourceError:
+                self.forget()
+                raise
             self._prepared = None
             if coming.may_stand:
                 return coming
             coming.close()  # a port opened long ago may be closed again
-        coming = ComingConnection(self._located(self._control.submit(self.command)), self._connect)
-        await coming.located()
+        reply = self._control.submit(self.command)
+        coming = ComingConnection(self._located(reply), self._connect)
+        try:
+            await self._control.reply(reply)
+            await coming.located()
+        except BaseException:
+            coming.close()
+            raise
         return coming
 
     async def _located(self, reply: PendingReply) -> HostAndPort:
-        return await self.address(await self._control.reply(reply))
+        return await self.address(await asyncio.shield(reply))  # it may come only after a long transfer
 
     async def connect(self, reply: Reply) -> socket.socket:
         """Connect to the address in a reply to `command`."""

@@ -27,10 +27,12 @@ USUAL = "adler32"
 class _AfterTransfer(NamedTuple):
     """Commands that were sent together with a transfer, and that the server carries out after it.
 
-    :param questions: those about size and version; None once their answer was used
-    :param digest: the one for the checksum of `span`; None if the server has none, or its answer was used
+    :param fetch: number of the fetch with this transfer
+    :param questions: replies about size and version; None once they were used
+    :param digest: reply about the checksum of `span`; None if the server has none, or once it was used
     """
 
+    fetch: int
     transfer: PendingReply
     questions: Sequence[PendingReply] | None
     span: tuple[int, int]
@@ -62,19 +64,23 @@ class Session(GridFTPLogin):
         ranged = bool({"ERET", "REST"} & self._features.keys()) or (await self.control.ask("REST 1")).code == 350
         self.stat = self._understand(answers, ranged)
 
-    def ask_after(self, transfer: PendingReply, start: int, end: int) -> None:
+    def ask_after(self, fetch: int, transfer: PendingReply, start: int, end: int) -> None:
         """Ask for the file's size and version, and the checksum of a range, after its transfer.
 
-        So the answers come together with the end of the transfer, and not a round trip later. They are returned once.
+        So the answers come together with the end of the transfer, and not a round trip later. Each is used only once.
+
+        :param fetch: number of the fetch with this transfer
         """
         if self.pipelined:
             digest = self._checksum_of(self.address.path, USUAL, start, end)
-            self._after = _AfterTransfer(transfer, self._ask(), (start, end), digest)
+            self._after = _AfterTransfer(fetch, transfer, self._ask(), (start, end), digest)
 
-    async def stat_after(self) -> Stat | None:
-        """Return the answer about size and version after the last transfer with `ask_after`; None if there is none."""
+    async def stat_after(self, fetch: int) -> Stat | None:
+        """Return the answer about size and version that `ask_after` asked for in a fetch; None if there is none."""
         after = self._after
-        if after is None or after.questions is None or not await self._ended_well(after.transfer):
+        if after is None or after.fetch != fetch or after.questions is None:
+            return None
+        if not await self._ended_well(after.transfer):
             return None
         self._after = after._replace(questions=None)
         return self._understand([await self.control.reply(each) for each in after.questions], self.stat.ranged)

@@ -78,8 +78,6 @@ class GridFTPSource(Source):
         self._channel: BlockChannel | None = None
         self._data: ComingConnection | None = None
         self._agreed: Stat | None = None
-        self._asked_at = 0
-        """Value of `GridFTPFindings.begun` when the session asked for the version together with a range."""
         self._relayed = False
 
     @property
@@ -183,7 +181,8 @@ class GridFTPSource(Source):
             session = await self._reopened()
             self._data = await session.data.take()
         try:
-            await stream.fetch(session, self._data, span, deliver, self._is_last(session, span))
+            last = self._known.begun if self._is_last(session, span) else None
+            await stream.fetch(session, self._data, span, deliver, last)
         except Unreachable:  # the server closed the idle session, and the port that it had opened
             session = await self._reopened()
             self._data = await session.data.take()
@@ -192,11 +191,8 @@ class GridFTPSource(Source):
             self._data = None
 
     def _is_last(self, session: Session, span: Span) -> bool:
-        """Return whether this range is probably the last one to be fetched from the replica by any session."""
-        known, whole = self._known, span.end - span.start <= BRIEF and span.end == session.stat.size
-        if whole and known.running == 1:
-            self._asked_at = known.begun
-        return whole and known.running == 1
+        """Return whether this range is brief, and probably the last one to be fetched from the replica."""
+        return span.end - span.start <= BRIEF and span.end == session.stat.size and self._known.running == 1
 
     async def _usable_channel(self) -> BlockChannel:
         """Return the persistent data connection, or a new one in a new session, for the file that `open` saw."""
@@ -242,7 +238,7 @@ class GridFTPSource(Source):
     async def recheck(self) -> Stat:
         if self._session and self._session.usable:
             with suppress(ConnectionLost, Stalled):  # the server closed the idle session
-                early = await self._session.stat_after() if self._asked_at == self._known.begun else None
+                early = await self._session.stat_after(self._known.begun)
                 return early or await self._session.ask_again()
         return (await self._connected()).stat
 

@@ -14,29 +14,30 @@ from coalloc.engine.gridftp.refusals import refusal
 from coalloc.engine.gridftp.replies import Reply
 from coalloc.engine.gridftp.session import Session
 from coalloc.engine.span import Deliver, Span
-from coalloc.errors import ConnectionLost, SourceError
+from coalloc.errors import ConnectionLost, SourceError, Unreachable
 
 __all__ = ["LAST_WORDS_SECONDS", "fetch", "final_reply", "lost"]
 
 LAST_WORDS_SECONDS = 1.0  # time to wait for the server's reason after data ended early
+NO_CONNECTION = 425
+"""Code of replies that there is no data connection."""
 
 
 async def fetch(
-    session: Session, coming: ComingConnection, span: Span, deliver: Deliver, is_last: bool = False
+    session: Session, coming: ComingConnection, span: Span, deliver: Deliver, last: int | None = None
 ) -> None:
     """Receive `span` on a new data connection, and close it. The span is requested while the connection is made.
 
-    :param is_last: whether the range and the replica will probably be checked after this fetch
+    :param last: number of this fetch, if range and replica will probably be checked after it; else None
 
     The final reply to the transfer is read later, with the replies to later commands, as success has no effect.
     """
     try:
         if span.start >= span.end:  # `end` was lowered while the address was found
             return
-        transfer = await session.retrieve(span.start, span.end)
-        data = await _made(session, coming)
-        if is_last:
-            session.ask_after(transfer, span.start, span.end)
+        transfer, data = await _requested(session, coming, span)
+        if last is not None:
+            session.ask_after(last, transfer, span.start, span.end)
         session.ask_ahead()
         await session.secure(data)
         receiver = _Receiver(data, span, deliver, ReadBuffer(data, session.stat.rtt))
@@ -48,11 +49,20 @@ async def fetch(
         raise lost(session, await final_reply(transfer), span, reached)
 
 
-async def _made(session: Session, coming: ComingConnection) -> socket.socket:
+async def _requested(session: Session, coming: ComingConnection, span: Span) -> tuple[PendingReply, socket.socket]:
+    """Request `span`, and wait for its data connection; if that fails, close the session, as the server waits, too."""
+    transfer = None
     try:
-        return await coming.made()
+        transfer = await session.retrieve(span.start, span.end)
+        return transfer, await coming.made()
+    except Unreachable:
+        reply = await final_reply(transfer) if transfer else None
+        session.close()
+        if reply and not reply.positive and reply.code != NO_CONNECTION:
+            raise refusal(reply, session.address.shown) from None
+        raise
     except BaseException:
-        session.close()  # the server still waits for the data connection
+        session.close()
         raise
 
 

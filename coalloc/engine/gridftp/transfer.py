@@ -19,6 +19,8 @@ __all__ = ["RangeTransfer", "StoredCallback"]
 
 OTHER_END_SECONDS = 5.0
 """Seconds to wait for the other server's answer, after the first server reports only a failed data connection."""
+UNCONNECTED = (425, 426, 500)
+"""Codes of replies that a data connection failed; Globus servers send 500."""
 StoredCallback = Callable[[int, int], None]
 """`received(start, end)`: these bytes of the file are on the sink's disk."""
 
@@ -131,8 +133,8 @@ class RangeTransfer:
             error.blame_source()
         if error and not self._sink_requested and self._pair.source.usable:
             self.end(error)  # the sink has not been asked
-            if self._pair.route != DIRECTLY and isinstance(error, ServerSays):  # it may not have reached the depot
-                self._fail_pair(error)
+            if self._pair.route != DIRECTLY and isinstance(answer, Reply) and answer.code in UNCONNECTED:
+                self._fail_pair(error)  # the source may not have reached the depot
         elif error:
             self._broken(error)
         else:

@@ -32,6 +32,7 @@ def file(**changed: object) -> File:
         (lambda: network(price=nan), "link a -> b has the number nan"),
         (lambda: network(price=-1e-9), "link a -> b has the number -1e-09"),
         (lambda: network(age=inf), "link a -> b has the number inf"),
+        (lambda: network(capacity=-(10**400)), "negative"),
         (lambda: network(Shared("sea", 5, {KEY: -1.0})), r"shared set sea has the number -1\.0"),
         (lambda: network(Shared("sea", 5, {KEY: nan})), "shared set sea has the number nan"),
         (lambda: network(Shared("sea", 5.5, {KEY: 1.0})), "not whole"),
@@ -65,6 +66,14 @@ def test_a_rate_below_a_byte_per_second_is_not_taken_for_zero(text: object):
     with pytest.raises(ValueError, match="less than 1 B/s"):
         units.rate(text)
     assert units.rate("0 B/s") == 0
+
+
+def test_a_link_that_does_not_fit_is_left_out_of_shared_sets_too():
+    fibre = LinkKey("a", "b", "fibre")
+    hosts = Host("a", (Isp("fibre"),)), Host("b")
+    other = Network.of(hosts, (Link(fibre, 5),), (Shared("sea", 5, {fibre: 1.0}),))
+    both = joined(Network.of((Host("a", (Isp("copper"),)), Host("b")), ()), other)
+    assert (both.links, both.shared) == ({}, (Shared("sea", 5, {}),))
 
 
 def test_of_two_shared_sets_with_the_same_name_the_first_network_counts():

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from broker.models.catalogue import PORTS
 from broker.schema.history import depot_legs
 from broker.storage.legs import KEPT
+from coalloc.depot.protocol.addresses import HostPort
 from coalloc.depot.tickets import key_of, read_ticket
 from tests.broker.services.conftest import somebody
 from tests.broker.services.network.test_depots import SECRET, put
@@ -54,12 +55,12 @@ async def two_legs(admin: httpx.AsyncClient) -> int:
 async def test_reports_make_a_depot_forward_over_another_one_with_a_ticket_for_it(stocked, broker):
     await two_legs(stocked)
     own = await somebody(broker, "of-depot-a")
-    told = await forwarding(own, "depot-a")
-    (entry,) = told["table"]
+    instructions = await forwarding(own, "depot-a")
+    (entry,) = instructions["table"]
     assert (entry["destination"], entry["next"]["depot"], entry["next"]["host"]) == (HOST, "depot-b", "depot-b.example")
     ticket = read_ticket(entry["next"]["ticket"], SECRET.encode(), "depot-b", time.time())
     assert (list(map(str, ticket.destinations)), ticket.user) == ([HOST], "of-depot-a")
-    assert 0 < ticket.expires - time.time() <= told["seconds"] <= 600
+    assert 0 < ticket.expires - time.time() <= instructions["seconds"] <= 600
     assert bytes.fromhex(entry["next"]["key"]) == key_of(entry["next"]["ticket"], SECRET.encode())
     assert (await forwarding(stocked, "depot-b"))["table"] == []
 
@@ -158,3 +159,37 @@ async def test_a_malformed_report_is_refused(stocked, wrong: dict[str, object]):
 async def test_very_many_legs_are_refused(stocked):
     await put(stocked, "depot-a")
     assert (await report(stocked, "depot-a", *[leg(HOST, 21, 1)] * 257)).status_code == 422
+
+
+@pytest.mark.parametrize("host", ["a..b", "x.-y", "y" * 64 + ".example", "[::::]", "ftp.example."])
+async def test_an_endpoint_at_an_odd_host_stops_no_table(stocked, host: str):
+    port = await two_legs(stocked)
+    endpoint = {"name": "odd", "site": "CERN", "scheme": "ftp", "host": host, "port": 2121}
+    assert (await stocked.put(f"{B}/endpoints/odd", json=endpoint)).status_code == 200
+    answer = await report(stocked, "depot-a", leg(host, 2121, 0.2), leg(HOST, port, 0.2))
+    known = host == "ftp.example."
+    assert (answer.status_code, answer.json()) == (200, {"stored": 1 + known})
+    instructions = await forwarding(stocked, "depot-b")
+    assert all(HostPort.parse(place) for place in instructions["measure"])
+    assert ("ftp.example:2121" in instructions["measure"]) == known
+    assert len((await forwarding(stocked, "depot-a"))["table"]) == 1
+
+
+async def test_a_closed_port_of_a_host_is_no_reason_for_another_depot(stocked):
+    for name in ("depot-a", "depot-b"):
+        await put(stocked, name, subject=f"of-{name}")
+    port = await server_port(stocked)
+    endpoint = {"name": "web", "site": "CERN", "scheme": "https", "host": HOST, "port": 443}
+    assert (await stocked.put(f"{B}/endpoints/web", json=endpoint)).status_code == 200
+    closed = leg(HOST, port, 1, sessions=0, failures=3, connect_seconds=None, round_trip=None)
+    await report(stocked, "depot-a", closed, leg(HOST, 443, 0.02), leg("depot-b.example", 4000, 0.1))
+    await report(stocked, "depot-b", leg(HOST, 443, 0.02))
+    assert (await forwarding(stocked, "depot-a"))["table"] == []
+
+
+async def test_tables_of_others_depots_are_in_the_audit_log(stocked, broker):
+    await two_legs(stocked)
+    await forwarding(await somebody(broker, "of-depot-a"), "depot-a")
+    await forwarding(stocked, "depot-a")
+    log = (await stocked.get(f"{B}/audit")).json()
+    assert [each["subject"] for each in log["entries"] if each["action"] == "get forwarding table"] == ["a-admin"]

@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from broker.storage.routes import RouteStore
+from tests.broker.services.network.test_depots import put
 from tests.support.broker import BrokerProcess
 from tests.support.coget import coget, patient
 from tests.support.depot import LOOPBACK, depots
@@ -36,12 +37,13 @@ async def expected(client: httpx.AsyncClient, sink: str = "CERN", host: str = "f
 
 async def test_users_of_a_site_learn_from_each_other(stocked, broker):
     ann, bob = await broker.client("transfer"), await broker.client("reader")
-    answer = await report(ann, measured("none", 1, 2), measured("depot-a:4000", 1, 0.5), measured("none", 1, 4))
+    await put(stocked, "depot-a")
+    answer = await report(ann, measured("none", 1, 2), measured("depot-a.example:4000", 1, 0.5), measured("none", 1, 4))
     assert (answer.status_code, answer.json()) == (200, {"stored": 3})
-    assert await expected(bob) == [("depot-a:4000", 1.5), ("none", 3.0)]
+    assert await expected(bob) == [("depot-a.example:4000", 1.5), ("none", 3.0)]
     assert await expected(bob, host="other.example") == []
     assert await expected(bob, sink="DESY") == []
-    assert await expected(ann, sink="DESY") == [("depot-a:4000", 1.5), ("none", 3.0)]
+    assert await expected(ann, sink="DESY") == [("depot-a.example:4000", 1.5), ("none", 3.0)]
 
 
 async def test_each_reporter_has_one_vote_and_repeats_do_not_count(stocked, broker):
@@ -62,8 +64,11 @@ async def test_without_a_site_only_own_measurements_count(stocked, broker):
 async def test_replicas_and_plans_have_the_measured_routes_to_their_servers(stocked, broker):
     ann, bob, name = await broker.client("transfer"), await broker.client("reader"), "run1:2024/a.root"
     host = "cern-1.example"
-    await report(ann, measured("none", 1, 2, host=host), measured("depot-a:4000", 1, 0.5, host=host), sink="FNAL")
-    known = {"cern-1": [{"route": "depot-a:4000", "seconds": 1.5}, {"route": "none", "seconds": 3.0}]}
+    await put(stocked, "depot-a")
+    await report(
+        ann, measured("none", 1, 2, host=host), measured("depot-a.example:4000", 1, 0.5, host=host), sink="FNAL"
+    )
+    known = {"cern-1": [{"route": "depot-a.example:4000", "seconds": 1.5}, {"route": "none", "seconds": 3.0}]}
     found = await bob.post(f"{B}/replicas/resolve", json={"names": [name], "sink": "FNAL"})
     replicas = json.loads(found.text.splitlines()[0])["replicas"]
     plan = await bob.post(f"{B}/plans", json={"name": name, "sink": "FNAL"})
@@ -72,6 +77,32 @@ async def test_replicas_and_plans_have_the_measured_routes_to_their_servers(stoc
     assert len(replicas) == len(plan.json()["shares"]) == 3
     elsewhere = await bob.post(f"{B}/replicas/resolve", json={"names": [name], "sink": "CERN"})
     assert not any(each["routes"] for each in json.loads(elsewhere.text.splitlines()[0])["replicas"])
+
+
+async def test_many_invented_routes_neither_grow_answers_nor_hide_the_direct_one(stocked, broker):
+    ann, bob, mallory = [await broker.client(role) for role in ("curator", "reader", "transfer")]
+    await put(stocked, "depot-a")
+    await report(ann, measured("none", 1, 2), measured("depot-a.example:4000", 1, 1))
+    invented = [measured(f"e{i}.example:1", 0, 0) for i in range(30)]
+    chains = [measured(f"depot-a.example:4000,e{i}.example:1", 0, 0) for i in range(30)]
+    await report(mallory, *invented, *chains)
+    assert await expected(bob) == [("depot-a.example:4000", 2.0), ("none", 3.0)]
+    own = await expected(mallory)
+    assert len(own) == 5
+    assert ("none", 3.0) in own
+
+
+async def test_the_routes_with_the_most_reporters_are_left(stocked, broker):
+    names = [f"depot-{i}" for i in range(8)]
+    for name in names:
+        await put(stocked, name)
+    routes = [f"{name}.example:4000" for name in names]
+    await report(await broker.client("transfer"), *(measured(route, 0, 0) for route in routes), measured("none", 9, 0))
+    for role in ("curator", "admin"):
+        await report(await broker.client(role), measured(routes[-1], 5, 0))
+    found = [route for route, _ in await expected(await broker.client("reader"))]
+    assert len(found) == 5
+    assert {"none", routes[-1]} < set(found)
 
 
 async def test_old_future_and_small_measurements_do_not_count(stocked, broker):

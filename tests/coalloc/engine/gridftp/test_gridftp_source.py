@@ -5,6 +5,7 @@ import hashlib
 import os
 import socket
 import tempfile
+import time
 import zlib
 from pathlib import Path
 
@@ -24,6 +25,8 @@ from coalloc.errors import (
     UsageError,
 )
 from tests.support.fetching import IPV6, Collected, collect, opened, options, random_file
+from tests.support.scripted import ftp_server
+from tests.support.waiting import PATIENCE
 
 SIZE = 3_000_001
 
@@ -379,6 +382,69 @@ async def test_a_change_after_the_first_half_is_noticed_although_the_version_was
         os.utime(gridftp_server.root / "file", (1, 1))
         await collect(source, SIZE - 1000, SIZE)
         assert (await source.recheck()).validator != before.validator
+
+
+async def test_a_fetch_that_was_cancelled_leaves_no_old_answer_about_the_version(gridftp_server, content):
+    async with opened(source_of(gridftp_server)) as source:
+        await collect(source, SIZE - 1000, SIZE)
+        fetching = asyncio.create_task(source.fetch(Span(SIZE - 10, SIZE), lambda *_: None))
+        await asyncio.sleep(0)
+        fetching.cancel()
+        await asyncio.wait([fetching])
+        os.utime(gridftp_server.root / "file", (1, 1))
+        before = source._agreed.validator
+        assert (await source.recheck()).validator != before
+
+
+async def test_a_transfer_that_takes_longer_than_a_connection_may_keeps_its_session(gridftp_server):
+    size = 40 << 20
+    random_file(gridftp_server.root / "large", size)
+    async with opened(source_of(gridftp_server, "large")) as source:
+        session = source._session
+        session.control.seconds = 0.1
+        arrived = 0
+
+        def deliver(start: int, end: int, _: object) -> None:
+            nonlocal arrived
+            arrived += end - start
+            time.sleep(0.01)  # at most 1 MiB each
+
+        await source.fetch(Span(0, size), deliver)
+        assert arrived == size
+        session.control.seconds = PATIENCE
+        assert len(await collect(source, 5, 10)) == 5
+        assert source._session is session
+
+
+async def test_a_fetch_that_is_cancelled_while_it_is_requested_leaves_no_server_waiting():
+    requested = asyncio.Event()
+
+    async def rest(writer: asyncio.StreamWriter, argument: str) -> None:
+        if argument != "1":
+            requested.set()
+            await asyncio.Event().wait()
+        writer.write(b"350 ok\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as data:
+        port = data.getsockname()[1]
+        where = f"227 Entering Passive Mode (127,0,0,1,{port >> 8},{port & 255})\r\n".encode()
+        replies = {"FEAT": b"211 no features\r\n", "PASV": where, "REST": rest}
+        async with ftp_server(**replies) as url, opened(GridFTPSource(url, options())) as source:
+            fetching = asyncio.create_task(source.fetch(Span(5, 10), lambda *_: None))
+            await requested.wait()
+            fetching.cancel()
+            await asyncio.wait([fetching])
+            assert not source._session.usable
+
+
+async def test_the_reason_of_a_server_that_refuses_and_closes_its_port_is_kept():
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    where = f"227 Entering Passive Mode (127,0,0,1,{port >> 8},{port & 255})\r\n".encode()
+    replies = {"PASV": where, "ERET": b"550 Permission denied\r\n"}
+    async with ftp_server(**replies) as url, opened(GridFTPSource(url, options())) as source:
+        with pytest.raises(PermissionRefused, match="550 Permission denied"):
+            await source.fetch(Span(0, 10), lambda *_: None)
 
 
 def _commands_of(source):
