@@ -22,6 +22,7 @@ from broker.worker.temporary_names import earlier, names, temporary
 from broker.worker.transfer_records import Move, of_batch
 from coalloc.api import Storage
 from coalloc.errors import CoallocError, ConnectionLost, NoSuchFile, ReplicaChanged, Unsupported, VerificationError
+from coalloc.model import DIRECTLY
 from coalloc.util.concurrency import gather
 from coalloc.util.intervals import Intervals
 
@@ -242,8 +243,12 @@ class Copying:
         with suppress(CoallocError):
             await route.sink.delete(beside)
         recorder.progress(work, Intervals())
+        wrong = f"{work.source}: {name} is {ours} at the source, {theirs} at the destination, and should be {expected}"
+        relayed = ours != theirs and route.pair.route != DIRECTLY
+        if relayed:  # the next attempt is direct, as the depot may have altered bytes
+            route.pair.fail(ConnectionLost(wrong, "connect again"), broken=True)
         raise VerificationError(
-            f"{work.source}: {name} is {ours} at the source, {theirs} at the destination, and should be {expected}",
+            f"{wrong}; the data came over {route.pair.route}" if relayed else wrong,
             "it is copied again; if that does not help, check the disks of both servers",
         )
 
