@@ -14,6 +14,7 @@ from broker.reports.archive import Archive, Scope
 from broker.reports.charts import bars, intervals
 from broker.reports.depot_advice import Moved, advice, findings, shown_route, worth_using
 from broker.reports.depot_gains import (
+    SPAN,
     DepotRecord,
     GainSpread,
     MatchedDay,
@@ -53,9 +54,9 @@ NOTHING = (
     "depots, and report them to the broker; coget probe --via auto measures all of them at once."
 )
 CHANCE = (
-    f"p is the probability that chance alone makes so great a difference, corrected for the number of pairs; below "
-    f"{ALPHA}, the depots are clearly faster or slower. One day of one pair is one observation; {FEWEST} are the "
-    "minimum."
+    "p is the probability that chance alone makes so great a difference, corrected for the number of pairs. If it is "
+    f"below {ALPHA} and most users agree, the depots are clearly faster or slower. One day of one user is one observation; "
+    f"more than half of a pair's users need {FEWEST} of them, in {SPAN} days or more."
 )
 NEXT = (Column("action", "What to do"), Column("reason", "Why"))
 USES = (
@@ -244,7 +245,7 @@ def _bytes(found: Mapping[str, DepotRecord], names: Mapping[str, str]) -> Figure
 
 def _pair(each: RouteGain, names: Mapping[str, str]) -> tuple[Value, ...]:
     low, high = each.interval or (None, None)
-    verdict = each.verdict if each.p is not None else f"too few data: {each.days} of {FEWEST} days"
+    verdict = each.verdict if each.p is not None else "too few data"
     return (
         each.pair.site or "unknown",
         each.pair.server,

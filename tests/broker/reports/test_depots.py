@@ -31,6 +31,8 @@ MIB = 1 << 20
 A, B = "a.example:4000", "b.example:4000"
 HOSTILE = "<script>alert(1)</script>"
 ALL = Scope(None)
+SIX = range(0, 18, 3)
+"""Six days within two weeks or more: just enough for a verdict."""
 
 
 def day(number: int, route: str, *seconds: float, reporter: str = "ann", site: str = "S", host: str = "h") -> RouteDay:
@@ -48,10 +50,10 @@ def gains(days: Iterable[RouteDay]) -> list[RouteGain]:
 
 
 def test_a_depot_that_is_faster_on_each_of_six_days_is_clearly_faster():
-    (gain,) = gains(both(range(6), 3.0, 2.0))
+    (gain,) = gains(both(SIX, 3.0, 2.0))
     assert (gain.gain, gain.interval, gain.p) == (pytest.approx(1.5), pytest.approx((1.5, 1.5)), 0.03125)
     assert (gain.days, gain.won, gain.lost, gain.reporters, gain.verdict) == (6, 6, 0, ("ann",), "faster")
-    (gain,) = gains(both(range(6), 2.0, 3.0))
+    (gain,) = gains(both(SIX, 2.0, 3.0))
     assert gain.verdict == "slower"
 
 
@@ -72,11 +74,49 @@ def test_many_uses_of_a_day_are_one_observation():
     assert (gain.days, gain.won, gain.lost) == (2, 1, 0)
 
 
-def test_each_reporter_has_one_vote_about_a_pair():
-    liar = both(range(28), 1.0, 50.0, reporter="liar")
-    honest = [each for name in ("ann", "bob") for each in both(range(8), 3.0, 2.0, reporter=name)]
-    (gain,) = gains([*liar, *honest])
-    assert (gain.gain, gain.verdict, gain.interval) == (pytest.approx(1.5), "unclear", None)
+def test_six_days_of_one_week_are_too_few():
+    (gain,) = gains(both(range(6), 3.0, 2.0))
+    assert (gain.days, gain.interval, gain.p, gain.verdict) == (6, None, None, "unclear")
+
+
+def test_a_liar_with_many_days_does_not_decide_about_a_pair():
+    few = both(range(14), 2.0, 4.0, reporter="ann")
+    for direct, over in ((100.0, 1.0), (1.0, 100.0)):
+        liar = both(range(365), direct, over, reporter="liar")
+        assert gains(few)[0].verdict == "slower"
+        (gain,) = gains([*few, *liar])
+        assert gain.verdict == ("slower" if over > direct else "unclear")
+        (gain,) = gains([*few, *both(SIX, 2.0, 4.0, reporter="bob"), *liar])
+        assert (gain.verdict, gain.gain) == ("slower", pytest.approx(0.5))
+        low, high = gain.interval
+        assert low <= 0.5 <= high
+
+
+def test_a_reporter_with_few_days_has_a_vote_too():
+    (gain,) = gains([*both(range(28), 1.0, 50.0, reporter="liar"), *both(range(2), 1.0, 2.0, reporter="ann")])
+    assert (gain.p, gain.interval, gain.verdict) == (None, None, "unclear")
+
+
+def test_a_daily_liar_makes_no_verdict_where_two_others_measure_equal_routes():
+    wrong, draw = 0, random.Random(11)
+    for _ in range(200):
+        days = both(range(28), 100.0, 1.0, reporter="liar")
+        for name in ("ann", "bob"):
+            days += [
+                day(n, route, draw.lognormvariate(0, 0.5), reporter=name)
+                for n in range(0, 28, 3)
+                for route in ("none", A)
+            ]
+        wrong += gains(days)[0].verdict != "unclear"
+    assert wrong <= 0.06 * 200  # one of two honest users is wrong, in the direction of the liar
+
+
+def test_invented_pairs_do_not_hide_the_others():
+    honest = [each for n in range(3) for each in both(range(20), 3.0, 2.0, reporter=f"user{n}", host=f"real{n}")]
+    for direct, over in ((2.0, 1.9), (1.0, 50.0), (1.0, 1.0 + 1e-9)):
+        made_up = [each for n in range(2000) for each in both(SIX, direct, over, reporter="liar", host=f"h{n}")]
+        found = [each for each in gains([*honest, *made_up]) if each.pair.host.startswith("real")]
+        assert [each.verdict for each in found] == ["faster"] * 3
 
 
 def test_a_reporter_of_a_thousand_pairs_has_one_vote_about_a_depot():
@@ -96,7 +136,7 @@ def test_a_reporter_of_a_thousand_pairs_has_one_vote_about_a_depot():
 
 
 def test_absurd_times_are_limited():
-    days = [*both(range(6), 1e15, 0.0), *both(range(6), 0.0, 1e15, route=B, host="i")]
+    days = [*both(SIX, 1e15, 0.0), *both(SIX, 0.0, 1e15, route=B, host="i")]
     first, second = gains(days)
     assert (first.gain, second.gain) == (pytest.approx(100), pytest.approx(0.01))
     assert cost_of(matched(days)).lost_seconds <= 6 * 60
@@ -145,7 +185,7 @@ def test_the_order_of_the_uses_does_not_matter():
 
 
 def test_a_route_over_two_depots_counts_for_both():
-    days = both(range(6), 3.0, 2.0, route=f"{A},{B}")
+    days = both(SIX, 3.0, 2.0, route=f"{A},{B}")
     found = records(days, matched(days), gains(days), [B, "c.example:4000"], 5)
     assert list(found) == [B, "c.example:4000", A]
     assert found[A] == found[B]
@@ -207,7 +247,7 @@ def test_only_an_admin_is_told_to_remove_a_depot():
     assert advice(slow, {}, admin=True) == Advice(
         f"Leave {A} out of --via.", "It is clearly slower than the direct route for 5 of 6 pairs."
     )
-    (pair,) = gains(both(range(6), 1.0, 2.0, site=""))
+    (pair,) = gains(both(SIX, 1.0, 2.0, site=""))
     assert advice(SlowPair(pair.pair, pair.gain), {}, admin=True).action == "Use --via h=none, or another depot."
 
 
@@ -223,10 +263,10 @@ async def store(broker, routes: Iterable[ReportedRoute], reporter: str = "a-admi
         await RouteStore(connection).add(reporter, site, list(routes))
 
 
-async def used(broker, days: int, direct: float, over: float, route: str = A, **more: str) -> None:
-    """Store a use of both routes on each of some days."""
+async def used(broker, days: int, direct: float, over: float, route: str = A, every: int = 1, **more: str) -> None:
+    """Store a use of both routes on some days, each this number of days before the next one."""
     reporter, site = more.pop("reporter", "a-admin"), more.pop("site", "CERN")
-    ends = [TODAY - DAY * n + 60 for n in range(days)]
+    ends = [TODAY - DAY * every * n + 60 for n in range(days)]
     pairs = [reported(end, name, took, **more) for end in ends for name, took in (("none", direct), (route, over))]
     await store(broker, pairs, reporter, site)
 
@@ -254,8 +294,8 @@ async def test_an_empty_broker_says_how_to_get_data(broker):
 @pytest.mark.usefixtures("noon")
 async def test_the_page_has_the_gain_and_cost_of_each_depot(stocked, broker):
     await register(broker)
-    await used(broker, 10, 3.0, 2.0)
-    await used(broker, 7, 2.0, 3.0, route=B, reporter="bob")
+    await used(broker, 10, 3.0, 2.0, every=2)
+    await used(broker, 7, 2.0, 3.0, route=B, reporter="bob", every=3)
     await store(broker, [reported(TODAY, A, 1.9, beginning=1000)])  # too small to show a time
     page = await shown(broker)
     first, second = table(page, "uses").records()
@@ -282,7 +322,7 @@ async def test_the_page_has_the_gain_and_cost_of_each_depot(stocked, broker):
 @pytest.mark.usefixtures("noon", "unscored")
 async def test_a_site_that_uses_no_depot_is_told_which_would_be_faster(stocked, broker, admin):
     await register(broker)
-    await used(broker, 10, 3.0, 2.0)
+    await used(broker, 10, 3.0, 2.0, every=2)
     now = time.time()
     moved = [transfer(i, now - i, source="ftp://ftp.example:2121", sink="CERN") for i in range(6)]
     moved += [transfer(f"b{i}", now - i, source="ftp://ftp.example", sink="CERN") for i in range(6)]
@@ -337,7 +377,7 @@ async def test_of_many_uses_a_sample_of_whole_transfers_is_evaluated(stocked, br
 
 @pytest.mark.usefixtures("noon")
 async def test_absurd_and_hostile_values_do_no_harm(stocked, broker, admin, sitting, root):
-    await used(broker, 8, 0.0, 9e8, site=HOSTILE, reporter="liar")
+    await used(broker, 8, 0.0, 9e8, site=HOSTILE, reporter="liar", every=2)
     huge = [reported(TODAY - n, A, 1.0, bytes=2**63 - 1, beginning=1, host=f"h{n}.example") for n in range(4)]
     await store(broker, [*huge, reported(TODAY, A, 1.0, beginning=0)], reporter="liar")
     assert table(await shown(broker), "uses").records()[0]["bytes"] > 2**64
