@@ -12,7 +12,7 @@ from broker.models.base import Wire
 from broker.models.depots import RegisteredDepot, RouteDay
 from broker.reports.archive import Archive, Scope
 from broker.reports.charts import bars, intervals
-from broker.reports.depot_advice import Moved, advice, findings, shown_route, worth_using
+from broker.reports.depot_advice import MOST_ALONE, MOST_EACH, Moved, advice, findings, shown_route, worth_using
 from broker.reports.depot_gains import (
     SPAN,
     DepotRecord,
@@ -55,8 +55,8 @@ NOTHING = (
 )
 CHANCE = (
     "p is the probability that chance alone makes so great a difference, corrected for the number of pairs. If it is "
-    f"below {ALPHA} and most users agree, the depots are clearly faster or slower. One day of one user is one observation; "
-    f"more than half of a pair's users need {FEWEST} of them, in {SPAN} days or more."
+    f"below {ALPHA} and most users agree, the depots are clearly faster or slower. One day of one user is one "
+    f"observation; more than half of a pair's users need {FEWEST} of them, in {SPAN} days or more."
 )
 NEXT = (Column("action", "What to do"), Column("reason", "Why"))
 USES = (
@@ -136,7 +136,7 @@ async def make(archive: Archive, scope: Scope, query: DepotsQuery) -> Report:
     for name, each in registered.items():
         names.setdefault(_place(each.depot), name)
     known = await asyncio.to_thread(_compared, used, names)
-    wanted = {(each.pair.site, each.pair.server) for each in worth_using(known.gains)[:ASKED]}
+    wanted = {(each.pair.site, each.pair.server) for each in worth_using(known.gains, names)[:ASKED]}
     async with archive.database.read() as connection:
         first, last = int(since // DAY), int(until // DAY) + 1
         moved = await SumStore(connection, scope.subject).read_from(wanted, first, last)
@@ -260,10 +260,12 @@ def _pair(each: RouteGain, names: Mapping[str, str]) -> tuple[Value, ...]:
 def _next(
     found: Mapping[str, DepotRecord], known: DepotData, transfers: Mapping[tuple[str, str], Moved], admin: bool
 ) -> Table:
-    kinds = findings(found, known.gains, transfers) if known.used.days else []
-    told = [advice(each, known.names, admin) for each in kinds]
-    note = "" if told else "Nothing: no depot is clearly slower, and none that is clearly faster is unused."
-    return Table("next", "What to do next", NEXT, told, note if known.used.days else NOTHING)
+    registered = {depot: each for depot, each in found.items() if depot in known.names}
+    alone = MOST_ALONE if admin else MOST_EACH  # users see their own measurements only
+    kinds = findings(registered, known.gains, transfers, alone) if known.used.days else []
+    rows = [advice(each, known.names, admin) for each in kinds]
+    note = "" if rows else "Nothing: no registered depot is clearly slower, and none that is clearly faster is unused."
+    return Table("next", "What to do next", NEXT, rows, note if known.used.days else NOTHING)
 
 
 def _uses(found: Mapping[str, DepotRecord], known: DepotData) -> Table:

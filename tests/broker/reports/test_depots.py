@@ -2,7 +2,7 @@
 
 import random
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import pytest
 
@@ -132,7 +132,7 @@ def test_a_reporter_of_a_thousand_pairs_has_one_vote_about_a_depot():
     assert spread.shares == pytest.approx({"faster": 0.75, "unclear": 0.0, "slower": 0.25})
     assert spread.counts == {"faster": 3, "unclear": 0, "slower": 1000}
     by_depot = records([*made_up, *honest], matched([*made_up, *honest]), found, [A], 9)
-    assert not [each for each in findings(by_depot, found, {}) if isinstance(each, SlowDepot)]
+    assert not [each for each in findings(by_depot, found, {}, 3) if isinstance(each, SlowDepot)]
 
 
 def test_absurd_times_are_limited():
@@ -204,26 +204,77 @@ def test_of_many_unknown_depots_those_of_most_users_are_kept():
     assert next(iter(records(days, [], [], [], 2))) == A
 
 
+def advised(
+    days: list[RouteDay], moved: dict[tuple[str, str], Moved], registered: Sequence[str] = (A, B)
+) -> list[Advice]:
+    found = gains(days)
+    by_depot = records(days, matched(days), found, registered, 0)
+    return [advice(each, {A: "depot-a", B: "depot-b"}, admin=True) for each in findings(by_depot, found, moved, 3)]
+
+
 def test_findings_say_what_the_numbers_carry():
     hosts = [f"h{n}" for n in range(6)]
     slow = [each for host in hosts[:5] for each in both(range(20), 2.0, 3.0, route=B, host=host)]
     slow += both(range(20), 2.0, 1.0, route=B, host="h5")
     fast = both(range(20), 2.0, 1.5, host="h5") + both(range(20), 2.0, 3.0, host="h0")
-    days = [*slow, *fast]
-    found = gains(days)
-    by_depot = records(days, matched(days), found, [A, B, "c.example:4000"], 5)
     moved = {("S", "ftp://h5"): Moved(120, 10**12, 10**6)}
-    names = {A: "depot-a", B: "depot-b"}
-    told = [advice(each, names, admin=True) for each in findings(by_depot, found, moved)]
-    assert [each.action for each in told] == [
+    rows = advised([*slow, *fast], moved, [A, B, "c.example:4000"])
+    assert [each.action for each in rows] == [
         "Leave depot-b out of --via, or remove it from the broker.",
         "Use --via h0=none at S, or another depot.",
-        "Add depot-b to config.toml at S, for ftp://h5.",
+        "Add depot-a to config.toml at S, for ftp://h5.",  # depot-b is faster there, but to be left out
         "Measure c.example:4000 beside the direct route: run coget probe --via auto daily.",
     ]
-    assert "5 of 6 pairs" in told[0].reason
-    assert "1.5 times as long" in told[1].reason
-    assert "2 times as fast there, but 0.0001 % of the bytes of 120 transfers" in told[2].reason
+    assert "5 of 6 pairs, as measured by 1 user." in rows[0].reason
+    assert "1.5 times as long" in rows[1].reason
+    assert (
+        "1.3 times as fast there, as measured by 1 user, but 0.0001 % of the bytes of 120 transfers" in rows[2].reason
+    )
+
+
+def test_a_depot_that_is_faster_for_most_pairs_is_not_left_out():
+    slow = [
+        each for n in range(3) for each in both(range(20), 2.0, 3.0, reporter=f"user{n}", host=f"slow{n}", site=f"S{n}")
+    ]
+    fast = [each for n in range(17) for each in both(range(20), 3.0, 2.0, reporter="ann", host=f"fast{n}")]
+    rows = advised([*slow, *fast], {}, [A])
+    assert [each.action for each in rows] == [f"Use --via slow{n}=none at S{n}, or another depot." for n in range(3)]
+    rows = advised(slow, {}, [A])
+    assert [each.action for each in rows] == ["Leave depot-a out of --via, or remove it from the broker."]
+    assert "3 of 3 pairs, as measured by 3 users." in rows[0].reason
+
+
+def test_instead_of_a_slow_depot_the_one_that_is_faster_there_is_advised():
+    days = both(range(20), 3.0, 4.5) + both(range(20), 3.0, 2.0, route=B)
+    (row,) = advised(days, {("S", "ftp://h"): Moved(120, 10**12, 0)})
+    assert row.action == "Use depot-b instead of depot-a at S, for ftp://h."
+    assert "Over depot-a, it takes 1.5 times as long as directly" in row.reason
+    assert "Over depot-b, it is 1.5 times as fast" in row.reason
+
+
+def test_a_reporter_of_many_invented_sites_does_not_fill_the_advice():
+    moved, days = {}, []
+    for n in range(50):
+        days += both(range(30), 100.0, 1.0, reporter="liar", site=f"fake{n}")
+        days += both(range(30), 1.0, 100.0, reporter="liar", site=f"fake{n}", host="i", route=B)
+        moved[f"fake{n}", "ftp://h"] = Moved(10**6, 10**12, 0)
+    for name in ("ann", "bob"):
+        days += both(range(20), 3.0, 2.0, reporter=name) + both(range(20), 2.0, 3.0, reporter=name, route=B, host="i")
+    honest = both(range(20), 3.0, 2.0, reporter="cleo", site="T")
+    moved |= {("S", "ftp://h"): Moved(120, 10**12, 0), ("T", "ftp://h"): Moved(120, 10**12, 0)}
+    rows = advised([*days, *honest], moved)
+    assert [each.action for each in rows if "fake" not in each.action] == [
+        "Use --via i=none at S, or another depot.",
+        "Add depot-a to config.toml at S, for ftp://h.",
+        "Add depot-a to config.toml at T, for ftp://h.",
+    ]
+    assert rows[0].action == "Use --via i=none at S, or another depot."
+    assert len(rows) == 3 + 2 * 3
+
+
+def test_of_depots_that_are_not_registered_nothing_is_advised():
+    days = both(range(20), 2.0, 3.0, route=f"{A},{B}") + both(range(20), 3.0, 2.0, route=B, host="i")
+    assert advised(days, {("S", "ftp://i"): Moved(120, 10**12, 0)}, [A]) == []
 
 
 def test_nothing_is_advised_without_clear_numbers():
@@ -233,22 +284,26 @@ def test_nothing_is_advised_without_clear_numbers():
     by_depot = records(days, matched(days), found, [A, B], 5)
     busy, used = {("S", "ftp://h"): Moved(120, 10**12, 0)}, {("S", "ftp://h0"): Moved(120, 10**6, 10**6)}
     for moved in (busy, used):
-        assert findings(by_depot, found, moved) == [UnmeasuredDepot(B, 5, 5)]
-    large = gains(both(range(20), 3.0, 1.0))
+        assert findings(by_depot, found, moved, 3) == [UnmeasuredDepot(B, 5, 5)]
+    days = both(range(20), 3.0, 1.0)
+    large = gains(days)
+    by_depot = records(days, matched(days), large, [A], 5)
     for moved in (Moved(9, 10**12, 0), Moved(99, 10**6, 2 * 10**5), Moved(99, 0, 0)):
-        assert findings({}, large, {("S", "ftp://h"): moved}) == []
-    assert [type(each) for each in findings({}, large, {("S", "ftp://h"): Moved(10, 10**12, 0)})] == [UnusedGain]
+        assert findings(by_depot, large, {("S", "ftp://h"): moved}, 3) == []
+    assert [type(each) for each in findings(by_depot, large, {("S", "ftp://h"): Moved(10, 10**12, 0)}, 3)] == [
+        UnusedGain
+    ]
 
 
-def test_only_an_admin_is_told_to_remove_a_depot():
-    slow = SlowDepot(A, 5, 6)
+def test_only_an_admin_is_advised_to_remove_a_depot():
+    slow = SlowDepot(A, 5, 6, 2)
     assert "remove" in advice(slow, {A: "depot-a"}, admin=True).action
-    assert "remove" not in advice(slow, {A: "depot-a"}, admin=False).action
-    assert advice(slow, {}, admin=True) == Advice(
-        f"Leave {A} out of --via.", "It is clearly slower than the direct route for 5 of 6 pairs."
+    assert advice(slow, {A: "depot-a"}, admin=False) == Advice(
+        "Leave depot-a out of --via.",
+        "It is clearly slower than the direct route for 5 of 6 pairs, as measured by 2 users.",
     )
     (pair,) = gains(both(SIX, 1.0, 2.0, site=""))
-    assert advice(SlowPair(pair.pair, pair.gain), {}, admin=True).action == "Use --via h=none, or another depot."
+    assert advice(SlowPair(pair, None), {}, admin=True).action == "Use --via h=none, or another depot."
 
 
 def reported(ended: float, route: str, seconds: float, host: str = "ftp.example", **more: object) -> ReportedRoute:
@@ -320,7 +375,7 @@ async def test_the_page_has_the_gain_and_cost_of_each_depot(stocked, broker):
 
 
 @pytest.mark.usefixtures("noon", "unscored")
-async def test_a_site_that_uses_no_depot_is_told_which_would_be_faster(stocked, broker, admin):
+async def test_a_site_that_uses_no_depot_is_advised_which_would_be_faster(stocked, broker, admin):
     await register(broker)
     await used(broker, 10, 3.0, 2.0, every=2)
     now = time.time()
