@@ -261,6 +261,8 @@ def test_a_reporter_of_many_invented_sites_does_not_fill_the_advice():
     for name in ("ann", "bob"):
         days += both(range(20), 3.0, 2.0, reporter=name) + both(range(20), 2.0, 3.0, reporter=name, route=B, host="i")
     honest = both(range(20), 3.0, 2.0, reporter="cleo", site="T")
+    for name in ("ann", "bob", "cleo"):
+        honest += [each for host in "jk" for each in both(range(20), 3.0, 2.0, reporter=name, route=B, host=host)]
     moved |= {("S", "ftp://h"): Moved(120, 10**12, 0), ("T", "ftp://h"): Moved(120, 10**12, 0)}
     rows = advised([*days, *honest], moved)
     assert [each.action for each in rows if "fake" not in each.action] == [
