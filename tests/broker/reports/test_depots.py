@@ -22,7 +22,7 @@ from broker.reports.depot_advice import (
 from broker.reports.depot_gains import RouteGain, compared, cost_of, matched, records, spread_of, usage_of
 from broker.reports.depots import DepotsQuery, make
 from broker.storage.depots import DepotStore
-from broker.storage.routes import RouteStore
+from broker.storage.routes import RouteGroup, RouteStore, sampled
 from coalloc.history.route_values import MeasuredRoute
 from coalloc.model import RouteUse
 from tests.broker.reports.filling import DAY, TODAY, counted, fact, report, table, transfer
@@ -419,17 +419,63 @@ async def test_the_period_is_in_whole_days(stocked, broker):
         assert fact(await shown(broker, **wanted), "Measured uses of routes").value == 2 * days, wanted
 
 
+def test_a_sample_has_a_fair_share_of_each_reporter():
+    groups = [RouteGroup("liar", "ftp", f"fake{n}", 2) for n in range(10_000)]
+    groups += [RouteGroup("flood", "ftp", "h", 20_000)]
+    honest = [RouteGroup(f"user{n}", "ftp", f"h{host}", 56) for n in range(10) for host in range(5)]
+    kept = sampled([*groups, *honest], 30_000)
+    assert set(honest) <= set(kept)
+    assert 10_000 < sum(each.uses for each in kept if each.reporter == "liar") <= 30_000 - 50 * 56
+    assert sum(each.uses for each in kept) <= 30_000
+    assert sampled(reversed(groups), 3000) == sampled(groups, 3000)
+
+
+def test_a_sample_of_small_size_has_the_smallest_groups():
+    groups = [RouteGroup("ann", "ftp", "h", 90), RouteGroup("bob", "ftp", "h", 80), RouteGroup("bob", "ftp", "i", 60)]
+    assert sampled(groups, 100) == [groups[2]]
+
+
 @pytest.mark.usefixtures("noon")
-async def test_of_many_uses_a_sample_of_whole_transfers_is_evaluated(stocked, broker, monkeypatch):
-    ends = [TODAY - DAY * n + 60 + 600 * slot for n in range(10) for slot in range(50)]
-    await store(broker, [reported(end, name, took) for end in ends for name, took in (("none", 3.0), (A, 2.0))])
+async def test_a_sample_has_all_days_of_its_pairs(stocked, broker, monkeypatch):
+    await register(broker)
+    await register(broker, "depot-b", B)
+    for n in range(20):
+        await used(broker, 20, 3.0, 2.0, host=f"h{n}.example")
     monkeypatch.setattr(depots, "MOST", 200)
     page = await shown(broker)
     count = fact(page, "Measured uses of routes")
-    assert 100 <= count.value <= 300
-    assert count.note == "a sample: one in 5, by their times"
+    assert (count.value, count.note) == (200, "a sample of 800: some servers of each user, with all their days")
     assert table(page, "gains").records()[0]["gain"] == pytest.approx(1.5)
-    assert table(page, "best").records()[0]["days"] == 10
+    assert [(each["days"], each["verdict"]) for each in table(page, "best").records()] == [(20, "faster")] * 5
+    assert not table(page, "next").rows  # others may have measured depot-b
+
+
+@pytest.mark.usefixtures("noon", "unscored")
+async def test_transfers_before_a_reporters_oldest_measurement_do_not_count(stocked, broker, admin):
+    await register(broker)
+    await used(broker, 16, 3.0, 2.0)
+    now = time.time()
+    await report(admin, [transfer(i, now - DAY * 16 - i, source="ftp://ftp.example", sink="CERN") for i in range(20)])
+    await report(admin, [transfer(f"n{i}", now - i, source="ftp://ftp.example", sink="CERN") for i in range(9)])
+    assert not table(await shown(broker), "next").rows
+    await report(admin, [transfer("last", now - 9, source="ftp://ftp.example", sink="CERN")])
+    (row,) = table(await shown(broker), "next").records()
+    assert "of 10 transfers" in row["reason"]
+    until = TODAY // DAY * DAY  # the transfers of the day that begins then do not count
+    assert not table(await shown(broker, until=until, days=28), "next").rows
+
+
+@pytest.mark.usefixtures("noon", "unscored")
+async def test_bytes_over_depots_are_counted_in_the_same_period_as_transfers(stocked, broker, admin):
+    await register(broker)
+    await used(broker, 16, 3.0, 2.0)
+    now = time.time()
+    await report(admin, [transfer(i, now - i, source="ftp://ftp.example", sink="CERN") for i in range(10)])
+    await store(broker, [reported(now - 1, A, 2.0, bytes=9 * 10**8)])
+    (row,) = table(await shown(broker), "next").records()
+    assert "9.15 % of the bytes" in row["reason"]
+    await store(broker, [reported(now - 2, A, 2.0, bytes=9 * 10**8)])
+    assert not table(await shown(broker), "next").rows
 
 
 @pytest.mark.usefixtures("noon")
