@@ -25,6 +25,7 @@ __all__ = [
     "advice",
     "findings",
     "shown_route",
+    "users",
     "worth_using",
 ]
 
@@ -178,8 +179,8 @@ def _slow(depot: str, record: DepotRecord) -> SlowDepot | None:
     slower, pairs = record.spread.counts["slower"], len(record.gains)
     if slower < FEWEST_PAIRS or 2 * slower <= pairs or record.spread.shares["slower"] <= 0.5:
         return None
-    users = {name for each in record.gains if each.verdict == "slower" for name in each.reporters}
-    return SlowDepot(depot, slower, pairs, len(users))
+    reporters = {name for each in record.gains if each.verdict == "slower" for name in each.reporters}
+    return SlowDepot(depot, slower, pairs, len(reporters))
 
 
 def _unused(gain: RouteGain, moved: Mapping[tuple[str, str], Moved]) -> UnusedGain | None:
@@ -202,11 +203,11 @@ def advice(finding: Finding, names: Mapping[str, str], admin: bool) -> Advice:
     :param admin: whether the reader may remove depots
     """
     match finding:
-        case SlowDepot(depot, slower, pairs, users):
+        case SlowDepot(depot, slower, pairs, number):
             remove = ", or remove it from the broker" if admin else ""
             return Advice(
                 f"Leave {names.get(depot, depot)} out of --via{remove}.",
-                f"It is clearly slower than the direct route for {slower} of {pairs} pairs, {_measured(users)}.",
+                f"It is clearly slower than the direct route for {slower} of {pairs} pairs, {_measured(number)}.",
             )
         case SlowPair(slow, better):
             return _instead(slow, better, names)
@@ -237,8 +238,17 @@ def _instead(slow: RouteGain, better: RouteGain | None, names: Mapping[str, str]
     )
 
 
-def _measured(users: int) -> str:
-    return f"as measured by {users:,} user{'' if users == 1 else 's'}"
+def _measured(number: int) -> str:
+    return f"as measured by {users(number)}"
+
+
+def users(number: int) -> str:
+    """Return a number of users in words.
+
+    >>> users(1), users(2)
+    ('1 user', '2 users')
+    """
+    return f"{number:,} user{'' if number == 1 else 's'}"
 
 
 def _at(pair: DepotPair) -> str:

@@ -22,6 +22,7 @@ from broker.reports.depot_advice import (
     advice,
     findings,
     shown_route,
+    users,
     worth_using,
 )
 from broker.reports.depot_gains import (
@@ -216,7 +217,7 @@ def _facts(known: DepotData) -> list[Fact]:
     sample = f"a sample of {known.used.total:,}: some servers of each user, with all their days" if known.sample else ""
     few = "the direct route and one over depots were never used on the same day"
     return [
-        Fact("Measured uses of routes", whole.uses, "count", sample or f"by {whole.reporters:,} users"),
+        Fact("Measured uses of routes", whole.uses, "count", sample or f"by {users(whole.reporters)}"),
         Fact("Bytes over depots", over.bytes / whole.bytes if whole.bytes else None, "share", _of_all(over.bytes)),
         Fact("Gain of all depots", spread and spread.quartiles[1], "factor", _interval(spread) if spread else few),
         Fact("Clearly faster", spread and spread.shares["faster"], "share", _of_pairs(spread, "faster")),
