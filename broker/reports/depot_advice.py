@@ -4,7 +4,7 @@ Users report measurements and may invent some. So findings of more users come fi
 and a single reporter can cause only a few of them.
 """
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -121,12 +121,16 @@ def _over(gain: RouteGain, depots: Collection[str]) -> bool:
 
 
 def _limited(gains: Iterable[RouteGain], alone: int) -> list[RouteGain]:
-    """Return the pairs of several reporters, and the first ones of each single reporter."""
-    seen: Counter[tuple[str, ...]] = Counter()
+    """Return the pairs of several reporters, and those of each single reporter for its first sites and servers.
+
+    :param alone: maximum number of sites and servers of a single reporter
+    """
+    seen: defaultdict[tuple[str, ...], set[tuple[str, str]]] = defaultdict(set)
     kept = []
     for each in gains:
-        seen[each.reporters] += 1
-        if len(each.reporters) > 1 or seen[each.reporters] <= alone:
+        places = seen[each.reporters]
+        if len(each.reporters) > 1 or _place(each) in places or len(places) < alone:
+            places.add(_place(each))
             kept.append(each)
     return kept
 
@@ -143,19 +147,20 @@ def findings(
     slow = [each for each in (_slow(depot, record) for depot, record in depots.items()) if each]
     slow.sort(key=lambda each: (-each.users, -each.slower, each.depot))
     useful = depots.keys() - {each.depot for each in slow}
-    fast = _by_place(worth_using(gains, useful))
+    fast = worth_using(gains, useful)
+    best = _by_place(fast)
     slower = [
         each
         for each in sorted(gains, key=lambda each: (-len(each.reporters), each.gain, each.pair))
         if each.verdict == "slower" and each.gain <= 1 / MATTERS and _over(each, useful)
     ]
-    pairs = [SlowPair(each, fast.get(place)) for place, each in _by_place(_limited(slower, alone)).items()]
+    pairs = [SlowPair(each, best.get(place)) for place, each in _by_place(_limited(slower, alone)).items()]
     replaced = {_place(each.slow) for each in pairs}
-    unused = [each for place, each in fast.items() if place not in replaced and _unused(each, moved)]
+    unused = [each for each in fast if _place(each) not in replaced and _unused(each, moved)]
     kinds: tuple[Sequence[Finding | None], ...] = (
         slow,
         pairs,
-        [_unused(each, moved) for each in _limited(unused, alone)],
+        [_unused(each, moved) for each in _by_place(_limited(unused, alone)).values()],
         [_unmeasured(depot, record) for depot, record in depots.items()],
     )
     return [each for kind in kinds for each in [each for each in kind if each][:MOST_EACH]]

@@ -274,6 +274,16 @@ def test_a_reporter_of_many_invented_sites_does_not_fill_the_advice():
     assert len(rows) == 3 + 2 * 3
 
 
+def test_a_liar_does_not_hide_advice_of_others_for_the_same_places():
+    days, moved = [], {}
+    for n in range(5):
+        days += both(range(20), 3.0, 2.0, reporter=f"user{n}", site=f"S{n}")
+        days += both(range(30), 60.0, 0.1, reporter="liar", site=f"S{n}", route=B)
+        moved[f"S{n}", "ftp://h"] = Moved(120, 10**12, 0)
+    rows = advised(days, moved)
+    assert sorted(each.action.partition(" at ")[2] for each in rows) == [f"S{n}, for ftp://h." for n in range(5)]
+
+
 def test_of_depots_that_are_not_registered_nothing_is_advised():
     days = both(range(20), 2.0, 3.0, route=f"{A},{B}") + both(range(20), 3.0, 2.0, route=B, host="i")
     assert advised(days, {("S", "ftp://i"): Moved(120, 10**12, 0)}, [A]) == []
