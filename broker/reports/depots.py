@@ -305,6 +305,8 @@ def _uses(found: Mapping[str, DepotRecord], known: DepotData) -> Table:
         for depot, each in found.items()
     ]
     note = "A route over several depots counts for each of them."
+    if known.sample:
+        note += " All numbers are those of the sample."
     routes = {each.route for each in known.used.days}
     others = {depot for route in routes for depot in depots_of(route)} - found.keys()
     if others:

@@ -455,6 +455,7 @@ async def test_a_sample_has_all_days_of_its_pairs(stocked, broker, monkeypatch):
     page = await shown(broker)
     count = fact(page, "Measured uses of routes")
     assert (count.value, count.note) == (200, "a sample of 800: some servers of each user, with all their days")
+    assert "those of the sample" in table(page, "uses").note
     assert table(page, "gains").records()[0]["gain"] == pytest.approx(1.5)
     assert [(each["days"], each["verdict"]) for each in table(page, "best").records()] == [(20, "faster")] * 5
     assert not table(page, "next").rows  # others may have measured depot-b
