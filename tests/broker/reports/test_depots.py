@@ -74,7 +74,9 @@ def test_many_uses_of_a_day_are_one_observation():
     assert (gain.days, gain.won, gain.lost) == (2, 1, 0)
 
 
-def test_six_days_of_one_week_are_too_few():
+def test_days_that_span_less_than_two_weeks_are_too_few():
+    assert gains(both([*range(12), 12], 3.0, 2.0))[0].p is None
+    assert gains(both([*range(12), 13], 3.0, 2.0))[0].p is not None
     (gain,) = gains(both(range(6), 3.0, 2.0))
     assert (gain.days, gain.interval, gain.p, gain.verdict) == (6, None, None, "unclear")
 
