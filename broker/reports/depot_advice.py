@@ -1,13 +1,20 @@
-"""Advice on depots: findings for which the measurements suffice, and sentences for them. Pure."""
+"""Advice on registered depots: findings for which the measurements suffice, and sentences for them. Pure.
 
-from collections.abc import Iterable, Mapping, Sequence
+Users report measurements and may invent some. So findings of more users come first, each names the number of its users,
+and a single reporter can cause only a few of them.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from broker.reports.depot_gains import DepotPair, DepotRecord, RouteGain, depots_of
+from broker.reports.depot_gains import SPAN, DepotPair, DepotRecord, RouteGain, depots_of
 from broker.reports.significance import FEWEST
 from broker.reports.words import written
 
 __all__ = [
+    "MOST_ALONE",
+    "MOST_EACH",
     "Advice",
     "Finding",
     "Moved",
@@ -18,6 +25,7 @@ __all__ = [
     "advice",
     "findings",
     "shown_route",
+    "users",
     "worth_using",
 ]
 
@@ -31,10 +39,12 @@ UNUSED = 0.1
 """Share of the bytes over depots below which they count as unused."""
 MOST_EACH = 10
 """Maximum number of findings of one kind."""
+MOST_ALONE = 3
+"""Maximum number of findings of one kind that rest on the same single reporter."""
 
 
 class SlowDepot(NamedTuple):
-    """A depot that is clearly slower than the direct route for most votes.
+    """A depot that is clearly slower than the direct route for most votes and most pairs.
 
     :param slower: number of clearly slower pairs
     """
@@ -42,13 +52,14 @@ class SlowDepot(NamedTuple):
     depot: str
     slower: int
     pairs: int
+    users: int
 
 
 class SlowPair(NamedTuple):
-    """A pair for which the depots are clearly slower."""
+    """A pair for which the depots are clearly slower, and the best route over others that is clearly faster, if any."""
 
-    pair: DepotPair
-    gain: float
+    slow: RouteGain
+    better: RouteGain | None
 
 
 class UnusedGain(NamedTuple):
@@ -58,8 +69,7 @@ class UnusedGain(NamedTuple):
     :param share: share of their bytes that came over depots
     """
 
-    pair: DepotPair
-    gain: float
+    fast: RouteGain
     transfers: int
     share: float
 
@@ -93,52 +103,102 @@ class Advice(NamedTuple):
     reason: str
 
 
-def worth_using(gains: Iterable[RouteGain]) -> list[RouteGain]:
-    """Return the pairs with a known site that gain clearly, the largest gain first."""
+def worth_using(gains: Iterable[RouteGain], registered: Collection[str]) -> list[RouteGain]:
+    """Return pairs with a known site that gain clearly over registered depots: of most users first, then of most gain.
+
+    Of a single reporter's pairs, some are left out if they are very many.
+
+    :param registered: depots as HOST:PORT
+    """
     clear = [each for each in gains if each.verdict == "faster" and each.gain >= MATTERS and each.pair.site]
-    return sorted(clear, key=lambda each: (-each.gain, each.pair))
+    known = [each for each in clear if _over(each, registered)]
+    return _limited(sorted(known, key=lambda each: (-len(each.reporters), -each.gain, each.pair)), MOST_EACH)
+
+
+def _over(gain: RouteGain, depots: Collection[str]) -> bool:
+    """Return whether all depots of a pair are among these."""
+    return all(each in depots for each in depots_of(gain.pair.route))
+
+
+def _limited(gains: Iterable[RouteGain], alone: int) -> list[RouteGain]:
+    """Return the pairs of several reporters, and those of each single reporter for its first sites and servers.
+
+    :param alone: maximum number of sites and servers of a single reporter
+    """
+    seen: defaultdict[tuple[str, ...], set[tuple[str, str]]] = defaultdict(set)
+    kept = []
+    for each in gains:
+        places = seen[each.reporters]
+        if len(each.reporters) > 1 or _place(each) in places or len(places) < alone:
+            places.add(_place(each))
+            kept.append(each)
+    return kept
 
 
 def findings(
-    depots: Mapping[str, DepotRecord], gains: Sequence[RouteGain], moved: Mapping[tuple[str, str], Moved]
+    depots: Mapping[str, DepotRecord], gains: Sequence[RouteGain], moved: Mapping[tuple[str, str], Moved], alone: int
 ) -> list[Finding]:
     """Return the findings, the most important kind first.
 
-    :param depots: records by HOST:PORT
-    :param moved: transfers by site and server (`DepotPair.server`), of the pairs in `worth_using(gains)`
+    :param depots: records of registered depots by HOST:PORT
+    :param moved: transfers by site and server (`DepotPair.server`), of the pairs in `worth_using`
+    :param alone: maximum number of findings of one kind about pairs of the same single reporter
     """
     slow = [each for each in (_slow(depot, record) for depot, record in depots.items()) if each]
-    named = {each.depot for each in slow}
-    slow_pairs = [
-        SlowPair(each.pair, each.gain)
-        for each in sorted(gains, key=lambda each: (each.gain, each.pair))
-        if each.verdict == "slower" and each.gain <= 1 / MATTERS and not named.intersection(depots_of(each.pair.route))
+    slow.sort(key=lambda each: (-each.users, -each.slower, each.depot))
+    useful = depots.keys() - {each.depot for each in slow}
+    fast = worth_using(gains, useful)
+    best = _by_place(fast)
+    slower = [
+        each
+        for each in sorted(gains, key=lambda each: (-len(each.reporters), each.gain, each.pair))
+        if each.verdict == "slower" and each.gain <= 1 / MATTERS and _over(each, useful)
     ]
-    unused = [each for each in (_unused(gain, moved) for gain in worth_using(gains)) if each]
-    best = {(each.pair.site, each.pair.server): each for each in reversed(unused)}.values()  # one depot is enough
-    unmeasured = [each for each in (_unmeasured(depot, record) for depot, record in depots.items()) if each]
-    return [each for kind in (slow, slow_pairs, list(best)[::-1], unmeasured) for each in kind[:MOST_EACH]]
+    pairs = [SlowPair(each, best.get(place)) for place, each in _by_place(_limited(slower, alone)).items()]
+    replaced = {_place(each.slow) for each in pairs}
+    unused = [each for each in fast if _place(each) not in replaced and _unused(each, moved)]
+    kinds: tuple[Sequence[Finding | None], ...] = (
+        slow,
+        pairs,
+        [_unused(each, moved) for each in _by_place(_limited(unused, alone)).values()],
+        [_unmeasured(depot, record) for depot, record in depots.items()],
+    )
+    return [each for kind in kinds for each in [each for each in kind if each][:MOST_EACH]]
+
+
+def _place(gain: RouteGain) -> tuple[str, str]:
+    return gain.pair.site, gain.pair.server
+
+
+def _by_place(gains: Iterable[RouteGain]) -> dict[tuple[str, str], RouteGain]:
+    """Return the first pair of each site and server."""
+    found: dict[tuple[str, str], RouteGain] = {}
+    for each in gains:
+        found.setdefault(_place(each), each)
+    return found
 
 
 def _slow(depot: str, record: DepotRecord) -> SlowDepot | None:
     if record.spread is None:
         return None
-    slower = record.spread.counts["slower"]
-    if slower < FEWEST_PAIRS or record.spread.shares["slower"] <= 0.5:
+    slower, pairs = record.spread.counts["slower"], len(record.gains)
+    if slower < FEWEST_PAIRS or 2 * slower <= pairs or record.spread.shares["slower"] <= 0.5:
         return None
-    return SlowDepot(depot, slower, len(record.gains))
+    reporters = {name for each in record.gains if each.verdict == "slower" for name in each.reporters}
+    return SlowDepot(depot, slower, pairs, len(reporters))
 
 
 def _unused(gain: RouteGain, moved: Mapping[tuple[str, str], Moved]) -> UnusedGain | None:
-    known = moved.get((gain.pair.site, gain.pair.server))
+    known = moved.get(_place(gain))
     if known is None or known.transfers < FEWEST_TRANSFERS or known.over_depots >= UNUSED * known.bytes:
         return None
-    return UnusedGain(gain.pair, gain.gain, known.transfers, known.over_depots / known.bytes)
+    return UnusedGain(gain, known.transfers, known.over_depots / known.bytes)
 
 
 def _unmeasured(depot: str, record: DepotRecord) -> UnmeasuredDepot | None:
     days = max((each.days for each in record.gains), default=0)
-    return UnmeasuredDepot(depot, record.usage.uses, days) if days < FEWEST else None
+    measured = any(each.p is not None for each in record.gains)
+    return None if measured else UnmeasuredDepot(depot, record.usage.uses, days)
 
 
 def advice(finding: Finding, names: Mapping[str, str], admin: bool) -> Advice:
@@ -148,28 +208,52 @@ def advice(finding: Finding, names: Mapping[str, str], admin: bool) -> Advice:
     :param admin: whether the reader may remove depots
     """
     match finding:
-        case SlowDepot(depot, slower, pairs):
-            remove = ", or remove it from the broker" if admin and depot in names else ""
+        case SlowDepot(depot, slower, pairs, number):
+            remove = ", or remove it from the broker" if admin else ""
             return Advice(
                 f"Leave {names.get(depot, depot)} out of --via{remove}.",
-                f"It is clearly slower than the direct route for {slower} of {pairs} pairs.",
+                f"It is clearly slower than the direct route for {slower} of {pairs} pairs, {_measured(number)}.",
             )
-        case SlowPair(pair, gain):
+        case SlowPair(slow, better):
+            return _instead(slow, better, names)
+        case UnusedGain(fast, transfers, share):
             return Advice(
-                f"Use --via {pair.host}=none{_at(pair)}, or another depot.",
-                f"Over {shown_route(pair.route, names)}, {pair.server} takes {1 / gain:.2g} times as long.",
-            )
-        case UnusedGain(pair, gain, transfers, share):
-            return Advice(
-                f"Add {shown_route(pair.route, names)} to config.toml{_at(pair)}, for {pair.server}.",
-                f"It is {gain:.2g} times as fast there, but {written(share, 'share')} of the bytes of {transfers:,} "
-                "transfers came over depots.",
+                f"Add {shown_route(fast.pair.route, names)} to config.toml{_at(fast.pair)}, for {fast.pair.server}.",
+                f"It is {fast.gain:.2g} times as fast there, {_measured(len(fast.reporters))}, but "
+                f"{written(share, 'share')} of the bytes of {transfers:,} transfers came over depots.",
             )
         case UnmeasuredDepot(depot, uses, days):
             return Advice(
                 f"Measure {names.get(depot, depot)} beside the direct route: run coget probe --via auto daily.",
-                f"It has {uses:,} measured uses, and {days} days with both routes for one pair; {FEWEST} are needed.",
+                f"It has {uses:,} measured uses, and {days} days with both routes for one pair. More than half of a "
+                f"pair's users need {FEWEST}, in {SPAN} days or more.",
             )
+
+
+def _instead(slow: RouteGain, better: RouteGain | None, names: Mapping[str, str]) -> Advice:
+    """Return the sentences for a slow pair: what to use instead, and why."""
+    route, server, at = shown_route(slow.pair.route, names), slow.pair.server, _at(slow.pair)
+    why = f"Over {route}, it takes {1 / slow.gain:.2g} times as long as directly, {_measured(len(slow.reporters))}."
+    if better is None:
+        return Advice(f"Use --via {slow.pair.host}=none{at}, or another depot.", why)
+    other = shown_route(better.pair.route, names)
+    return Advice(
+        f"Use {other} instead of {route}{at}, for {server}.",
+        f"{why} Over {other}, it is {better.gain:.2g} times as fast, {_measured(len(better.reporters))}.",
+    )
+
+
+def _measured(number: int) -> str:
+    return f"as measured by {users(number)}"
+
+
+def users(number: int) -> str:
+    """Return a number of users in words.
+
+    >>> users(1), users(2)
+    ('1 user', '2 users')
+    """
+    return f"{number:,} user{'' if number == 1 else 's'}"
 
 
 def _at(pair: DepotPair) -> str:

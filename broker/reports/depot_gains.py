@@ -4,14 +4,15 @@ A pair is a route over depots from a site to a server, beside the direct route. 
 reporter's day on which it used both routes gives one ratio: the median direct seconds, divided by the median seconds
 over the depots. Days are compared, not uses, because uses of one day meet the same conditions.
 
-Users report the times, and may report wrong ones. So each reporter has one vote about a pair, and one vote about a
-depot, which is divided among the reporter's pairs.
+Users report the times, and may report wrong ones. So each reporter's days are tested by themselves, and each reporter
+has one vote about a pair, however many days it reported. Each has one vote about a depot, too, which is divided among
+the reporter's pairs. The correction for the number of pairs weighs pairs by these votes.
 """
 
 import math
-from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from statistics import median
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import median, median_high, median_low
 from typing import Literal, NamedTuple, TypeVar
 
 from broker.models.depots import RouteDay
@@ -20,6 +21,7 @@ from coalloc.depot.route import DepotRoute
 from coalloc.model import DIRECTLY
 
 __all__ = [
+    "SPAN",
     "DepotCost",
     "DepotPair",
     "DepotRecord",
@@ -40,8 +42,9 @@ SHORTEST, LONGEST = 0.001, 60.0
 """Limits of the seconds of a small file, so that absurd reports do not matter more than others."""
 LARGEST_GAIN = 100.0
 """Largest gain, and largest loss, of a pair."""
+SPAN = 14
+"""Fewest days from a reporter's first day to the last one, for a p-value: successive days resemble each other."""
 Verdict = Literal["faster", "unclear", "slower"]
-K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
 
@@ -70,11 +73,14 @@ class RouteGain(NamedTuple):
     """The comparison of a pair with the direct route.
 
     :param gain: direct seconds / seconds over the depots: median of each reporter's days, then of reporters
-    :param interval: 95 % confidence interval of the gain; None for too few days, or if reporters disagree
-    :param days: number of days with both routes
-    :param won: number of days on which the depots were faster
-    :param lost: number of days on which they were slower
-    :param p: p-value, adjusted for all pairs; None for too few days
+    :param interval: medians of the ends of the reporters' 95 % confidence intervals, the outer ones of an even number;
+        None without such a median, because too many reporters have too few days
+    :param days: number of days with both routes, of all reporters
+    :param won: number of these days on which the depots were faster
+    :param lost: number of these days on which they were slower
+    :param agreeing: number of reporters with a median gain above 1, and of those with one below
+    :param p: median of the reporters' p-values, the larger one of an even number, adjusted for all pairs; None unless
+        more than half of the reporters have enough days
     """
 
     pair: DepotPair
@@ -84,16 +90,39 @@ class RouteGain(NamedTuple):
     reporters: tuple[str, ...]
     won: int
     lost: int
+    agreeing: tuple[int, int]
     p: float | None
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict: clearly faster or slower if days and reporters agree, and chance is unlikely."""
+        """The verdict: clearly faster or slower if most reporters agree, and chance is unlikely."""
         if self.p is None or self.p >= ALPHA:
             return "unclear"
-        if self.won > self.lost and self.gain > 1:
+        above, below = self.agreeing
+        if 2 * above > len(self.reporters):
             return "faster"
-        return "slower" if self.lost > self.won and self.gain < 1 else "unclear"
+        return "slower" if 2 * below > len(self.reporters) else "unclear"
+
+
+class OwnGain(NamedTuple):
+    """One reporter's comparison of a pair with the direct route; gains as logarithms.
+
+    :param middle: median of the days
+    :param ends: 95 % confidence interval; infinite without enough days
+    :param p: p-value of the sign test; None without enough days
+    """
+
+    middle: float
+    ends: tuple[float, float]
+    days: int
+    won: int
+    lost: int
+    p: float | None
+
+    def chance(self, faster: bool) -> float:
+        """Return the p-value of a difference in this direction; 1 if the days do not show one."""
+        seen = self.won > self.lost if faster else self.lost > self.won
+        return self.p if seen and self.p is not None else 1.0
 
 
 class GainSpread(NamedTuple):
@@ -171,41 +200,50 @@ def _typical(seconds: Sequence[float]) -> float:
 
 def compared(days: Iterable[MatchedDay]) -> list[RouteGain]:
     """Return the gain of each pair, in the order of the pairs."""
-    ratios: defaultdict[DepotPair, list[tuple[str, int, float]]] = defaultdict(list)
+    ratios: defaultdict[DepotPair, defaultdict[str, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
     for use, direct in days:
         pair = DepotPair(use.site, use.scheme, use.host, use.route)
-        ratios[pair].append((use.reporter, use.day, math.log(direct / _typical(use.seconds))))
-    found = [_gain(pair, some) for pair, some in sorted(ratios.items())]
-    tried = [(i, each.p) for i, each in enumerate(found) if each.p is not None]
-    for (i, _), p in zip(tried, holm([p for _, p in tried]), strict=True):
-        found[i] = found[i]._replace(p=p)
-    return found
+        ratios[pair][use.reporter][use.day] = math.log(direct / _typical(use.seconds))
+    found = [
+        _gain(pair, {name: _own(by_day) for name, by_day in some.items()}) for pair, some in sorted(ratios.items())
+    ]
+    tested = [(each, each.p) for each in found if each.p is not None]
+    weights = _votes([each for each, _ in tested])
+    adjusted = dict(zip((each.pair for each, _ in tested), holm([p for _, p in tested], weights), strict=True))
+    return [each._replace(p=adjusted.get(each.pair)) for each in found]
 
 
-def _gain(pair: DepotPair, ratios: Sequence[tuple[str, int, float]]) -> RouteGain:
-    by_reporter = _medians((reporter, log) for reporter, _, log in ratios)
-    by_day = list(_medians((day, log) for _, day, log in ratios).values())
-    won, lost = sum(each > 0 for each in by_day), sum(each < 0 for each in by_day)
-    middle = median(by_reporter.values())
-    interval = median_interval(by_day, [1.0] * len(by_day))
-    agreed = interval is not None and interval[0] <= middle <= interval[1]
+def _own(by_day: Mapping[int, float]) -> OwnGain:
+    logs = list(by_day.values())
+    won, lost = sum(each > 0 for each in logs), sum(each < 0 for each in logs)
+    enough = won + lost >= FEWEST and max(by_day) - min(by_day) + 1 >= SPAN
+    ends = median_interval(logs, [1.0] * len(logs)) if enough else None
+    p = sign_test(won, lost) if enough else None
+    return OwnGain(median(logs), ends or (-math.inf, math.inf), len(logs), won, lost, p)
+
+
+def _gain(pair: DepotPair, by_reporter: Mapping[str, OwnGain]) -> RouteGain:
+    owns = by_reporter.values()
+    low, high = median_low(each.ends[0] for each in owns), median_high(each.ends[1] for each in owns)
+    p = min(median_high(each.chance(faster) for each in owns) for faster in (True, False))
+    enough = 2 * sum(each.p is not None for each in owns) > len(owns)
     return RouteGain(
         pair,
-        _factor(middle),
-        (_factor(interval[0]), _factor(interval[1])) if interval and agreed else None,
-        len(by_day),
+        _factor(median(each.middle for each in owns)),
+        (_factor(low), _factor(high)) if math.isfinite(low) and math.isfinite(high) else None,
+        sum(each.days for each in owns),
         tuple(sorted(by_reporter)),
-        won,
-        lost,
-        sign_test(won, lost) if won + lost >= FEWEST else None,
+        sum(each.won for each in owns),
+        sum(each.lost for each in owns),
+        (sum(each.middle > 0 for each in owns), sum(each.middle < 0 for each in owns)),
+        p if enough else None,
     )
 
 
-def _medians(values: Iterable[tuple[K, float]]) -> dict[K, float]:
-    groups: defaultdict[K, list[float]] = defaultdict(list)
-    for key, value in values:
-        groups[key].append(value)
-    return {key: median(some) for key, some in groups.items()}
+def _votes(gains: Sequence[RouteGain]) -> list[float]:
+    """Return the weight of each pair: each reporter has one vote, which is divided among the reporter's pairs."""
+    pairs = Counter(reporter for each in gains for reporter in each.reporters)
+    return [math.fsum(1 / pairs[reporter] for reporter in each.reporters) for each in gains]
 
 
 def _factor(log: float) -> float:
@@ -216,11 +254,7 @@ def spread_of(gains: Sequence[RouteGain]) -> GainSpread | None:
     """Return the distribution of gains; None if there are none."""
     if not gains:
         return None
-    pairs: defaultdict[str, int] = defaultdict(int)
-    for each in gains:
-        for reporter in each.reporters:
-            pairs[reporter] += 1
-    weights = [math.fsum(1 / pairs[reporter] for reporter in each.reporters) for each in gains]
+    weights = _votes(gains)
     values, total = [each.gain for each in gains], math.fsum(weights)
     low, middle, high = (quantile(values, weights, share) for share in (0.25, 0.5, 0.75))
     verdicts: tuple[Verdict, ...] = ("faster", "unclear", "slower")

@@ -1,19 +1,32 @@
 """Depots: what users gained and lost with them, and what to do next."""
 
 import asyncio
+import math
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BeforeValidator
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.base import Wire
-from broker.models.depots import RegisteredDepot, RouteDay
+from broker.models.depots import RegisteredDepot
 from broker.reports.archive import Archive, Scope
 from broker.reports.charts import bars, intervals
-from broker.reports.depot_advice import Moved, advice, findings, shown_route, worth_using
+from broker.reports.depot_advice import (
+    MOST_ALONE,
+    MOST_EACH,
+    Moved,
+    UnmeasuredDepot,
+    advice,
+    findings,
+    shown_route,
+    users,
+    worth_using,
+)
 from broker.reports.depot_gains import (
+    SPAN,
     DepotRecord,
     GainSpread,
     MatchedDay,
@@ -39,7 +52,7 @@ __all__ = ["DepotsQuery", "make"]
 
 DAY = 86_400.0
 MOST = 30_000
-"""Number of measured uses above which the report evaluates a sample of about this size."""
+"""Most measured uses that the report evaluates; if there are more, it takes a sample."""
 OTHERS = 50
 """Most depots in the report that are not registered."""
 PAIRS = 400
@@ -53,9 +66,9 @@ NOTHING = (
     "depots, and report them to the broker; coget probe --via auto measures all of them at once."
 )
 CHANCE = (
-    f"p is the probability that chance alone makes so great a difference, corrected for the number of pairs; below "
-    f"{ALPHA}, the depots are clearly faster or slower. One day of one pair is one observation; {FEWEST} are the "
-    "minimum."
+    "p is the probability that chance alone makes so great a difference, corrected for the number of pairs. If it is "
+    f"below {ALPHA} and most users agree, the depots are clearly faster or slower. One day of one user is one "
+    f"observation; more than half of a pair's users need {FEWEST} of them, in {SPAN} days or more."
 )
 NEXT = (Column("action", "What to do"), Column("reason", "Why"))
 USES = (
@@ -123,6 +136,11 @@ class DepotData(NamedTuple):
     both: Sequence[MatchedDay]
     gains: Sequence[RouteGain]
 
+    @property
+    def sample(self) -> bool:
+        """Return whether the uses are a sample."""
+        return self.used.total > self.used.uses
+
 
 async def make(archive: Archive, scope: Scope, query: DepotsQuery) -> Report:
     """Create the report; for users who are not admins, from their own measurements."""
@@ -135,11 +153,29 @@ async def make(archive: Archive, scope: Scope, query: DepotsQuery) -> Report:
     for name, each in registered.items():
         names.setdefault(_place(each.depot), name)
     known = await asyncio.to_thread(_compared, used, names)
-    wanted = {(each.pair.site, each.pair.server) for each in worth_using(known.gains)[:ASKED]}
+    wanted = {(each.pair.site, each.pair.server) for each in worth_using(known.gains, names)[:ASKED]}
     async with archive.database.read() as connection:
-        first, last = int(since // DAY), int(until // DAY) + 1
-        moved = await SumStore(connection, scope.subject).read_from(wanted, first, last)
-    return await asyncio.to_thread(_report, known, moved, scope, now)
+        transfers = await _moved(connection, scope.subject, wanted, used, (since, until)) if wanted else {}
+    return await asyncio.to_thread(_report, known, transfers, scope, now)
+
+
+async def _moved(
+    connection: AsyncConnection,
+    subject: str | None,
+    wanted: Collection[tuple[str, str]],
+    used: UsedRoutes,
+    period: tuple[float, float],
+) -> dict[tuple[str, str], Moved]:
+    """Return the transfers by site and server, of each reporter from the day after its oldest stored measurement.
+
+    Older transfers may have used depots, too: of a reporter with very many measurements, only the newest are stored.
+    """
+    since, until = period
+    oldest = await RouteStore(connection).oldest({each.reporter for each in used.days})
+    starts = {reporter: max(int(since // DAY), int(ended // DAY) + 1) for reporter, ended in oldest.items()}
+    sums = await SumStore(connection, subject).read_from(wanted, starts, math.ceil(until / DAY))
+    over = await RouteStore(connection).over_depots(wanted, starts, until)
+    return {place: Moved(*both, over.get(place, 0)) for place, both in sums.items()}
 
 
 def _compared(used: UsedRoutes, names: Mapping[str, str]) -> DepotData:
@@ -152,13 +188,11 @@ def _place(depot: RegisteredDepot) -> str:
     return f"{depot.host.rstrip('.')}:{depot.port}"
 
 
-def _report(known: DepotData, moved: Mapping[tuple[str, str], tuple[int, int]], scope: Scope, now: float) -> Report:
+def _report(known: DepotData, transfers: Mapping[tuple[str, str], Moved], scope: Scope, now: float) -> Report:
     days, names = known.used.days, known.names
     found = records(days, known.both, known.gains, list(names), OTHERS)
     if scope.subject is not None:
         found = {depot: each for depot, each in found.items() if each.usage.uses}
-    carried = _carried(days)
-    transfers = {key: Moved(*sums, carried.get(key, 0) * known.used.every) for key, sums in moved.items()}
     return Report(
         "depots",
         "Depots",
@@ -177,23 +211,13 @@ def _report(known: DepotData, moved: Mapping[tuple[str, str], tuple[int, int]], 
     )
 
 
-def _carried(days: Sequence[RouteDay]) -> dict[tuple[str, str], int]:
-    """Return the bytes over depots, by site and server."""
-    sums: dict[tuple[str, str], int] = {}
-    for each in days:
-        if each.route != DIRECTLY:
-            key = (each.site, f"{each.scheme}://{each.host}")
-            sums[key] = sums.get(key, 0) + each.bytes
-    return sums
-
-
 def _facts(known: DepotData) -> list[Fact]:
     whole, over = usage_of(known.used.days), usage_of([each for each in known.used.days if each.route != DIRECTLY])
     spread, cost = spread_of(known.gains), cost_of(known.both)
-    sample = f"a sample: one in {known.used.every:,}, by their times" if known.used.every > 1 else ""
+    sample = f"a sample of {known.used.total:,}: some servers of each user, with all their days" if known.sample else ""
     few = "the direct route and one over depots were never used on the same day"
     return [
-        Fact("Measured uses of routes", whole.uses, "count", sample or f"by {whole.reporters:,} users"),
+        Fact("Measured uses of routes", whole.uses, "count", sample or f"by {users(whole.reporters)}"),
         Fact("Bytes over depots", over.bytes / whole.bytes if whole.bytes else None, "share", _of_all(over.bytes)),
         Fact("Gain of all depots", spread and spread.quartiles[1], "factor", _interval(spread) if spread else few),
         Fact("Clearly faster", spread and spread.shares["faster"], "share", _of_pairs(spread, "faster")),
@@ -244,7 +268,7 @@ def _bytes(found: Mapping[str, DepotRecord], names: Mapping[str, str]) -> Figure
 
 def _pair(each: RouteGain, names: Mapping[str, str]) -> tuple[Value, ...]:
     low, high = each.interval or (None, None)
-    verdict = each.verdict if each.p is not None else f"too few data: {each.days} of {FEWEST} days"
+    verdict = each.verdict if each.p is not None else "too few data"
     return (
         each.pair.site or "unknown",
         each.pair.server,
@@ -259,10 +283,14 @@ def _pair(each: RouteGain, names: Mapping[str, str]) -> tuple[Value, ...]:
 def _next(
     found: Mapping[str, DepotRecord], known: DepotData, transfers: Mapping[tuple[str, str], Moved], admin: bool
 ) -> Table:
-    kinds = findings(found, known.gains, transfers) if known.used.days else []
-    told = [advice(each, known.names, admin) for each in kinds]
-    note = "" if told else "Nothing: no depot is clearly slower, and none that is clearly faster is unused."
-    return Table("next", "What to do next", NEXT, told, note if known.used.days else NOTHING)
+    registered = {depot: each for depot, each in found.items() if depot in known.names}
+    alone = MOST_ALONE if admin else MOST_EACH  # users see their own measurements only
+    kinds = findings(registered, known.gains, transfers, alone) if known.used.days else []
+    if known.sample:
+        kinds = [each for each in kinds if not isinstance(each, UnmeasuredDepot)]  # others may have measured it
+    rows = [advice(each, known.names, admin) for each in kinds]
+    note = "" if rows else "Nothing: no registered depot is clearly slower, and none that is clearly faster is unused."
+    return Table("next", "What to do next", NEXT, rows, note if known.used.days else NOTHING)
 
 
 def _uses(found: Mapping[str, DepotRecord], known: DepotData) -> Table:
@@ -277,6 +305,8 @@ def _uses(found: Mapping[str, DepotRecord], known: DepotData) -> Table:
         for depot, each in found.items()
     ]
     note = "A route over several depots counts for each of them."
+    if known.sample:
+        note += " All numbers are those of the sample."
     routes = {each.route for each in known.used.days}
     others = {depot for route in routes for depot in depots_of(route)} - found.keys()
     if others:

@@ -13,7 +13,7 @@ The interval of a median has the values that the sign test does not reject, so i
 import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from itertools import combinations
+from itertools import accumulate, combinations
 from typing import Generic, NamedTuple, TypeVar
 
 from broker.models.scores import REPLAYED, ForecasterRecord
@@ -87,15 +87,23 @@ def sign_test(won: int, lost: int) -> float:
     return min(1.0, below / 2 ** (total - 1)) if total else 1.0
 
 
-def holm(chances: Sequence[float]) -> list[float]:
+def holm(chances: Sequence[float], weights: Sequence[float] | None = None) -> list[float]:
     """Return p-values adjusted for multiple comparisons, to bound the probability of any false positive.
 
     >>> holm([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]
+    >>> holm([0.01, 0.01], [1.0, 4.0])
+    [0.0125, 0.0125]
+
+    :param weights: importance of each comparison, above 0 and independent of its outcome; equal by default. Those of a
+        greater weight are adjusted less
     """
+    weighed = weights or [1.0] * len(chances)
     adjusted, least = [0.0] * len(chances), 0.0
-    for rank, i in enumerate(sorted(range(len(chances)), key=lambda each: chances[each])):
-        least = max(least, min(1.0, (len(chances) - rank) * chances[i]))
+    order = sorted(range(len(chances)), key=lambda each: chances[each] / weighed[each])
+    remaining = reversed(list(accumulate(weighed[i] for i in reversed(order))))
+    for i, weight in zip(order, remaining, strict=True):
+        least = max(least, min(1.0, weight / weighed[i] * chances[i]))
         adjusted[i] = least
     return adjusted
 

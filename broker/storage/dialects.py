@@ -75,19 +75,21 @@ async def read_clock(connection: AsyncConnection) -> float:
     return float((await connection.execute(select(clock(connection)))).scalar_one())
 
 
-def tabled(connection: AsyncConnection, rows: Sequence[Sequence[Any]], columns: Columns) -> Subquery:
-    """Return the rows as a subquery with these columns, in their order."""
+def tabled(
+    connection: AsyncConnection, rows: Sequence[Sequence[Any]], columns: Columns, name: str = "given"
+) -> Subquery:
+    """Return the rows as a subquery with this name and these columns, in their order."""
     document = orjson.dumps([tuple(row) for row in rows]).decode()
     if connection.dialect.name == "sqlite":
         each = func.json_each(bindparam(None, document, type_=Text)).table_valued("value", name="each")
         fields = [func.json_extract(each.c.value, f"$[{i}]") for i in range(len(columns))]
-        typed = [field.label(name) for name, field in zip(columns, fields, strict=True)]
+        typed = [field.label(column) for column, field in zip(columns, fields, strict=True)]
     else:
         value = bindparam(None, document, type_=Text)
         each = func.jsonb_array_elements(cast(value, JSONB)).table_valued("value", name="each")
         texts = [each.c.value.op("->>", return_type=Text())(i) for i in range(len(columns))]
-        typed = [cast(field, kind).label(name) for field, (name, kind) in zip(texts, columns.items(), strict=True)]
-    return select(*typed).subquery("given")
+        typed = [cast(field, kind).label(column) for field, (column, kind) in zip(texts, columns.items(), strict=True)]
+    return select(*typed).subquery(name)
 
 
 def among(connection: AsyncConnection, column: Column[int], numbers: Sequence[int]) -> ColumnElement[bool]:

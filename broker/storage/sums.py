@@ -1,9 +1,9 @@
 """Queries of the sums of traffic by day, link and size class."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Double, Text, and_, cast, func, literal, or_, select
+from sqlalchemy import BigInteger, ColumnElement, Double, Text, and_, cast, func, literal, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.history import Pair
@@ -113,23 +113,25 @@ class SumStore:
         return [LinkTotals(number, Pair(*names), size_class, 0, 0, 0, 0.0) for number, *names in rows]
 
     async def read_from(
-        self, servers: Collection[tuple[str, str]], since: int, until: int
+        self, servers: Collection[tuple[str, str]], starts: Mapping[str, int], until: int
     ) -> dict[tuple[str, str], tuple[int, int]]:
         """Return the numbers of transfers, and of bytes, that sinks read from servers, at any of their ports.
 
         :param servers: sinks, each with the source name of a server without a port; those without transfers are left
             out of the result
-        :param since: first day
+        :param starts: subjects that made the transfers, with the first day of each
         :param until: day after the last one
         """
         given = tabled(self._connection, list(servers), {"sink": Text(), "server": Text()})
+        known = tabled(self._connection, list(starts.items()), {"subject": Text(), "day": BigInteger()}, "starts")
         beginning = func.substr(pairs.c.source, 1, func.length(given.c.server) + 1)
         query = (
             select(given.c.sink, given.c.server, MOVED[0], MOVED[2])
             .join(pairs, and_(pairs.c.sink == given.c.sink, pairs.c.direction == "read"))
             .join(traffic, traffic.c.pair_id == pairs.c.id)
+            .join(known, and_(known.c.subject == traffic.c.subject, traffic.c.day >= known.c.day))
             .where(or_(pairs.c.source == given.c.server, beginning == given.c.server + ":"))
-            .where(self._mine(since), traffic.c.day < until)
+            .where(self._mine(0), traffic.c.day < until)
             .group_by(given.c.sink, given.c.server)
         )
         rows = await self._connection.execute(query)
