@@ -104,10 +104,12 @@ class BrokerLink:
     async def run(self) -> None:
         """Report and refresh the table, again and again."""
         while True:
-            refused = [await self._tried(self._report), await self._tried(self._refresh)]
-            if (why := next(filter(None, refused), "")) and not self._failed:
-                log.warning("the broker's table is not refreshed, or legs are not reported: %s", why)
-            self._failed = bool(why)
+            unreported, unrefreshed = await self._tried(self._report), await self._tried(self._refresh)
+            if unrefreshed and not self._failed:
+                log.warning("the broker's table is not refreshed: %s", unrefreshed)
+            elif unreported and not self._failed:
+                log.warning("the broker does not take the report of the legs: %s", unreported)
+            self._failed = bool(unrefreshed or unreported)
             await asyncio.sleep(self._settings.refresh_seconds)
 
     @staticmethod
