@@ -96,9 +96,16 @@ def test_both_are_used(tmp_path: Path, kind: str) -> None:
     assert report["checksum"]["basis"] in ("own word", "none")  # one replica confirms nothing, by two routes neither
 
 
+@pytest.mark.parametrize("first", ["none", "depot"])
 @pytest.mark.parametrize("kind", ["gridftp", "nginx"])
-def test_a_depot_that_dies_costs_no_byte(tmp_path: Path, kind: str) -> None:
-    with two_routes(tmp_path, kind) as routes, routes.start() as process:
+def test_a_depot_that_dies_costs_no_byte(tmp_path: Path, kind: str, first: str) -> None:
+    delay = "60ms" if first == "depot" else "10ms"
+    links = LINKS | {"client-server": {"rate": "20mbit", "delay": delay}}
+    with ExitStack() as stack:
+        routes = stack.enter_context(two_routes(tmp_path, kind, links))
+        words = [COGET, "probe", "--via", "auto", "--bytes", "2MB", routes.url]
+        subprocess.run(routes.wan.command("client", words), env=routes.environment, check=True, capture_output=True)
+        process = stack.enter_context(routes.start())
         partial = tmp_path / "here.coget" / "data"
         wait_until(lambda: process.poll() is not None or _on_disk(partial) > SIZE // 4)
         routes.depot.kill()

@@ -5,8 +5,10 @@ without ranges sends the whole file to one session. The scheduler decides the nu
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import partial
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 from coalloc.engine.base import Source
@@ -14,12 +16,14 @@ from coalloc.engine.sessions.replica_session import ReplicaSession
 from coalloc.engine.sessions.route_meter import RouteMeter
 from coalloc.engine.sessions.sharing import RangeSharing
 from coalloc.engine.span import Deliver, Span
-from coalloc.errors import ConnectionLost, NoFreeConnection, SourceError, Unreachable
+from coalloc.errors import ConnectionLost, NoFreeConnection, SourceError, Stalled, Unreachable
 from coalloc.model import DIRECTLY, PathState, RouteUse, Stat
 from coalloc.util.concurrency import succeeded
 from coalloc.util.dialer import Dialer, fastest_is_known
 
 __all__ = ["Parallel"]
+
+Answer = TypeVar("Answer")
 
 PATIENCE = 1.0
 """Seconds to wait for the fastest route when another one is ready."""
@@ -142,10 +146,25 @@ class Parallel(Source):
         return tuple(use for meter in self._meters if (use := meter.use))
 
     async def checksum(self, algorithm: str, start: int, end: int) -> str | None:
-        return await self._sessions[0].checksum(algorithm, start, end)
+        return await self._answer(lambda session: session.checksum(algorithm, start, end))
 
     async def recheck(self) -> Stat | None:
-        return await self._sessions[0].recheck()
+        return await self._answer(lambda session: session.recheck())
+
+    async def _answer(self, ask: Callable[[ReplicaSession], Awaitable[Answer]]) -> Answer:
+        """Ask the first session; if its route has failed, ask one over each other route.
+
+        :raises SourceError: if all fail, the first one's error
+        """
+        by_route = {session.meter: session for session in reversed(self._sessions)}
+        first, *others = reversed(by_route.values())
+        try:
+            return await ask(first)
+        except (Unreachable, ConnectionLost, Stalled):
+            for session in others:
+                with suppress(Unreachable, ConnectionLost, Stalled):
+                    return await ask(session)
+            raise
 
     async def close(self) -> None:
         await self._forget_joining()

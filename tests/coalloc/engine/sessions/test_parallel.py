@@ -39,6 +39,7 @@ class Session(Source):
         self.connects = connects
         self.spans: list[tuple[int, int]] = []
         self.opened = self.closed = 0
+        self.lost: Exception | None = None
 
     async def open(self) -> Stat:
         self.opened += 1
@@ -62,9 +63,13 @@ class Session(Source):
             at = end
 
     async def checksum(self, algorithm: str, start: int, end: int) -> str | None:
+        if self.lost:
+            raise self.lost
         return f"{algorithm} of {start}-{end}"
 
     async def recheck(self) -> Stat | None:
+        if self.lost:
+            raise self.lost
         return None
 
     async def close(self) -> None:
@@ -322,6 +327,19 @@ async def test_a_route_that_fails_is_done_without(known: bool):
     async with opened(over_routes(failing, other, known)) as source:
         assert await collect(source, 0, SIZE) == CONTENT
         assert [use.route for use in source.routes] == ["b"]
+
+
+async def test_a_route_that_fails_later_is_not_asked_about_the_end():
+    failing, other = Session(), Session()
+    async with opened(over_routes(failing, other, known=True)) as source:
+        await collect(source, 0, SIZE)
+        failing.lost = ConnectionLost("the depot is gone")
+        assert await source.checksum("md5", 0, 5) == "md5 of 0-5"
+        assert await source.recheck() is None
+        other.lost = Unreachable("so is the server")
+        for question in (source.recheck(), source.checksum("md5", 0, 5)):
+            with pytest.raises(ConnectionLost, match="the depot is gone"):
+                await question
 
 
 async def test_if_all_routes_fail_the_first_error_comes_out():
