@@ -71,8 +71,8 @@ class RegisteredDepot(Wire):
 
     @property
     def place(self) -> HostPort:
-        """The address, as depots and coget write it."""
-        return HostPort.of(self.host.strip("[]"), self.port)
+        """The address, as depots and coget write it. An invalid host, as earlier versions took, is no error here."""
+        return HostPort(self.host.strip("[]").rstrip(".").lower(), self.port)
 
 
 class NewDepot(Wire):

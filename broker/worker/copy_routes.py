@@ -21,7 +21,7 @@ WORKER = Caller(subject="coget-broker", role="admin")
 """User of the workers' tickets: one connection may serve tasks of several users."""
 SESSIONS, BYTES = 100_000, 10**15
 """Limits of a ticket, which all copies to one server use for up to half an hour."""
-MOST_TOLD = 1000
+MOST_NOTED = 1000
 """Maximum number of tasks whose last event is remembered."""
 
 
@@ -53,7 +53,7 @@ class DepotRegistry:
 def _registered(named: HostPort, depots: list[RegisteredDepot]) -> RegisteredDepot | None:
     """Return the depot of a name without a dot, or at an address; None if none is registered."""
     by_name = [each for each in depots if each.name.lower() == named.host and "." not in named.host]
-    by_place = [each for each in depots if (each.host.strip("[]"), each.port) == named]
+    by_place = [each for each in depots if each.place == named]
     return next(iter(by_name or by_place), None)
 
 
@@ -65,7 +65,7 @@ class CopyRoutes:
 
     def __init__(self, via: DataRoutes | None = None) -> None:
         self.via = via
-        self._told: dict[str, str] = {}
+        self._noted: dict[str, str] = {}
         """Route in the last event of each task."""
 
     def note(self, recorder: Recorder, task: str, taken: str, why_direct: str) -> None:
@@ -74,11 +74,11 @@ class CopyRoutes:
         :param taken: the depot, or "none" for the direct connection
         :param why_direct: why the wanted depot is not used; empty if it is, or if none is wanted
         """
-        if self._told.get(task) == taken or not (taken != DIRECTLY or why_direct):
+        if self._noted.get(task) == taken or not (taken != DIRECTLY or why_direct):
             return
-        while len(self._told) >= MOST_TOLD:
-            del self._told[next(iter(self._told))]
-        self._told[task] = taken
+        while len(self._noted) >= MOST_NOTED:
+            del self._noted[next(iter(self._noted))]
+        self._noted[task] = taken
         if taken == DIRECTLY:
             event = Event(time.time(), "DEPOT_NOT_USED", False, "data go directly between the servers", why_direct)
         else:

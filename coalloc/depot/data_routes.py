@@ -43,7 +43,7 @@ class DepotPort(NamedTuple):
 
     @property
     def is_open(self) -> bool:
-        """Return whether the port is open, and the depot has told of no failure, as far as is known."""
+        """Return whether the port is open, and the depot has reported no failure, as far as is known."""
         try:
             self.session.recv(1, socket.MSG_PEEK)
         except BlockingIOError:

@@ -97,8 +97,8 @@ def _description(title: str, found: Sequence[_Interval], unit: Unit) -> str:
         f"{sum(each.kind == kind for each in found)} {kind}" for kind in sorted({each.kind for each in found})
     )
     ends = found if len(found) <= 2 * DESCRIBED else [*found[:DESCRIBED], *found[-DESCRIBED:]]
-    told = ", ".join(f"{each.name} {written(each.value, unit)}" for each in ends)
-    return f"{title}: {len(found)} rows, {counts}; {told}."
+    values = ", ".join(f"{each.name} {written(each.value, unit)}" for each in ends)
+    return f"{title}: {len(found)} rows, {counts}; {values}."
 
 
 def _note(shown: int, found: int, rows: int) -> str:

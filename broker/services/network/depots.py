@@ -95,7 +95,7 @@ def named_depot(name: str, known: Mapping[str, StoredDepot]) -> StoredDepot:
 
 
 def _place(depot: RegisteredDepot) -> DestinationPattern:
-    return DestinationPattern.parse(f"{depot.host}:{depot.port}")
+    return DestinationPattern.parse(str(depot.place))
 
 
 def ticket_for(

@@ -73,12 +73,12 @@ class Instructions(NamedTuple):
         :param own: name of this depot
         :raises ValueError: one of NONSENSE, if it is malformed, or leads to this depot itself
         """
-        told = document(text)
-        table = dict(map(_entry, told["table"][:MOST_ENTRIES]))
+        fields = document(text)
+        table = dict(map(_entry, fields["table"][:MOST_ENTRIES]))
         if own in {name for name, _ in table.values()}:
             raise ValueError("the table leads to this depot itself")
-        measure, depots = _places(told["measure"][:MOST_MEASURED]), _places(told["depots"][:MOST_DEPOTS])
-        return cls(min(number(told["seconds"]), LONGEST), table, measure, depots)
+        measure, depots = _places(fields["measure"][:MOST_MEASURED]), _places(fields["depots"][:MOST_DEPOTS])
+        return cls(min(number(fields["seconds"]), LONGEST), table, measure, depots)
 
     @property
     def places(self) -> set[HostPort]:
@@ -141,17 +141,19 @@ class BrokerLink:
 
         :raises CoallocError: if the broker gives no valid answer
         """
-        told, found = await _in_thread(partial(_ask, self._access, self._settings.name))
+        instructions, found = await _in_thread(partial(_ask, self._access, self._settings.name))
         hops = [place for place in found if place.port]
-        self.legs.name({place: _numeric(found[place]) for place in hops}, told.depots)
+        self.legs.name({place: _numeric(found[place]) for place in hops}, instructions.depots)
         usable = {place: await permitted_addresses(self._settings, place, found[place]) for place in hops}
         chosen: dict[str, ChosenDepot] = {}
-        for host, (name, hop) in told.table.items():
+        for host, (name, hop) in instructions.table.items():
             if addresses := usable.get(hop.depot):
                 for each in (host, *_numeric(found.get(HostPort(host, 0), ()))):
                     chosen.setdefault(each, ChosenDepot(name, hop, addresses))
-        self.table.replace(chosen, told.seconds)
-        await asyncio.gather(*(self._measure(place, usable[place]) for place in told.measure if usable.get(place)))
+        self.table.replace(chosen, instructions.seconds)
+        await asyncio.gather(
+            *(self._measure(place, usable[place]) for place in instructions.measure if usable.get(place))
+        )
 
     async def _measure(self, place: HostPort, addresses: Sequence[AddrInfoType]) -> None:
         """Connect to a depot or server, and count it as use of the leg."""
@@ -197,10 +199,10 @@ def _ask(access: BrokerAccess, name: str) -> tuple[Instructions, Addresses]:
     broker = _connection(access)
     text = asyncio.run(_request(broker, "GET", f"{_path(name)}/forwarding"))
     try:
-        told = Instructions.read(text, name)
+        instructions = Instructions.read(text, name)
     except NONSENSE as error:
         raise broker.nonsense(error) from None
-    return told, _looked_up(told.places)
+    return instructions, _looked_up(instructions.places)
 
 
 async def _request(broker: BrokerConnection, method: str, path: str, **what: Any) -> str:
@@ -233,10 +235,10 @@ def _places(texts: Sequence[str]) -> list[HostPort]:
 
 def _entry(fields: Mapping[str, Any]) -> tuple[str, tuple[str, NextHop]]:
     """Return the host of a table's entry, and name and place of the next depot. :raises ValueError: or the like"""
-    told = fields["next"]
-    ticket = (str(told["ticket"]), bytes.fromhex(told["key"])) if told["ticket"] is not None else None
-    depot = HostPort.of(str(told["host"]).strip("[]"), told["port"])
-    return HostPort.of(str(fields["destination"]).strip("[]"), 1).host, (str(told["depot"]), NextHop(depot, ticket))
+    hop = fields["next"]
+    ticket = (str(hop["ticket"]), bytes.fromhex(hop["key"])) if hop["ticket"] is not None else None
+    depot = HostPort.of(str(hop["host"]).strip("[]"), hop["port"])
+    return HostPort.of(str(fields["destination"]).strip("[]"), 1).host, (str(hop["depot"]), NextHop(depot, ticket))
 
 
 def _numeric(found: Sequence[AddrInfoType]) -> set[str]:

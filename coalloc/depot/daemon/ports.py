@@ -92,7 +92,7 @@ class PortSession:
         self._connecting: set[asyncio.Task[None]] = set()
         self._pairs: set[ConnectionPair] = set()
         self._strangers = 0
-        self._told = False
+        self._reported = False
         self._loop = asyncio.get_running_loop()
         self._active = self._loop.time()
         """Time at which the last connection ended."""
@@ -241,8 +241,8 @@ class PortSession:
 
     def _tell(self, failure: DepotFailure) -> None:
         """Tell the client why a connection was not relayed; only once, as the client need not read it."""
-        if not self._told:
-            self._told = True
+        if not self._reported:
+            self._reported = True
             with suppress(OSError):  # the client is gone
                 self._client.send(Answer(failure).encode())
 

@@ -217,7 +217,7 @@ class SessionHeader(NamedTuple):
         raw = data[PREFIX.size : end]
         request = SessionRequest.decode(raw)
         try:
-            passes = tuple(Pass(*_three(each)) for each in _json(data[end : end + rest], list))
+            passes = tuple(Pass(*_pass_fields(each)) for each in _json(data[end : end + rest], list))
         except ValueError as error:
             raise DepotFailure("malformed", f"the session header is malformed: {error}") from None
         if not 0 < len(passes) <= len(request.route):
@@ -366,7 +366,7 @@ def _texts(fields: Mapping[str, Any], name: str) -> tuple[str, ...]:
     return tuple(_text({name: each}, name, 300) for each in _typed(fields, name, list))
 
 
-def _three(value: object) -> tuple[str, str, str]:
+def _pass_fields(value: object) -> tuple[str, str, str]:
     match value:
         case [str() as ticket, str() as proof, str() as link]:
             return ticket, proof, link

@@ -20,8 +20,8 @@ from coalloc.util.counts import count
 
 __all__ = ["Session"]
 
-USUAL = "adler32"
-"""The checksum that replicas are usually compared by."""
+COMPARED = "adler32"
+"""The algorithm of the checksums by which replicas are compared."""
 
 
 class _AfterTransfer(NamedTuple):
@@ -72,7 +72,7 @@ class Session(GridFTPLogin):
         :param fetch: number of the fetch with this transfer
         """
         if self.pipelined:
-            digest = self._checksum_of(self.address.path, USUAL, start, end)
+            digest = self._checksum_of(self.address.path, COMPARED, start, end)
             self._after = _AfterTransfer(fetch, transfer, self._ask(), (start, end), digest)
 
     async def stat_after(self, fetch: int) -> Stat | None:
@@ -161,7 +161,7 @@ class Session(GridFTPLogin):
     async def checksum(self, algorithm: str, start: int, end: int) -> str | None:
         """Return the server's digest of bytes [start, end) in lower-case hex; None if the server does not offer it."""
         pending, after = None, self._after
-        if after and algorithm == USUAL and (start, end) == after.span and await self._ended_well(after.transfer):
+        if after and algorithm == COMPARED and (start, end) == after.span and await self._ended_well(after.transfer):
             self._after, pending = after._replace(digest=None), after.digest
         pending = pending or self._checksum_of(self.address.path, algorithm, start, end)
         if pending is None:
