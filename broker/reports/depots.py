@@ -11,7 +11,6 @@ from pydantic import BeforeValidator
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.base import Wire
-from broker.models.depots import RegisteredDepot
 from broker.reports.archive import Archive, Scope
 from broker.reports.charts import bars, intervals
 from broker.reports.depot_advice import (
@@ -151,7 +150,7 @@ async def make(archive: Archive, scope: Scope, query: DepotsQuery) -> Report:
         used = await RouteStore(connection).used(scope.subject, since, until, MOST)
     names: dict[str, str] = {}
     for name, each in registered.items():
-        names.setdefault(_place(each.depot), name)
+        names.setdefault(str(each.depot.place), name)
     known = await asyncio.to_thread(_compared, used, names)
     wanted = {(each.pair.site, each.pair.server) for each in worth_using(known.gains, names)[:ASKED]}
     async with archive.database.read() as connection:
@@ -181,11 +180,6 @@ async def _moved(
 def _compared(used: UsedRoutes, names: Mapping[str, str]) -> DepotData:
     both = matched(used.days)
     return DepotData(used, names, both, compared(both))
-
-
-def _place(depot: RegisteredDepot) -> str:
-    """Return a depot as HOST:PORT, as in routes."""
-    return f"{depot.host.rstrip('.')}:{depot.port}"
 
 
 def _report(known: DepotData, transfers: Mapping[tuple[str, str], Moved], scope: Scope, now: float) -> Report:
