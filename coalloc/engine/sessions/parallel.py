@@ -23,7 +23,7 @@ from coalloc.util.dialer import Dialer, fastest_is_known
 
 __all__ = ["Parallel"]
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 PATIENCE = 1.0
 """Seconds to wait for the fastest route when another one is ready."""
@@ -151,7 +151,7 @@ class Parallel(Source):
     async def recheck(self) -> Stat | None:
         return await self._answer(lambda session: session.recheck())
 
-    async def _answer(self, ask: Callable[[ReplicaSession], Awaitable[Answer]]) -> Answer:
+    async def _answer(self, ask: Callable[[ReplicaSession], Awaitable[Result]]) -> Result:
         """Ask the first session; if its route has failed, ask one over each other route.
 
         :raises SourceError: if all fail, the first one's error
