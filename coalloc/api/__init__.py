@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from coalloc.collect.values import CollectReport, CollectRequest, CollectView
     from coalloc.depot.data_routes import DataRoutes
     from coalloc.download.file_queries import ServerCheck, check_routes, check_servers
-    from coalloc.download.request import Engine, Request
+    from coalloc.download.request import Request
     from coalloc.download.server_to_server import Storage, ThirdParty, copy, storage, third_party
+    from coalloc.engine import Engine
     from coalloc.engine.base import Admission, Leads
     from coalloc.history.formats import TransferLog as TransferLog
     from coalloc.history.globus_client import tasks as globus_tasks

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from coalloc.config import access
 from coalloc.download.report import measured_routes, past_transfers
-from coalloc.download.request import Request, dialers, named_files, ranked, sources_of
+from coalloc.download.request import Request, dialers, named_files, ranked
 from coalloc.download.to_disk import Download, DownloadSettings
+from coalloc.engine import open_sources
 from coalloc.engine.base import Admission
 from coalloc.engine.first_answers import FirstAnswers
 from coalloc.engine.limits.server_slots import Slots
@@ -113,7 +114,7 @@ async def _download(
     where = exact or target(found.file.name, request.output, many, _is_foreign(found.file))
     ordered, estimates = ranked(found, past)
     counted = replace(request.options, slots=Slots.from_environment())
-    sources = sources_of(request, ordered, counted, limits)
+    sources = open_sources(ordered, request.engine, counted, limits)
     fetch = Download(ordered, sources, estimates, where, settings, watch, seed=getrandbits(32))
     began = time.time()
     try:

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 from coalloc.config import own_policy, own_routes
 from coalloc.download.agreement import Agreement, unusable
 from coalloc.download.preview import preview
-from coalloc.download.request import Engine, Request, ranked, relayed_dialer, sources_of
-from coalloc.engine import open_source
+from coalloc.download.request import Request, ranked, relayed_dialer
+from coalloc.engine import Engine, open_source, open_sources
 from coalloc.engine.base import EngineOptions, Source
 from coalloc.engine.limits.within_process import PROCESSES
 from coalloc.errors import NoFreeConnection, SourceError, UsageError
@@ -47,7 +47,7 @@ async def planned_file(request: Request, found: FoundReplicas, ask_checksum: boo
     """Return the plan, and the file's description with the usable replicas in the order of the plan."""
     ordered, estimates = ranked(found, TransferHistory.open())
     options = request.options
-    sources = sources_of(request, ordered, options)
+    sources = open_sources(ordered, request.engine, options)
     try:
         answers, agreement = await _answers(ordered, sources, keep=ask_checksum and len(sources) <= PROCESSES)
         known = [*ordered.checksums, *agreement.digests]

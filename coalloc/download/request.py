@@ -2,23 +2,17 @@
 
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from coalloc.config import access, own_policy, own_routes
-from coalloc.engine import open_source, speaks
-from coalloc.engine.base import (
-    Admission,
-    EngineOptions,
-    Leads,
-    Source,
-)
+from coalloc.engine import Engine, open_source, speaks
+from coalloc.engine.base import EngineOptions, Leads, Source
 from coalloc.engine.first_answers import FirstAnswers
 from coalloc.engine.span import Span
-from coalloc.errors import NothingToFetchFrom, UsageError
+from coalloc.errors import UsageError
 from coalloc.history.transfers import TransferHistory
 from coalloc.model import Checksum, Estimate, FoundReplicas, Replica, ReplicaSet, Strategy
 from coalloc.resolve import resolve
@@ -32,9 +26,7 @@ if TYPE_CHECKING:
     from coalloc.depot.automatic import Listed
     from coalloc.depot.dialer import RelayedDialer, RouteTimes
 
-__all__ = ["Engine", "Request", "dialers", "named_files", "ranked", "relayed_dialer", "sources_of"]
-
-Engine = Literal["auto", "gridftp", "globus-url-copy"]
+__all__ = ["Request", "dialers", "named_files", "ranked", "relayed_dialer"]
 
 
 class Dialers(NamedTuple):
@@ -242,24 +234,3 @@ def ranked(found: FoundReplicas, past: TransferHistory) -> tuple[ReplicaSet, lis
 
     replicas = tuple(sorted(file.replicas, key=worth))
     return file._replace(replicas=replicas), [expected[replica.url] for replica in replicas]
-
-
-def sources_of(
-    request: Request, file: ReplicaSet, options: EngineOptions, limits: Mapping[str, Admission] | None = None
-) -> list[Source]:
-    """Return sources for the replicas, not connected yet. `limits` are the rate limits of replicas, by URL.
-
-    :raises NothingToFetchFrom: if all replicas were left out
-    """
-    if not file.replicas:
-        why = [f"{url}: {reason}" for url, reason in file.left_out]
-        raise NothingToFetchFrom(f"{file.name} has no replica that may be used:", "name a replica's URL yourself", why)
-    known = limits or {}
-    return [
-        open_source(
-            replica.url,
-            request.engine,
-            replace(options.named(replica.origin), admission=known.get(replica.url), vouched=file.vouched),
-        )
-        for replica in file.replicas
-    ]

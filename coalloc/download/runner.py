@@ -8,8 +8,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 
 from coalloc.download.connections import SourceConnections, stop
-from coalloc.engine.sessions.admission import pieces
-from coalloc.engine.span import Deliver, Span
+from coalloc.engine.span import Deliver, Span, pieces
 from coalloc.errors import NoFreeConnection, SourceError, TransferFailed
 from coalloc.model import Stat
 from coalloc.schedule import Scheduler
@@ -245,7 +244,11 @@ class TransferRunner:
             self._spans.pop(copy, None)
 
     async def _fetch_admitted(self, copy: int, source: int, span: Span, deliver: Deliver) -> None:
-        """Fetch a range: each piece after its admission; from a server without ranges, all after the last admission."""
+        """Fetch a range: each piece after its admission; from a server without ranges, all after the last admission.
+
+        A piece is admitted before it is requested, not when its bytes are read: a copy between two servers can be
+        slowed down in no other way, and a slow reader of a download would still let megabytes flow into buffers.
+        """
         fetch, admission = self._sources[source].fetch, self._sources[source].options.admission
         if admission is None:
             await fetch(span, deliver)

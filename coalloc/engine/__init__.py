@@ -1,18 +1,18 @@
 """Engines, which fetch the bytes of a replica. `open_source` chooses an engine by the URL's scheme."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 from urllib.parse import urlsplit
 
-from coalloc.engine.base import EngineOptions, Source
+from coalloc.engine.base import Admission, EngineOptions, Source
 from coalloc.engine.sessions.parallel import Parallel
-from coalloc.errors import UsageError
-from coalloc.model import DIRECTLY
+from coalloc.errors import NothingToFetchFrom, UsageError
+from coalloc.model import DIRECTLY, ReplicaSet
 from coalloc.safe_text import redact
 from coalloc.util.dialer import Dialer
 
-__all__ = ["Engine", "open_source", "speaks"]
+__all__ = ["Engine", "open_source", "open_sources", "speaks"]
 
 Engine = Literal["auto", "gridftp", "globus-url-copy"]
 
@@ -26,6 +26,29 @@ CHOSEN = {"gridftp": OURS, "globus-url-copy": THEIRS}
 def speaks(engine: Engine, url: str) -> bool:
     """Return whether this engine supports the URL's scheme; "auto" supports all."""
     return engine == "auto" or url.partition("://")[0].lower() in CHOSEN[engine]
+
+
+def open_sources(
+    file: ReplicaSet, engine: Engine, options: EngineOptions, limits: Mapping[str, Admission] | None = None
+) -> list[Source]:
+    """Return a source for each replica, not connected yet.
+
+    :param limits: the rate limits of replicas, by URL
+    :raises NothingToFetchFrom: if all replicas were left out
+    :raises UsageError: as `open_source`
+    """
+    if not file.replicas:
+        why = [f"{url}: {reason}" for url, reason in file.left_out]
+        raise NothingToFetchFrom(f"{file.name} has no replica that may be used:", "give a replica's URL yourself", why)
+    known = limits or {}
+    return [
+        open_source(
+            replica.url,
+            engine,
+            replace(options.named(replica.origin), admission=known.get(replica.url), vouched=file.vouched),
+        )
+        for replica in file.replicas
+    ]
 
 
 def open_source(url: str, engine: Engine, options: EngineOptions) -> Source:

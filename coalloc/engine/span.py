@@ -9,9 +9,11 @@ An engine also remembers the end that it requested from its server. Bytes betwee
 may still come; they are not delivered.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["Deliver", "Span"]
+from coalloc.util.intervals import Intervals
+
+__all__ = ["Deliver", "RangePart", "Span", "pieces"]
 
 Deliver = Callable[[int, int, memoryview | None], None]
 """`deliver(start, end, data)`: the bytes [start, end) of the file have arrived.
@@ -37,3 +39,45 @@ class Span:
         self.start = start
         self.end = end
         self.skip = skip
+
+
+class RangePart(Span):
+    """A part of `whole` that never reaches beyond the end of `whole`; the bytes before `at` are delivered."""
+
+    __slots__ = ("_end", "_requested_end", "_whole", "at")
+
+    def __init__(self, whole: Span, start: int, end: int) -> None:
+        self._whole = whole
+        super().__init__(start, end)
+        self.at = start
+        self._requested_end = end
+
+    @property
+    def end(self) -> int:
+        return max(self.start, min(self._end, self._whole.end))
+
+    @end.setter
+    def end(self, end: int) -> None:
+        self._end = end
+
+    @property
+    def left(self) -> int:
+        return max(0, self.end - self.at)
+
+    @property
+    def delivered(self) -> bool:
+        """Return whether all requested bytes are delivered, also those beyond an end that was lowered since."""
+        return self.at >= self._requested_end
+
+
+def pieces(span: Span, most: int) -> Iterator[RangePart]:
+    """Yield the missing parts of a range in order, each of at most `most` bytes. The end may be lowered meanwhile.
+
+    >>> [(piece.start, piece.end) for piece in pieces(Span(0, 9, skip=[(4, 7)]), 3)]
+    [(0, 3), (3, 4), (7, 9)]
+    """
+    at, here = span.start, Intervals(span.skip)
+    while gaps := here.gaps(at, span.end):
+        start, end = gaps[0]
+        at = min(end, start + most)
+        yield RangePart(span, start, at)

@@ -27,8 +27,7 @@ from coalloc.engine.http.channel import HTTPChannel, HTTPConnection, RangeEnded
 from coalloc.engine.http.exchange import Answer, HTTPExchange, connection_of, is_direct, sent_request
 from coalloc.engine.http.pipeline import Question
 from coalloc.engine.http.plain import PlainAnswer, SentRequest
-from coalloc.engine.sessions.work import RangePart
-from coalloc.engine.span import Deliver, Span
+from coalloc.engine.span import Deliver, RangePart, Span
 from coalloc.errors import ConnectionLost, ReplicaChanged, Stalled, Unsupported, UsageError
 from coalloc.model import PathState, Stat
 from coalloc.util.counts import count

@@ -9,8 +9,8 @@ import asyncio
 from functools import partial
 
 from coalloc.engine.sessions.replica_session import ReplicaSession
-from coalloc.engine.sessions.work import RangePart, SessionWork
-from coalloc.engine.span import Deliver, Span
+from coalloc.engine.sessions.work import SessionWork
+from coalloc.engine.span import Deliver, RangePart, Span
 from coalloc.errors import ReplicaChanged, SourceError
 from coalloc.model import Stat
 from coalloc.schedule.state import UNKNOWN_RATE, median

@@ -9,10 +9,10 @@ from asyncio import Task
 from math import inf
 
 from coalloc.engine.base import Source
-from coalloc.engine.span import Span
+from coalloc.engine.span import RangePart
 from coalloc.schedule.steal_size import AHEAD_TRIPS, SETUP_TRIPS, Thief, Victim
 
-__all__ = ["RangePart", "SessionWork"]
+__all__ = ["SessionWork"]
 
 SLICE_SECONDS, SLICE = 0.25, 256 * 1024
 """Desired seconds of a slice, and its minimum bytes (also used while no rate is known), as each costs CPU time."""
@@ -30,35 +30,6 @@ LEAST_REQUEST = 4 * 1024
 """Bytes below which a request is not split between sessions that queue."""
 EARLIER = 2.0
 """Factor by which the end must come sooner to justify a steal of queued requests, which the server answers in vain."""
-
-
-class RangePart(Span):
-    """A part of `whole` that never reaches beyond the end of `whole`; the bytes before `at` are delivered."""
-
-    __slots__ = ("_end", "_requested_end", "_whole", "at")
-
-    def __init__(self, whole: Span, start: int, end: int) -> None:
-        self._whole = whole
-        super().__init__(start, end)
-        self.at = start
-        self._requested_end = end
-
-    @property
-    def end(self) -> int:
-        return max(self.start, min(self._end, self._whole.end))
-
-    @end.setter
-    def end(self, end: int) -> None:
-        self._end = end
-
-    @property
-    def left(self) -> int:
-        return max(0, self.end - self.at)
-
-    @property
-    def delivered(self) -> bool:
-        """Return whether all requested bytes are delivered, also those beyond an end that was lowered since."""
-        return self.at >= self._requested_end
 
 
 class SessionWork:

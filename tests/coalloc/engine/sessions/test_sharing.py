@@ -8,8 +8,8 @@ import pytest
 from coalloc.engine.base import Source
 from coalloc.engine.sessions.parallel import Parallel
 from coalloc.engine.sessions.replica_session import ReplicaSession
-from coalloc.engine.sessions.work import RangePart, SessionWork
-from coalloc.engine.span import Span
+from coalloc.engine.sessions.work import SessionWork
+from coalloc.engine.span import RangePart, Span
 from coalloc.errors import ConnectionLost, Unreachable
 from coalloc.model import Stat
 from coalloc.testing.virtual_clock import run
