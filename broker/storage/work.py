@@ -11,6 +11,7 @@ from sqlalchemy import (
     Double,
     Integer,
     ScalarSelect,
+    Select,
     Subquery,
     Text,
     and_,
@@ -158,23 +159,10 @@ class WorkStore:
         if (task, worker) not in self._going_on and not await self._may_lease(task, worker):
             return []
         self._going_on.add((task, worker))
-        free = (
-            select(*WORK)
-            .where(
-                work.c.task_id == task,
-                work.c.state == "pending",
-                UNFINISHED,
-                work.c.phase == earliest(literal(task)),
-                work.c.kind.in_(list(kinds)),
-                work.c.not_before <= now,
-            )
-            .order_by(work.c.size.desc() if large_first else work.c.size)
-            .limit(most)
-            .with_for_update(skip_locked=True, of=work)
-        )
+        free = _due(task, kinds, now).order_by(work.c.size.desc() if large_first else work.c.size).limit(most)
         chosen: list[Work] = []
         total = 0
-        for row in await gathered(self._connection, free, WRITTEN):
+        for row in await gathered(self._connection, free.with_for_update(skip_locked=True, of=work), WRITTEN):
             each = _work(row)
             total += each.size
             if chosen and (total > most_bytes or each.lost):
@@ -337,6 +325,18 @@ class WorkStore:
         """
         rows = select(tasks.c.id).where(tasks.c.id.in_(sorted(numbers))).order_by(tasks.c.id)
         await self._connection.execute(rows.with_for_update(key_share=True))
+
+
+def _due(task: str, kinds: Collection[WorkKind], now: float | ColumnElement[float]) -> Select[Any]:
+    """Select the work items of a task that a worker may begin now: those of its earliest phase."""
+    return select(*WORK).where(
+        work.c.task_id == task,
+        work.c.state == "pending",
+        UNFINISHED,
+        work.c.phase == earliest(literal(task)),
+        work.c.kind.in_(list(kinds)),
+        work.c.not_before <= now,
+    )
 
 
 def _row(each: PlannedWork) -> tuple[Any, ...]:

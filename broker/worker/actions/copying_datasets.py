@@ -4,6 +4,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from urllib.parse import urlsplit
 
+from broker.models.forecasts import RankedReplica, Resolved
 from broker.models.tasks import Options, Work
 from broker.models.work import WorkResult
 from broker.services.catalogue.replicas import ReadableReplicas
@@ -62,12 +63,7 @@ class DatasetCopying:
     async def _copy(self, work: Work, recorder: Recorder) -> WorkResult:
         found, addresses, _ = await self._where(work.source)
         policy = self._sink.server.policy.pin(addresses)
-        speak = [replica for replica in found.replicas if replica.url.startswith(SCHEMES)]
-        if not speak:
-            raise NothingToFetchFrom(
-                f"no GridFTP server has a replica of {found.name}",
-                "register a replica at a GridFTP server, or use coget get",
-            )
+        speak = _at_gridftp_servers(found)
         await self._sink.writable(work.destination)
         urls, sink = [replica.url for replica in speak], self._sink.url(work.destination)
         recorded = [f"{name}:{value}" for name, value in found.checksums.items()]
@@ -105,11 +101,7 @@ class DatasetCopying:
         self._note_routes(work, report, recorder)
         arriving.whole(report.size)
         recorder.observe(self._owner, of_sources(work, self._site, deciding.began, report.sources))
-        sure = report.checksum if report.compared else None
-        checksum = sure and f"{sure.algorithm}:{sure.value}"
-        counts = {"files_transferred": 1, **({"bytes_checksummed": report.size} if checksum else {})}
-        done = WorkResult(work, "succeeded", checksum, counts=counts)
-        return self._demand.marked(done, report.compared or not report.size, time.time())
+        return self._demand.marked(_done(work, report), report.compared or not report.size, time.time())
 
     def _note_routes(self, work: Work, report: TransferReport, recorder: Recorder) -> None:
         if self._depots.via:
@@ -117,3 +109,24 @@ class DatasetCopying:
             why = named(failure, [self._sink.naming])
             for route in dict.fromkeys(use.route for source in report.sources for use in source.routes):
                 self._depots.note(recorder, work.task_id, route, why)
+
+
+def _done(work: Work, report: TransferReport) -> WorkResult:
+    sure = report.checksum if report.compared else None
+    checksum = sure and f"{sure.algorithm}:{sure.value}"
+    counts = {"files_transferred": 1, **({"bytes_checksummed": report.size} if checksum else {})}
+    return WorkResult(work, "succeeded", checksum, counts=counts)
+
+
+def _at_gridftp_servers(found: Resolved) -> list[RankedReplica]:
+    """Return the replicas at servers between which copies are possible.
+
+    :raises NothingToFetchFrom: if there is none
+    """
+    usable = [replica for replica in found.replicas if replica.url.startswith(SCHEMES)]
+    if not usable:
+        raise NothingToFetchFrom(
+            f"no GridFTP server has a replica of {found.name}",
+            "register a replica at a GridFTP server, or use coget get",
+        )
+    return usable
