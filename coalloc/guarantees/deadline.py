@@ -1,0 +1,78 @@
+"""Transfers with a deadline: how likely it is kept, and which of the spare sources are needed for it now. Pure.
+
+A source is left to others as long as the deadline would still be kept with it if it were used later: the lazy rule. It
+leaves more than a plan with the mean rates, and breaks fewer promises (docs/explanation/promises.md).
+"""
+
+from collections.abc import Sequence
+from math import hypot, inf
+from typing import NamedTuple
+
+from coalloc.guarantees.finish import FinishErrors, FinishForecast
+
+__all__ = ["PathRate", "finish", "spares_needed"]
+
+POOR = 0.05
+"""Quantile of the rate that the sources in use are assumed to have until spare ones are considered again."""
+SAFETY = 5.0
+"""Factor by which the risk must stay below the accepted one while sources are spared: mistakes cannot be undone."""
+
+
+class PathRate(NamedTuple):
+    """The expected rate of one or more sources.
+
+    :param rate: bytes per second
+    :param spread: typical error of forecasts of it, as the logarithm of a factor
+    :param setup: seconds until the first byte
+    """
+
+    rate: float
+    spread: float
+    setup: float = 0.0
+
+
+def finish(left: float, paths: Sequence[PathRate]) -> FinishForecast:
+    """Return the forecast for `left` bytes from several sources at once, whose rates vary independently.
+
+    Each source begins after its set-up; all end together.
+    """
+    rate = sum(path.rate for path in paths)
+    if not rate:
+        return FinishForecast(inf if left else 0.0, 1.0)
+    spread = hypot(*(path.rate * path.spread for path in paths)) / rate
+    seconds, begun = 0.0, 0.0
+    for at, path in enumerate(ordered := sorted(paths, key=lambda path: path.setup)):
+        begun += path.rate
+        waited = sum(each.rate * each.setup for each in ordered[: at + 1])
+        seconds = (left + waited) / begun if begun else inf
+        if at + 1 == len(ordered) or seconds <= ordered[at + 1].setup:
+            break
+    return FinishForecast(seconds, spread)
+
+
+def spares_needed(
+    left: float,
+    seconds: float,
+    used: Sequence[PathRate],
+    spares: Sequence[PathRate],
+    sure: float,
+    errors: FinishErrors,
+    wait: float,
+) -> int:
+    """Return how many of the spare sources to use from now on, in their order: as few as suffice.
+
+    :param left: bytes that are missing
+    :param seconds: seconds until the deadline
+    :param used: the sources in use
+    :param sure: probability with which the deadline is to be kept
+    :param wait: seconds until this is asked again
+    """
+    cautious = 1 - (1 - sure) / SAFETY
+    everything = [*used, *spares]
+    for number in range(len(spares)):
+        poor = finish(1.0, [*used, *spares[:number]])
+        arrived = wait / poor.within(1 - POOR, errors) if poor.seconds < inf else 0.0
+        later = finish(max(0.0, left - arrived), everything)
+        if later.chance(seconds - wait, errors) >= cautious:
+            return number
+    return len(spares)
