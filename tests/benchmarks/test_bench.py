@@ -69,7 +69,7 @@ def why(field: Field, host: str) -> str:
     return done.stderr.strip().splitlines()[-1].split(":")[0] if done.returncode else ""
 
 
-def test_what_killed_runs_left_in_memory_is_removed():
+def test_leftovers_of_killed_runs_in_memory_are_removed():
     command = [sys.executable, "-c", HOLD]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=HOUSE) as process:
         left = Path(process.stdout.readline().strip())

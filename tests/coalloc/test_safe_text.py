@@ -24,7 +24,7 @@ def test_no_character_of_these_kinds_is_shown(category):
 
 
 @pytest.mark.parametrize("text", ["", "a b", "2024/Größe.root", "名前", "[red]x[/red]", "c:\\x", "e\u0301"])
-def test_what_is_seen_stays(text):
+def test_printable_text_is_unchanged(text):
     assert (escaped(text), one_line(text), lines(text)) == (text, text, text)
 
 
@@ -147,7 +147,7 @@ def test_other_text_stays(text):
         "ftp://ann:k%2F3%20y%2B@h/x",
     ],
 )
-def test_what_a_server_repeats_is_hidden(url, said):
+def test_secrets_repeated_by_a_server_are_hidden(url, said):
     assert safe_text.hide(f"no {said}: <{said}>", url) == "no ...: <...>"
 
 

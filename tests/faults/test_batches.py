@@ -115,7 +115,7 @@ def slow(tmp_path):
         yield server
 
 
-def test_who_is_killed_makes_room(slow, start, tmp_path):
+def test_killed_process_frees_its_slot(slow, start, tmp_path):
     first = start(slow.url("big"), "-o", "first", COGET_CONNECTIONS="1")
     says(first, "of 12.0 MB")
     second = start(slow.url("file"), "--checksum", "none", "-o", "second", COGET_CONNECTIONS="1")

@@ -119,7 +119,7 @@ def kinds(tmp_path: Path) -> Iterator[list[GridFTPServer | Nginx]]:
 
 @pytest.mark.long
 @pytest.mark.seeded
-def test_what_gets_the_name_is_one_version(kinds, tmp_path):
+def test_published_file_is_one_version(kinds, tmp_path):
     for attempt in tries(effort(5, 60)):
         with attempt as seed:
             home = tmp_path / str(seed)

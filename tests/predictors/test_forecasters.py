@@ -42,7 +42,7 @@ def by_size_and_load(count: int = 600) -> list[Observation]:
 
 
 @pytest.mark.parametrize("name", ["kernel", "regression", "hedge"])
-def test_what_knows_of_size_and_load_uses_them(name):
+def test_forecasters_that_know_size_and_load_use_them(name):
     log = by_size_and_load()
     assert evaluate(log, make(name)).points.mdape < 0.25 < 0.5 < evaluate(log, make("median of 25")).points.mdape
 
@@ -94,7 +94,7 @@ def test_a_pair_never_seen_is_forecast_from_its_hosts():
     assert stranger.rates.p90 > 100 * MB / 1.5
 
 
-def test_what_is_known_of_paths_has_its_bounds_and_what_is_coarse_stays():
+def test_hierarchy_bounds_its_paths_and_keeps_its_coarse_levels():
     bounded, whole = Hierarchy(most=100), Hierarchy()
     for i in range(1000):
         for forecaster in (bounded, whole):
@@ -127,7 +127,7 @@ def test_the_member_with_the_least_error_is_picked():
                 assert totals[chosen] == pytest.approx(min(totals))
 
 
-def test_a_forecast_says_who_made_it_on_what_ground_and_how_long_it_will_take():
+def test_forecast_names_its_forecaster_reason_and_duration():
     log = [took(100.0 * i, 10 * MB, setup_seconds=2.0, ranges=1) for i in range(5)]
     said = learned(make("least MAE"), log).forecast(Query("ftp://a.one.org", 1000.0, 80 * MB))
     assert said.forecaster == "least MAE"
@@ -160,7 +160,7 @@ def test_a_regression_shows_what_its_fit_is_worth():
     assert found.deviation == pytest.approx(0.1, abs=0.1)
 
 
-def test_small_and_failed_transfers_tell_no_rate_but_how_far_a_server_is():
+def test_small_and_failed_transfers_give_no_rate_but_a_setup_time():
     log = [took(0.0, 10 * MB), took(100.0, 1e5, size=50_000, setup_seconds=0.25), took(200.0, 1e5, outcome="failed")]
     for name in ("last", "kernel", "hierarchy", "percentile", "hedge", "regression"):
         said = learned(make(name), log).forecast(Query("ftp://a.one.org", 5000.0, 100 * MB))

@@ -30,7 +30,7 @@ def said(known, rank=0, wanted=None, names=CHEAP):
     return {each.number: each.forecasts for each in Panel(False, names).hindsight(known, rank, wanted) if each}
 
 
-def test_it_is_what_walking_forward_with_delayed_feedback_says():
+def test_hindsight_agrees_with_walking_forward_with_delayed_feedback():
     known = log(60)
     found = said(known, names=PANEL)
     for name in PANEL:
@@ -49,7 +49,7 @@ def test_the_future_changes_nothing():
     assert all(before[i] == after[changed.index(known[i])] for i in early)
 
 
-def test_who_led_is_told():
+def test_hindsight_names_the_leader_of_the_hedge():
     assert {each["hedge"].leader for each in said(log(60), names=("hedge",)).values() if each} > {"kernel"}
 
 
@@ -67,7 +67,7 @@ def test_they_begin_anew_from_the_newest_before(small_blocks):
     assert found[i]["running mean"].rates.p50 == pytest.approx(sum(begun_anew) / 10)
 
 
-def test_the_newest_alone_say_the_same_as_all(small_blocks):
+def test_newest_transfers_alone_give_the_same_forecasts_as_all(small_blocks):
     known = log()
     whole = said(known)
     tail = known[60:]
@@ -91,7 +91,7 @@ def test_only_what_is_affected_changes_when_some_are_known_late(small_blocks, se
             assert before[early.index(each)] == after[i]
 
 
-def test_a_panel_that_goes_on_says_what_a_new_one_says_and_learns_each_transfer_once(small_blocks):
+def test_continued_panel_agrees_with_a_new_one_and_learns_each_transfer_once(small_blocks):
     known, learned = log(), []
     one = Panel(False, CHEAP)
     found = {}

@@ -27,7 +27,7 @@ def within(read: float, true: float) -> bool:
 
 
 @given(ROWS)
-def test_sums_say_what_metrics_say_of_the_rows(rows):
+def test_sums_agree_with_metrics_of_the_rows(rows):
     actual = [rate for _, rate in rows]
     true, said = scores([rates.p50 for rates, _ in rows], actual), tally(rows)
     assert (said.transfers, said.share_close) == (true.pairs, true.close)
@@ -76,7 +76,7 @@ def test_the_middle_of_counts_is_that_of_the_values(values):
     assert middle(counts) == (median_low(values), median_high(values))
 
 
-def test_nothing_has_no_median():
+def test_empty_tally_has_no_median():
     with pytest.raises(ValueError, match="no median"):
         middle({})
     with pytest.raises(ValueError, match="no median"):

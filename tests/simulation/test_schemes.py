@@ -84,7 +84,7 @@ def test_a_lone_stalled_source_is_connected_anew(strategy):
 
 
 @pytest.mark.parametrize("strategy", NAMES)
-def test_what_is_there_is_not_fetched_again(strategy):
+def test_bytes_already_present_are_not_fetched_again(strategy):
     data = content(3 * MB)
     missing = [(100, 2000), (MB, 2 * MB)]
     result = simulate(data, [steady(1e6), steady(5e5)], strategy, missing=missing)

@@ -35,7 +35,7 @@ starts = pytest.mark.parametrize("forks", STARTS.values(), ids=STARTS, indirect=
 @pytest.mark.long
 @starts
 @pytest.mark.parametrize("command", [[COGET, "--help"], [BROKER, "--help"], [BROKER, "demo", "--nonsense"]])
-def test_what_is_printed_and_the_status(forks, command, tmp_path):
+def test_forked_program_prints_the_same_and_has_the_same_status(forks, command, tmp_path):
     done, plain = run(command, cwd=tmp_path, text=True), subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (plain.returncode, plain.stdout, plain.stderr)
 
@@ -84,7 +84,7 @@ def test_standard_input_and_no_other_descriptor(forks, tmp_path):
     assert process.returncode in (0, 3)
 
 
-def test_what_an_interpreter_reads_at_its_start_is_read(tmp_path):
+def test_forked_start_reads_sitecustomize(tmp_path):
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.exit('read')\n")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     assert "read" in run([COGET, "--help"], env=environment, text=True).stderr

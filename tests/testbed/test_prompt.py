@@ -33,7 +33,7 @@ def test_commands_come_through_a_pipe():
 
 
 @pytest.mark.wan
-def test_what_cannot_be_done_is_said_and_the_rest_goes_on():
+def test_invalid_commands_are_reported_and_the_rest_is_run():
     lines = [
         "set client-s9 loss=1%",
         "set client-s1 speed=1",

@@ -68,7 +68,7 @@ def test_pairs_are_measured_as_they_are():
     assert max(into[host] for host in ("B0", "B1", "B2", "B3")) < 312_500 / 2 < into["A0"]
 
 
-def test_what_planetlab_may_have_been():
+def test_planetlab_topology_has_the_described_size_rates_and_errors():
     topology = planetlab(50, 1)
     assert len(topology.capacities) == 50 * 49
     assert topology.helped() == pytest.approx(1 / 3, abs=0.03)

@@ -99,7 +99,7 @@ async def test_documents_that_are_none(body):
         await refused(body, ask)
 
 
-async def test_of_very_many_replicas_the_best_are_taken():
+async def test_best_replicas_are_taken_from_a_very_long_list():
     replicas = [{**REPLICA, "url": f"ftp://h/{rank}", "rank": rank} for rank in reversed(range(1, 3001))]
     async with answering(f"{json.dumps({**LINE, 'replicas': replicas})}\n{END}") as port:
         (found,) = await Broker(BrokerAccess(f"http://127.0.0.1:{port}", None, None)).resolve(["a:b"])

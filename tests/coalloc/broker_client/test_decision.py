@@ -32,7 +32,7 @@ def test_small_files_are_nobodys_decision(size, resumed, sources, worth):
     assert worth_reporting(report(*[SourceReport("ftp://a/x")] * sources, size=size, resumed=resumed)) is worth
 
 
-def test_what_was_expected_planned_and_done_is_told():
+def test_document_contains_forecasts_plans_and_results():
     expected = Estimate(0.2, 5e6, "hedge", (4e6, 6e6))
     used = SourceReport(
         "ftp://ann:secret@A.example:21/x?token=secret", 2 * MB, 2.0, MB, 2, setup_seconds=0.1, outcome="ok",
@@ -49,7 +49,7 @@ def test_what_was_expected_planned_and_done_is_told():
     assert [each["ending"] for each in document["ranges"]] == ["whole", "whole"]
 
 
-def test_bytes_that_came_in_a_moment_say_nothing_of_a_rate_beside_the_setup():
+def test_flow_time_of_a_brief_copy_includes_its_setup():
     brief = PartialCopy(0, MB, MB, 0.5, 0.9, 0.91, 0.92, "whole")
     (only,) = told(SourceReport("ftp://a/x", MB, 0.42, ready_seconds=0.5, copies=(brief,)))["sources"]
     assert (only["start_seconds"], only["flow_seconds"]) == (0.5, 0.42)
@@ -67,7 +67,7 @@ def test_too_many_ranges_are_put_together_and_nothing_is_lost():
     assert {each["source"] for each in ranges} == {0, 1}
 
 
-def test_why_it_failed_is_told_in_a_line():
+def test_error_is_reported_in_one_bounded_line():
     document = told(SourceReport("ftp://a/x"), error="no\nsource " + "x" * 1000)
     assert (document["outcome"], len(document["error"])) == ("failed", 500)
     assert document["error"].isprintable()

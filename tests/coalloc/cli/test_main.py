@@ -75,7 +75,7 @@ def test_the_choices_are_those_of_the_api():
         (["completion", "tcsh"], "tcsh"),
     ],
 )
-def test_what_makes_no_sense_is_named(words, named, capsys):
+def test_usage_errors_name_the_argument_and_have_a_remedy(words, named, capsys):
     assert invoke(words) == 2
     message, remedy = capsys.readouterr().err.splitlines()
     assert message.startswith("coget: ")

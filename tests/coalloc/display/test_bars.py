@@ -75,7 +75,7 @@ def test_many_snapshots_are_few_pictures(terminal):
     assert 10 <= pictures <= 26
 
 
-def test_what_was_not_finished_stays_on_the_screen(terminal):
+def test_unfinished_bars_stay_on_the_screen(terminal):
     bars = Bars(terminal)
     bars.show(snapshot(0.5, 1.0))
     bars.show(snapshot(0.6, 1.1))

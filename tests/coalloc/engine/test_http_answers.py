@@ -85,9 +85,9 @@ def test_a_refusal_for_some_time():
         ({"retry-after": "Sat, 21 Nov 1998 12:00:30 GMT"}, 0),
     ],
 )
-def test_when_a_server_wants_to_be_asked_again(headers, seconds):
+def test_retry_after_header_gives_seconds_or_none(headers, seconds):
     assert answers.retry_after(headers) == seconds
 
 
-def test_a_busy_server_that_does_not_say_when():
+def test_busy_server_without_retry_after_gets_the_default_pause():
     assert answers.refusal(503, "Busy", {}, "http://host/x", str).retry_after == BUSY_SECONDS

@@ -131,9 +131,7 @@ async def test_a_server_that_ends_the_connection_now_and_then(start, asking_ahea
     assert len(made) > 2
 
 
-async def test_where_only_ranges_are_led_elsewhere_they_are_asked_for_ahead_there(
-    start, asking_ahead, content, made, tmp_path
-):
+async def test_redirected_ranges_are_pipelined_at_the_redirect_target(start, asking_ahead, content, made, tmp_path):
     """Grid storage does this: one server knows the file, another one sends it."""
     led = "location / { if ($request_method = GET) { return 307 /real$uri; } }"
     server = start(f"{led} location /real/ {{ alias {tmp_path}/export/; }}")

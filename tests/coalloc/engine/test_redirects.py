@@ -113,7 +113,7 @@ async def test_a_redirect_that_leads_nowhere(place):
     "place",
     ["http://169.254.169.254./", "http://0251.0376.0251.0376/", "http://\N{FULLWIDTH DIGIT ONE}69.254.169.254/"],
 )
-async def test_what_names_no_address_leads_nowhere(place):
+async def test_redirect_to_a_disguised_address_is_not_followed(place):
     async with answering(leads_to(place)) as server:
         assert type(await failure(f"{server.url}/file")) in (UnknownHost, Unsupported, AddressRefused)
     assert len(server) == 1
@@ -188,7 +188,7 @@ async def test_a_login_that_a_redirect_brings_is_not_used():
         "HTTP/1.1 206 Part\nContent-Range: bytes 0-0/9\nContent-Length: 1\nTransfer-Encoding: chunked\n\n5f5e100\n",
     ],
 )
-async def test_what_comes_with_redirects_and_refusals_is_not_read(start):
+async def test_bodies_of_redirects_and_refusals_are_not_read(start):
     sent, hung_up = 0, asyncio.Event()
 
     async def handle(reader, writer):
@@ -254,7 +254,7 @@ async def test_a_metalink_that_is_sent_encoded_is_refused():
             await http_documents.get(f"{server.url}/x.meta4", 1000)
 
 
-async def test_whose_word_a_document_is():
+async def test_document_has_the_address_of_the_first_server():
     said = "HTTP/1.1 200 OK\nContent-Length: 2\n\nhi"
     async with answering(lambda request: said, "127.0.0.3") as last, answering(leads_to(last.url)) as first:
         assert await http_documents.get(f"{last.url}/x", 10) == http_documents.FetchedDocument(

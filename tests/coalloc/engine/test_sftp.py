@@ -133,7 +133,7 @@ async def test_revoked_keys_are_refused(server, home, tmp_path):
     assert "is revoked" in (await refusal(server, tmp_path / "file")).message
 
 
-def test_what_the_remedy_says_makes_it_known(server, home, tmp_path):
+def test_command_of_the_remedy_makes_the_host_key_known(server, home, tmp_path):
     content = random_file(tmp_path / "file", 10)
     url = server.url(tmp_path / "file")
     refused = coget([url, "-o", "x"], home)

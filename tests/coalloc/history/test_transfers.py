@@ -43,7 +43,7 @@ def history(path):
     return TransferHistory(path)
 
 
-def test_what_two_programs_import_at_once_is_stored_once(history, path):
+def test_concurrent_imports_store_each_transfer_once(history, path):
     for i in range(20):
         transfers = [GOOD._replace(start=NOW + 100 * i + j, end=NOW + 100 * i + j + 1) for j in range(20)]
         with ThreadPoolExecutor(4) as pool:
@@ -219,7 +219,7 @@ def test_several_cogets_write_at_once(path):
     assert TransferHistory(path).summary()[0].transfers == 80
 
 
-def test_where_the_history_is(monkeypatch, tmp_path):
+def test_environment_variables_set_the_path_of_the_history(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("XDG_DATA_HOME", raising=False)
     monkeypatch.delenv("COGET_HISTORY", raising=False)

@@ -122,7 +122,7 @@ def test_a_folder_of_another_user_is_refused_and_left(shared, victim, kind, do):
 
 @as_root
 @pytest.mark.parametrize("kind", IN_PLACE_OF_THE_FOLDER)
-def test_nothing_of_another_user_is_discarded(shared, victim, kind):
+def test_discard_changes_no_file_of_another_user(shared, victim, kind):
     with another_user():
         IN_PLACE_OF_THE_FOLDER[kind](shared / "x.coget", victim)
     before = snapshot(shared), snapshot(victim)
@@ -188,7 +188,7 @@ NAMES = ["data", "journal", "journal.new", "journal.broken", "lock"]
 @as_root
 @pytest.mark.parametrize("name", [*NAMES, "other"])
 @pytest.mark.parametrize("kind", INSIDE)
-def test_what_another_user_planted_in_a_wide_folder_is_refused_and_left(tmp_path, shared, victim, name, kind):
+def test_files_planted_in_a_writable_folder_are_refused_and_unchanged(tmp_path, shared, victim, name, kind):
     folder = older(shared / "x", 0o777)
     with another_user():
         replaced(folder / name, lambda path: INSIDE[kind](path, victim))
@@ -201,7 +201,7 @@ def test_what_another_user_planted_in_a_wide_folder_is_refused_and_left(tmp_path
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("kind", [*INSIDE, "hard link"])
-def test_what_is_no_plain_file_is_never_followed_whoever_made_it(tmp_path, victim, name, kind):
+def test_links_and_special_files_are_never_followed_even_if_our_own(tmp_path, victim, name, kind):
     """A link of this user is refused or replaced, as it looks like one that was moved here."""
     folder = older(tmp_path / "x")
     if kind == "file":

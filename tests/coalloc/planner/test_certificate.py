@@ -35,7 +35,7 @@ def test_a_sound_plan():
     assert PLAN.reason == "3 s at least, because of the downlink of t; without relays it takes 8 s"
 
 
-def test_what_is_too_fast_or_not_the_fastest():
+def test_plans_that_are_too_fast_or_not_the_fastest_are_refused():
     assert "can carry" in said(makespan=Fraction(299, 100))
     assert said(makespan=Fraction(4)) == "only 3.0 s are proved to be needed, not 4.0 s"
     assert "without relays it takes 2.0 s, less than 3.0 s" in said(direct=Fraction(2))
@@ -66,7 +66,7 @@ def test_hosts_that_do_not_relay():
     assert any("which do not relay" in fault for fault in faults(lazy, DEMAND, PLAN))
 
 
-def test_what_proves_nothing():
+def test_certificates_that_prove_too_little_are_refused():
     assert said(certificate=replace(PLAN.certificate, prices={})) == "only 0.0 s are proved to be needed, not 3.0 s"
     assert "only 2.4 s are proved" in certified(prices={Limit("io", "t"): Fraction(1)})
     assert "of a, 0.0 bytes are sent" in certified(origins={})

@@ -67,7 +67,7 @@ def test_both_end_together_where_nothing_hinders_it(victim, thief):
 
 
 @given(victims(), thieves, st.floats(0, 100), st.floats(0, 100))
-def test_what_has_to_save_more_is_done_less(victim, thief, worth, more):
+def test_higher_threshold_never_adds_or_changes_a_steal(victim, thief, worth, more):
     together = seconds_together(thief, [victim])
     assert stolen(victim, thief, together, worth + more) in (0, stolen(victim, thief, together, worth))
 

@@ -55,7 +55,7 @@ def test_one_loss_or_those_of_a_queue_that_has_just_gone_mean_nothing():
     assert widths(UNSTEADY, loaded=AT_FIRST, lost=[10, 10, 10, 10, 0, 0], step=0.29)[-1] == FIRST
 
 
-def test_who_loses_packets_and_is_as_fast_as_ever_has_enough():
+def test_lossy_source_without_a_gain_gets_no_more_streams():
     assert set(widths([5e6] * 6, loaded=AT_FIRST, lost=10, step=0.29)) == {FIRST}
 
 
@@ -89,7 +89,7 @@ def test_one_increase_that_does_not_help_is_the_last(monkeypatch):
     assert widths([9e6, 9e6, 20e6, 20e6, 20e6])[-1] == FACTOR * FACTOR * FIRST
 
 
-def test_nothing_changes_while_nobody_knows_how_data_come():
+def test_stream_count_stays_while_the_path_state_is_unknown():
     widening = Widening(rtt=RTT)
     widening.begin(0.0, MUCH)
     assert [widening.look(at, int(at * 9e6), MUCH, None) for at in (2.0, 4.0, 6.0)] == [None, None, None]

@@ -40,7 +40,7 @@ def said(name: str, values: list[float], every: float = 60.0) -> list[float]:
 
 
 @pytest.mark.parametrize("name", BY_NAME)
-def test_nothing_is_known_before_the_first_value_and_all_after_it(name):
+def test_forecast_exists_from_the_first_value_on(name):
     alone = Alone(name)
     assert alone.forecast(0.0) != alone.forecast(0.0)  # NaN
     alone.learn(5e6, 10.0)
@@ -79,7 +79,7 @@ def test_means_and_medians_over_the_last(count, values):
 
 
 @pytest.mark.parametrize("count", [5, 15, 25, 31])
-def test_what_has_left_a_mean_leaves_no_rounding_behind(count):
+def test_values_that_left_a_mean_leave_no_rounding_error(count):
     assert said(f"mean of {count}", [1e30] + [3e6] * 2 * count)[-1] == 3e6
 
 
@@ -176,7 +176,7 @@ def test_the_rules_leave_an_outlier_out():
     assert said("Holt", steady)[-1] != pytest.approx(50e6, rel=0.05)
 
 
-def test_a_season_tells_night_from_day():
+def test_seasonal_member_distinguishes_night_from_day():
     every, alone = 1800.0, Alone("Holt-Winters")
     for i in range(40 * 48):
         alone.learn(80e6 if i * every % 86400 < 43200 else 20e6, i * every)

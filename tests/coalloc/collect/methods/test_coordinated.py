@@ -34,14 +34,14 @@ def test_by_default_95_percent_are_waited_for():
     assert len(sends(method.handle(Arrived(9.0, hops[2])))) == 3
 
 
-def test_of_three_transfers_two_are_66_percent():
+def test_two_of_three_transfers_are_66_percent():
     method = PathSync(STRAIGHT, THREE, percent=66, step=1.0, unit=1)
     hops = [send.hop for send in sends(method.handle(CollectStarted(0.0)))]
     assert method.handle(Arrived(1.0, hops[0])) == []
     assert len(sends(method.handle(Arrived(1.0, hops[1])))) == 3
 
 
-def test_what_waits_for_its_hop_before_goes_when_that_is_over():
+def test_second_hop_starts_after_the_first_has_ended():
     network = line(A_R=4, R_D=4, A_D=1, B_D=1)
     demand = Demand((File("a", 8, ("A",), ("D",)), File("b", 3, ("B",), ("D",))))
     method = PathSync(network, demand, percent=50, step=1.0, unit=1)
@@ -83,7 +83,7 @@ def test_a_piece_is_the_very_piece_all_along():
     assert Piece("a", 0, 10) not in way
 
 
-def test_it_says_what_it_does():
+def test_rationale_states_steps_and_relayed_share():
     around = PathSync(line(A_R=4, R_D=4, A_D=1), Demand((File("a", 40, ("A",), ("D",)),)), step=1.0, unit=1)
     assert around.rationale == "9 steps of 1 s, 78% of all bytes over R"
     straight = PathSync(STRAIGHT, THREE, step=1.0, unit=1)

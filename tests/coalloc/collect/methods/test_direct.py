@@ -44,7 +44,7 @@ def test_one_by_one_sends_all_of_one_host_then_all_of_another():
     assert len(turns(world)) == 5
 
 
-def test_chance_says_whose_turn_it_is():
+def test_order_of_turns_depends_on_the_seed_only():
     assert len({tuple(turns(run("one-by-one", seed))) for seed in range(10)}) > 5
     assert turns(run("one-by-one", 3)) == turns(run("one-by-one", 3))
 
@@ -79,7 +79,7 @@ def test_the_quickest_path_counts_the_time_to_fill_it():
     assert [(send.source, send.sink) for _, send in world.sends] == [("A", "T")]
 
 
-def test_what_does_not_relay_is_on_no_path():
+def test_best_path_avoids_hosts_that_do_not_relay():
     network = line(A_T=50, A_R=90, R_T=80)
     closed = Network({**network.hosts, "R": Host("R", relays=False)}, network.links)
     demand = Demand((File("a", 10, ("A",), ("T",)),))

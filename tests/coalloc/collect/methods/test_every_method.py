@@ -77,7 +77,7 @@ def wanted_twice(network: Network, demand: Demand) -> tuple[Network, Demand]:
 
 
 @variants
-def test_what_nobody_holds_any_more_is_said_once_all_else_is_there(name: str, parameters: dict[str, Any]):
+def test_lost_file_is_reported_after_all_others_have_arrived(name: str, parameters: dict[str, Any]):
     demand = Demand((File("a", 10, ("A",), ("D",), available=2.0), File("b", 50, ("B",), ("D",))))
     network = line(A_D=5, B_D=5, A_B=5)
     world = World(make(name, network, demand, **parameters), demand, 1, deaths={"A": 1.0})
@@ -104,14 +104,14 @@ def test_a_way_that_always_fails_is_left_at_last(name: str, parameters: dict[str
 
 
 @variants
-def test_where_no_link_is_others_help(name: str, parameters: dict[str, Any]):
+def test_files_travel_over_other_hosts_if_there_is_no_direct_link(name: str, parameters: dict[str, Any]):
     demand = Demand((File("a", 10, ("A",), ("D",)), File("empty", 0, ("A",), ("D",))))
     world = World(make(name, line(A_B=5, B_C=5, C_D=5), demand, **parameters), demand, 1)
     assert world.run() == CollectDone()
 
 
 @variants
-def test_what_is_there_already_is_not_sent(name: str, parameters: dict[str, Any]):
+def test_files_at_the_destination_are_not_sent(name: str, parameters: dict[str, Any]):
     demand = Demand((File("a", 10, ("A", "D"), ("D",)), File("b", 10, ("A",), ("D",))))
     world = World(make(name, line(A_D=5), demand, **parameters), demand, 1)
     assert world.run() == CollectDone()

@@ -10,7 +10,7 @@ from coalloc.collect.values import Stretch
 
 
 @given(some.lists(some.tuples(some.floats(0.001, 10), some.floats(0.001, 10)), min_size=1, max_size=3 * STRETCHES))
-def test_of_many_those_that_follow_soonest_are_put_together(said):
+def test_busy_periods_with_the_shortest_pauses_are_merged(said):
     kept, all_of_them, now = [], [], 0.0
     for pause, long in said:
         stretch = Stretch(now + pause, now + pause + long, 10, 1)

@@ -255,7 +255,7 @@ def test_policies(text, allowed):
         "<<<<<<< a",
     ],
 )
-def test_what_cannot_be_read_of_a_policy_allows_nothing(condition):
+def test_unreadable_condition_of_a_policy_allows_no_names(condition):
     begun = f"access_id_CA X509 '{CA}'\npos_rights globus CA:sign\n"
     assert may_sign(begun, CA, "/O=G/CN=a")
     assert may_sign(f"\ufeff# a comment\n\n  # 'another\n{begun}", CA, "/O=G/CN=a")
@@ -295,7 +295,7 @@ def test_names_and_hashes_are_those_of_openssl(tmp_path, subject, kind):
 
 
 @pytest.mark.parametrize("kind", ["certificate", "list"])
-def test_whatever_is_cut_is_no_more_than_a_value_error(grid, tmp_path, kind):
+def test_truncated_or_altered_der_raises_only_value_error(grid, tmp_path, kind):
     if kind == "list":
         read, der = revocation_list, from_pem(grid.revoke(grid.localhost, to=tmp_path / "l").read_bytes(), b"X509 CRL")
     else:

@@ -39,7 +39,7 @@ def test_stripes_are_counted_together():
 
 
 @given(st.text(), st.sampled_from([111, 112, 150]))
-def test_nonsense_tells_nothing(text, code):
+def test_arbitrary_markers_give_no_negative_progress(text, code):
     progress = Progress()
     progress.hear(Reply(code, (text,)))
     assert progress.bytes >= 0
@@ -72,7 +72,7 @@ def test_a_listing_in_any_pieces(cuts):
         ("Type=cdir;X.count=4; /d\nType=pdir; /\nType=file; /d/a\n", ["a"], [("hidden", 1)]),
     ],
 )
-def test_what_a_listing_leaves_out_is_told(said, entries, omitted):
+def test_listing_reports_omitted_entries(said, entries, omitted):
     lines = Listing()
     assert [entry.name for entry in lines.feed(said.encode())] == entries
     assert [(each.kind, each.entries) for each in lines.close()] == omitted
@@ -119,7 +119,7 @@ def test_lines_without_names_without_end_are_too_much(monkeypatch):
         (112, "Stripe Bytes Transferred: " + " " * 60_000),
     ],
 )
-def test_numbers_that_are_none_tell_nothing(code, line):
+def test_markers_with_invalid_numbers_are_ignored(code, line):
     progress = Progress()
     assert progress.hear(Reply(code, ("Perf Marker", *[line] * 10))) == []
     assert not progress.reported

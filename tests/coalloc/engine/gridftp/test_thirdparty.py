@@ -103,7 +103,7 @@ async def test_many_small_files_on_one_pair(servers, pair):
     assert [(sink.root / f"-{number}").read_bytes() for number in range(500)] == contents
 
 
-async def test_what_the_source_refuses_harms_no_other_file(servers, pair):
+async def test_refusals_by_the_source_harm_no_other_file(servers, pair):
     source, sink = servers
     content = random_file(source.root / "file", 1000)
     names = [f"{source.root}/file" if number % 3 else f"{source.root}/none" for number in range(100)]
@@ -116,7 +116,7 @@ async def test_what_the_source_refuses_harms_no_other_file(servers, pair):
     assert pair.usable
 
 
-async def test_what_the_sink_refuses_never_counts_whatever_the_source_says_meanwhile(start_gridftp, tmp_path):
+async def test_bytes_refused_by_the_sink_never_count(start_gridftp, tmp_path):
     source = start_gridftp(tmp_path / "source", "127.0.0.2")
     closed = start_gridftp(tmp_path / "sink", "127.0.0.3", options=["-restrict-paths", f"R{tmp_path}"])
     (source.root / "a").write_bytes(bytes(300_000))
@@ -298,7 +298,7 @@ async def test_cancelling_ends_the_copy_at_the_servers_too(servers, pair):
     assert sizes[-1] < HUGE
 
 
-async def test_what_a_listener_raises_ends_the_copy(servers, pair):
+async def test_error_of_a_listener_ends_the_copy(servers, pair):
     source, sink = servers
     random_file(source.root / "file", SIZE)
 

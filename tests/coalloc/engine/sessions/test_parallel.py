@@ -127,7 +127,7 @@ async def test_a_session_that_sees_another_file_is_not_mixed_in():
             await collect(source, 0, SIZE)
 
 
-async def test_what_a_lost_session_leaves_is_taken_over():
+async def test_other_sessions_fetch_the_rest_of_a_lost_session():
     lost = Session(ConnectionLost("gone"), at=0)
     async with opened(parallel(Session(), lost, Session())) as source:
         assert await collect(source, 0, SIZE) == CONTENT
@@ -264,7 +264,7 @@ async def test_widening_between_ranges_and_to_fewer():
     assert all(session.spans for session in sessions)
 
 
-async def test_nothing_is_left_to_a_session_that_is_silent():
+async def test_silent_session_loses_its_whole_range_to_another():
     """The second session says nothing: the first takes over all that it has."""
     slow = Session(at=SIZE // 4)
     async with opened(parallel(Session(), slow)) as source:

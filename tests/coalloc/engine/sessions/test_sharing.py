@@ -149,7 +149,7 @@ def test_less_is_given_ahead_near_the_end(lasts, free):
     assert work.free(fair=int(lasts * 1e6), lasts=lasts) == free
 
 
-def test_what_is_here_is_not_fetched():
+def test_skipped_ranges_are_not_fetched():
     skip = [(1_000_000, 15_000_000), (15_500_000, 39_000_000)]
     _, sessions = fetched(*[lambda: Far(1e6)] * 4, skip=skip)
     assert sum(session.sent for session in sessions) == SIZE - 14_000_000 - 23_500_000
@@ -191,7 +191,7 @@ def test_one_that_is_recalled_ends_with_what_it_has():
     assert first.sent + lent.sent == SIZE
 
 
-def test_when_all_are_lost_at_once_it_is_said():
+def test_simultaneous_loss_of_all_sessions_is_reported():
     def make() -> Far:
         return Far(5e6, slow_at=1.0, then=None, queues=False)
 
@@ -200,7 +200,7 @@ def test_when_all_are_lost_at_once_it_is_said():
 
 
 @pytest.mark.parametrize("turns", range(8))
-def test_one_that_is_lost_while_another_fails_to_connect_is_said(turns):
+def test_loss_of_a_session_is_reported_while_another_fails_to_connect(turns):
     """A server that dies ends both in one turn of the event loop, in any order."""
     died = asyncio.Event()
 
