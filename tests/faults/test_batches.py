@@ -74,17 +74,17 @@ def start(tmp_path):
 
 def says(process: "subprocess.Popen[str]", words: str) -> str:
     """Return the standard error of `process` up to the line with these words."""
-    said = ""
+    output = ""
     for line in process.stderr:
-        said += line
+        output += line
         if words in line:
-            return said
-    raise AssertionError(f"it never said {words!r}: {said}")
+            return output
+    raise AssertionError(f"it never printed {words!r}: {output}")
 
 
 def finish(*processes: "subprocess.Popen[str]") -> None:
-    said = [process.communicate()[1] for process in processes]
-    assert [process.returncode for process in processes] == [0] * len(processes), said
+    errors = [process.communicate()[1] for process in processes]
+    assert [process.returncode for process in processes] == [0] * len(processes), errors
 
 
 def test_a_batch_never_has_more_sessions_than_it_may(gridftp_server, start, tmp_path, monkeypatch):
@@ -119,8 +119,8 @@ def test_killed_process_frees_its_slot(slow, start, tmp_path):
     first = start(slow.url("big"), "-o", "first", COGET_CONNECTIONS="1")
     says(first, "of 12.0 MB")
     second = start(slow.url("file"), "--checksum", "none", "-o", "second", COGET_CONNECTIONS="1")
-    said = says(second, "waiting for a free connection")
-    assert f"to 127.0.0.1:{slow.port}: transfers of this machine have all 1" in said
+    output = says(second, "waiting for a free connection")
+    assert f"to 127.0.0.1:{slow.port}: transfers of this machine have all 1" in output
     first.send_signal(signal.SIGKILL)
     finish(second)
     assert (tmp_path / "second").read_bytes() == (slow.root / "file").read_bytes()

@@ -153,9 +153,9 @@ def interrupt(words: list[str], home: Path, data: Path) -> str:
     with coget_process(words, home, COGET_HISTORY="off") as process:
         wait_until(lambda: process.poll() is not None or (data.exists() and data.stat().st_blocks * 512 > 2 << 20))
         process.send_signal(signal.SIGINT)
-        said, _ = process.communicate(timeout=PATIENCE)
+        output, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
-    return said
+    return output
 
 
 def metalink(urls: dict[str, str]) -> str:

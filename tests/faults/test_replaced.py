@@ -51,9 +51,9 @@ def test_file_replaced_during_a_fetch_is_refused_and_then_fetched_anew(servers, 
         server.pause()
         content = replace(server, 2)
         server.resume()
-        _, said = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 4, said
-    assert "changed while it was fetched" in said
+        _, stderr = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 4, stderr
+    assert "changed while it was fetched" in stderr
     assert not (tmp_path / "here").exists()
     assert coget([server.url("big"), "--quiet", "-o", "here"], tmp_path).returncode == 0
     assert (tmp_path / "here").read_bytes() == content
@@ -67,8 +67,8 @@ def test_file_replaced_at_one_server_is_fetched_from_the_other(servers, tmp_path
         servers[0].pause()
         replace(servers[0], 2)
         servers[0].resume()
-        out, said = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 0, said
+        out, stderr = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, stderr
     assert (tmp_path / "here").read_bytes() == content
     report = json.loads(out)
     assert report["checksum"]["basis"] == "none"
@@ -91,8 +91,8 @@ def test_file_replaced_between_two_runs_is_not_resumed(servers, tmp_path, first)
     with coget_process([*both, "--quiet", "-o", "here"], tmp_path) as process:
         wait_until(lambda: process.poll() is not None or written(tmp_path / "here") > 0)
         servers[1 - first].resume()
-        _, said = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 0, said
+        _, stderr = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, stderr
     assert (tmp_path / "here").read_bytes() == contents[0]
 
 
@@ -104,8 +104,8 @@ def test_a_web_server_whose_file_is_replaced_while_it_comes(tmp_path):
             server.pause()
             content = replace(server, 2)
             server.resume()
-            _, said = process.communicate(timeout=PATIENCE)
-        assert process.returncode == 4, said
+            _, stderr = process.communicate(timeout=PATIENCE)
+        assert process.returncode == 4, stderr
         assert not (tmp_path / "here").exists()
         assert coget([server.url("big"), "--quiet", "-o", "here"], tmp_path).returncode == 0
         assert (tmp_path / "here").read_bytes() == content

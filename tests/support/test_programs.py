@@ -106,9 +106,9 @@ def test_it_is_of_this_checkout_whatever_is_installed(forks, command, tmp_path):
     """Python searches this checkout before the installed packages, even if a test sets PYTHONPATH."""
     (tmp_path / "sitecustomize.py").write_text(f"{LATE}{SAYS_WHERE}")
     environment = {"PYTHONPATH": str(tmp_path), "HOME": str(tmp_path)}
-    said = run([command, "--help"], env=environment, cwd=tmp_path, text=True)
-    assert said.returncode == 0, said.stderr
-    found, packages = said.stderr.split()[-2:]
+    done = run([command, "--help"], env=environment, cwd=tmp_path, text=True)
+    assert done.returncode == 0, done.stderr
+    found, packages = done.stderr.split()[-2:]
     assert found == str(programs.HOUSE) != packages
 
 

@@ -62,8 +62,8 @@ def run(wan: Wan, host: str, *command: str) -> subprocess.CompletedProcess[str]:
 
 def pings(wan: Wan, *, count: int = 3) -> list[float]:
     """Ping `b` from `a`; return the round-trip times of the answers in seconds."""
-    said = run(wan, "a", "ping", "-n", "-c", str(count), "-i", "0.01", "-W", "1", "b").stdout
-    return [float(word) / 1e3 for word in re.findall(r"time=([0-9.]+)", said)]
+    output = run(wan, "a", "ping", "-n", "-c", str(count), "-i", "0.01", "-W", "1", "b").stdout
+    return [float(word) / 1e3 for word in re.findall(r"time=([0-9.]+)", output)]
 
 
 def test_a_route_back_may_be_another():
@@ -144,9 +144,9 @@ def test_hosts_have_names_and_addresses_and_meet_over_several_hops():
     with Wan(Topology.load("shared")) as wan:
         assert wan.address("client") == "10.77.1.1"
         assert run(wan, "s1", "hostname").stdout == "s1\n"
-        said = run(wan, "client", "ping", "-c1", "s2").stdout
-        assert f"PING s2 ({wan.address('s2')})" in said
-        assert "1 received" in said
+        output = run(wan, "client", "ping", "-c1", "s2").stdout
+        assert f"PING s2 ({wan.address('s2')})" in output
+        assert "1 received" in output
         for link in ("client-neck", "neck-s2"):
             assert wan.stats()[link, "ab"].packets == 1
             assert wan.stats()[link, "ba"].packets == 1

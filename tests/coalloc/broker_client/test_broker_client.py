@@ -116,7 +116,7 @@ async def ask(url):
     try:
         await Broker(BrokerAccess(url, None, None)).resolve(["a:b"])
     except CoallocError as error:
-        told(error)
+        print_error(error)
 
 asyncio.run(ask(sys.argv[1]))
 """
@@ -154,5 +154,5 @@ async def lines(reader, writer):
 @pytest.mark.parametrize("serve", [endless, packed, lines])
 async def test_an_answer_without_end_takes_no_memory(serve):
     async with raw_server(serve) as port:
-        said = await limited(ASK, f"http://127.0.0.1:{port}")
-    assert said.startswith("NothingToFetchFrom |"), said
+        output = await limited(ASK, f"http://127.0.0.1:{port}")
+    assert output.startswith("NothingToFetchFrom |"), output

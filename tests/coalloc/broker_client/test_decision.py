@@ -12,7 +12,7 @@ def report(*sources: SourceReport, size: int = 10 * MB, resumed: int = 0) -> Tra
     return TransferReport("x", size, 3.0, 1.0, "adaptive", resumed, 0, None, "given", "why\tnot", sources)
 
 
-def told(*sources: SourceReport, error: str | None = None, **more: int):
+def document_of(*sources: SourceReport, error: str | None = None, **more: int):
     return decision(report(*sources, **more), error, 1e9, "k", "download", "x.root", "HERE")
 
 
@@ -38,7 +38,7 @@ def test_document_contains_forecasts_plans_and_results():
         "ftp://ann:secret@A.example:21/x?token=secret", 2 * MB, 2.0, MB, 2, setup_seconds=0.1, outcome="ok",
         copies=copies(2), ready_seconds=0.3, estimate=expected, planned_bytes=3 * MB,
     )  # fmt: skip
-    document = told(used, SourceReport("gsiftp://b/x"))
+    document = document_of(used, SourceReport("gsiftp://b/x"))
     first, second = document["sources"]
     assert (first["source"], first["url"]) == ("ftp://a.example", "ftp://ann@A.example:21/x")
     assert first["rate"] == {"p10": 4e6, "p50": 5e6, "p90": 6e6}
@@ -51,13 +51,13 @@ def test_document_contains_forecasts_plans_and_results():
 
 def test_flow_time_of_a_brief_copy_includes_its_setup():
     brief = PartialCopy(0, MB, MB, 0.5, 0.9, 0.91, 0.92, "whole")
-    (only,) = told(SourceReport("ftp://a/x", MB, 0.42, ready_seconds=0.5, copies=(brief,)))["sources"]
+    (only,) = document_of(SourceReport("ftp://a/x", MB, 0.42, ready_seconds=0.5, copies=(brief,)))["sources"]
     assert (only["start_seconds"], only["flow_seconds"]) == (0.5, 0.42)
 
 
 def test_too_many_ranges_are_put_together_and_nothing_is_lost():
     many, few = copies(7 * MOST, "whole", "failed"), copies(3)
-    document = told(SourceReport("ftp://a/x", copies=many), SourceReport("ftp://b/x", copies=few))
+    document = document_of(SourceReport("ftp://a/x", copies=many), SourceReport("ftp://b/x", copies=few))
     ranges = document["ranges"]
     assert len(ranges) <= MOST
     assert document["range_count"] == sum(each["count"] for each in ranges) == 7 * MOST + 3
@@ -68,6 +68,6 @@ def test_too_many_ranges_are_put_together_and_nothing_is_lost():
 
 
 def test_error_is_reported_in_one_bounded_line():
-    document = told(SourceReport("ftp://a/x"), error="no\nsource " + "x" * 1000)
+    document = document_of(SourceReport("ftp://a/x"), error="no\nsource " + "x" * 1000)
     assert (document["outcome"], len(document["error"])) == ("failed", 500)
     assert document["error"].isprintable()

@@ -52,11 +52,11 @@ def stranger(answer: Callable[[BaseHTTPRequestHandler, bytes], bytes | None]) ->
 
     class Stranger(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            said = answer(self, self.rfile.read(int(self.headers.get("Content-Length", 0))))
-            if said is not None:
+            reply = answer(self, self.rfile.read(int(self.headers.get("Content-Length", 0))))
+            if reply is not None:
                 self.send_response(200)
                 self.end_headers()
-                self.wfile.write(said)
+                self.wfile.write(reply)
 
         do_GET = do_POST
 

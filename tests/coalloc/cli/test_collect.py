@@ -152,7 +152,7 @@ def test_an_interruption_leaves_nothing_at_servers(servers, home):
 
 
 @pytest.mark.parametrize(
-    ("words", "status", "said"),
+    ("words", "status", "message"),
     [
         (["{a}run", "--to", "data"], 2, "end it with /"),
         (["{a}run/x", "{a}run/x", "--to", "data"], 2, "would both become x"),
@@ -165,11 +165,11 @@ def test_an_interruption_leaves_nothing_at_servers(servers, home):
         (["{a}run/x", "--to", "data", "--via", "http://x.example/"], 2, "GridFTP"),
     ],
 )
-def test_invalid_arguments_are_refused_with_the_reason(servers, content, home, words, status, said):
+def test_invalid_arguments_are_refused_with_the_reason(servers, content, home, words, status, message):
     base = servers[0].url("").rstrip("/") + "/"
     result = coget(["collect", *(word.format(a=base) for word in words)], home)
     assert result.returncode == status, result.stderr
-    assert said in result.stderr
+    assert message in result.stderr
     assert not (home / "data" / "x").exists()
 
 

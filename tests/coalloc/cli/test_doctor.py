@@ -24,8 +24,8 @@ def test_something_that_must_be_repaired_is_status_1(home):
 
 def test_missing_numba_is_reported_with_a_remedy(home, tmp_path):
     findings = json.loads(coget(["doctor", "--json"], home, **without("numba", tmp_path)).stdout)["findings"]
-    (said,) = [each for each in findings if each["thing"] == "numba"]
-    assert (said["state"], said["remedy"]) == ("limited", "pip install 'coget[compiled]'")
+    (finding,) = [each for each in findings if each["thing"] == "numba"]
+    assert (finding["state"], finding["remedy"]) == ("limited", "pip install 'coget[compiled]'")
     findings = json.loads(coget(["doctor", "--json"], home).stdout)["findings"]
     assert [each["state"] for each in findings if each["thing"] == "numba"] == ["ok"]
 

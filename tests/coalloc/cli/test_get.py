@@ -79,11 +79,11 @@ def test_interruption_ends_cleanly_with_a_hint_how_to_continue(servers, urls, ho
         try:
             assert "connecting" in process.stderr.readline()
             process.send_signal(number)
-            _, said = process.communicate(timeout=PATIENCE)
+            _, stderr = process.communicate(timeout=PATIENCE)
         finally:
             process.kill()
     assert process.returncode == 130
-    assert said == "coget: interrupted\n  run the same command again: it keeps the data that have arrived\n"
+    assert stderr == "coget: interrupted\n  run the same command again: it keeps the data that have arrived\n"
 
 
 def test_on_a_terminal_the_report_stands_alone(urls, home):
@@ -92,16 +92,16 @@ def test_on_a_terminal_the_report_stands_alone(urls, home):
     environment = {**os.environ, "HOME": str(home), "TERM": "xterm", "COLUMNS": "80", "LINES": "24"}
     with subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, cwd=home, env=environment) as process:
         os.close(slave)
-        said = b""
+        output = b""
         try:
             while chunk := os.read(master, 65536):
-                said += chunk
+                output += chunk
         except OSError:  # EIO: the other side is closed
             pass
         finally:
             process.wait()
             os.close(master)
     assert process.returncode == 0
-    shown, _, left = said.decode().rpartition("\x1b[?25h")
+    shown, _, left = output.decode().rpartition("\x1b[?25h")
     assert "fetching" in shown or "verifying" in shown or "done" in shown
     assert left.count("127.0.0.") == 2

@@ -47,7 +47,7 @@ def test_a_picture_has_hosts_rates_and_the_sentence(network, home):
     result = coget(["plan", "--network", "net.yaml", "--picture", "plan.svg"], home)
     assert result.returncode == 0, result.stderr
     texts = " ".join(ElementTree.parse(home / "plan.svg").getroot().itertext())
-    for said in (
+    for text in (
         "cern",
         "lyon",
         "kit",
@@ -57,7 +57,7 @@ def test_a_picture_has_hosts_rates_and_the_sentence(network, home):
         "run1.root",
         "137.9 s at least",
     ):
-        assert said in texts
+        assert text in texts
     again = (home / "plan.svg").read_bytes()
     coget(["plan", "--network", "net.yaml", "--picture", "plan.svg"], home)
     assert (home / "plan.svg").read_bytes() == again
@@ -95,7 +95,7 @@ def test_links_that_were_measured_need_not_be_written(servers, home):
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         ([], "name a SOURCE, or --network"),
         (["--network", "net.yaml", "ftp://a.example/x"], "name a SOURCE, or --network"),
@@ -106,9 +106,9 @@ def test_links_that_were_measured_need_not_be_written(servers, home):
         (["--picture", "plan.svg", "ftp://a.example/x"], "--picture makes no sense"),
     ],
 )
-def test_invalid_arguments_are_refused_with_the_reason(network, home, words, said):
+def test_invalid_arguments_are_refused_with_the_reason(network, home, words, message):
     result = coget(["plan", *words], home)
-    assert (result.returncode, said in result.stderr) == (2, True), result.stderr
+    assert (result.returncode, message in result.stderr) == (2, True), result.stderr
 
 
 def test_a_file_without_a_demand_or_that_is_no_text(home):

@@ -73,6 +73,6 @@ def test_measurements_are_reported_to_a_broker(roots, home, tmp_path):
         assert client.put("/broker/v1/endpoints/two", json=endpoint).status_code == 200
         environment = {"COGET_BROKER": broker.url, "COGET_BROKER_TOKEN": broker.token, **patient(tmp_path)}
         assert coget(["probe", *BRIEFLY, "--blast", *roots[:2]], home, **environment).returncode == 0
-        told = client.get("/broker/v1/transfers").json()["transfers"]
+        stored = client.get("/broker/v1/transfers").json()["transfers"]
     one, two = ("/".join(root.split("/")[:3]) for root in roots[:2])
-    assert sorted((each["source"], each["sink"]) for each in told) == sorted([(one, "LAB"), (two, one)])
+    assert sorted((each["source"], each["sink"]) for each in stored) == sorted([(one, "LAB"), (two, one)])

@@ -375,7 +375,7 @@ async def test_replicas_of_a_metalink_are_one_file(servers, content, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "error", "said"),
+    ("words", "error", "message"),
     [
         (("{a}/one.a", "{b}/run/deep/one", "{a}/one.a"), UsageError, "would both become one.a"),
         (("http://a.example/x",), UsageError, "no file at a GridFTP server"),
@@ -385,10 +385,10 @@ async def test_replicas_of_a_metalink_are_one_file(servers, content, tmp_path):
         ((), UsageError, "no source was given"),
     ],
 )
-async def test_invalid_requests_are_refused_with_the_reason(servers, content, tmp_path, words, error, said):
+async def test_invalid_requests_are_refused_with_the_reason(servers, content, tmp_path, words, error, message):
     (servers[1].root / "none").mkdir()
     names = {"a": servers[0].url("").rstrip("/"), "b": servers[1].url("").rstrip("/")}
-    with pytest.raises(error, match=said) as raised:
+    with pytest.raises(error, match=message) as raised:
         await api.collect(api.CollectRequest(tuple(word.format(**names) for word in words), str(tmp_path / "out")))
     assert raised.value.remedy
 

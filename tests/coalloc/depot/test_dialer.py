@@ -73,8 +73,10 @@ async def test_a_route_that_fails_is_left_alone_for_a_while(server, unused, capl
         for _ in range(3):
             with await dialer.dial("127.0.0.1", port(server), PATIENCE) as sock:
                 assert sock.getpeername() == ("127.0.0.1", port(server))
-    (said,) = caplog.messages
-    assert said == f"depot 127.0.0.1:{unused} refused the connection; connecting to 127.0.0.1:{port(server)} directly"
+    (message,) = caplog.messages
+    assert (
+        message == f"depot 127.0.0.1:{unused} refused the connection; connecting to 127.0.0.1:{port(server)} directly"
+    )
 
 
 @pytest.fixture

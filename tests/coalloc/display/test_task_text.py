@@ -75,10 +75,10 @@ def test_lines_are_few_and_each_is_news():
         count = tenth * 100_000_000
         lines.show(HALF._replace(done_bytes=count, seconds=10 + tenth / 10, waits="its turn" if tenth > 90 else ""))
     lines.show(DONE)
-    said = out.getvalue().splitlines()
-    assert 8 < len(said) < 16
-    assert said.count("all of run 1: its turn") == 1
-    assert said[-1] == "all of run 1: done, 2,000 of 2,000 files, 10.0 GB of 10.0 GB"
+    shown = out.getvalue().splitlines()
+    assert 8 < len(shown) < 16
+    assert shown.count("all of run 1: its turn") == 1
+    assert shown[-1] == "all of run 1: done, 2,000 of 2,000 files, 10.0 GB of 10.0 GB"
 
 
 def test_finished_task_is_summarised_in_one_line():

@@ -30,8 +30,8 @@ def test_a_fast_transfer_does_not_flood():
 
 def test_stalled_transfer_continues_to_print_lines():
     lines = shown(snapshot(0.5, seconds, rate=0.0, eta_seconds=None) for seconds in range(21))
-    told = [line for line in lines if line.startswith("file.root")]
-    assert told == ["file.root: 50 %, 5.00 GB of 10.0 GB, 0 kB/s"] * 5
+    progress = [line for line in lines if line.startswith("file.root")]
+    assert progress == ["file.root: 50 %, 5.00 GB of 10.0 GB, 0 kB/s"] * 5
 
 
 def test_error_of_a_source_is_shown_once():

@@ -25,9 +25,9 @@ def test_digests(headers, found):
     assert answers.digests(headers) == tuple(Checksum(*one) for one in found)
 
 
-@pytest.mark.parametrize("said", ["", "bytes */10", "bytes 0-1", "lines 0-1/2", "bytes 0-1/x"])
-def test_places_that_make_no_sense(said):
-    assert answers.content_range({"content-range": said}) is None
+@pytest.mark.parametrize("header", ["", "bytes */10", "bytes 0-1", "lines 0-1/2", "bytes 0-1/x"])
+def test_places_that_make_no_sense(header):
+    assert answers.content_range({"content-range": header}) is None
 
 
 def test_a_place_in_a_file_of_unknown_size():

@@ -153,8 +153,8 @@ async def serving(content, sends):
                     writer.write(f"HTTP/1.1 200 OK\r\nContent-Length: {SIZE}\r\nAccept-Ranges: bytes\r\n\r\n".encode())
                     continue
                 start, end = map(int, request.split("bytes=")[1].split("\r\n")[0].split("-"))
-                said = f"Content-Length: {end + 1 - start}\r\nContent-Range: bytes {start}-{end}/{SIZE}"
-                writer.write(f"HTTP/1.1 206 Partial\r\n{said}\r\n\r\n".encode())
+                headers = f"Content-Length: {end + 1 - start}\r\nContent-Range: bytes {start}-{end}/{SIZE}"
+                writer.write(f"HTTP/1.1 206 Partial\r\n{headers}\r\n\r\n".encode())
                 sent, more = sends(start, end + 1)
                 writer.write(content[start : start + sent])
                 if not more:

@@ -66,8 +66,8 @@ async def failure(source):
 async def test_digest_header_gives_a_checksum_of_the_whole_file(start_nginx, content):
     server = start_nginx(more='add_header Digest "ADLER32=03da0195";')
     async with opened(source_of(server)) as source:
-        (said,) = (await source.open()).checksums
-        assert (said.algorithm, said.value) == ("adler32", "03da0195")
+        (checksum,) = (await source.open()).checksums
+        assert (checksum.algorithm, checksum.value) == ("adler32", "03da0195")
         assert await source.checksum("adler32", 0, SIZE) == "03da0195"
         assert await source.checksum("adler32", 0, SIZE - 1) is None
         assert await source.checksum("md5", 0, SIZE) is None

@@ -40,11 +40,11 @@ async def answering(answer, host="127.0.0.1"):
 
     async def handle(reader, writer):
         heard.append((await reader.readuntil(b"\r\n\r\n")).decode())
-        said = answer(heard[-1])
-        if said.startswith("HTTP/1.1 206") or not heard[-1].startswith("HEAD"):
-            writer.write(said.replace("\n", "\r\n").encode())
+        reply = answer(heard[-1])
+        if reply.startswith("HTTP/1.1 206") or not heard[-1].startswith("HEAD"):
+            writer.write(reply.replace("\n", "\r\n").encode())
         else:
-            writer.write((said.partition("\n\n")[0] + "\n\n").replace("\n", "\r\n").encode())
+            writer.write((reply.partition("\n\n")[0] + "\n\n").replace("\n", "\r\n").encode())
         await writer.drain()
 
     async with raw_server(handle, host) as port:
@@ -255,8 +255,8 @@ async def test_a_metalink_that_is_sent_encoded_is_refused():
 
 
 async def test_document_has_the_address_of_the_first_server():
-    said = "HTTP/1.1 200 OK\nContent-Length: 2\n\nhi"
-    async with answering(lambda request: said, "127.0.0.3") as last, answering(leads_to(last.url)) as first:
+    reply = "HTTP/1.1 200 OK\nContent-Length: 2\n\nhi"
+    async with answering(lambda request: reply, "127.0.0.3") as last, answering(leads_to(last.url)) as first:
         assert await http_documents.get(f"{last.url}/x", 10) == http_documents.FetchedDocument(
             b"hi", "127.0.0.3", False
         )

@@ -214,8 +214,8 @@ for i in range(20):
 
 def test_several_cogets_write_at_once(path):
     writers = [subprocess.Popen([sys.executable, "-c", WRITER, path], stderr=subprocess.PIPE) for _ in range(4)]
-    said = [writer.communicate(timeout=PATIENCE)[1] for writer in writers]
-    assert said == [b""] * 4
+    errors = [writer.communicate(timeout=PATIENCE)[1] for writer in writers]
+    assert errors == [b""] * 4
     assert TransferHistory(path).summary()[0].transfers == 80
 
 

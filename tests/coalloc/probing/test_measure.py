@@ -25,12 +25,12 @@ def left(servers):
 
 
 async def test_every_pair_is_measured_and_nothing_stays_at_the_servers(servers):
-    told = []
-    found = await measure([server.url("") for server in servers], limits=SMALL, on_result=told.append)
+    results = []
+    found = await measure([server.url("") for server in servers], limits=SMALL, on_result=results.append)
     keys = [key(server) for server in servers]
     assert sorted((each.source, each.sink) for each in found) == sorted((a, b) for a in keys for b in keys if a != b)
     assert all(each.outcome == "ok" and each.rate > 0 and 0 < each.bytes <= SMALL.bytes for each in found)
-    assert told == found
+    assert results == found
     assert left(servers) == []
 
 
@@ -94,13 +94,13 @@ async def test_peers_are_chosen_by_chance_and_again_by_the_same_seed(servers):
 
 
 @pytest.mark.parametrize(
-    ("sources", "said"),
+    ("sources", "message"),
     [
         (["ftp://a.example/x"], "no pair"),
         (["ftp://a.example/x", "ftp://a.example/y"], "given twice"),
         (["ftp://a.example/x", "http://b.example/x"], "names no file at a GridFTP server"),
     ],
 )
-async def test_invalid_sources_are_refused_before_any_connection(sources, said):
-    with pytest.raises(UsageError, match=said):
+async def test_invalid_sources_are_refused_before_any_connection(sources, message):
+    with pytest.raises(UsageError, match=message):
         await measure(sources)

@@ -228,7 +228,7 @@ from coalloc.resolve import metalink
 try:
     print(len(metalink.read(Path(sys.argv[1]).read_bytes(), "x.meta4")))
 except CoallocError as error:
-    told(error)
+    print_error(error)
 """
 BEGIN = '<metalink xmlns="urn:ietf:params:xml:ns:metalink">'
 LARGE: dict[str, Callable[[], str]] = {
@@ -262,9 +262,9 @@ LARGE: dict[str, Callable[[], str]] = {
 async def test_a_large_document_takes_little_time_and_memory(tmp_path, kind):
     document = tmp_path / "x.meta4"
     document.write_text(LARGE[kind]())
-    said = await limited(READ, str(document), memory=300 << 20, seconds=20)
-    assert said.startswith("UsageError |"), said
-    assert len(said) < 1000
+    output = await limited(READ, str(document), memory=300 << 20, seconds=20)
+    assert output.startswith("UsageError |"), output
+    assert len(output) < 1000
 
 
 def test_unknown_elements_are_left_out_with_their_content():

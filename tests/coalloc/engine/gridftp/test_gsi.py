@@ -74,9 +74,9 @@ async def test_a_connection_is_kept_if_it_needs_no_authentication(
 
 async def test_a_checksum_beside_a_fetch(gsi_server, content, as_alice):
     async with opened(source_of(gsi_server)) as fetched:
-        received, said = await asyncio.gather(collect(fetched, 0, SIZE), fetched.checksum("md5", 0, SIZE))
+        received, digest = await asyncio.gather(collect(fetched, 0, SIZE), fetched.checksum("md5", 0, SIZE))
     assert received == content
-    assert said == hashlib.md5(content).hexdigest()
+    assert digest == hashlib.md5(content).hexdigest()
 
 
 @pytest.mark.parametrize("name", ["data-ä", "with space", "日本", "50%"])

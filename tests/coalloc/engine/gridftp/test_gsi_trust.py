@@ -98,9 +98,9 @@ async def test_a_list_that_is_not_valid_now(gsi_server, content, grid, folder, s
             await fetched(gsi_server)
         return
     assert await fetched(gsi_server) == await fetched(gsi_server) == content
-    (said,) = warned()
-    assert f"the revocation list of {CA} has expired, or is not valid yet" in said
-    assert "fetch-crl" in said
+    (message,) = warned()
+    assert f"the revocation list of {CA} has expired, or is not valid yet" in message
+    assert "fetch-crl" in message
 
 
 @pytest.mark.parametrize(
@@ -109,8 +109,8 @@ async def test_a_list_that_is_not_valid_now(gsi_server, content, grid, folder, s
 async def test_no_list_that_can_be_read(gsi_server, content, folder, stem, warned, spoil):
     spoil(folder / f"{stem}.r0")
     assert await fetched(gsi_server) == await fetched(gsi_server) == content
-    (said,) = warned()
-    assert f"there is no revocation list of {CA}" in said
+    (message,) = warned()
+    assert f"there is no revocation list of {CA}" in message
 
 
 async def test_a_server_below_a_revoked_authority(grid, folder, stem):
@@ -189,8 +189,8 @@ async def test_an_absent_policy_warns_once(gsi_server, content, grid, folder, st
     grid.revoke(to=folder / f"{stem}.r0")
     (folder / f"{stem}.signing_policy").unlink()
     assert await fetched(gsi_server) == await fetched(gsi_server) == content
-    (said,) = warned()
-    assert f"there is no signing policy of {CA}" in said
+    (message,) = warned()
+    assert f"there is no signing policy of {CA}" in message
 
 
 def test_a_survey_names_what_is_missing(grid, folder, stem):

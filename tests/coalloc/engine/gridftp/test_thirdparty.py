@@ -152,12 +152,12 @@ async def test_no_file_counts_as_copied_that_comes_behind_one_the_sink_refuses(s
     assert not pair.usable
 
 
-@pytest.mark.parametrize("said", [999, 1001])
-async def test_a_file_of_another_size(servers, pair, said):
+@pytest.mark.parametrize("size", [999, 1001])
+async def test_a_file_of_another_size(servers, pair, size):
     source, sink = servers
     random_file(source.root / "file", 1000)
     with pytest.raises(ReplicaChanged, match="1000"):
-        await pair.copy(f"{source.root}/file", f"{sink.root}/file", said)
+        await pair.copy(f"{source.root}/file", f"{sink.root}/file", size)
     await pair.copy(f"{source.root}/file", f"{sink.root}/file", 1000)
 
 
@@ -217,9 +217,9 @@ class LateNews:
         up = asyncio.create_task(self._pass(reader, to_there))
         self._stack.push_async_callback(cancelled, up)
         with suppress(ConnectionError):
-            while said := await there.read(65536):
-                writer.write(said)
-                if number == 1 and b"\n500 " in said:
+            while data := await there.read(65536):
+                writer.write(data)
+                if number == 1 and b"\n500 " in data:
                     await writer.drain()
                     self._refused.set()
         if number == 0:
@@ -228,8 +228,8 @@ class LateNews:
 
     async def _pass(self, reader, writer):
         with suppress(ConnectionError):
-            while said := await reader.read(65536):
-                writer.write(said)
+            while data := await reader.read(65536):
+                writer.write(data)
         writer.close()
 
 

@@ -209,8 +209,8 @@ async def picky(server) -> AsyncIterator[int]:
         there, to_there = await asyncio.open_connection(server.host, server.port)
 
         async def back() -> None:
-            while said := await there.read(1 << 16):
-                writer.write(said)
+            while data := await there.read(1 << 16):
+                writer.write(data)
             writer.close()
 
         going = asyncio.create_task(back())

@@ -219,8 +219,8 @@ def test_environment_variable_sets_the_number_of_slots(monkeypatch):
     assert Slots.from_environment() is None
 
 
-@pytest.mark.parametrize("said", ["0", "-1", "many", "", "1.5", "٣", "9" * 30])
-def test_a_number_that_makes_no_sense(monkeypatch, said):
-    monkeypatch.setenv(server_slots.VARIABLE, said)
+@pytest.mark.parametrize("value", ["0", "-1", "many", "", "1.5", "٣", "9" * 30])
+def test_a_number_that_makes_no_sense(monkeypatch, value):
+    monkeypatch.setenv(server_slots.VARIABLE, value)
     with pytest.raises(UsageError, match="COGET_CONNECTIONS"):
         Slots.from_environment()

@@ -140,7 +140,7 @@ def test_a_table_with_named_columns(tmp_path, pack):
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b"", "begins with ''"),
         (b"when,what\n1,2\n", "'when,what'"),
@@ -149,10 +149,10 @@ def test_a_table_with_named_columns(tmp_path, pack):
         (gzip.compress(TABLE.encode(), mtime=0)[:60], "cannot be read"),
     ],
 )
-def test_files_that_are_no_logs_are_refused(tmp_path, content, said):
+def test_files_that_are_no_logs_are_refused(tmp_path, content, message):
     path = tmp_path / "x"
     path.write_bytes(content)
-    with pytest.raises(UsageError, match=said) as caught:
+    with pytest.raises(UsageError, match=message) as caught:
         read_log(path)
     assert caught.value.remedy
 

@@ -145,8 +145,8 @@ try:
 except UsageError as error:
     print(error)
 """
-    said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert said.stdout == "plans need NumPy and SciPy\n"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout == "plans need NumPy and SciPy\n"
 
 
 def test_plan_by_max_flow_does_not_load_the_linear_solver():
@@ -158,5 +158,5 @@ from coalloc.planner.network import Demand, File, Host, Link, LinkKey, Network
 network = Network.of((Host("x"), Host("t")), (Link(LinkKey("x", "t"), 5),))
 print(plan(network, Demand((File("a", 10, ("x",), ("t",)),))).makespan, "scipy.optimize" in sys.modules)
 """
-    said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert said.stdout == "2 False\n"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout == "2 False\n"
