@@ -12,7 +12,7 @@ from coalloc.collect.methods.actions import CollectDone, CollectWake, Piece, Sen
 from coalloc.collect.methods.events import Arrived, CollectStarted, CollectTick, HopFailed
 from coalloc.errors import UsageError
 from coalloc.planner.network import Demand, File, LinkKey, Network
-from tests.coalloc.collect.methods.world import World
+from tests.coalloc.collect.methods.random_simulation import RandomSimulation
 from tests.coalloc.planner.networks import collections, line
 from tests.support.effort import effort
 
@@ -98,10 +98,10 @@ def test_with_barriers_intermediates_keep_no_more_than_they_lend(both: tuple[Net
         method = PathSync(network, demand, percent=100, step=1.0, unit=1)
     except UsageError:
         return
-    world = World(method, demand, seed)
-    assert world.run() == CollectDone()
+    simulation = RandomSimulation(method, demand, seed)
+    assert simulation.run() == CollectDone()
     for name, host in network.hosts.items():
-        assert host.storage is None or name == "D" or world.ledger.peak[name] <= host.storage
+        assert host.storage is None or name == "D" or simulation.ledger.peak[name] <= host.storage
 
 
 def test_each_piece_sets_out_at_its_time_whatever_the_others_do():
