@@ -34,7 +34,7 @@ def race(name: str, rivals: Sequence[str], folder: Path) -> dict[str, Run]:
     return dict(bench.round(seed=1))
 
 
-def test_everybody_gets_the_file_and_the_wire_is_counted(tmp_path: Path):
+def test_every_program_fetches_the_file_and_wire_bytes_are_counted(tmp_path: Path):
     runs = race("shared", PEERS, tmp_path)
     assert {name: run.said for name, run in runs.items() if run.outcome not in ("ok", "invalid")} == {}
     assert set(runs) == set(PEERS)

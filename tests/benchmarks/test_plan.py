@@ -64,7 +64,7 @@ def test_ideal_excludes_a_killed_source():
     assert plan("hole").ideal == plan("kill").ideal
 
 
-def test_two_behind_one_bottleneck_have_what_it_has():
+def test_sources_behind_one_bottleneck_have_its_rate():
     made = plan("shared")
     assert made.alone("s1") == made.alone("s2") == pytest.approx(200e6 / 8 * SHARE)
     assert made.best == "s1"
@@ -75,6 +75,6 @@ def test_kinds_alternate_in_mixed():
     assert plan("mixed").schemes == {"s1": "ftp", "s2": "https", "s3": "ftp", "s4": "https"}
 
 
-def test_others_traffic_is_the_same_for_everybody_and_lasts():
+def test_cross_traffic_is_the_same_in_each_run_and_lasts():
     assert plan("cross").timeline == plan("cross").timeline
     assert max(at for at, _ in plan("cross").timeline) > 5 * plan("cross").ideal

@@ -126,7 +126,7 @@ def test_killed_process_frees_its_slot(slow, start, tmp_path):
     assert (tmp_path / "second").read_bytes() == (slow.root / "file").read_bytes()
 
 
-def test_while_one_source_has_no_room_the_others_go_on(slow, gridftp_server, start, tmp_path):
+def test_other_sources_continue_while_one_has_no_free_connection(slow, gridftp_server, start, tmp_path):
     content = (slow.root / "file").read_bytes()
     (gridftp_server.root / "file").write_bytes(content)
     first = start(slow.url("big"), "-o", "first", COGET_CONNECTIONS="1")

@@ -139,7 +139,7 @@ def test_forecast_names_its_forecaster_reason_and_duration():
     )
 
 
-def test_a_hedge_names_whom_it_trusts_most():
+def test_hedge_names_its_most_trusted_member():
     log = by_size_and_load(200)
     forecast = [forecast for _, forecast in evaluated(log, make("hedge"))][-1]
     assert forecast.forecaster == "hedge"

@@ -59,7 +59,7 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr(module, "WARM", 10)
 
 
-def test_they_begin_anew_from_the_newest_before(small_blocks):
+def test_forecasts_begin_anew_from_the_newest_earlier_transfers(small_blocks):
     known = log()
     found = hindsight_of(known, names=("running mean",))
     i = next(i for i, each in enumerate(known) if sum(other.end <= each.start for other in known) == 20)

@@ -49,7 +49,7 @@ def test_transfers_that_had_not_ended_are_not_known():
 
 
 @pytest.mark.parametrize("which", Features._fields)
-def test_the_nearer_counts_more_in_whatever_is_known(which):
+def test_nearer_transfers_count_more_in_each_known_feature(which):
     kept = Neighbourhood(Nearness(*[1.0] * len(Nearness._fields))._replace(age=inf, late=inf), 100)
     for value in (1.0, 5.0):
         kept.learn(value, value, NOTHING._replace(**{which: value}))

@@ -47,7 +47,7 @@ def fetch(tmp_path):
 
 
 @pytest.mark.parametrize("strategy", NAMES)
-def test_a_source_without_a_free_connection_holds_nobody_up(fetch, strategy):
+def test_source_without_a_free_connection_does_not_delay_others(fetch, strategy):
     report, sources, shown = fetch(server(), server(free_at=NEVER), server(), strategy=strategy)
     assert report.seconds < (2.5 if strategy != "single" else 4.0)
     assert sources[1].opened == 0

@@ -164,7 +164,7 @@ def test_the_known_checksum_counts_more_than_the_servers_words(target, algorithm
     assert outcomes(report) == (["ok"] * 3 if algorithm == "md5" else ["failed", "failed", "ok"])
 
 
-def test_verifying_is_nobodys_idle_time(target):
+def test_verification_does_not_count_as_idle_time(target):
     report = Case(target, honest(setup_seconds=10, offers_checksum=True)).download()
     assert report.compared
     assert report.sources[0].idle_seconds < 1 < 6 < report.seconds - report.sources[0].seconds
@@ -226,7 +226,7 @@ LATE = 0.4
 
 @pytest.mark.parametrize("late", [0, 1])
 @pytest.mark.parametrize("size", [0, 1, 1000])
-def test_sizes_that_differ_are_seen_whoever_answers_first(target, late, size):
+def test_different_sizes_are_found_in_any_order_of_answers(target, late, size):
     connect = [LATE if late == i else 0.05 for i in range(2)]
     case = Case(
         target, honest(connect_seconds=connect[0]), honest(connect_seconds=connect[1], claims_size=7), data=DATA[:size]

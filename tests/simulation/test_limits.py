@@ -46,7 +46,7 @@ def untroubled(result: Result) -> bool:
 
 
 @pytest.mark.parametrize("strategy", NAMES)
-def test_no_piece_comes_before_there_is_leave(strategy):
+def test_no_piece_is_sent_without_permission(strategy):
     limit = Limit(2e6)
     result = simulate(DATA, [FAST], strategy, admissions=[limit.admission])
     assert untroubled(result)

@@ -133,7 +133,7 @@ def test_single_uses_the_best_by_forecast():
     assert result.shares == [0, MB]
 
 
-def test_conservative_deals_equal_blocks_to_whoever_has_delivered():
+def test_conservative_gives_equal_blocks_to_idle_sources():
     result = simulate(content(10 * MB), [steady(4e6), steady(1e6)], "conservative", blocks=10)
     assert result.shares == [8 * MB, 2 * MB]
     assert [len(source.ended) for source in result.scheduler.state.sources] == [8, 2]

@@ -146,7 +146,7 @@ def members(draw: st.DrawFn) -> dict[str, object]:
     cuts=st.lists(st.tuples(st.sets(st.integers(0, 3), min_size=1), times), max_size=2),
     strategy=st.sampled_from(NAMES),
 )
-def test_the_file_is_one_version_whatever_changes_and_whoever_answers(crowd, replaced_at, cuts, strategy):
+def test_file_is_one_version_after_random_changes(crowd, replaced_at, cuts, strategy):
     """Return replicas of a file that is replaced everywhere at the same moments, and that otherwise differ."""
     replicas = {f"s{i}": replica(at=replaced_at, **member) for i, member in enumerate(crowd)}
     names = list(replicas)

@@ -102,7 +102,7 @@ def test_code_that_may_run_late_runs_before_the_command(forks, tmp_path):
 
 @starts
 @pytest.mark.parametrize("command", [COGET, BROKER])
-def test_it_is_of_this_checkout_whatever_is_installed(forks, command, tmp_path):
+def test_program_is_of_this_checkout_and_not_an_installed_one(forks, command, tmp_path):
     """Python searches this checkout before the installed packages, even if a test sets PYTHONPATH."""
     (tmp_path / "sitecustomize.py").write_text(f"{LATE}{SAYS_WHERE}")
     environment = {"PYTHONPATH": str(tmp_path), "HOME": str(tmp_path)}
@@ -112,7 +112,7 @@ def test_it_is_of_this_checkout_whatever_is_installed(forks, command, tmp_path):
     assert found == str(programs.HOUSE) != packages
 
 
-def test_they_end_when_the_tests_are_killed(tmp_path):
+def test_programs_end_when_the_tests_are_killed(tmp_path):
     code = (
         "import sys\nfrom tests.support.programs import BROKER, start\n"
         "made = start([BROKER, 'serve', '--port', '0', '--database', f'sqlite:///{sys.argv[1]}/b.sqlite'])\n"

@@ -24,7 +24,7 @@ def collected(method: str, load: int, **options) -> cheng.Run:
     return cheng.run(cheng.Case(method, load, seed=1, probes=1, **options))
 
 
-def test_without_traffic_nobody_is_faster_than_the_destinations_link():
+def test_no_method_is_faster_than_the_link_of_the_destination():
     for method in ("all-at-once", "path-sync-95", "path-delay", "adaptive"):
         run = collected(method, 0)
         assert FLOOR * 0.999 <= run.seconds <= FLOOR * 1.06

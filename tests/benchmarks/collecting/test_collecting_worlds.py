@@ -25,7 +25,7 @@ def test_a_transit_stub_network_has_152_nodes_that_all_reach_each_other():
         assert set(route) <= graph.edges.keys()
 
 
-def test_bistros_hold_350_mb_and_meet_nobody_in_their_stubs():
+def test_bistros_hold_350_mb_and_share_no_stub_with_traffic():
     here = upload_scenario(3, 120)
     assert here.demand.size == 350_000_000
     assert len(here.demand.files) == 7
@@ -54,7 +54,7 @@ def test_traffic_crosses_the_peering_points_one_to_three_and_udp_takes_5_percent
         assert taken[point] / turns == pytest.approx(0.05 * ACROSS, rel=0.1)
 
 
-def test_more_traffic_only_adds_and_bistros_stay():
+def test_more_traffic_changes_neither_demand_nor_routes():
     light, heavy = upload_scenario(5, 24), upload_scenario(5, 120)
     assert light.demand == heavy.demand
     assert light.underlay.routes == heavy.underlay.routes

@@ -79,7 +79,7 @@ async def test_expectations_that_are_none(number):
 
 
 @pytest.mark.parametrize("number", NUMBERS)
-async def test_counts_of_what_was_taken_that_are_none(number):
+async def test_invalid_counts_in_an_answer_are_refused(number):
     await refused(f'{{"accepted": {number}}}', lambda access: Broker(access).report([]))
     await refused(f'{{"changed": {number}}}', lambda access: Broker(access).register_all([]))
 

@@ -28,7 +28,7 @@ def copies(count: int, *endings: str) -> tuple[PartialCopy, ...]:
     ("size", "resumed", "sources", "worth"),
     [(9 << 20, 0, 1, True), (9 << 20, 2 << 20, 1, False), (2 << 20, 0, 2, True), (100_000, 0, 3, False)],
 )
-def test_small_files_are_nobodys_decision(size, resumed, sources, worth):
+def test_small_transfers_are_not_worth_a_report(size, resumed, sources, worth):
     assert worth_reporting(report(*[SourceReport("ftp://a/x")] * sources, size=size, resumed=resumed)) is worth
 
 
@@ -55,7 +55,7 @@ def test_flow_time_of_a_brief_copy_includes_its_setup():
     assert (only["start_seconds"], only["flow_seconds"]) == (0.5, 0.42)
 
 
-def test_too_many_ranges_are_put_together_and_nothing_is_lost():
+def test_excess_ranges_are_merged_without_loss():
     many, few = copies(7 * MOST, "whole", "failed"), copies(3)
     document = document_of(SourceReport("ftp://a/x", copies=many), SourceReport("ftp://b/x", copies=few))
     ranges = document["ranges"]

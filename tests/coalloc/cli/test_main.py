@@ -47,7 +47,7 @@ def test_without_words_the_help_is_a_usage_error(capsys):
         (["get", "get"], "get", ("get",)),
     ],
 )
-def test_the_first_word_is_a_command_or_get_is_meant(words, command, sources):
+def test_get_is_run_unless_the_first_word_is_a_command(words, command, sources):
     with coget.make_context("coget", list(words)) as ctx:
         name, found, rest = coget.resolve_command(ctx, [*ctx._protected_args, *ctx.args])
         assert name == command

@@ -114,7 +114,7 @@ async def test_a_slow_route_is_taken_if_the_direct_way_fails(two, monkeypatch):
         sock.close()
 
 
-async def test_if_neither_way_leads_there_the_direct_error_is_raised(two, unused):
+async def test_direct_error_is_raised_if_both_routes_fail(two, unused):
     with pytest.raises(Unreachable, match=f"127.0.0.1:{unused} refused the connection"):
         await over(two[0].place).dial("127.0.0.1", unused, PATIENCE)
 

@@ -182,7 +182,7 @@ def test_a_source_that_goes_to_rest_is_asked_for_changes_then_and_not_at_the_end
     assert (source.rechecked, source.rested, errors) == (1, 1, {})
 
 
-def test_one_that_is_wanted_again_at_once_is_not_asked_before_it_connects():
+def test_source_wanted_again_at_once_reconnects_before_any_recheck():
     source = Counting()
     events, errors = play(source, *FETCHED, [Close(0, temporary=True), Connect(0)], [], [Fetch(2, 0, 0, 10)])
     assert kinds(events) == [Started, Ready, Received, Finished, Ready, Received, Finished]

@@ -180,7 +180,7 @@ async def test_a_server_that_cuts_off_an_answer_after_others(content, made, dial
     assert len(made) == 2
 
 
-async def test_a_server_that_loses_what_is_asked_ahead_is_asked_one_at_a_time(content):
+async def test_server_that_loses_pipelined_requests_gets_single_requests(content):
     """The server answers one request per connection, without a notice, and hangs up."""
     once = serving(content, lambda start, end: (end - start, False))
     async with once as url, opened(HTTPSource(url, options(), number=1)) as source:

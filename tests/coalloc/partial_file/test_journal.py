@@ -101,7 +101,7 @@ def test_a_new_journal_replaces_the_old_one_in_one_step(path):
     assert [entry.name for entry in path.parent.iterdir()] == ["journal"]
 
 
-def test_there_need_not_be_one(path):
+def test_missing_journal_recalls_no_extents(path):
     assert recall(path, NOW) == Recollection(NOW)
 
 

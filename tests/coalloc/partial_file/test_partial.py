@@ -152,7 +152,7 @@ def test_a_later_run_keeps_just_what_is_still_right(shared_target, operations, l
         partial.publish()
 
 
-def test_extents_without_checksum_are_taken_at_their_word(target):
+def test_extents_without_checksum_are_accepted_unchecked(target):
     with PartialFile(target, keep_checksums=False) as partial:
         partial.begin(SIZE)
         extents = deliver(partial, 2, 50, 70)

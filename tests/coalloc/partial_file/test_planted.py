@@ -134,7 +134,7 @@ def test_discard_changes_no_file_of_another_user(shared, victim, kind):
 
 
 @pytest.mark.parametrize("kind", [kind for kind in IN_PLACE_OF_THE_FOLDER if "directory" not in kind])
-def test_a_folder_that_is_none_is_refused_whoever_made_it(tmp_path, victim, kind):
+def test_target_folder_that_is_no_directory_is_refused(tmp_path, victim, kind):
     IN_PLACE_OF_THE_FOLDER[kind](tmp_path / "x.coget", victim)
     before = snapshot(victim)
     assert f"{tmp_path}/x.coget is needed for partial data" in refused(fetch, tmp_path / "x")
@@ -368,7 +368,7 @@ def test_a_folder_that_the_umask_closes_to_us_is_opened(tmp_path, mask):
 
 @as_root
 @pytest.mark.parametrize("named", [False, True])
-def test_own_is_what_a_file_just_made_has_not_what_the_user_is_called(tmp_path, monkeypatch, named):
+def test_owner_is_that_of_a_new_file_and_not_the_process_user(tmp_path, monkeypatch, named):
     """NFS servers map root to nobody; locally the system call setfsuid has the same effect."""
     if named:  # NFS has no files without names
         monkeypatch.setattr(os, "O_TMPFILE", os.O_DIRECTORY | os.O_NOFOLLOW)

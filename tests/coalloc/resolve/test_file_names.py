@@ -129,7 +129,7 @@ async def test_two_names_for_one(names, refusing, system):
     assert caught.value.remedy
 
 
-async def test_it_is_asked_of_similar_names_alone():
+async def test_file_system_is_asked_about_similar_names_only():
     asked = Asked(str.casefold)
     await refuse_collisions([f"run/{i}.root" for i in range(20_000)], asked)
     assert asked.questions == []

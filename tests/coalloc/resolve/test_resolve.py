@@ -165,7 +165,7 @@ async def test_a_metalink_that_does_not_end_is_given_up(serve):
 SUMMED = DOCUMENT.replace(b"<url>", b'<hash type="md5">d41d8cd98f00b204e9800998ecf8427e</hash><url>')
 
 
-async def test_checksums_vouch_for_a_file_where_nobody_on_the_way_can_have_changed_them(tmp_path, serve):
+async def test_checksums_of_local_documents_vouch_for_a_file(tmp_path, serve):
     (tmp_path / "x.meta4").write_bytes(SUMMED)
     (tmp_path / "plain.meta4").write_bytes(DOCUMENT)
     server = serve({"/x.meta4": (200, KIND, SUMMED)})

@@ -55,7 +55,7 @@ def test_a_far_source_has_its_streams_as_soon_as_it_is_known_how_far_it_is():
 
 
 @pytest.mark.parametrize("held", [False, True])
-def test_a_far_source_has_more_streams_unless_it_waits_for_leave(held):
+def test_far_source_has_more_streams_unless_it_waits_for_permission(held):
     machine, actions = scheduler(size=100 * MB, sources=1), []
     (fetch,) = kinds(machine.handle(Ready(0.0, 0, rtt=0.1)), Fetch)
     for i in range(20):

@@ -73,7 +73,7 @@ def test_higher_threshold_never_adds_or_changes_a_steal(victim, thief, worth, mo
 
 
 @given(victims(), thieves)
-def test_from_one_that_is_silent_all_that_can_be_taken_is_taken(victim, thief):
+def test_silent_victim_loses_all_stealable_bytes(victim, thief):
     victim = victim._replace(seconds=inf, rate=0.0, in_flight=0, tail=inf)
     assert stolen(victim, thief, seconds_together(thief, [victim]), thief.worth) == victim.nbytes
     assert saves_all(victim, thief, thief.worth)

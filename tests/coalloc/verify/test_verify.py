@@ -177,7 +177,7 @@ def test_the_less_is_left_the_smaller_are_the_pieces_that_are_asked_about():
     assert asked[-1] <= 8 << 20
 
 
-def test_the_last_pieces_are_asked_of_who_answers_soonest():
+def test_fastest_witness_is_asked_about_the_last_pieces():
     near, far = Behaviour(setup_seconds=0.01, offers_checksum=True), Behaviour(setup_seconds=1.0, offers_checksum=True)
     replicas = [SimulatedSource(f"s{i}", DATA, behaviour) for i, behaviour in enumerate([near, far, near])]
     servers = WitnessServers(replicas)
@@ -240,13 +240,13 @@ def test_a_query_whose_first_caller_gave_up_is_answered_for_the_others():
     assert run(cancelled()) == f"{adler32(DATA[20:30]):08x}"
 
 
-def test_neighbours_are_asked_about_at_once_of_one_who_delivered_none_of_them(questions):
+def test_neutral_witness_is_asked_about_adjacent_pieces_at_once(questions):
     replicas = [replica(i) for i in range(4)]
     assert run(compare(WitnessServers(replicas), thirds(replicas))) == ("agree", {})
     assert questions == [(3, 0, 90_000)]
 
 
-def test_if_he_does_not_confirm_them_each_is_asked_about_alone(questions):
+def test_unconfirmed_adjacent_pieces_are_asked_about_one_by_one(questions):
     replicas = [replica(i) for i in range(4)]
     confirmed, bad = run(compare(WitnessServers(replicas), thirds(replicas, s1=True)))
     assert (confirmed, bad) == ("none", {1: "its bytes changed on the way"})
@@ -282,7 +282,7 @@ def test_ranges_that_stopped_growing_are_compared_before_the_end(monkeypatch, qu
     assert verdict == ("agree", {})
 
 
-def test_at_the_end_another_is_asked_instead_of_who_does_not_answer(questions, monkeypatch):
+def test_silent_witness_is_replaced_at_the_end(questions, monkeypatch):
     replicas = [replica(i) for i in range(3)]
 
     async def never(algorithm, start, end):
@@ -369,7 +369,7 @@ def test_bytes_changed_in_transit_are_found_at_any_place(at):
     assert verdict == ("none", {at // 50_000: "its bytes changed on the way"})
 
 
-def test_the_word_of_who_delivered_them_is_not_enough():
+def test_confirmation_by_the_delivering_source_is_not_enough():
     """Two witnesses were asked ahead, and one of them, whose replica is wrong, delivered everything in the end."""
     bad = distant(0, corrupts=frozenset({80_000}))
     pieces = [piece(at, at + STEP, 0, of=bad) for at in range(0, len(DATA), STEP)]
@@ -401,7 +401,7 @@ class Slower(SimulatedSource):
         return await super().checksum(algorithm, start, end)
 
 
-def test_an_answer_that_comes_late_is_waited_for_and_nobody_is_asked_again(questions):
+def test_late_answer_is_waited_for_without_another_question(questions):
     """The main source is near; the other was asked ahead, and answers a moment after the end."""
     near = SimulatedSource("s0", DATA, Behaviour(setup_seconds=0.01, offers_checksum=True))
     slow = Slower("s1", DATA, Behaviour(offers_checksum=True))

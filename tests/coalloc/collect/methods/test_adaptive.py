@@ -229,7 +229,7 @@ def test_a_host_that_is_full_gets_no_more_than_it_had():
     assert method.ledger.occupied("y") <= there
 
 
-def test_near_the_end_what_no_plan_counts_on_goes_home():
+def test_unplanned_pieces_go_to_the_destination_near_the_end():
     """final_computation (3.4): everything arrives within a period, and y holds more than the plan knew."""
     method = AdaptiveCollecting(PAPER, Demand((File("a", 1 * MB, ("x",), ("t",)), File("b", 1 * MB, ("y",), ("t",)))))
     method.handle(CollectStarted(0.0))

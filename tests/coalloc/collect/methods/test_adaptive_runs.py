@@ -119,7 +119,7 @@ def test_an_intermediate_that_dies_costs_time_and_no_data():
     assert record.seconds < 5.0 + float(alone) * 1.05
 
 
-def test_a_link_that_stalls_is_left_and_what_hangs_there_comes_another_way():
+def test_pieces_on_a_stalled_link_take_another_path():
     demand = files(100 * MB, "a", "b", "c", "d")
     plan = least_makespan(FIVE, demand)
     whole = simulate(AdaptiveCollecting(FIVE, demand), Underlay.of(FIVE)).seconds

@@ -92,7 +92,7 @@ def test_rationale_states_steps_and_relayed_share():
 
 @settings(max_examples=effort(15, 50))
 @given(collections(), st.integers(0, 10**6))
-def test_with_barriers_intermediates_keep_no_more_than_they_lend(both: tuple[Network, Demand], seed: int):
+def test_intermediates_keep_at_most_their_storage_with_barriers(both: tuple[Network, Demand], seed: int):
     network, demand = both
     try:
         method = PathSync(network, demand, percent=100, step=1.0, unit=1)
@@ -104,7 +104,7 @@ def test_with_barriers_intermediates_keep_no_more_than_they_lend(both: tuple[Net
         assert host.storage is None or name == "D" or simulation.ledger.peak[name] <= host.storage
 
 
-def test_each_piece_sets_out_at_its_time_whatever_the_others_do():
+def test_each_piece_starts_at_its_scheduled_time():
     demand = Demand((File("a", 6, ("A",), ("D",)),))
     method = PathDelay(line(A_D=2), demand, step=10.0, unit=10)
     assert [type(action) for action in method.handle(CollectStarted(100.0))] == [Send]
@@ -121,7 +121,7 @@ def test_x_stretches_the_timetable():
     assert method.handle(CollectStarted(100.0))[-1] == CollectWake(101.5)
 
 
-def test_on_the_way_nothing_waits():
+def test_relayed_pieces_are_forwarded_at_once():
     demand = Demand((File("a", 8, ("A",), ("D",)),))
     method = PathDelay(line(A_R=4, R_D=4), demand, step=1.0, unit=1)
     first = method.handle(CollectStarted(0.0))[0]

@@ -40,7 +40,7 @@ def test_files_that_the_destination_holds_count_as_delivered():
 
 
 @given(st.integers(0, 10**6))
-def test_it_knows_what_is_occupied_and_missing_whatever_happens(seed: int):
+def test_ledger_counts_occupied_and_missing_bytes_after_random_events(seed: int):
     chance, ledger = Random(seed), Ledger(DEMAND)
     delivered: set[tuple[str, Piece]] = set()
     for hop in range(200):

@@ -108,7 +108,7 @@ async def test_weak_checksum_does_not_verify_relayed_files():
     assert (await check(item(strong), PIECES, silent, ends[1], relayed=True)).verified
 
 
-async def test_an_expected_checksum_that_nobody_computes_leaves_a_file_unverified():
+async def test_expected_checksum_of_an_uncomputed_algorithm_verifies_no_file():
     expected = Checksum("sha384", "0" * 96)
     assert not (await check(item(expected), PIECES, says(CONTENT), says(CONTENT))).verified
 

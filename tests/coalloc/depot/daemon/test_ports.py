@@ -166,7 +166,7 @@ def test_the_peer_reaches_the_destination_over_the_port_byte_for_byte(run, serve
     assert (ended["session"], ended["end"]) == (line["session"], "closed")
 
 
-def test_a_stranger_gets_nothing_and_disturbs_nobody(run, server):
+def test_stranger_gets_nothing_and_does_not_disturb_the_port(run, server):
     depot = run(*LOOPBACK)
     session, answer = ask(depot, place(server), connections=1)
     with closing(session):

@@ -189,7 +189,7 @@ def test_slot_of_a_killed_process_of_another_user_can_be_taken(monkeypatch):
                 mine.release()
 
 
-def test_a_folder_that_somebody_else_prepared_is_not_used(tmp_path):
+def test_directory_prepared_by_another_user_is_not_used(tmp_path):
     elsewhere, trap = tmp_path / "elsewhere", tmp_path / "trap"
     elsewhere.mkdir()
     trap.symlink_to(elsewhere)

@@ -83,7 +83,7 @@ def test_files_planted_by_another_user_take_no_slot(folder, four, kind, where):
         os.close(fd)
 
 
-async def test_a_user_who_holds_all_leaves_one_at_once_and_a_share_later(four, monkeypatch):
+async def test_second_user_gets_one_slot_at_once_and_a_share_later(four, monkeypatch):
     with another_user():
         assert len(all_of(four)) == 4
     mine = four.take(SERVER)

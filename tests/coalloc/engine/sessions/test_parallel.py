@@ -342,7 +342,7 @@ async def test_a_route_that_fails_later_is_not_asked_about_the_end():
                 await question
 
 
-async def test_if_all_routes_fail_the_first_error_comes_out():
+async def test_first_error_is_raised_if_all_routes_fail():
     source = over_routes(Session(stat=Unreachable("closed")), Session(stat=Unreachable("no depot")))
     with pytest.raises(Unreachable, match="closed"):
         await source.open()
@@ -357,7 +357,7 @@ async def test_an_error_of_the_server_comes_out_at_once():
     await source.close()
 
 
-async def test_an_error_over_a_depot_is_not_the_last_word():
+async def test_error_over_a_depot_does_not_end_the_direct_route():
     connects = asyncio.Event()
     asyncio.get_running_loop().call_later(0.1, connects.set)
     direct, depot = Session(connects=connects), Session(stat=NoSuchFile("the depot has led elsewhere"))

@@ -156,7 +156,7 @@ def test_skipped_ranges_are_not_fetched():
     assert all(session.sent for session in sessions)
 
 
-def test_those_that_queue_help_one_that_does_not():
+def test_pipelined_sessions_help_one_without_a_queue():
     """A session gets one slice at a time, as each is expensive; the others take the rest."""
     seconds, sessions = fetched(lambda: Far(1e6, queues=False), lambda: Far(3e6), lambda: Far(4e6))
     assert len(sessions[0].spans) < 10
@@ -176,7 +176,7 @@ def slots_of_the_test(monkeypatch):
 
 
 @pytest.mark.usefixtures("slots_of_the_test")
-def test_one_that_is_recalled_ends_with_what_it_has():
+def test_recalled_session_ends_with_its_delivered_bytes():
     lent = Far(2e6)
     delivered = count()
 
@@ -223,7 +223,7 @@ def test_loss_of_a_session_is_reported_while_another_fails_to_connect(turns):
 
 
 @pytest.mark.usefixtures("slots_of_the_test")
-def test_not_all_leave_that_are_recalled_at_once():
+def test_one_of_simultaneously_recalled_sessions_stays():
     lent = [Far(2e6, queues=False) for _ in range(3)]
     delivered = count()
 

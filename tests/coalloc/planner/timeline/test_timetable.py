@@ -56,7 +56,7 @@ def test_a_path_starts_where_the_index_is_smallest_and_goes_on_there():
     assert [path.hosts[0] for path in paths] == sorted((path.hosts[0] for path in paths), reverse=True)
 
 
-def test_the_paper_forgets_what_the_destination_can_take_in():
+def test_timetable_of_the_paper_ignores_the_limit_of_the_destination():
     network = Network.of(
         (Host("A"), Host("B"), Host("D", (Isp("", None, 10),))),
         (Link(LinkKey("A", "D"), 10), Link(LinkKey("B", "D"), 10)),
@@ -165,7 +165,7 @@ def test_corrupted_timetables_are_refused(how: str):
     assert faults(bad, PAPER, WANTED, SECOND) != []
 
 
-def test_a_dearer_flow_is_refused_whatever_its_prices():
+def test_more_expensive_flow_is_refused():
     network, files = line(A_D=2, A_B=2, B_D=2), demand(A=2)
     good = timeline(network, files, SECOND).certify()
     assert good.steps == 1

@@ -66,7 +66,7 @@ def test_blocks_stay_where_they_are_unless_moving_them_gains_enough():
     assert plan.left == {("y", "t"): Counter(t=100 * MB)}
 
 
-def test_blocks_whose_origin_is_gone_leave_from_where_they_are():
+def test_staged_blocks_without_an_origin_are_sent_from_their_relay():
     plan = directives(PAPER, {Lot((), "y", "t"): 10 * MB})
     assert plan.left == {("y", "t"): Counter(t=10 * MB)}
 

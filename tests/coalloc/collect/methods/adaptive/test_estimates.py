@@ -29,7 +29,7 @@ def test_capacities_follow_what_is_measured(measured, now):
     assert corrected(100, measured, planned=100) == now
 
 
-def test_a_plan_that_asked_for_less_was_not_missed():
+def test_estimate_stays_if_the_planned_rate_was_reached():
     assert corrected(100, measured=40, planned=40) == 100
 
 
@@ -40,7 +40,7 @@ def test_a_stalled_link_is_halved_each_time_and_can_be_planned_with():
     assert seen.network().links[LinkKey("x", "t")].capacity == 1
 
 
-def test_it_begins_with_what_is_there_nine_times_of_ten():
+def test_estimate_begins_at_the_lower_bound():
     seen = Estimates(network(Link(LinkKey("x", "t"), 1000, bounds=(600, 1500))))
     assert seen.capacity(XT) == 600
 
